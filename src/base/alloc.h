@@ -1,0 +1,22 @@
+/* The one door to the heap. Everything in plumb allocates through these, so that tests can make
+ * the n-th allocation fail (pl_alloc_fail_after) and so that sizes are checked in one place.
+ * All return NULL on failure; the caller turns that into pl_fail_memory. */
+#ifndef PL_ALLOC_H
+#define PL_ALLOC_H
+
+#include <stddef.h>
+
+void *pl_malloc(size_t n_bytes);
+void *pl_calloc(size_t count, size_t size); /* zeroed, product checked */
+void *pl_realloc(void *p, size_t n_bytes);  /* on failure p stays valid */
+void *pl_realloc_array(void *p, size_t count, size_t size);
+void *pl_aligned_alloc(size_t alignment, size_t n_bytes); /* free with pl_free */
+char *pl_strdup(const char *s);
+char *pl_strndup(const char *s, size_t n); /* copies exactly n bytes and adds a NUL */
+void pl_free(void *p);
+
+/* For tests: after `n` more successful allocations in this process every later one fails;
+ * a negative n switches the injection off (the default). Thread-safe. */
+void pl_alloc_fail_after(long n);
+
+#endif

@@ -1,0 +1,34 @@
+/* A growing byte buffer. Sticky: the first failure is remembered, later calls do nothing, and one
+ * check at the end (pl_buf_ok) tells. Always NUL-terminated, so `data` is a C string. */
+#ifndef PL_BUF_H
+#define PL_BUF_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct pl_buf {
+    char *data; /* never NULL after the first append; see pl_buf_str */
+    size_t n_bytes;
+    size_t capacity;
+    bool failed;
+} pl_buf;
+
+#define PL_BUF_INIT                                                                                \
+    { NULL, 0, 0, false }
+
+void pl_buf_release(pl_buf *buf);
+void pl_buf_reset(pl_buf *buf); /* empty, memory kept, failure forgotten */
+bool pl_buf_ok(const pl_buf *buf);
+const char *pl_buf_str(const pl_buf *buf); /* "" when empty */
+char *pl_buf_take(pl_buf *buf);            /* caller frees with pl_free; NULL on failure */
+
+void pl_buf_append(pl_buf *buf, const void *data, size_t n_bytes);
+void pl_buf_puts(pl_buf *buf, const char *s);
+void pl_buf_putc(pl_buf *buf, char c);
+void pl_buf_printf(pl_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void pl_buf_vprintf(pl_buf *buf, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+
+#endif

@@ -1,0 +1,61 @@
+/* Files: mapped reads, whole writes. A file appears complete under its name or not at all: writers
+ * go to a temporary in the same folder, sync, and rename. */
+#ifndef PL_FILE_H
+#define PL_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A read-only mapping of a whole file, ref-counted so that zero-copy tensors keep it alive.
+ * An empty file maps to n_bytes == 0 and a non-NULL data pointer. Thread-safe counts. */
+typedef struct pl_file_map {
+    const uint8_t *data;
+    size_t n_bytes;
+    char *path;
+    int refs;
+    bool heap; /* data was read into the heap: pipes and other things that cannot be mapped */
+} pl_file_map;
+
+/* Directories are refused by name. Pipes and character devices are read into memory. */
+pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err);
+pl_file_map *pl_file_map_ref(pl_file_map *map);
+void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
+
+/* Atomic whole-file writer. Open, append as often as you like, then commit or abort. */
+typedef struct pl_file_writer pl_file_writer;
+pl_status pl_file_writer_open(const char *path, pl_file_writer **out, pl_err *err);
+pl_status pl_file_writer_append(pl_file_writer *w, const void *data, size_t n_bytes, pl_err *err);
+uint64_t pl_file_writer_offset(const pl_file_writer *w); /* bytes appended so far */
+/* Flushes, syncs, renames over `path`. The writer is freed either way. */
+pl_status pl_file_writer_commit_take(pl_file_writer *w, pl_err *err);
+void pl_file_writer_abort_take(pl_file_writer *w); /* removes the temporary; NULL is fine */
+pl_status pl_file_write(const char *path, const void *data, size_t n_bytes, pl_err *err);
+
+bool pl_path_exists(const char *path);
+bool pl_path_is_dir(const char *path);
+pl_status pl_path_make_dirs(const char *path, pl_err *err); /* mkdir -p */
+/* dir + "/" + name; an absolute name is returned as it is. Caller frees; NULL = out of memory. */
+char *pl_path_join(const char *dir, const char *name);
+char *pl_path_dirname(const char *path); /* "." when there is no slash */
+const char *pl_path_basename(const char *path);
+bool pl_path_has_suffix(const char *path, const char *suffix);
+/* Resolves `name` below `dir` and fails (PL_E_INVALID) when the real path, symlinks followed,
+ * leaves the real `dir`; absolute names are refused. Caller frees *out. */
+pl_status pl_path_resolve_inside(const char *dir, const char *name, char **out, pl_err *err);
+
+/* Names in a folder without "." and "..", sorted bytewise. Caller frees with pl_dir_list_free. */
+typedef struct pl_dir_list {
+    char **names;
+    size_t n_names;
+} pl_dir_list;
+pl_status pl_dir_list_read(const char *path, pl_dir_list *out, pl_err *err);
+void pl_dir_list_free(pl_dir_list *list);
+/* Removes a folder and all in it; symlinks inside are removed, not followed. */
+pl_status pl_dir_remove(const char *path, pl_err *err);
+/* A new private folder under $TMPDIR or /tmp. Caller frees *out and removes the folder. */
+pl_status pl_dir_temporary(char **out, pl_err *err);
+
+#endif

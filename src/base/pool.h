@@ -1,0 +1,25 @@
+/* A pool of threads for data-parallel loops.
+ *
+ * Work is cut into blocks whose size does not depend on the number of threads; blocks are handed
+ * out dynamically. A loop body writes only to its own block, so results never depend on the number
+ * of threads. The calling thread works too: a pool of 1 has no threads of its own.
+ * One loop runs at a time; a nested pl_pool_for runs inline in the calling thread. */
+#ifndef PL_POOL_H
+#define PL_POOL_H
+
+#include <stdint.h>
+
+typedef struct pl_pool pl_pool;
+
+/* n_threads <= 0: one for each CPU this process may run on. NULL when out of memory; a pool that
+ * cannot start all its threads works with those it has. */
+pl_pool *pl_pool_new(int n_threads);
+void pl_pool_free(pl_pool *pool);
+int pl_pool_threads(const pl_pool *pool); /* 1 for NULL */
+
+/* Calls fn(ctx, begin, end) for consecutive ranges that cover 0..n in steps of `grain` (>= 1).
+ * pool == NULL runs inline. */
+typedef void (*pl_pool_fn)(void *ctx, int64_t begin, int64_t end);
+void pl_pool_for(pl_pool *pool, int64_t n, int64_t grain, pl_pool_fn fn, void *ctx);
+
+#endif
