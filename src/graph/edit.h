@@ -1,0 +1,26 @@
+/* Changing graphs: dead code, cutting, copying, hashing. Each is linear in nodes and edges. */
+#ifndef PL_EDIT_H
+#define PL_EDIT_H
+
+#include "base/hash.h"
+#include "graph/graph.h"
+
+/* Removes nodes whose outputs nothing needs, then initializers without a use. Inputs stay. */
+pl_status pl_graph_remove_dead(pl_graph *graph, size_t *n_removed, pl_err *err);
+/* Every use of `from` (bodies and graph outputs too) becomes `to`. */
+pl_status pl_graph_replace_uses(pl_graph *graph, pl_value *from, pl_value *to, pl_err *err);
+/* Removes the nodes for which drop[index] is true; the caller has seen to their uses. */
+pl_status pl_graph_remove_nodes(pl_graph *graph, const bool *drop, pl_err *err);
+/* A deep copy that shares tensors. */
+pl_status pl_model_copy(const pl_model *model, pl_model **out, pl_err *err);
+/* A new model: the nodes between `from` (become inputs) and `to` (become outputs). Either list may
+ * be empty: then the model's own inputs or outputs. Names that do not exist, and a `to` that still
+ * needs a model input although `from` was meant to cut it off, are told apart: the latter keeps the
+ * needed input. Tensors are shared. */
+pl_status pl_model_cut(const pl_model *model, const char *const *from, size_t n_from,
+                       const char *const *to, size_t n_to, pl_model **out, pl_err *err);
+/* Depends on ops, attributes, edges, types of inputs and the bytes of weights; not on names of
+ * values or nodes, on doc strings, or on the order of independent nodes. */
+pl_status pl_model_hash(const pl_model *model, pl_hash128 *out, pl_err *err);
+
+#endif
