@@ -9,8 +9,7 @@ all: ## build build/plumb and libplumb
 	@tools/build $(BUILD)
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || \
-	  sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: all ## one minute: what plumb does, on a small model
 	@tools/demo
