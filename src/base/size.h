@@ -8,10 +8,16 @@
 
 /* Each returns false on overflow and then leaves *out alone. */
 static inline bool pl_size_mul(size_t a, size_t b, size_t *out) {
-    return !__builtin_mul_overflow(a, b, out);
+    size_t r;
+    if (__builtin_mul_overflow(a, b, &r)) return false;
+    *out = r;
+    return true;
 }
 static inline bool pl_size_add(size_t a, size_t b, size_t *out) {
-    return !__builtin_add_overflow(a, b, out);
+    size_t r;
+    if (__builtin_add_overflow(a, b, &r)) return false;
+    *out = r;
+    return true;
 }
 static inline bool pl_i64_mul(int64_t a, int64_t b, int64_t *out) {
     int64_t r;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct pl_strmap_entry {
-    const char *key; /* not NUL-terminated when key_bytes says so; see pl_strmap_put_n */
+    const char *key; /* n_key bytes; NUL-terminated only if the caller's string was */
     size_t n_key;
     uint64_t hash;
     void *value;

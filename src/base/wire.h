@@ -27,7 +27,9 @@ typedef struct pl_wire_field {
 } pl_wire_field;
 
 static inline pl_wire pl_wire_of(pl_bytes bytes) {
-    return (pl_wire){ bytes.data, bytes.data + bytes.n_bytes, false };
+    /* NULL + 0 is undefined in C11, and an empty field may well be NULL. */
+    return (pl_wire){ bytes.data, bytes.n_bytes == 0 ? bytes.data : bytes.data + bytes.n_bytes,
+                      false };
 }
 /* False at the end and when bad; tell them apart by wire->bad. */
 bool pl_wire_next(pl_wire *wire, pl_wire_field *field);

@@ -1,0 +1,83 @@
+/* The heap behind one switch. With the injection off an allocation pays one relaxed load. */
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+/* Allocations that may still succeed; negative = no limit. The one global of src/base: it exists
+ * for tests and nothing else writes to it. */
+static atomic_long allocations_left = -1;
+
+void pl_alloc_fail_after(long n) {
+    atomic_store(&allocations_left, n < 0 ? -1 : n);
+}
+
+static bool injection_allows(void) {
+    long left = atomic_load_explicit(&allocations_left, memory_order_relaxed);
+    while (left > 0) {
+        if (atomic_compare_exchange_weak(&allocations_left, &left, left - 1)) return true;
+    }
+    return left < 0;
+}
+
+/* Also keeps sanitizer allocators, which abort on absurd sizes, from seeing them. */
+static bool size_sane(size_t n_bytes) {
+    return n_bytes <= (size_t)PTRDIFF_MAX;
+}
+
+static bool may_allocate(size_t n_bytes) {
+    return size_sane(n_bytes) && injection_allows();
+}
+
+void *pl_malloc(size_t n_bytes) {
+    if (!may_allocate(n_bytes)) return NULL;
+    return malloc(n_bytes == 0 ? 1 : n_bytes);
+}
+
+void *pl_calloc(size_t count, size_t size) {
+    size_t n_bytes;
+    if (!pl_size_mul(count, size, &n_bytes) || !may_allocate(n_bytes)) return NULL;
+    return calloc(1, n_bytes == 0 ? 1 : n_bytes);
+}
+
+void *pl_realloc(void *p, size_t n_bytes) {
+    if (!may_allocate(n_bytes)) return NULL;
+    return realloc(p, n_bytes == 0 ? 1 : n_bytes);
+}
+
+void *pl_realloc_array(void *p, size_t count, size_t size) {
+    size_t n_bytes;
+    if (!pl_size_mul(count, size, &n_bytes)) return NULL;
+    return pl_realloc(p, n_bytes);
+}
+
+void *pl_aligned_alloc(size_t alignment, size_t n_bytes) {
+    void *p = NULL;
+    if (!may_allocate(n_bytes)) return NULL;
+    if (alignment < sizeof(void *)) alignment = sizeof(void *);
+    if (posix_memalign(&p, alignment, n_bytes == 0 ? 1 : n_bytes) != 0) return NULL;
+    return p;
+}
+
+char *pl_strndup(const char *s, size_t n) {
+    size_t n_bytes;
+    if (!pl_size_add(n, 1, &n_bytes)) return NULL;
+    char *copy = pl_malloc(n_bytes);
+    if (copy == NULL) return NULL;
+    if (n > 0) memcpy(copy, s, n);
+    copy[n] = '\0';
+    return copy;
+}
+
+char *pl_strdup(const char *s) {
+    return pl_strndup(s, strlen(s));
+}
+
+void pl_free(void *p) {
+    free(p);
+}

@@ -1,0 +1,53 @@
+/* XXH3, inlined from the header of libxxhash: no library at link time. */
+#include "base/hash.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/alloc.h"
+
+uint64_t pl_hash64(const void *data, size_t n_bytes) {
+    return XXH3_64bits(data, n_bytes);
+}
+
+static pl_hash128 hash128_from(XXH128_hash_t h) {
+    return (pl_hash128){ .low = h.low64, .high = h.high64 };
+}
+
+pl_hash128 pl_hash128_of(const void *data, size_t n_bytes) {
+    return hash128_from(XXH3_128bits(data, n_bytes));
+}
+
+/* Most significant digit first, as xxh128sum prints it. */
+void pl_hash128_hex(pl_hash128 hash, char out[PL_HASH128_HEX]) {
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < 16; i++) {
+        out[i] = digits[(hash.high >> (60 - 4 * i)) & 15];
+        out[16 + i] = digits[(hash.low >> (60 - 4 * i)) & 15];
+    }
+    out[32] = '\0';
+}
+
+struct pl_hasher {
+    XXH3_state_t state;
+};
+
+pl_hasher *pl_hasher_new(void) {
+    pl_hasher *hasher = pl_aligned_alloc(_Alignof(pl_hasher), sizeof *hasher);
+    if (hasher == NULL) return NULL;
+    XXH3_INITSTATE(&hasher->state);
+    XXH3_128bits_reset(&hasher->state);
+    return hasher;
+}
+
+void pl_hasher_update(pl_hasher *hasher, const void *data, size_t n_bytes) {
+    if (n_bytes > 0) XXH3_128bits_update(&hasher->state, data, n_bytes);
+}
+
+pl_hash128 pl_hasher_digest(const pl_hasher *hasher) {
+    return hash128_from(XXH3_128bits_digest(&hasher->state));
+}
+
+void pl_hasher_free(pl_hasher *hasher) {
+    pl_free(hasher);
+}

@@ -1,0 +1,20 @@
+/* UTF-8 from strangers: where a valid sequence ends, and text made safe for one line of a terminal.
+ * Names in a model are arbitrary bytes; messages, the progress bar and JSON all need this. */
+#ifndef PL_UTF8_H
+#define PL_UTF8_H
+
+#include <stddef.h>
+
+/* Length (1..4) of the valid sequence at the start of the `n` bytes at `s`; 0 when it is invalid,
+ * cut off or n is 0. Overlong forms, surrogates and values above U+10FFFF are invalid. */
+size_t pl_utf8_step(const char *s, size_t n);
+
+/* In place: every invalid byte and every control character (C0, DEL, C1, line and paragraph
+ * separators, bidirectional overrides) becomes one '?'. Never gets longer. */
+void pl_utf8_clean(char *s);
+
+/* The greatest length <= max at which the string `s` of `n` bytes can be cut without splitting a
+ * sequence. */
+size_t pl_utf8_cut(const char *s, size_t n, size_t max);
+
+#endif
