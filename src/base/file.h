@@ -9,6 +9,9 @@
 
 #include "base/status.h"
 
+/* "cannot <doing> '<path>': <text of error>"; a missing file is PL_E_NOT_FOUND, else PL_E_IO. */
+pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *path);
+
 /* A read-only mapping of a whole file, ref-counted so that zero-copy tensors keep it alive.
  * An empty file maps to n_bytes == 0 and a non-NULL data pointer. Thread-safe counts. */
 typedef struct pl_file_map {
@@ -19,12 +22,16 @@ typedef struct pl_file_map {
     bool heap; /* data was read into the heap: pipes and other things that cannot be mapped */
 } pl_file_map;
 
+/* Pipes and devices are read into memory up to this size (no protobuf message is larger). */
+#define PL_FILE_STREAM_MAX (UINT64_C(2) << 30)
+
 /* Directories are refused by name. Pipes and character devices are read into memory. */
 pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err);
 pl_file_map *pl_file_map_ref(pl_file_map *map);
 void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
 
-/* Atomic whole-file writer. Open, append as often as you like, then commit or abort. */
+/* Atomic whole-file writer. Open, append as often as you like, then commit or abort. An existing
+ * file keeps its mode and a symlink to it stays; a pipe or device is written in place. */
 typedef struct pl_file_writer pl_file_writer;
 pl_status pl_file_writer_open(const char *path, pl_file_writer **out, pl_err *err);
 pl_status pl_file_writer_append(pl_file_writer *w, const void *data, size_t n_bytes, pl_err *err);

@@ -16,7 +16,8 @@ void pl_progress_update(const pl_progress *progress, const char *phase, int64_t 
                         int64_t total);
 
 /* The terminal bar: redraws at most ten times a second with an estimate of the time left; draws
- * nothing unless `fd` is a terminal. `clear` removes the line before other output. */
+ * nothing unless `fd` is a terminal. `clear` removes the line before other output. One thread at a
+ * time. A new phase text starts a new estimate, so keep the text the same during one phase. */
 typedef struct pl_progress_bar pl_progress_bar;
 pl_progress_bar *pl_progress_bar_new(int fd); /* NULL when out of memory */
 pl_progress pl_progress_bar_callback(pl_progress_bar *bar);

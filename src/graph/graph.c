@@ -111,11 +111,20 @@ static void *reserve(pl_arena *arena, void *array, size_t n, size_t *capacity) {
     } while (0)
 
 pl_status pl_graph_add_value(pl_graph *graph, const char *name, pl_value **out, pl_err *err) {
-    const size_t n_name = strlen(name);
+    return pl_graph_add_value_n(graph, name, strlen(name), out, err);
+}
+
+pl_status pl_graph_add_value_n(pl_graph *graph, const char *name, size_t n_name, pl_value **out,
+                               pl_err *err) {
+    const int n_shown = (int)pl_size_min(n_name, 200);
+    if (n_name > 0 && memchr(name, '\0', n_name) != NULL) {
+        return pl_fail(err, PL_E_FORMAT, "graph '%s': value name '%.*s' holds a NUL byte",
+                       graph->name, n_shown, name);
+    }
     if (pl_strmap_get_n(&graph->by_name, name, n_name) != NULL) {
         return pl_fail(err, PL_E_INVALID,
-                       "graph '%s': value '%s' is defined twice, expected one definition",
-                       graph->name, name);
+                       "graph '%s': value '%.*s' is defined twice, expected one definition",
+                       graph->name, n_shown, name);
     }
     pl_model *model = graph->model;
     if (model->n_values == UINT32_MAX) {

@@ -83,12 +83,14 @@ uint8_t pl_f8_from_f64(pl_dtype dtype, double x, bool saturate, char mode);
 /* Blocks of n contiguous elements, any numeric or bool type, no overlap.
  * Loads are exact where the target can hold the value. Stores: to_float types round to nearest
  * even; to integers from float truncate towards zero and wrap modulo 2^bits (values outside 64 bits
- * and NaN give the type's minimum, as x86 does); to bool is "not zero". */
+ * and NaN give the type's minimum, as x86 does); to bool is "not zero". A complex element loads as
+ * its real part and is stored with a zero imaginary part. */
 void pl_load_f32(pl_dtype dtype, const void *from, float *to, size_t n);
 void pl_load_f64(pl_dtype dtype, const void *from, double *to, size_t n);
 void pl_load_i64(pl_dtype dtype, const void *from, int64_t *to, size_t n); /* U64 bits kept */
 void pl_store_f32(pl_dtype dtype, const float *from, void *to, size_t n);
 void pl_store_f64(pl_dtype dtype, const double *from, void *to, size_t n);
 void pl_store_i64(pl_dtype dtype, const int64_t *from, void *to, size_t n);
+void pl_store_u64(pl_dtype dtype, const uint64_t *from, void *to, size_t n);
 
 #endif

@@ -52,6 +52,8 @@ pl_status pl_tensor_view(const pl_tensor *t, int rank, const int64_t *dims, cons
 /* t itself (one more reference) when contiguous, else a contiguous copy. */
 pl_status pl_tensor_contiguous(pl_tensor *t, pl_tensor **out, pl_err *err);
 pl_status pl_tensor_copy(const pl_tensor *t, pl_tensor **out, pl_err *err); /* deep, contiguous */
+/* The elements of any view in C order, n_elements * element size bytes; strings are not deep. */
+void pl_tensor_copy_into(const pl_tensor *t, void *to);
 /* Elementwise conversion with the rules of pl_store_*; strings only to strings. */
 pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl_err *err);
 pl_tensor *pl_tensor_ref(const pl_tensor *t); /* counts are mutable through const */

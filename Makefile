@@ -1,0 +1,41 @@
+# A thin front for tools/build (meson and ninja) and tests/run. `make help` lists the targets.
+BUILD  ?= build
+PREFIX ?= /usr/local
+.DEFAULT_GOAL := all
+.PHONY: all help demo test test-full check bench install clean format
+
+all: ## build build/plumb and libplumb
+	@tools/setup --quiet build
+	@tools/build $(BUILD)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: all ## one minute: what plumb does, on a small model
+	@tools/demo
+
+test: all ## every suite, under 15 minutes on two cores
+	@tools/setup --quiet test
+	@tests/run
+
+test-full: all ## the same, with all that is slow
+	@tools/setup --quiet test bench
+	@tests/run --full
+
+check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-tidy
+	@tools/setup --quiet build test
+	@tools/check
+
+bench: all ## measure against ONNX Runtime; the table goes to bench/README.md
+	@tools/setup --quiet bench
+	@bench/run
+
+install: all ## library, program, header, man page, plumb.pc; PREFIX (/usr/local) and DESTDIR count
+	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	@meson install -C $(BUILD)
+
+format: ## rewrite the C files with clang-format 14
+	@tools/check-format --fix
+
+clean: ## remove what was built; .cache (downloads, lint results) stays
+	rm -rf build build-gcc-werror build-clang-werror build-asan build-fuzz

@@ -1,0 +1,202 @@
+/* The JSON writer. It places commas and line breaks; misuse that would give unreadable JSON (too
+ * deep, more ends than begins) marks the buffer as failed. */
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+void pl_json_init(pl_json *json, pl_buf *buf, bool pretty) {
+    *json = (pl_json){ .buf = buf, .pretty = pretty };
+}
+
+static void newline(pl_json *json) {
+    if (!json->pretty) return;
+    pl_buf_putc(json->buf, '\n');
+    for (int i = 0; i < json->depth; i++)
+        pl_buf_append(json->buf, "  ", 2);
+}
+
+/* Whatever has to stand before the next key or value. */
+static void separate(pl_json *json) {
+    if (json->after_key) {
+        json->after_key = false;
+        return;
+    }
+    if (json->depth == 0) return;
+    bool *has_items = &json->has_items[json->depth - 1];
+    if (*has_items) pl_buf_putc(json->buf, ',');
+    *has_items = true;
+    newline(json);
+}
+
+static void begin(pl_json *json, char bracket) {
+    separate(json);
+    if (json->depth == PL_JSON_DEPTH_MAX) {
+        json->buf->failed = true;
+        return;
+    }
+    pl_buf_putc(json->buf, bracket);
+    json->has_items[json->depth++] = false;
+}
+
+static void end(pl_json *json, char bracket) {
+    if (json->depth == 0 || json->after_key) {
+        json->buf->failed = true;
+        return;
+    }
+    json->depth--;
+    if (json->has_items[json->depth]) newline(json);
+    pl_buf_putc(json->buf, bracket);
+}
+
+void pl_json_object_begin(pl_json *json) {
+    begin(json, '{');
+}
+
+void pl_json_object_end(pl_json *json) {
+    end(json, '}');
+}
+
+void pl_json_array_begin(pl_json *json) {
+    begin(json, '[');
+}
+
+void pl_json_array_end(pl_json *json) {
+    end(json, ']');
+}
+
+static bool is_plain(char c) {
+    return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
+}
+
+static void put_escape(pl_buf *buf, char c) {
+    switch (c) {
+    case '"': pl_buf_puts(buf, "\\\""); break;
+    case '\\': pl_buf_puts(buf, "\\\\"); break;
+    case '\n': pl_buf_puts(buf, "\\n"); break;
+    case '\r': pl_buf_puts(buf, "\\r"); break;
+    case '\t': pl_buf_puts(buf, "\\t"); break;
+    default: pl_buf_printf(buf, "\\u%04x", (unsigned)(unsigned char)c); break;
+    }
+}
+
+static void put_quoted(pl_buf *buf, const char *s, size_t n) {
+    pl_buf_putc(buf, '"');
+    size_t i = 0;
+    while (i < n) {
+        size_t run = i;
+        while (run < n && is_plain(s[run]))
+            run++;
+        if (run > i) pl_buf_append(buf, s + i, run - i);
+        i = run;
+        if (i == n) break;
+        const size_t length = pl_utf8_step(s + i, n - i);
+        if (length == 0) {
+            pl_buf_puts(buf, "\xEF\xBF\xBD"); /* U+FFFD */
+        } else if (length == 1) {
+            put_escape(buf, s[i]);
+        } else {
+            pl_buf_append(buf, s + i, length);
+        }
+        i += length == 0 ? 1 : length;
+    }
+    pl_buf_putc(buf, '"');
+}
+
+void pl_json_key(pl_json *json, const char *key) {
+    if (json->after_key) json->buf->failed = true;
+    separate(json);
+    put_quoted(json->buf, key, strlen(key));
+    pl_buf_puts(json->buf, json->pretty ? ": " : ":");
+    json->after_key = true;
+}
+
+void pl_json_string_n(pl_json *json, const char *s, size_t n) {
+    separate(json);
+    put_quoted(json->buf, s, n);
+}
+
+void pl_json_string(pl_json *json, const char *s) {
+    if (s == NULL) {
+        pl_json_null(json);
+    } else {
+        pl_json_string_n(json, s, strlen(s));
+    }
+}
+
+void pl_json_int(pl_json *json, int64_t value) {
+    separate(json);
+    pl_buf_printf(json->buf, "%lld", (long long)value);
+}
+
+/* snprintf and strtod both follow the locale of the host program, so they agree with each other;
+ * what is not a digit, a sign or 'e' is then the locale's decimal point, of one byte or more. */
+static size_t point_fix(char *text) {
+    size_t to = 0;
+    bool in_point = false;
+    for (const char *c = text; *c != '\0'; c++) {
+        const bool point = !((*c >= '0' && *c <= '9') || *c == '-' || *c == '+' || *c == 'e');
+        if (point && in_point) continue;
+        in_point = point;
+        text[to++] = *c;
+        if (point) text[to - 1] = '.';
+    }
+    text[to] = '\0';
+    return to;
+}
+
+static void put_finite(pl_buf *buf, double value) {
+    char text[64];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (digits == 17) break;
+        const double back = strtod(text, NULL);
+        if (!(back < value) && !(back > value)) break;
+    }
+    pl_buf_append(buf, text, point_fix(text));
+}
+
+void pl_json_double(pl_json *json, double value) {
+    if (isnan(value)) {
+        pl_json_string(json, "nan");
+    } else if (isinf(value)) {
+        pl_json_string(json, value < 0 ? "-inf" : "inf");
+    } else {
+        separate(json);
+        put_finite(json->buf, value);
+    }
+}
+
+void pl_json_bool(pl_json *json, bool value) {
+    separate(json);
+    pl_buf_puts(json->buf, value ? "true" : "false");
+}
+
+void pl_json_null(pl_json *json) {
+    separate(json);
+    pl_buf_puts(json->buf, "null");
+}
+
+void pl_json_put_string(pl_json *json, const char *key, const char *s) {
+    pl_json_key(json, key);
+    pl_json_string(json, s);
+}
+
+void pl_json_put_int(pl_json *json, const char *key, int64_t value) {
+    pl_json_key(json, key);
+    pl_json_int(json, value);
+}
+
+void pl_json_put_double(pl_json *json, const char *key, double value) {
+    pl_json_key(json, key);
+    pl_json_double(json, value);
+}
+
+void pl_json_put_bool(pl_json *json, const char *key, bool value) {
+    pl_json_key(json, key);
+    pl_json_bool(json, value);
+}

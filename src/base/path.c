@@ -1,0 +1,242 @@
+/* Paths and folders: the second half of file.h, apart to keep both files short. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/file.h"
+
+bool pl_path_exists(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool pl_path_is_dir(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static pl_status make_dir(const char *path, pl_err *err) {
+    if (mkdir(path, 0777) == 0) return PL_OK;
+    const int error = errno;
+    /* EACCES, EROFS too: an existing parent may be one we cannot create. */
+    if (pl_path_is_dir(path)) return PL_OK;
+    if (error == EEXIST) return pl_fail(err, PL_E_EXISTS, "'%s' exists and is no folder", path);
+    return pl_fail_errno(err, error, "create the folder", path);
+}
+
+pl_status pl_path_make_dirs(const char *path, pl_err *err) {
+    if (path[0] == '\0') return pl_fail(err, PL_E_INVALID, "a folder's name is empty");
+    char *copy = pl_strdup(path);
+    if (copy == NULL) return pl_fail_memory(err, strlen(path) + 1);
+    pl_status st = PL_OK;
+    for (char *p = copy + 1; *p != '\0' && st == PL_OK; p++) {
+        if (*p != '/' || p[-1] == '/') continue;
+        *p = '\0';
+        st = make_dir(copy, err);
+        *p = '/';
+    }
+    if (st == PL_OK) st = make_dir(copy, err);
+    pl_free(copy);
+    return st;
+}
+
+char *pl_path_join(const char *dir, const char *name) {
+    const size_t n_dir = strlen(dir);
+    if (name[0] == '/' || n_dir == 0) return pl_strdup(name);
+    pl_buf buf = PL_BUF_INIT;
+    pl_buf_append(&buf, dir, n_dir);
+    if (dir[n_dir - 1] != '/') pl_buf_putc(&buf, '/');
+    pl_buf_puts(&buf, name);
+    return pl_buf_take(&buf);
+}
+
+char *pl_path_dirname(const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') /* "a/b/" is "a/b" */
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    if (n == 0) return pl_strdup(".");
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return pl_strndup(path, n);
+}
+
+const char *pl_path_basename(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+bool pl_path_has_suffix(const char *path, const char *suffix) {
+    const size_t n_path = strlen(path), n_suffix = strlen(suffix);
+    return n_path >= n_suffix && memcmp(path + n_path - n_suffix, suffix, n_suffix) == 0;
+}
+
+static bool is_below(const char *path, const char *dir) {
+    const size_t n = strlen(dir);
+    if (strcmp(dir, "/") == 0) return path[1] != '\0';
+    return strncmp(path, dir, n) == 0 && path[n] == '/';
+}
+
+pl_status pl_path_resolve_inside(const char *dir, const char *name, char **out, pl_err *err) {
+    if (name[0] == '\0') return pl_fail(err, PL_E_INVALID, "a file's name is empty");
+    if (name[0] == '/')
+        return pl_fail(err, PL_E_INVALID, "'%s' is absolute, a path below '%s' is wanted", name,
+                       dir);
+    pl_status st = PL_OK;
+    char *real_dir = NULL, *real = NULL, *copy = NULL;
+    char *joined = pl_path_join(dir[0] == '\0' ? "." : dir, name);
+    if (joined == NULL) {
+        st = pl_fail_memory(err, 0);
+        goto done;
+    }
+    real_dir = realpath(dir[0] == '\0' ? "." : dir, NULL);
+    if (real_dir == NULL) {
+        st = pl_fail_errno(err, errno, "find the folder", dir);
+        goto done;
+    }
+    real = realpath(joined, NULL);
+    if (real == NULL) {
+        st = pl_fail_errno(err, errno, "find", joined);
+        goto done;
+    }
+    if (!is_below(real, real_dir)) {
+        st = pl_fail(err, PL_E_INVALID, "'%s' leads outside the folder '%s'", name, dir);
+        goto done;
+    }
+    copy = pl_strdup(real); /* realpath's memory is not ours to hand out */
+    if (copy == NULL) {
+        st = pl_fail_memory(err, 0);
+        goto done;
+    }
+    *out = copy;
+done:
+    free(real);
+    free(real_dir);
+    pl_free(joined);
+    return st;
+}
+
+/* ---- folders ---- */
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_dot(const char *name) {
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static pl_status list_add(pl_dir_list *list, size_t *capacity, const char *name, pl_err *err) {
+    if (list->n_names == *capacity) {
+        const size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
+        char **names = pl_realloc_array(list->names, wanted, sizeof *names);
+        if (names == NULL) return pl_fail_memory(err, 0);
+        list->names = names;
+        *capacity = wanted;
+    }
+    char *copy = pl_strdup(name);
+    if (copy == NULL) return pl_fail_memory(err, strlen(name) + 1);
+    list->names[list->n_names++] = copy;
+    return PL_OK;
+}
+
+static pl_status list_stream(DIR *stream, const char *path, pl_dir_list *list, pl_err *err) {
+    size_t capacity = 0;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (entry == NULL) break;
+        if (!is_dot(entry->d_name)) PL_TRY(list_add(list, &capacity, entry->d_name, err));
+    }
+    if (errno != 0) return pl_fail_errno(err, errno, "read the folder", path);
+    if (list->n_names > 1) qsort(list->names, list->n_names, sizeof *list->names, compare_names);
+    return PL_OK;
+}
+
+pl_status pl_dir_list_read(const char *path, pl_dir_list *out, pl_err *err) {
+    pl_dir_list list = { NULL, 0 };
+    DIR *stream = opendir(path);
+    if (stream == NULL) return pl_fail_errno(err, errno, "open the folder", path);
+    const pl_status st = list_stream(stream, path, &list, err);
+    closedir(stream);
+    if (st != PL_OK) {
+        pl_dir_list_free(&list);
+        return st;
+    }
+    *out = list;
+    return PL_OK;
+}
+
+void pl_dir_list_free(pl_dir_list *list) {
+    for (size_t i = 0; i < list->n_names; i++)
+        pl_free(list->names[i]);
+    pl_free(list->names);
+    *list = (pl_dir_list){ NULL, 0 };
+}
+
+/* Empties the folder behind fd, which it closes. Everything is relative to descriptors, so that a
+ * path swapped for a symlink meanwhile leads nowhere else. Depth is bounded by descriptors. */
+static pl_status empty_dir_take(int fd, const char *shown, pl_err *err) {
+    pl_status st = PL_OK;
+    DIR *stream = fdopendir(fd);
+    if (stream == NULL) {
+        st = pl_fail_errno(err, errno, "open the folder", shown);
+        close(fd);
+        return st;
+    }
+    while (st == PL_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (entry == NULL) {
+            if (errno != 0) st = pl_fail_errno(err, errno, "read the folder", shown);
+            break;
+        }
+        const char *name = entry->d_name;
+        if (is_dot(name) || unlinkat(fd, name, 0) == 0) continue;
+        if (errno != EISDIR && errno != EPERM) {
+            if (errno != ENOENT) st = pl_fail_errno(err, errno, "remove", name);
+            continue;
+        }
+        const int error = errno;
+        const int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (child < 0) {
+            st = pl_fail_errno(err, errno == ENOTDIR ? error : errno, "remove", name);
+            continue;
+        }
+        st = empty_dir_take(child, name, err);
+        if (st == PL_OK && unlinkat(fd, name, AT_REMOVEDIR) != 0)
+            st = pl_fail_errno(err, errno, "remove", name);
+    }
+    closedir(stream);
+    return st;
+}
+
+pl_status pl_dir_remove(const char *path, pl_err *err) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return pl_fail_errno(err, errno, "open the folder", path);
+    const pl_status st = empty_dir_take(fd, path, err);
+    if (st != PL_OK) return pl_err_wrap(err, st, "while removing '%s'", path);
+    if (rmdir(path) != 0) return pl_fail_errno(err, errno, "remove the folder", path);
+    return PL_OK;
+}
+
+pl_status pl_dir_temporary(char **out, pl_err *err) {
+    const char *parent = getenv("TMPDIR");
+    if (parent == NULL || parent[0] == '\0') parent = "/tmp";
+    char *path = pl_path_join(parent, "plumb-XXXXXX");
+    if (path == NULL) return pl_fail_memory(err, 0);
+    if (mkdtemp(path) == NULL) {
+        const pl_status st = pl_fail_errno(err, errno, "create a temporary folder", path);
+        pl_free(path);
+        return st;
+    }
+    *out = path;
+    return PL_OK;
+}

@@ -1,0 +1,91 @@
+/* Field numbers of onnx.proto (IR version 13), as far as plumb reads and writes them. */
+#ifndef PL_ONNX_FIELDS_H
+#define PL_ONNX_FIELDS_H
+
+enum {
+    MODEL_IR_VERSION = 1,
+    MODEL_PRODUCER_NAME = 2,
+    MODEL_PRODUCER_VERSION = 3,
+    MODEL_DOMAIN = 4,
+    MODEL_MODEL_VERSION = 5,
+    MODEL_DOC_STRING = 6,
+    MODEL_GRAPH = 7,
+    MODEL_OPSET_IMPORT = 8,
+    MODEL_METADATA_PROPS = 14,
+    MODEL_FUNCTIONS = 25,
+
+    OPSET_DOMAIN = 1,
+    OPSET_VERSION = 2,
+
+    ENTRY_KEY = 1,
+    ENTRY_VALUE = 2,
+
+    GRAPH_NODE = 1,
+    GRAPH_NAME = 2,
+    GRAPH_INITIALIZER = 5,
+    GRAPH_DOC_STRING = 10,
+    GRAPH_INPUT = 11,
+    GRAPH_OUTPUT = 12,
+    GRAPH_VALUE_INFO = 13,
+    GRAPH_SPARSE_INITIALIZER = 15,
+    GRAPH_METADATA_PROPS = 16,
+
+    NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
+    NODE_NAME = 3,
+    NODE_OP_TYPE = 4,
+    NODE_ATTRIBUTE = 5,
+    NODE_DOC_STRING = 6,
+    NODE_DOMAIN = 7,
+    NODE_OVERLOAD = 8,
+    NODE_METADATA_PROPS = 9,
+
+    ATTR_NAME = 1,
+    ATTR_F = 2,
+    ATTR_I = 3,
+    ATTR_S = 4,
+    ATTR_T = 5,
+    ATTR_G = 6,
+    ATTR_FLOATS = 7,
+    ATTR_INTS = 8,
+    ATTR_STRINGS = 9,
+    ATTR_TENSORS = 10,
+    ATTR_GRAPHS = 11,
+    ATTR_TP = 14,
+    ATTR_TYPE = 20,
+    ATTR_REF_ATTR_NAME = 21,
+    ATTR_SPARSE_TENSOR = 22,
+
+    VALUE_NAME = 1,
+    VALUE_TYPE = 2,
+    VALUE_DOC_STRING = 3,
+
+    TYPE_TENSOR = 1,
+    TYPE_SEQUENCE = 4,
+    TYPE_MAP = 5,
+    TYPE_SPARSE = 8,
+    TYPE_OPTIONAL = 9,
+    TYPE_TENSOR_ELEM = 1,
+    TYPE_TENSOR_SHAPE = 2,
+    TYPE_ELEM = 1,
+    TYPE_MAP_KEY = 1,
+    TYPE_MAP_VALUE = 2,
+    SHAPE_DIM = 1,
+    DIM_VALUE = 1,
+    DIM_PARAM = 2,
+
+    FUNCTION_NAME = 1,
+    FUNCTION_INPUT = 4,
+    FUNCTION_OUTPUT = 5,
+    FUNCTION_NODE = 7,
+    FUNCTION_OPSET_IMPORT = 9,
+    FUNCTION_DOMAIN = 10,
+    FUNCTION_ATTRIBUTE_PROTO = 11,
+    FUNCTION_OVERLOAD = 13,
+
+    SPARSE_VALUES = 1,
+    SPARSE_INDICES = 2,
+    SPARSE_DIMS = 3
+};
+
+#endif

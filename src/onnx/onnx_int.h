@@ -1,0 +1,64 @@
+/* Inside src/onnx only: the state of one reading. */
+#ifndef PL_ONNX_INT_H
+#define PL_ONNX_INT_H
+
+#include "base/size.h"
+#include "graph/graph.h"
+#include "onnx/onnx_fields.h"
+
+enum {
+    PL_ONNX_NODES_MAX = 10 * 1000 * 1000, /* after inlining: a chain of functions can grow 2^n */
+};
+
+typedef struct pl_onnx_reader {
+    pl_model *model;
+    pl_file_map *map;    /* NULL: weights are copied */
+    const char *dir;     /* of external data; NULL: none allowed */
+    pl_strmap external;  /* real path -> pl_file_map */
+    pl_strmap functions; /* domain, name, overload, NUL-separated -> pl_function */
+    size_t n_nodes;
+} pl_onnx_reader;
+
+/* Where names are looked up. A graph's frame sees its own values and its parent's; the frame of an
+ * inlined function sees only the function's names, which stand for values of the caller's graph. */
+typedef struct pl_onnx_frame {
+    struct pl_onnx_frame *parent;
+    pl_graph *graph;        /* where new nodes and values go */
+    pl_strmap *names;       /* function frame: name -> pl_value; NULL for a graph's frame */
+    const char *prefix;     /* function frame: put before the names of inner values and nodes */
+    const char *function;   /* path of functions, NULL outside */
+    const pl_opset *opsets; /* function frame: its imports */
+    size_t n_opsets;
+    const pl_attr *attrs; /* function frame: attributes of the call, defaults added */
+    size_t n_attrs;
+    int depth; /* of bodies and calls */
+} pl_onnx_frame;
+
+typedef struct pl_bytes_list {
+    const pl_bytes *items;
+    size_t n;
+} pl_bytes_list;
+
+/* onnx_read.c */
+pl_status pl_onnx_read_graph(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_list spans,
+                             pl_err *err);
+pl_status pl_onnx_read_prop(pl_model *model, pl_bytes bytes, pl_prop *out, pl_err *err);
+
+/* onnx_attr.c */
+/* *found is false when the attribute only refers to one that the call does not give. */
+pl_status pl_onnx_read_attr(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes bytes, pl_attr *out,
+                            bool *found, pl_err *err);
+pl_status pl_onnx_read_tensor(pl_onnx_reader *r, pl_bytes bytes, const char **name, pl_tensor **out,
+                              pl_err *err);
+pl_status pl_onnx_read_sparse(pl_onnx_reader *r, pl_bytes bytes, const char **name, pl_tensor **out,
+                              pl_err *err);
+
+static inline const char *pl_bytes_chars(pl_bytes b) {
+    return (const char *)b.data;
+}
+/* A field that must be a message, bytes or string. */
+static inline bool pl_field_is_bytes(const pl_wire_field *f) {
+    return f->type == 2;
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* The operator table: one operator version is one row, in the file of its family.
+ *
+ * A row holds everything plumb knows of the operator: its signature, shape rule, kernel, gradient,
+ * error bound, C emission, autocast class and samples. Nothing about an operator stands anywhere
+ * else: no switch over op names outside the table. What is not written yet is spelt (PL_GRAD_TODO),
+ * never left empty; `plumb ops` counts it.
+ *
+ * The shape rule is the only place where output shapes are computed: `plumb info` calls it on types
+ * that may be symbolic, and the interpreter calls it on the real tensors just before the kernel,
+ * which then finds its outputs allocated. */
+#ifndef PL_OP_H
+#define PL_OP_H
+
+#include "base/pool.h"
+#include "graph/graph.h"
+#include "tensor/datum.h"
+
+typedef struct pl_op_def pl_op_def;
+typedef struct pl_infer pl_infer; /* infer.h */
+typedef struct pl_eval pl_eval;   /* eval.h */
+typedef struct pl_grad pl_grad;   /* with the backward pass */
+typedef struct pl_bound pl_bound; /* with the error analysis */
+typedef struct pl_emit pl_emit;   /* with the compiler */
+
+typedef pl_status (*pl_infer_fn)(pl_infer *c);
+typedef pl_status (*pl_eval_fn)(pl_eval *c);
+typedef pl_status (*pl_grad_fn)(pl_grad *c);
+typedef pl_status (*pl_bound_fn)(pl_bound *c);
+typedef pl_status (*pl_emit_fn)(pl_emit *c);
+
+/* ---- what a row says about types ---- */
+/* Bit n = dtype number n. */
+#define PL_T(dtype) (1u << (dtype))
+#define PL_T_FLOAT (PL_T(PL_F16) | PL_T(PL_BF16) | PL_T(PL_F32) | PL_T(PL_F64))
+#define PL_T_FLOAT8                                                                                \
+    (PL_T(PL_F8E4M3FN) | PL_T(PL_F8E4M3FNUZ) | PL_T(PL_F8E5M2) | PL_T(PL_F8E5M2FNUZ))
+#define PL_T_SMALL_FLOAT (PL_T_FLOAT8 | PL_T(PL_F8E8M0) | PL_T(PL_F4E2M1))
+#define PL_T_SIGNED (PL_T(PL_I8) | PL_T(PL_I16) | PL_T(PL_I32) | PL_T(PL_I64))
+#define PL_T_UNSIGNED (PL_T(PL_U8) | PL_T(PL_U16) | PL_T(PL_U32) | PL_T(PL_U64))
+#define PL_T_INT (PL_T_SIGNED | PL_T_UNSIGNED)
+#define PL_T_SMALL_INT (PL_T(PL_U4) | PL_T(PL_I4) | PL_T(PL_U2) | PL_T(PL_I2))
+#define PL_T_NUMERIC (PL_T_FLOAT | PL_T_INT)
+#define PL_T_COMPLEX (PL_T(PL_C64) | PL_T(PL_C128))
+#define PL_T_INDEX (PL_T(PL_I32) | PL_T(PL_I64))
+#define PL_T_BOOL PL_T(PL_BOOL)
+#define PL_T_I64 PL_T(PL_I64)
+#define PL_T_STRING PL_T(PL_STRING)
+#define PL_T_ANY                                                                                   \
+    (PL_T_NUMERIC | PL_T_SMALL_FLOAT | PL_T_SMALL_INT | PL_T_BOOL | PL_T_STRING | PL_T_COMPLEX)
+
+typedef enum pl_port_flags {
+    PL_PORT_OPTIONAL = 1 << 0,
+    PL_PORT_VARIADIC = 1 << 1,   /* last port only: any number, at least one unless OPTIONAL */
+    PL_PORT_SAME = 1 << 2,       /* dtype equal to that of the first input with this flag */
+    PL_PORT_NOT_TENSOR = 1 << 3, /* a sequence or an optional; types is of the tensors inside */
+    PL_PORT_ANY_KIND = 1 << 4,   /* a tensor, a sequence or an optional */
+} pl_port_flags;
+
+typedef struct pl_port {
+    const char *name; /* as in the ONNX specification: "X", "axes" */
+    uint32_t types;   /* PL_T_… */
+    unsigned flags;
+} pl_port;
+
+typedef struct pl_op_attr {
+    const char *name;
+    pl_attr_type type;
+    bool required;
+    double f;      /* default of FLOAT */
+    int64_t i;     /* default of INT */
+    const char *s; /* default of STRING */
+} pl_op_attr;
+
+/* ---- properties: passes and strategies ask for these, never for names ---- */
+typedef enum pl_op_flags {
+    PL_OP_ELEMENTWISE = 1 << 0, /* out[i] depends on in[..][i] (broadcast) only */
+    PL_OP_VIEW = 1 << 1,        /* same elements, other shape: kernel shares the storage */
+    PL_OP_RANDOM = 1 << 2,      /* unseeded answers differ from run to run */
+    PL_OP_CONTROL = 1 << 3,     /* runs bodies */
+    PL_OP_OWN_OUT = 1 << 4,     /* the kernel makes its outputs itself: data-dependent shape, view,
+                                   sequence, optional */
+    PL_OP_COMMUTATIVE = 1 << 5,
+    PL_OP_REDUCTION = 1 << 6,
+    PL_OP_SHAPE = 1 << 7, /* used in shape arithmetic: folded by inference when inputs are known */
+    PL_OP_NO_FP64 = 1 << 8, /* gold falls back to native for this op alone */
+    PL_OP_TRAINING = 1 << 9,
+} pl_op_flags;
+
+/* PyTorch's autocast lists. */
+typedef enum pl_autocast {
+    PL_AMP_KEEP = 1, /* runs in whatever type comes */
+    PL_AMP_LOW,      /* runs in fp16/bf16 */
+    PL_AMP_FP32,     /* inputs are raised to fp32 */
+    PL_AMP_WIDEST    /* inputs are brought to the widest type among them */
+} pl_autocast;
+
+/* A one-node (or small) graph in ONNX text, as pl_model_parse_graph reads it. Float inputs are
+ * drawn near N(0,1) unless `ranges` says otherwise: "x=0.1:2 y=-1:1"; integers from 0 to 9
+ * likewise. */
+typedef struct pl_sample {
+    const char *graph;
+    const char *ranges; /* NULL = defaults */
+    unsigned flags;
+} pl_sample;
+enum {
+    PL_SAMPLE_NO_GRAD = 1 << 0, /* at a kink, or an integer case */
+};
+
+struct pl_op_def {
+    const char *name;
+    const char *domain;      /* NULL = ai.onnx */
+    int since, until;        /* opset versions, inclusive; until 0 = still current */
+    unsigned flags;          /* pl_op_flags */
+    const pl_port *in, *out; /* PL_PORTS(...) */
+    const pl_op_attr *attrs; /* PL_ATTRS(...); NULL = none */
+    pl_infer_fn infer;
+    pl_eval_fn eval;
+    pl_grad_fn grad;
+    pl_bound_fn bound;
+    pl_emit_fn emit;
+    pl_autocast autocast;
+    const pl_sample *samples; /* PL_SAMPLES(...) */
+};
+
+/* Lists end with a zero entry. */
+#define PL_PORTS(...) ((const pl_port[]){ __VA_ARGS__, { NULL, 0, 0 } })
+#define PL_NO_PORTS ((const pl_port[]){ { NULL, 0, 0 } })
+#define PL_ATTRS(...) ((const pl_op_attr[]){ __VA_ARGS__, { .name = NULL } })
+#define PL_SAMPLES(...) ((const pl_sample[]){ __VA_ARGS__, { NULL, NULL, 0 } })
+#define PL_A_INT(name_, default_)                                                                  \
+    { .name = name_, .type = PL_ATTR_INT, .i = default_ }
+#define PL_A_FLOAT(name_, default_)                                                                \
+    { .name = name_, .type = PL_ATTR_FLOAT, .f = default_ }
+#define PL_A_STRING(name_, default_)                                                               \
+    { .name = name_, .type = PL_ATTR_STRING, .s = default_ }
+#define PL_A_LIST(name_, type_)                                                                    \
+    { .name = name_, .type = PL_ATTR_##type_ } /* INTS FLOATS … */
+#define PL_A_REQUIRED(name_, type_)                                                                \
+    { .name = name_, .type = PL_ATTR_##type_, .required = true }
+
+/* Rules that are not functions of the operator. Calling one is an error that names the op. */
+pl_status pl_grad_todo(pl_grad *c);
+pl_status pl_grad_zero(pl_grad *c);      /* derivative is zero almost everywhere */
+pl_status pl_grad_undefined(pl_grad *c); /* not differentiable: integers, strings, control */
+pl_status pl_bound_todo(pl_bound *c);
+pl_status pl_bound_exact(pl_bound *c); /* no rounding: output is a selection of inputs */
+pl_status pl_emit_todo(pl_emit *c);
+pl_status pl_emit_never(pl_emit *c); /* always a graph break */
+#define PL_GRAD_TODO pl_grad_todo
+#define PL_GRAD_ZERO pl_grad_zero
+#define PL_GRAD_UNDEFINED pl_grad_undefined
+#define PL_BOUND_TODO pl_bound_todo
+#define PL_BOUND_EXACT pl_bound_exact
+#define PL_EMIT_TODO pl_emit_todo
+#define PL_EMIT_NEVER pl_emit_never
+/* The three columns of later work at once. */
+#define PL_LATER .grad = PL_GRAD_TODO, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO
+
+/* ---- the registry (op_registry.c) ---- */
+/* The row for an operator at an opset version, or NULL. */
+const pl_op_def *pl_op_find(const char *domain, const char *name, int opset);
+/* All rows, for `plumb ops`, docs and tests: families in turn. Returns NULL past the end. */
+const pl_op_def *pl_op_at(size_t i);
+/* Name of the family (file) that row i stands in. */
+const char *pl_op_family(size_t i);
+
+/* Finds the row of every node (bodies too), checks counts of inputs and outputs and attribute
+ * types. Unknown op: PL_E_UNSUPPORTED that names op, domain, opset. */
+pl_status pl_ops_resolve(pl_model *model, pl_err *err);
+
+/* ---- attributes: the node's, else the row's default ---- */
+int64_t pl_attr_int(const pl_node *node, const char *name);
+double pl_attr_float(const pl_node *node, const char *name);
+pl_string pl_attr_string(const pl_node *node, const char *name); /* empty when absent */
+bool pl_attr_string_is(const pl_node *node, const char *name, const char *expected);
+/* NULL and *n = 0 when absent. */
+const int64_t *pl_attr_ints(const pl_node *node, const char *name, size_t *n);
+const float *pl_attr_floats(const pl_node *node, const char *name, size_t *n);
+const pl_string *pl_attr_strings(const pl_node *node, const char *name, size_t *n);
+pl_tensor *pl_attr_tensor(const pl_node *node, const char *name); /* borrowed; NULL when absent */
+pl_graph *pl_attr_graph(const pl_node *node, const char *name);   /* NULL when absent */
+bool pl_attr_has(const pl_node *node, const char *name);          /* given on the node itself */
+
+/* "node 'a' (Add-14) …: " + message. */
+pl_status pl_node_fail(pl_err *err, pl_status status, const pl_node *node, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,10 @@
+/* Family "linear_attention": no rows yet. */
+#include "ops/op.h"
+
+extern const pl_op_def pl_ops_linear_attention[];
+
+/* clang-format off */
+const pl_op_def pl_ops_linear_attention[] = {
+    { 0 },
+};
+/* clang-format on */

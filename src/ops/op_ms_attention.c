@@ -1,0 +1,10 @@
+/* Family "ms_attention": no rows yet. */
+#include "ops/op.h"
+
+extern const pl_op_def pl_ops_ms_attention[];
+
+/* clang-format off */
+const pl_op_def pl_ops_ms_attention[] = {
+    { 0 },
+};
+/* clang-format on */
