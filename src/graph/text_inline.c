@@ -30,14 +30,16 @@ static void put_key(pl_buf *buf, const char *domain, const char *name, const cha
     pl_buf_printf(buf, "%zu:%s%zu:%s%s", strlen(domain), domain, strlen(name), name, overload);
 }
 
-const pl_text_function *pl_text_find_function(const pl_text_parser *p, const char *domain,
-                                              const char *name, const char *overload) {
+pl_status pl_text_find_function(pl_text_parser *p, const char *domain, const char *name,
+                                const char *overload, const pl_text_function **out) {
     pl_buf key = PL_BUF_INIT;
-    if (p->n_functions == 0) return NULL;
+    *out = NULL;
+    if (p->n_functions == 0) return PL_OK;
     put_key(&key, domain, name, overload);
-    const pl_text_function *found = pl_strmap_get(&p->function_by_key, pl_buf_str(&key));
+    const bool ok = pl_buf_ok(&key);
+    if (ok) *out = pl_strmap_get(&p->function_by_key, pl_buf_str(&key));
     pl_buf_release(&key);
-    return found;
+    return ok ? PL_OK : pl_fail_memory(p->err, 0);
 }
 
 static pl_status parse_function_header(pl_text_parser *p, pl_text_function *f) {

@@ -107,8 +107,9 @@ pl_status pl_text_add_node(pl_text_parser *p, pl_graph *graph, const char *op, c
  * is where the main graph must end. */
 pl_status pl_text_parse_functions(pl_text_parser *p, size_t *end);
 void pl_text_release_functions(pl_text_parser *p);
-const pl_text_function *pl_text_find_function(const pl_text_parser *p, const char *domain,
-                                              const char *name, const char *overload);
+/* *out is NULL when there is no such function. */
+pl_status pl_text_find_function(pl_text_parser *p, const char *domain, const char *name,
+                                const char *overload, const pl_text_function **out);
 /* The caller's name for a name of the function that is being inlined; itself outside of one. */
 pl_status pl_text_map_name(pl_text_parser *p, const pl_graph *graph, const char **name);
 /* An attribute of the call, by @name; NULL when neither the call nor a default has it. */

@@ -202,8 +202,8 @@ static pl_status read_node(pl_text_parser *p, pl_graph *graph, node_text *node) 
 
 static pl_status build_node(pl_text_parser *p, pl_graph *graph, const node_text *text) {
     pl_node *node = NULL;
-    const pl_text_function *function =
-        pl_text_find_function(p, text->domain, text->op, text->overload);
+    const pl_text_function *function;
+    PL_TRY(pl_text_find_function(p, text->domain, text->op, text->overload, &function));
     if (function != NULL)
         return pl_text_inline_call(p, function, graph, text->label, &text->in, &text->out,
                                    &text->attrs, text->at);
