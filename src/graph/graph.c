@@ -86,6 +86,7 @@ pl_status pl_graph_new(pl_model *model, pl_graph *parent, const char *name, pl_g
     graph->name = pl_model_intern(model, name, strlen(name));
     graph->doc = "";
     if (graph->name == NULL) return pl_fail_memory(err, strlen(name));
+    graph->id = model->n_graphs++;
     *out = graph;
     return PL_OK;
 }

@@ -92,6 +92,7 @@ struct pl_graph {
     pl_model *model;
     pl_graph *parent; /* graph around this body; NULL for the main graph */
     pl_node *owner;   /* node whose attribute this body is; NULL for the main graph */
+    uint32_t id;      /* unique in the model, < model->n_graphs */
     const char *name;
     const char *doc;
     pl_node **nodes; /* topological order */
@@ -131,6 +132,7 @@ struct pl_model {
     size_t n_functions;
     pl_graph *graph;
     uint32_t n_values; /* ids given out so far, in all graphs */
+    uint32_t n_graphs;
     pl_strmap strings; /* interned */
 };
 

@@ -1,10 +1,221 @@
-/* Family "unary": no rows yet. */
-#include "ops/op.h"
+/* Element-wise functions of one input: arithmetic, exponentials, trigonometry, rounding.
+ *
+ * The hot f32 functions go to the vector maths of src/kernels; the others call libm element by
+ * element, in float for float types and in double for double. */
+#include <math.h>
+
+#include "kernels/vmath.h"
+#include "ops/elementwise.h"
+#include "ops/infer.h"
 
 extern const pl_op_def pl_ops_unary[];
 
+/* ---- formulas ---- */
+
+/* From libm, by name. */
+#define LIBM(name, fn)                                                                             \
+    PL_UNARY_FLOAT(name, void, fn##f(x), fn(x))                                                    \
+    static pl_status name##_eval(pl_eval *c) {                                                     \
+        static const pl_unary_ops ops = { .f32 = name##_f32, .f64 = name##_f64 };                  \
+        return pl_eval_unary(c, &ops, NULL);                                                       \
+    }
+
+LIBM(acos, acos)
+LIBM(acosh, acosh)
+LIBM(asin, asin)
+LIBM(asinh, asinh)
+LIBM(atan, atan)
+LIBM(atanh, atanh)
+LIBM(ceil, ceil)
+LIBM(cos, cos)
+LIBM(cosh, cosh)
+LIBM(floor, floor)
+LIBM(sin, sin)
+LIBM(sinh, sinh)
+LIBM(sqrt, sqrt)
+LIBM(tan, tan)
+/* Round-11: halves to even, which is rint's default mode. */
+LIBM(round, rint)
+
+/* From the vector maths. */
+#define VMATH(name, fn)                                                                            \
+    static void name##_f32(const void *p, const pl_f32 *x, pl_f32 *y, size_t n) {                  \
+        (void)p;                                                                                   \
+        pl_vmath_get()->f32.fn(x, y, n);                                                           \
+    }                                                                                              \
+    static void name##_f64(const void *p, const pl_f64 *x, pl_f64 *y, size_t n) {                  \
+        (void)p;                                                                                   \
+        pl_vmath_get()->f64.fn(x, y, n);                                                           \
+    }                                                                                              \
+    static pl_status name##_eval(pl_eval *c) {                                                     \
+        static const pl_unary_ops ops = { .f32 = name##_f32, .f64 = name##_f64 };                  \
+        return pl_eval_unary(c, &ops, NULL);                                                       \
+    }
+
+VMATH(erf, erf)
+VMATH(exp, exp)
+VMATH(log, log)
+VMATH(tanh, tanh)
+
+PL_UNARY_FLOAT(reciprocal, void, 1.0f / x, 1.0 / x)
+static pl_status reciprocal_eval(pl_eval *c) {
+    static const pl_unary_ops ops = { .f32 = reciprocal_f32, .f64 = reciprocal_f64 };
+    return pl_eval_unary(c, &ops, NULL);
+}
+
+PL_UNARY_FLOAT(abs, void, fabsf(x), fabs(x))
+static void abs_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
+    (void)p;
+    /* Through unsigned: the minimum wraps onto itself instead of overflowing. */
+    for (size_t i = 0; i < n; i++) y[i] = x[i] < 0 ? (int64_t)(0u - (uint64_t)x[i]) : x[i];
+}
+static void abs_u64(const void *p, const pl_u64 *x, pl_u64 *y, size_t n) {
+    (void)p;
+    for (size_t i = 0; i < n; i++) y[i] = x[i];
+}
+static pl_status abs_eval(pl_eval *c) {
+    static const pl_unary_ops ops = { abs_f32, abs_f64, abs_i64, abs_u64, NULL, NULL };
+    return pl_eval_unary(c, &ops, NULL);
+}
+
+PL_UNARY_FLOAT(neg, void, -x, -x)
+static void neg_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
+    (void)p;
+    for (size_t i = 0; i < n; i++) y[i] = (int64_t)(0u - (uint64_t)x[i]);
+}
+static pl_status neg_eval(pl_eval *c) {
+    static const pl_unary_ops ops = { .f32 = neg_f32, .f64 = neg_f64, .i64 = neg_i64 };
+    return pl_eval_unary(c, &ops, NULL);
+}
+
+/* Sign-13: NaN stays NaN, as in NumPy. */
+PL_UNARY_FLOAT(sign, void, isnan(x) ? x : (float)((x > 0) - (x < 0)),
+               isnan(x) ? x : (double)((x > 0) - (x < 0)))
+static void sign_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
+    (void)p;
+    for (size_t i = 0; i < n; i++) y[i] = (x[i] > 0) - (x[i] < 0);
+}
+static void sign_u64(const void *p, const pl_u64 *x, pl_u64 *y, size_t n) {
+    (void)p;
+    for (size_t i = 0; i < n; i++) y[i] = x[i] > 0;
+}
+static pl_status sign_eval(pl_eval *c) {
+    static const pl_unary_ops ops = { sign_f32, sign_f64, sign_i64, sign_u64, NULL, NULL };
+    return pl_eval_unary(c, &ops, NULL);
+}
+
+static void is_nan(const void *p, const pl_f64 *x, pl_u8 *y, size_t n) {
+    (void)p;
+    for (size_t i = 0; i < n; i++) y[i] = (uint8_t)(isnan(x[i]) != 0);
+}
+static pl_status is_nan_eval(pl_eval *c) {
+    static const pl_unary_ops ops = { .f64_b = is_nan };
+    return pl_eval_unary(c, &ops, NULL);
+}
+
+typedef struct is_inf_attrs {
+    bool positive, negative;
+} is_inf_attrs;
+static void is_inf(const void *p, const pl_f64 *x, pl_u8 *y, size_t n) {
+    const is_inf_attrs *a = p;
+    for (size_t i = 0; i < n; i++) {
+        y[i] = isinf(x[i]) && (x[i] > 0 ? a->positive : a->negative);
+    }
+}
+static pl_status is_inf_eval(pl_eval *c) {
+    static const pl_unary_ops ops = { .f64_b = is_inf };
+    const is_inf_attrs a = { pl_attr_int(c->node, "detect_positive") != 0,
+                             pl_attr_int(c->node, "detect_negative") != 0 };
+    return pl_eval_unary(c, &ops, &a);
+}
+
+static void not_b(const void *p, const pl_u8 *x, pl_u8 *y, size_t n) {
+    (void)p;
+    for (size_t i = 0; i < n; i++) y[i] = x[i] == 0;
+}
+static pl_status not_eval(pl_eval *c) {
+    static const pl_unary_ops ops = { .b = not_b };
+    return pl_eval_unary(c, &ops, NULL);
+}
+
+static void bitwise_not_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
+    (void)p;
+    for (size_t i = 0; i < n; i++) y[i] = ~x[i];
+}
+static pl_status bitwise_not_eval(pl_eval *c) {
+    static const pl_unary_ops ops = { .i64 = bitwise_not_i64 };
+    return pl_eval_unary(c, &ops, NULL);
+}
+
+/* ---- rows ---- */
+
+static pl_status infer_bool_like_first(pl_infer *c) {
+    const int rank = pl_infer_rank(c, 0);
+    return pl_infer_set(c, 0, PL_BOOL, rank, rank < 0 ? NULL : c->in[0]->dims);
+}
+
+#define X_ANY(types) .in = PL_PORTS({ "X", types, 0 }), .out = PL_PORTS({ "Y", types, 0 })
+#define REAL(name_, since_, fn, amp, ranges)                                                       \
+    { .name = name_, .since = since_, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT), PL_OLD_ATTRS, \
+      .infer = pl_infer_same_as_first, .eval = fn, PL_LATER, .autocast = amp,                      \
+      .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 }) }
+/* consumed_inputs of opset 1 to 5 was a hint for in-place work; it has no meaning. */
+#define PL_OLD_ATTRS .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS))
+
 /* clang-format off */
 const pl_op_def pl_ops_unary[] = {
+    { .name = "Abs", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_NUMERIC), PL_OLD_ATTRS,
+      .infer = pl_infer_same_as_first, .eval = abs_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Abs(x) }", NULL, 0 },
+                            { "(int8[5] x) => (y) { y = Abs(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
+    REAL("Acos", 7, acos_eval, PL_AMP_FP32, "x=-0.9:0.9"),
+    REAL("Acosh", 9, acosh_eval, PL_AMP_KEEP, "x=1.1:4"),
+    REAL("Asin", 7, asin_eval, PL_AMP_FP32, "x=-0.9:0.9"),
+    REAL("Asinh", 9, asinh_eval, PL_AMP_KEEP, NULL),
+    REAL("Atan", 7, atan_eval, PL_AMP_KEEP, NULL),
+    REAL("Atanh", 9, atanh_eval, PL_AMP_KEEP, "x=-0.9:0.9"),
+    { .name = "BitwiseNot", .since = 18, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_INT),
+      .infer = pl_infer_same_as_first, .eval = bitwise_not_eval, .grad = PL_GRAD_UNDEFINED,
+      .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .samples = PL_SAMPLES({ "(int32[2,3] x) => (y) { y = BitwiseNot(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    REAL("Ceil", 1, ceil_eval, PL_AMP_KEEP, NULL),
+    REAL("Cos", 7, cos_eval, PL_AMP_KEEP, NULL),
+    REAL("Cosh", 9, cosh_eval, PL_AMP_FP32, NULL),
+    { .name = "Erf", .since = 9, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_NUMERIC),
+      .infer = pl_infer_same_as_first, .eval = erf_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Erf(x) }", NULL, 0 }) },
+    REAL("Exp", 1, exp_eval, PL_AMP_FP32, NULL),
+    REAL("Floor", 1, floor_eval, PL_AMP_KEEP, NULL),
+    { .name = "IsInf", .since = 10, .flags = PL_OP_ELEMENTWISE,
+      .in = PL_PORTS({ "X", PL_T_FLOAT | PL_T_FLOAT8, 0 }), .out = PL_PORTS({ "Y", PL_T_BOOL, 0 }),
+      .attrs = PL_ATTRS(PL_A_INT("detect_negative", 1), PL_A_INT("detect_positive", 1)),
+      .infer = infer_bool_like_first, .eval = is_inf_eval, .grad = PL_GRAD_UNDEFINED,
+      .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = IsInf<detect_negative=0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    { .name = "IsNaN", .since = 9, .flags = PL_OP_ELEMENTWISE,
+      .in = PL_PORTS({ "X", PL_T_FLOAT | PL_T_FLOAT8, 0 }), .out = PL_PORTS({ "Y", PL_T_BOOL, 0 }),
+      .infer = infer_bool_like_first, .eval = is_nan_eval, .grad = PL_GRAD_UNDEFINED,
+      .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = IsNaN(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    REAL("Log", 1, log_eval, PL_AMP_FP32, "x=0.1:4"),
+    { .name = "Neg", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT | PL_T_SIGNED), PL_OLD_ATTRS,
+      .infer = pl_infer_same_as_first, .eval = neg_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Neg(x) }", NULL, 0 }) },
+    { .name = "Not", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_BOOL),
+      .infer = pl_infer_same_as_first, .eval = not_eval, .grad = PL_GRAD_UNDEFINED,
+      .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .samples = PL_SAMPLES({ "(bool[2,3] x) => (y) { y = Not(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    REAL("Reciprocal", 1, reciprocal_eval, PL_AMP_FP32, "x=0.5:2"),
+    REAL("Round", 11, round_eval, PL_AMP_KEEP, NULL),
+    { .name = "Sign", .since = 9, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_NUMERIC),
+      .infer = pl_infer_same_as_first, .eval = sign_eval, .grad = PL_GRAD_ZERO,
+      .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Sign(x) }", NULL, 0 }) },
+    REAL("Sin", 7, sin_eval, PL_AMP_KEEP, NULL),
+    REAL("Sinh", 9, sinh_eval, PL_AMP_FP32, NULL),
+    REAL("Sqrt", 1, sqrt_eval, PL_AMP_KEEP, "x=0.1:4"),
+    REAL("Tan", 7, tan_eval, PL_AMP_FP32, "x=-1:1"),
+    REAL("Tanh", 1, tanh_eval, PL_AMP_KEEP, NULL),
     { 0 },
 };
 /* clang-format on */

@@ -1,0 +1,43 @@
+/* The reference interpreter: runs a model node by node, in order, on plain kernels.
+ *
+ * One interpreter runs one model, one run at a time; the model must not change while it lives.
+ * Every value is shown to the hook as it appears and freed as soon as nothing needs it. Weights are
+ * used where they lie. Under fp64 (gold) every float input, weight and attribute type becomes
+ * double. */
+#ifndef PL_INTERP_H
+#define PL_INTERP_H
+
+#include "base/pool.h"
+#include "base/progress.h"
+#include "graph/graph.h"
+#include "tensor/datum.h"
+
+typedef struct pl_interp pl_interp;
+
+/* Called once for each value that a node produces (bodies: each time they run). The datum is
+ * borrowed. A status other than PL_OK ends the run with it. */
+typedef pl_status (*pl_interp_hook)(void *ctx, const pl_node *node, const pl_value *value,
+                                    const pl_datum *datum, pl_err *err);
+
+typedef struct pl_interp_options {
+    pl_pool *pool; /* borrowed; NULL = one thread */
+    bool fp64;
+    uint64_t seed; /* of random operators that have none of their own */
+    pl_interp_hook hook;
+    void *hook_ctx;
+    const pl_progress *progress;
+    /* Where the time went, in nanoseconds per node of the main graph; NULL = not measured. */
+    uint64_t *node_ns;
+} pl_interp_options;
+
+/* Resolves operators (pl_ops_resolve) and plans. The model is borrowed. */
+pl_status pl_interp_new(pl_model *model, const pl_interp_options *options, pl_interp **out,
+                        pl_err *err);
+void pl_interp_free(pl_interp *interp);
+
+/* in[i] belongs to model->graph->inputs[i]; NULL takes the input's default (its initializer).
+ * out[i] receives a new reference for model->graph->outputs[i]. Types and shapes of the inputs are
+ * checked against the model's. */
+pl_status pl_interp_run(pl_interp *interp, pl_datum *const *in, pl_datum **out, pl_err *err);
+
+#endif
