@@ -1,4 +1,6 @@
 /* Parsing of arguments with getopt_long, from the command's own table of options. */
+#include "cli/args.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -6,13 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/args.h"
-
 #include "base/alloc.h"
 
 static size_t count_options(const pl_command *command) {
     size_t n = 0;
-    while (command->options[n].name != NULL) n++;
+    while (command->options[n].name != NULL)
+        n++;
     return n;
 }
 
@@ -88,7 +89,7 @@ pl_status pl_args_parse(const pl_command *command, int argc, char **argv, pl_arg
     fill_getopt(command, longs, letters);
     PL_TRY_GOTO(done, st, parse_options(out, argc, argv, longs, letters, help, err));
     out->n_positional = (size_t)(argc - optind);
-    out->positional = (const char **)(uintptr_t)(argv + optind);
+    out->positional = (const char *const *)(argv + optind);
     if (*help) goto done;
     if (out->n_positional < command->min_args) {
         st = pl_fail(err, PL_E_USAGE, "missing argument; usage: plumb %s %s", command->name,
@@ -103,7 +104,9 @@ done:
     return st;
 }
 
-void pl_args_release(pl_args *args) { pl_free(args->given); }
+void pl_args_release(pl_args *args) {
+    pl_free(args->given);
+}
 
 const char *pl_args_nth(const pl_args *args, const char *name, size_t k) {
     for (size_t i = 0; i < args->n_given; i++) {
@@ -164,9 +167,9 @@ pl_status pl_print(const char *data, size_t n, pl_err *err) {
 
 static void print_option(const pl_option *o) {
     char left[80];
-    snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter ? "-" : "", o->letter ? o->letter : ' ',
-             o->letter ? ", " : "   ", o->name, o->value != NULL ? " " : "",
-             o->value != NULL ? o->value : "");
+    snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter ? "-" : "",
+             o->letter ? o->letter : ' ', o->letter ? ", " : "   ", o->name,
+             o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
     printf("  %-28s %s\n", left, o->help);
 }
 
@@ -174,6 +177,7 @@ void pl_args_help(const pl_command *command) {
     printf("plumb %s %s\n\n%s.\n", command->name, command->usage, command->summary);
     if (command->details != NULL) printf("\n%s\n", command->details);
     printf("\nOptions:\n");
-    for (const pl_option *o = command->options; o->name != NULL; o++) print_option(o);
+    for (const pl_option *o = command->options; o->name != NULL; o++)
+        print_option(o);
     printf("  %-28s %s\n", "    --help", "show this");
 }

@@ -64,7 +64,8 @@ static int run(const pl_args *args) {
     const pl_progress progress = pl_progress_bar_callback(bar);
     options.progress = &progress;
     PL_TRY_GOTO(done, st, read_options(args, &options, &err));
-    PL_TRY_GOTO(done, st, pl_suite_run(args->positional, args->n_positional, &options, &result, &err));
+    PL_TRY_GOTO(done, st,
+                pl_suite_run(args->positional, args->n_positional, &options, &result, &err));
     if (pl_args_flag(args, "json")) {
         put_json(&result, &out);
     } else {

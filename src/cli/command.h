@@ -18,18 +18,18 @@ typedef struct pl_args pl_args;
 
 typedef struct pl_command {
     const char *name;
-    const char *usage;   /* "MODEL [options]" */
-    const char *summary; /* one line */
-    const char *details; /* paragraphs for --help; NULL = none */
-    const pl_option *options; /* ends with a row without a name */
-    size_t min_args, max_args; /* positional; max 0 = no limit */
+    const char *usage;               /* "MODEL [options]" */
+    const char *summary;             /* one line */
+    const char *details;             /* paragraphs for --help; NULL = none */
+    const pl_option *options;        /* ends with a row without a name */
+    size_t min_args, max_args;       /* positional; max 0 = no limit */
     int (*run)(const pl_args *args); /* returns the exit code */
 } pl_command;
 
 /* Parsed arguments: positional ones in order, options by name (given once or often). */
 struct pl_args {
     const pl_command *command;
-    const char **positional;
+    const char *const *positional;
     size_t n_positional;
     struct pl_given {
         const pl_option *option;
