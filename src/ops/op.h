@@ -168,6 +168,11 @@ const char *pl_op_family(size_t i);
  * types. Unknown op: PL_E_UNSUPPORTED that names op, domain, opset. */
 pl_status pl_ops_resolve(pl_model *model, pl_err *err);
 
+/* Can this node's answer differ from run to run? Operators with a training_mode input only when it
+ * is given. Resolved nodes only. */
+bool pl_node_is_random(const pl_node *node);
+bool pl_model_is_random(const pl_model *model); /* any node, bodies too */
+
 /* ---- attributes: the node's, else the row's default ---- */
 int64_t pl_attr_int(const pl_node *node, const char *name);
 double pl_attr_float(const pl_node *node, const char *name);

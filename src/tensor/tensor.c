@@ -121,7 +121,7 @@ static pl_status tensor_shell(pl_dtype dtype, int rank, const int64_t *dims, pl_
 
 pl_status pl_tensor_new(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
                         pl_err *err) {
-    pl_tensor *t;
+    pl_tensor *t = NULL;
     PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
     const size_t n_bytes = pl_tensor_bytes(t);
     t->storage->heap = pl_aligned_alloc(STORAGE_ALIGNMENT, n_bytes > 0 ? n_bytes : 1);
@@ -144,7 +144,7 @@ pl_status pl_tensor_new_zero(pl_dtype dtype, int rank, const int64_t *dims, pl_t
 
 pl_status pl_tensor_from_map(pl_dtype dtype, int rank, const int64_t *dims, pl_file_map *map,
                              const void *data, pl_tensor **out, pl_err *err) {
-    pl_tensor *t;
+    pl_tensor *t = NULL;
     if (dtype == PL_STRING || pl_dtype_bits(dtype) % 8 != 0)
         return pl_fail(err, PL_E_INTERNAL, "%s elements cannot be used from a mapped file",
                        pl_dtype_name(dtype));
@@ -157,7 +157,7 @@ pl_status pl_tensor_from_map(pl_dtype dtype, int rank, const int64_t *dims, pl_f
 
 pl_status pl_tensor_borrow(pl_dtype dtype, int rank, const int64_t *dims, const void *data,
                            void (*release)(void *), void *ctx, pl_tensor **out, pl_err *err) {
-    pl_tensor *t;
+    pl_tensor *t = NULL;
     PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
     t->storage->release = release;
     t->storage->release_ctx = ctx;
