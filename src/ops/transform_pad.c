@@ -38,7 +38,8 @@ static pl_status padded_dim(const pl_infer *c, int d, pl_dim dim, int64_t begin,
     *out = PL_DIM_UNKNOWN;
     if (begin == 0 && end == 0) *out = dim;
     if (!pl_dim_known(dim)) return PL_OK;
-    if (!pl_i64_add(dim.value, begin, &n) || !pl_i64_add(n, end, &n) || n < 0) {
+    if (begin < INT64_MIN / 4 || end < INT64_MIN / 4 || !pl_i64_add(dim.value, begin, &n) ||
+        !pl_i64_add(n, end, &n) || n < 0) {
         return pl_infer_fail(c, "pads %lld and %lld on dim %d of %lld elements", (long long)begin,
                              (long long)end, d, (long long)dim.value);
     }
