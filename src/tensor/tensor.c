@@ -314,7 +314,7 @@ pl_status pl_tensor_copy(const pl_tensor *t, pl_tensor **out, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_tensor_contiguous(pl_tensor *t, pl_tensor **out, pl_err *err) {
+pl_status pl_tensor_contiguous(const pl_tensor *t, pl_tensor **out, pl_err *err) {
     if (!pl_tensor_is_contiguous(t)) return pl_tensor_copy(t, out, err);
     *out = pl_tensor_ref(t);
     return PL_OK;
@@ -363,7 +363,7 @@ pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl
     PL_TRY(cast_check(t->dtype, dtype, err));
     pl_status st = PL_OK;
     pl_tensor *c = NULL, *source = NULL;
-    PL_TRY_GOTO(done, st, pl_tensor_contiguous(pl_tensor_ref(t), &source, err));
+    PL_TRY_GOTO(done, st, pl_tensor_contiguous(t, &source, err));
     PL_TRY_GOTO(done, st, pl_tensor_new(dtype, t->rank, t->dims, &c, err));
     pl_dtype from_dtype = t->dtype, to_dtype = dtype;
     size_t n = (size_t)t->n_elements;
@@ -384,7 +384,6 @@ pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl
     *out = c;
 done:
     pl_tensor_unref(source);
-    pl_tensor_unref((pl_tensor *)(uintptr_t)t);
     return st;
 }
 
