@@ -350,7 +350,7 @@ static pl_status multinomial_infer(pl_infer *c) {
 
 /* Running sums of exp(x - max): unnormalised probabilities. False when they are no numbers. */
 static bool class_sums(const pl_f64 *x, double *sums, int64_t n) {
-    double top = -INFINITY, sum = 0;
+    double top = -(double)INFINITY, sum = 0;
     for (int64_t k = 0; k < n; k++)
         top = x[k] > top ? x[k] : top;
     for (int64_t k = 0; k < n; k++) {
