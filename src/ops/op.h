@@ -54,6 +54,7 @@ typedef enum pl_port_flags {
     PL_PORT_SAME = 1 << 2,       /* dtype equal to that of the first input with this flag */
     PL_PORT_NOT_TENSOR = 1 << 3, /* a sequence or an optional; types is of the tensors inside */
     PL_PORT_ANY_KIND = 1 << 4,   /* a tensor, a sequence or an optional */
+    PL_PORT_INDEX = 1 << 5,      /* indexes input 0 along the attribute "axis" (default 0) */
 } pl_port_flags;
 
 typedef struct pl_port {
@@ -167,6 +168,11 @@ const char *pl_op_family(size_t i);
 /* Finds the row of every node (bodies too), checks counts of inputs and outputs and attribute
  * types. Unknown op: PL_E_UNSUPPORTED that names op, domain, opset. */
 pl_status pl_ops_resolve(pl_model *model, pl_err *err);
+
+/* Can this node's answer differ from run to run? Operators with a training_mode input only when it
+ * is given. Resolved nodes only. */
+bool pl_node_is_random(const pl_node *node);
+bool pl_model_is_random(const pl_model *model); /* any node, bodies too */
 
 /* ---- attributes: the node's, else the row's default ---- */
 int64_t pl_attr_int(const pl_node *node, const char *name);

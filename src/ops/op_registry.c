@@ -144,7 +144,8 @@ static pl_status check_attrs(const pl_node *node, pl_err *err) {
     for (uint32_t i = 0; i < node->n_attrs; i++) {
         const pl_attr *attr = &node->attrs[i];
         const pl_op_attr *row = rows;
-        while (row->name != NULL && strcmp(row->name, attr->name) != 0) row++;
+        while (row->name != NULL && strcmp(row->name, attr->name) != 0)
+            row++;
         if (row->name == NULL) {
             return pl_node_fail(err, PL_E_INVALID, node, "attribute '%s' is not known for this op",
                                 attr->name);
@@ -185,6 +186,33 @@ pl_status pl_ops_resolve(pl_model *model, pl_err *err) {
     if (st == PL_OK) st = resolve_graph(&index, model->graph, err);
     pl_strmap_release(&index);
     return st;
+}
+
+/* ---- questions ---- */
+
+bool pl_node_is_random(const pl_node *node) {
+    if (node->def == NULL || (node->def->flags & PL_OP_RANDOM) == 0) return false;
+    if (pl_attr_int(node, "is_test") != 0) return false; /* Dropout-1 and -6 */
+    for (uint32_t i = 0; node->def->in[i].name != NULL; i++) {
+        if (strcmp(node->def->in[i].name, "training_mode") != 0) continue;
+        return i < node->n_in && node->in[i] != NULL;
+    }
+    return true;
+}
+
+static pl_status note_random(void *ctx, pl_graph *graph, pl_err *err) {
+    bool *found = ctx;
+    for (size_t i = 0; i < graph->n_nodes && !*found; i++) {
+        *found = pl_node_is_random(graph->nodes[i]);
+        PL_TRY(pl_node_each_body(graph->nodes[i], note_random, ctx, err));
+    }
+    return PL_OK;
+}
+
+bool pl_model_is_random(const pl_model *model) {
+    bool found = false;
+    (void)note_random(&found, model->graph, NULL);
+    return found;
 }
 
 /* ---- rules that are spelt, not written ---- */

@@ -160,7 +160,7 @@ static float small_float_to_f32(const small_float *from, uint32_t bits) {
     const float sign = bits & from->sign ? -1.0f : 1.0f;
     const uint32_t magnitude = bits & (from->sign - 1);
     if (from->unsigned_zero) {
-        if (bits == from->nan) return NAN;
+        if (bits == from->nan) return copysignf(NAN, -1.0f); /* its code is that of -0 */
     } else if (from->inf == from->nan) {
         if (magnitude == from->nan) return copysignf(NAN, sign);
     } else if (from->inf > from->max && magnitude >= from->inf) {

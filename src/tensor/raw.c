@@ -79,7 +79,7 @@ void pl_tensor_put_raw(pl_buf *buf, const pl_tensor *t) {
     uint8_t *packed = NULL;
     size_t n_bytes;
     if (!pl_raw_size(t->dtype, t->n_elements, &n_bytes) ||
-        pl_tensor_contiguous(pl_tensor_ref(t), &c, NULL) != PL_OK) {
+        pl_tensor_contiguous(t, &c, NULL) != PL_OK) {
         buf->failed = true;
     } else if (pl_dtype_bits(t->dtype) >= 8) {
         pl_buf_append(buf, c->data, n_bytes);
@@ -94,5 +94,4 @@ void pl_tensor_put_raw(pl_buf *buf, const pl_tensor *t) {
     }
     pl_free(packed);
     pl_tensor_unref(c);
-    pl_tensor_unref((pl_tensor *)(uintptr_t)t);
 }

@@ -121,7 +121,7 @@ static pl_status tensor_shell(pl_dtype dtype, int rank, const int64_t *dims, pl_
 
 pl_status pl_tensor_new(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
                         pl_err *err) {
-    pl_tensor *t;
+    pl_tensor *t = NULL;
     PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
     const size_t n_bytes = pl_tensor_bytes(t);
     t->storage->heap = pl_aligned_alloc(STORAGE_ALIGNMENT, n_bytes > 0 ? n_bytes : 1);
@@ -144,7 +144,7 @@ pl_status pl_tensor_new_zero(pl_dtype dtype, int rank, const int64_t *dims, pl_t
 
 pl_status pl_tensor_from_map(pl_dtype dtype, int rank, const int64_t *dims, pl_file_map *map,
                              const void *data, pl_tensor **out, pl_err *err) {
-    pl_tensor *t;
+    pl_tensor *t = NULL;
     if (dtype == PL_STRING || pl_dtype_bits(dtype) % 8 != 0)
         return pl_fail(err, PL_E_INTERNAL, "%s elements cannot be used from a mapped file",
                        pl_dtype_name(dtype));
@@ -157,7 +157,7 @@ pl_status pl_tensor_from_map(pl_dtype dtype, int rank, const int64_t *dims, pl_f
 
 pl_status pl_tensor_borrow(pl_dtype dtype, int rank, const int64_t *dims, const void *data,
                            void (*release)(void *), void *ctx, pl_tensor **out, pl_err *err) {
-    pl_tensor *t;
+    pl_tensor *t = NULL;
     PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
     t->storage->release = release;
     t->storage->release_ctx = ctx;
@@ -314,7 +314,7 @@ pl_status pl_tensor_copy(const pl_tensor *t, pl_tensor **out, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_tensor_contiguous(pl_tensor *t, pl_tensor **out, pl_err *err) {
+pl_status pl_tensor_contiguous(const pl_tensor *t, pl_tensor **out, pl_err *err) {
     if (!pl_tensor_is_contiguous(t)) return pl_tensor_copy(t, out, err);
     *out = pl_tensor_ref(t);
     return PL_OK;
@@ -363,7 +363,7 @@ pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl
     PL_TRY(cast_check(t->dtype, dtype, err));
     pl_status st = PL_OK;
     pl_tensor *c = NULL, *source = NULL;
-    PL_TRY_GOTO(done, st, pl_tensor_contiguous(pl_tensor_ref(t), &source, err));
+    PL_TRY_GOTO(done, st, pl_tensor_contiguous(t, &source, err));
     PL_TRY_GOTO(done, st, pl_tensor_new(dtype, t->rank, t->dims, &c, err));
     pl_dtype from_dtype = t->dtype, to_dtype = dtype;
     size_t n = (size_t)t->n_elements;
@@ -384,7 +384,6 @@ pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl
     *out = c;
 done:
     pl_tensor_unref(source);
-    pl_tensor_unref((pl_tensor *)(uintptr_t)t);
     return st;
 }
 

@@ -50,7 +50,7 @@ pl_status pl_tensor_reshape(const pl_tensor *t, int rank, const int64_t *dims, p
 pl_status pl_tensor_view(const pl_tensor *t, int rank, const int64_t *dims, const int64_t *strides,
                          int64_t offset_elements, pl_tensor **out, pl_err *err);
 /* t itself (one more reference) when contiguous, else a contiguous copy. */
-pl_status pl_tensor_contiguous(pl_tensor *t, pl_tensor **out, pl_err *err);
+pl_status pl_tensor_contiguous(const pl_tensor *t, pl_tensor **out, pl_err *err);
 pl_status pl_tensor_copy(const pl_tensor *t, pl_tensor **out, pl_err *err); /* deep, contiguous */
 /* The elements of any view in C order, n_elements * element size bytes; strings are not deep. */
 void pl_tensor_copy_into(const pl_tensor *t, void *to);

@@ -341,12 +341,11 @@ void pl_tensor_proto_write(pl_buf *buf, const char *name, const pl_tensor *t) {
     if (name && *name) pl_wire_put_string(buf, NAME, name);
     if (t->dtype == PL_STRING) {
         pl_tensor *c = NULL;
-        if (pl_tensor_contiguous(pl_tensor_ref(t), &c, NULL) != PL_OK) buf->failed = true;
+        if (pl_tensor_contiguous(t, &c, NULL) != PL_OK) buf->failed = true;
         const pl_string *items = c ? c->data : NULL;
         for (int64_t i = 0; items && i < t->n_elements; i++)
             pl_wire_put_bytes(buf, STRING_DATA, items[i].data, items[i].n_bytes);
         pl_tensor_unref(c);
-        pl_tensor_unref((pl_tensor *)(uintptr_t)t);
         return;
     }
     size_t n_bytes = 0;

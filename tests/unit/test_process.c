@@ -105,6 +105,7 @@ static void test_process__uses_folder_and_environment(void **state) {
     const char *env[] = { "ONLY=this", NULL };
     run_shell("pwd; echo $ONLY-$HOME", &(pl_process_options){ .dir = "/", .env = env });
     assert_string_equal(pl_buf_str(&result.out), "/\nthis-\n");
+    pl_process_result_release(&result);
     pl_err err = PL_ERR_INIT;
     const char *argv[] = { "true", NULL };
     const pl_process_options nowhere = { .dir = "/no/such/folder" };

@@ -1,0 +1,203 @@
+/* plumb: find the operation where a model goes wrong.
+ *
+ * The only public header. C and C++; link with -lplumb (pkg-config plumb).
+ *
+ * Failure: fallible functions return a plumb_status and fill *err (which may be NULL) with one line
+ * that names the file, node and value, what was found and what was expected. Nothing is printed,
+ * and no input makes the library exit or abort. Ownership: `const T *` is borrowed for the call; `T
+ * **out` becomes the caller's, to be released with the function named beside it. Text results are
+ * released with plumb_free. Threads: different models and tensors may be used from different
+ * threads at once; one model is used by one thread at a time. Results never depend on the number of
+ * threads. */
+#ifndef PLUMB_H
+#define PLUMB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define PLUMB_API __attribute__((visibility("default")))
+#else
+#define PLUMB_API
+#endif
+
+/* ---- status ---- */
+
+typedef enum plumb_status { /* the CLI's exit code stands beside */
+                            PLUMB_OK = 0,
+                            PLUMB_E_USAGE,       /* 2 */
+                            PLUMB_E_FORMAT,      /* 2: malformed input */
+                            PLUMB_E_INVALID,     /* 2: well-formed, but wrong */
+                            PLUMB_E_UNSUPPORTED, /* 2: names what is not supported */
+                            PLUMB_E_NOT_FOUND,   /* 2 */
+                            PLUMB_E_EXISTS,      /* 2: never overwritten */
+                            PLUMB_E_LIMIT,       /* 2 */
+                            PLUMB_E_BACKEND,     /* 3 */
+                            PLUMB_E_TIMEOUT,     /* 3 */
+                            PLUMB_E_IO,          /* 4 */
+                            PLUMB_E_MEMORY,      /* 4 */
+                            PLUMB_E_INTERNAL     /* 4 */
+} plumb_status;
+
+typedef struct plumb_error {
+    plumb_status status;
+    char message[1024];
+} plumb_error;
+
+PLUMB_API const char *plumb_version(void);
+PLUMB_API int plumb_exit_code(plumb_status status);
+PLUMB_API void plumb_free(void *text); /* NULL is fine */
+
+/* Long work reports here; `total` 0 = not known. Called from the calling thread. */
+typedef struct plumb_progress {
+    void (*update)(void *ctx, const char *phase, int64_t done, int64_t total);
+    void *ctx;
+} plumb_progress;
+
+/* ---- tensors ---- */
+
+/* Numbers of ONNX TensorProto.DataType. */
+typedef enum plumb_dtype {
+    PLUMB_FLOAT = 1,
+    PLUMB_UINT8 = 2,
+    PLUMB_INT8 = 3,
+    PLUMB_UINT16 = 4,
+    PLUMB_INT16 = 5,
+    PLUMB_INT32 = 6,
+    PLUMB_INT64 = 7,
+    PLUMB_STRING = 8,
+    PLUMB_BOOL = 9,
+    PLUMB_FLOAT16 = 10,
+    PLUMB_DOUBLE = 11,
+    PLUMB_UINT32 = 12,
+    PLUMB_UINT64 = 13,
+    PLUMB_COMPLEX64 = 14,
+    PLUMB_COMPLEX128 = 15,
+    PLUMB_BFLOAT16 = 16,
+    PLUMB_FLOAT8E4M3FN = 17,
+    PLUMB_FLOAT8E4M3FNUZ = 18,
+    PLUMB_FLOAT8E5M2 = 19,
+    PLUMB_FLOAT8E5M2FNUZ = 20,
+    PLUMB_UINT4 = 21, /* 4- and 2-bit types: one element to a byte in memory */
+    PLUMB_INT4 = 22,
+    PLUMB_FLOAT4E2M1 = 23,
+    PLUMB_FLOAT8E8M0 = 24,
+    PLUMB_UINT2 = 25,
+    PLUMB_INT2 = 26
+} plumb_dtype;
+
+typedef struct plumb_tensor plumb_tensor; /* ref-counted, immutable */
+
+/* Copies n bytes of dense little-endian data in C order; not for strings. */
+PLUMB_API plumb_status plumb_tensor_new(plumb_dtype dtype, int rank, const int64_t *dims,
+                                        const void *data, size_t n_bytes, plumb_tensor **out,
+                                        plumb_error *err);
+PLUMB_API void plumb_tensor_free(plumb_tensor *tensor); /* NULL is fine */
+PLUMB_API plumb_dtype plumb_tensor_dtype(const plumb_tensor *tensor);
+PLUMB_API int plumb_tensor_rank(const plumb_tensor *tensor);
+PLUMB_API const int64_t *plumb_tensor_dims(const plumb_tensor *tensor); /* lives with it */
+PLUMB_API const void *plumb_tensor_data(const plumb_tensor *tensor);    /* lives with it; dense */
+PLUMB_API size_t plumb_tensor_bytes(const plumb_tensor *tensor);
+
+/* ---- models ---- */
+
+typedef struct plumb_model plumb_model;
+
+/* An ONNX file, or text form when the name ends in .onnxtxt. */
+PLUMB_API plumb_status plumb_model_open(const char *path, plumb_model **out, plumb_error *err);
+PLUMB_API void plumb_model_close(plumb_model *model); /* NULL is fine */
+PLUMB_API size_t plumb_model_inputs(const plumb_model *model);
+PLUMB_API size_t plumb_model_outputs(const plumb_model *model);
+PLUMB_API const char *plumb_model_input_name(const plumb_model *model, size_t i);
+PLUMB_API const char *plumb_model_output_name(const plumb_model *model, size_t i);
+/* Restricts the model to the part between values, or to one of its local functions, before anything
+ * else is done with it. Lists are comma-separated names; NULL = the model's own. */
+PLUMB_API plumb_status plumb_model_restrict(plumb_model *model, const char *function,
+                                            const char *from, const char *to, plumb_error *err);
+
+typedef enum plumb_format { PLUMB_TEXT, PLUMB_JSON } plumb_format;
+
+typedef struct plumb_info_options {
+    plumb_format format;
+    const char *const *dims; /* "NAME=N", n_dims of them */
+    size_t n_dims;
+    int nodes; /* list every node with its shapes and origin */
+} plumb_info_options;
+/* What is in a model: inputs, outputs, ops, shapes, parameters, opsets, support. */
+PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *options,
+                                  char **text, plumb_error *err);
+
+typedef struct plumb_convert_options {
+    int external;         /* weights beside the file */
+    int64_t max_elements; /* in text form; 0 = no limit */
+} plumb_convert_options;
+/* Writes .onnx or .onnxtxt by the name; never over an existing file. */
+PLUMB_API plumb_status plumb_convert(plumb_model *model, const char *out_path,
+                                     const plumb_convert_options *options, plumb_error *err);
+
+/* The operator table. */
+PLUMB_API plumb_status plumb_ops(plumb_format format, const char *filter, char **text,
+                                 plumb_error *err);
+
+/* ---- running ---- */
+
+typedef enum plumb_fill { PLUMB_FILL_RANDOM, PLUMB_FILL_ZEROS, PLUMB_FILL_ONES } plumb_fill;
+
+typedef struct plumb_inputs { /* where inputs come from; all zero = generated with seed 0 */
+    const char *const *files; /* "NAME=FILE": npy, npz, TensorProto, safetensors */
+    size_t n_files;
+    const char *const *sets; /* files or folders that hold several inputs by name or number */
+    size_t n_sets;
+    const char *const *dims; /* "NAME=N"; other unknown dims are 1 */
+    size_t n_dims;
+    const char *const *ranges; /* "NAME=LO:HI" */
+    size_t n_ranges;
+    plumb_fill fill;
+    uint64_t seed;
+} plumb_inputs;
+
+typedef struct plumb_run_options {
+    plumb_inputs inputs;
+    int threads;         /* of plumb's own pool; 0 = all */
+    int fp64;            /* gold */
+    int repeat;          /* runs for timing; 0 = 1 */
+    const char *output;  /* folder, or FILE.npy|npz|pb|safetensors; NULL = nothing is written */
+    const char *save_as; /* in a folder: "npy" (default) or "pb" */
+    plumb_format format;
+    int profile; /* add the time of each node */
+    const plumb_progress *progress;
+} plumb_run_options;
+/* Runs the model on the reference interpreter, writes its outputs, and describes them. */
+PLUMB_API plumb_status plumb_run(plumb_model *model, const plumb_run_options *options, char **text,
+                                 plumb_error *err);
+/* The same on tensors in memory: in[i] belongs to input i (NULL = its default). */
+PLUMB_API plumb_status plumb_run_tensors(plumb_model *model, const plumb_run_options *options,
+                                         const plumb_tensor *const *in, plumb_tensor **out,
+                                         plumb_error *err);
+
+/* ---- test folders ---- */
+
+typedef struct plumb_test_options {
+    double rtol, atol;  /* 1e-3, 1e-7 as ONNX's own runner */
+    const char *filter; /* only cases whose path holds it; NULL = all */
+    int fp64, threads, verbose;
+    plumb_format format;
+    const plumb_progress *progress;
+} plumb_test_options;
+typedef struct plumb_test_counts {
+    size_t passed, failed, skipped;
+} plumb_test_counts;
+/* Runs every ONNX test case below the folders. A failed case is counted, not an error. */
+PLUMB_API plumb_status plumb_test(const char *const *dirs, size_t n_dirs,
+                                  const plumb_test_options *options, plumb_test_counts *counts,
+                                  char **text, plumb_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

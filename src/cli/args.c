@@ -1,0 +1,227 @@
+/* Parsing of arguments with getopt_long, from the command's own table of options. */
+#include "cli/args.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+__attribute__((format(printf, 2, 3))) static bool usage(plumb_error *err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    err->status = PLUMB_E_USAGE;
+    vsnprintf(err->message, sizeof(err->message), format, args);
+    va_end(args);
+    return false;
+}
+
+static bool no_memory(plumb_error *err) {
+    err->status = PLUMB_E_MEMORY;
+    snprintf(err->message, sizeof(err->message), "out of memory");
+    return false;
+}
+
+static size_t count_options(const pl_command *command) {
+    size_t n = 0;
+    while (command->options[n].name != NULL)
+        n++;
+    return n;
+}
+
+/* getopt's two forms of the table: letters ("o:") and long options whose val is 256 + index. */
+static void fill_getopt(const pl_command *command, struct option *longs, char *letters) {
+    const size_t n = count_options(command);
+    size_t at = 0;
+    letters[at++] = ':';
+    for (size_t i = 0; i < n; i++) {
+        const pl_option *o = &command->options[i];
+        longs[i] = (struct option){ o->name, o->value == NULL ? no_argument : required_argument,
+                                    NULL, (int)(256 + i) };
+        if (o->letter == 0) continue;
+        letters[at++] = o->letter;
+        if (o->value != NULL) letters[at++] = ':';
+    }
+    letters[at] = '\0';
+    longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
+    longs[n + 1] = (struct option){ 0 };
+}
+
+static const pl_option *option_of(const pl_command *command, int code) {
+    if (code >= 256) return &command->options[code - 256];
+    for (const pl_option *o = command->options; o->name != NULL; o++) {
+        if (o->letter != 0 && o->letter == code) return o;
+    }
+    return NULL;
+}
+
+static bool note(pl_args *args, const pl_option *option, const char *value, plumb_error *err) {
+    pl_given *grown = realloc(args->given, (args->n_given + 1) * sizeof(*grown));
+    if (grown == NULL) return no_memory(err);
+    args->given = grown;
+    args->given[args->n_given++] = (pl_given){ option, value };
+    return true;
+}
+
+static bool parse_options(pl_args *args, int argc, char **argv, const struct option *longs,
+                          const char *letters, bool *help, plumb_error *err) {
+    optind = 0; /* GNU: start afresh */
+    opterr = 0;
+    for (;;) {
+        const int code = getopt_long(argc, argv, letters, longs, NULL);
+        if (code == -1) return true;
+        if (code == 'h') {
+            *help = true;
+        } else if (code == ':') {
+            return usage(err, "option '%s' needs a value", argv[optind - 1]);
+        } else if (code == '?') {
+            return usage(err, "unknown option '%s'; see plumb %s --help", argv[optind - 1],
+                         args->command->name);
+        } else if (!note(args, option_of(args->command, code), optarg, err)) {
+            return false;
+        }
+    }
+}
+
+static bool check_count(const pl_args *args, plumb_error *err) {
+    const pl_command *command = args->command;
+    if (args->n_positional < command->min_args) {
+        return usage(err, "missing argument; usage: plumb %s %s", command->name, command->usage);
+    }
+    if (command->max_args > 0 && args->n_positional > command->max_args) {
+        return usage(err, "unexpected argument '%s'; usage: plumb %s %s",
+                     args->positional[command->max_args], command->name, command->usage);
+    }
+    return true;
+}
+
+bool pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *out, bool *help,
+                   plumb_error *err) {
+    const size_t n = count_options(command);
+    struct option *longs = calloc(n + 2, sizeof(*longs));
+    char *letters = calloc(2 * n + 2, 1);
+    bool ok = longs != NULL && letters != NULL;
+    *out = (pl_args){ .command = command };
+    *help = false;
+    if (!ok) {
+        (void)no_memory(err);
+    } else {
+        fill_getopt(command, longs, letters);
+        ok = parse_options(out, argc, argv, longs, letters, help, err);
+    }
+    if (ok) {
+        out->n_positional = (size_t)(argc - optind);
+        out->positional = (const char *const *)(argv + optind);
+        ok = *help || check_count(out, err);
+    }
+    free(longs);
+    free(letters);
+    return ok;
+}
+
+void pl_args_release(pl_args *args) {
+    free(args->given);
+}
+
+const char *pl_args_nth(const pl_args *args, const char *name, size_t k) {
+    for (size_t i = 0; i < args->n_given; i++) {
+        if (strcmp(args->given[i].option->name, name) == 0 && k-- == 0) {
+            return args->given[i].value != NULL ? args->given[i].value : "";
+        }
+    }
+    return NULL;
+}
+
+bool pl_args_flag(const pl_args *args, const char *name) {
+    return pl_args_nth(args, name, 0) != NULL;
+}
+
+const char *pl_args_value(const pl_args *args, const char *name) {
+    const char *last = NULL;
+    for (size_t i = 0; i < args->n_given; i++) {
+        if (strcmp(args->given[i].option->name, name) == 0) last = args->given[i].value;
+    }
+    return last;
+}
+
+const char **pl_args_all(const pl_args *args, const char *name, size_t *n) {
+    const char **all = calloc(args->n_given + 1, sizeof(char *));
+    *n = 0;
+    for (size_t i = 0; all != NULL && i < args->n_given; i++) {
+        if (strcmp(args->given[i].option->name, name) == 0) all[(*n)++] = args->given[i].value;
+    }
+    return all;
+}
+
+bool pl_args_int(const pl_args *args, const char *name, long long otherwise, long long min,
+                 long long max, long long *out, plumb_error *err) {
+    const char *text = pl_args_value(args, name);
+    *out = otherwise;
+    if (text == NULL) return true;
+    char *end = NULL;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    if (errno == 0 && end != text && *end == '\0' && *out >= min && *out <= max) return true;
+    return usage(err, "--%s is '%s', expected a whole number from %lld to %lld", name, text, min,
+                 max);
+}
+
+bool pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
+                    plumb_error *err) {
+    const char *text = pl_args_value(args, name);
+    *out = otherwise;
+    if (text == NULL) return true;
+    char *end = NULL;
+    *out = strtod(text, &end);
+    if (end != text && *end == '\0' && *out >= 0) return true;
+    return usage(err, "--%s is '%s', expected a number that is not negative", name, text);
+}
+
+plumb_format pl_args_format(const pl_args *args) {
+    return pl_args_flag(args, "json") ? PLUMB_JSON : PLUMB_TEXT;
+}
+
+plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_model **out,
+                                plumb_error *err) {
+    const plumb_status st = plumb_model_open(path, out, err);
+    if (st != PLUMB_OK) return st;
+    const plumb_status cut =
+        plumb_model_restrict(*out, pl_args_value(args, "function"), pl_args_value(args, "from"),
+                             pl_args_value(args, "to"), err);
+    if (cut == PLUMB_OK) return PLUMB_OK;
+    plumb_model_close(*out);
+    *out = NULL;
+    return cut;
+}
+
+int pl_command_fail(const pl_args *args, const plumb_error *err) {
+    fprintf(stderr, "plumb %s: %s\n", args->command->name, err->message);
+    return plumb_exit_code(err->status);
+}
+
+int pl_command_print_take(const pl_args *args, char *text, int code) {
+    const size_t n = strlen(text);
+    const bool ok = fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+    plumb_free(text);
+    if (ok) return code;
+    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
+    return 4;
+}
+
+static void print_option(const pl_option *o) {
+    char left[80];
+    snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter ? "-" : " ",
+             o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
+             o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
+    printf("  %-28s %s\n", left, o->help);
+}
+
+void pl_args_help(const pl_command *command) {
+    printf("plumb %s %s\n\n%s.\n", command->name, command->usage, command->summary);
+    if (command->details != NULL) printf("\n%s\n", command->details);
+    printf("\nOptions:\n");
+    for (const pl_option *o = command->options; o->name != NULL; o++)
+        print_option(o);
+    printf("  %-28s %s\n", "    --help", "show this");
+}

@@ -1,0 +1,56 @@
+/* plumb test DIR…: run ONNX test folders. */
+#include "cli/args.h"
+
+extern const pl_command pl_command_test;
+
+static bool read_options(const pl_args *args, plumb_test_options *o, plumb_error *err) {
+    long long threads = 0;
+    if (!pl_args_double(args, "rtol", 1e-3, &o->rtol, err) ||
+        !pl_args_double(args, "atol", 1e-7, &o->atol, err) ||
+        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err)) {
+        return false;
+    }
+    o->filter = pl_args_value(args, "filter");
+    o->fp64 = pl_args_flag(args, "fp64");
+    o->verbose = pl_args_flag(args, "verbose");
+    o->threads = (int)threads;
+    o->format = pl_args_format(args);
+    return true;
+}
+
+static int run(const pl_args *args) {
+    plumb_error err = { 0 };
+    plumb_test_options options = { 0 };
+    plumb_test_counts counts = { 0 };
+    plumb_progress progress;
+    char *text = NULL;
+    if (!read_options(args, &options, &err)) return pl_command_fail(args, &err);
+    pl_cli_bar *bar = pl_cli_bar_new(&progress);
+    options.progress = &progress;
+    const plumb_status st =
+        plumb_test(args->positional, args->n_positional, &options, &counts, &text, &err);
+    pl_cli_bar_free(bar);
+    if (st != PLUMB_OK) return pl_command_fail(args, &err);
+    return pl_command_print_take(args, text, counts.failed > 0 ? 1 : 0);
+}
+
+static const pl_option options[] = {
+    { 0, "rtol", "X", "relative tolerance (default 1e-3)" },
+    { 0, "atol", "X", "absolute tolerance (default 1e-7)" },
+    { 'k', "filter", "TEXT", "only cases whose path holds TEXT" },
+    { 0, "fp64", NULL, "run in double precision (gold)" },
+    PL_OPTION_THREADS,
+    { 'v', "verbose", NULL, "list cases that pass, too" },
+    PL_OPTION_JSON,
+    PL_OPTIONS_END,
+};
+
+const pl_command pl_command_test = {
+    .name = "test",
+    .usage = "DIR... [options]",
+    .summary = "run ONNX test folders (model.onnx and test_data_set_*), also the light layout",
+    .details = "Exit code: 0 no failure, 1 some case failed, 2 bad usage or no case found.",
+    .options = options,
+    .min_args = 1,
+    .run = run,
+};

@@ -1,0 +1,307 @@
+/* Running ONNX test folders on the reference interpreter. */
+#include "flows/test_suite.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "interp/interp.h"
+#include "onnx/onnx.h"
+#include "ops/op.h"
+#include "tensor/tensor_proto.h"
+
+typedef struct suite {
+    const pl_suite_options *options;
+    pl_suite_result *result;
+    char **paths; /* of cases: folders, or light_X.onnx files */
+    size_t n_paths, paths_capacity;
+} suite;
+
+/* ---- finding cases ---- */
+
+enum { DEPTH_MAX = 8 };
+
+static pl_status add_path(suite *s, const char *path, pl_err *err) {
+    if (s->options->filter != NULL && strstr(path, s->options->filter) == NULL) return PL_OK;
+    if (s->n_paths == s->paths_capacity) {
+        const size_t wanted = s->paths_capacity == 0 ? 64 : s->paths_capacity * 2;
+        char **grown = pl_realloc_array(s->paths, wanted, sizeof(char *));
+        if (grown == NULL) return pl_fail_memory(err, wanted);
+        s->paths = grown;
+        s->paths_capacity = wanted;
+    }
+    s->paths[s->n_paths] = pl_strdup(path);
+    if (s->paths[s->n_paths] == NULL) return pl_fail_memory(err, strlen(path));
+    s->n_paths++;
+    return PL_OK;
+}
+
+static bool is_light(const char *name) {
+    return strncmp(name, "light_", 6) == 0 && pl_path_has_suffix(name, ".onnx");
+}
+
+static pl_status find_cases(suite *s, const char *dir, int depth, pl_err *err) {
+    pl_dir_list list = { 0 };
+    pl_status st = PL_OK;
+    char *model = pl_path_join(dir, "model.onnx");
+    if (model == NULL) return pl_fail_memory(err, strlen(dir));
+    const bool is_case = pl_path_exists(model);
+    pl_free(model);
+    if (is_case) return add_path(s, dir, err);
+    if (depth > DEPTH_MAX) return PL_OK;
+    PL_TRY(pl_dir_list_read(dir, &list, err));
+    for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
+        char *path = pl_path_join(dir, list.names[i]);
+        if (path == NULL) {
+            st = pl_fail_memory(err, strlen(dir));
+        } else if (pl_path_is_dir(path)) {
+            st = find_cases(s, path, depth + 1, err);
+        } else if (is_light(list.names[i])) {
+            st = add_path(s, path, err);
+        }
+        pl_free(path);
+    }
+    pl_dir_list_free(&list);
+    return st;
+}
+
+/* ---- one case ---- */
+
+typedef struct test_case {
+    const char *path;
+    pl_model *model;
+    pl_interp *interp;
+    pl_datum **in, **got;
+    size_t n_in, n_out;
+    bool is_random;
+} test_case;
+
+static pl_status read_pb(const char *path, const pl_type *type, pl_datum **out, pl_err *err) {
+    pl_file_map *map = NULL;
+    PL_TRY(pl_file_map_open(path, &map, err));
+    const pl_bytes bytes = { map->data, map->n_bytes };
+    pl_status st = pl_datum_proto_read(bytes, map, type, out, err);
+    if (st != PL_OK) st = pl_err_wrap(err, st, "%s", path);
+    pl_file_map_unref(map);
+    return st;
+}
+
+/* DIR/input_N.pb; *out stays NULL when the file is not there. */
+static pl_status read_numbered(const char *dir, const char *kind, size_t n, const pl_type *type,
+                               pl_datum **out, pl_err *err) {
+    char name[64];
+    snprintf(name, sizeof(name), "%s_%zu.pb", kind, n);
+    char *path = pl_path_join(dir, name);
+    if (path == NULL) return pl_fail_memory(err, strlen(dir));
+    const pl_status st = pl_path_exists(path) ? read_pb(path, type, out, err) : PL_OK;
+    pl_free(path);
+    return st;
+}
+
+static void drop_data(pl_datum **data, size_t n) {
+    for (size_t i = 0; data != NULL && i < n; i++) {
+        pl_datum_unref(data[i]);
+        data[i] = NULL;
+    }
+}
+
+/* Opens, plans, and makes room for the data. */
+static pl_status case_open(test_case *t, const char *model_path, const suite *s, pl_err *err) {
+    PL_TRY(pl_model_read(model_path, &t->model, err));
+    const pl_interp_options options = { .pool = s->options->pool, .fp64 = s->options->fp64 };
+    PL_TRY(pl_interp_new(t->model, &options, &t->interp, err));
+    t->n_in = t->model->graph->n_inputs;
+    t->n_out = t->model->graph->n_outputs;
+    t->in = pl_calloc(t->n_in + 1, sizeof(pl_datum *));
+    t->got = pl_calloc(t->n_out + 1, sizeof(pl_datum *));
+    if (t->in == NULL || t->got == NULL) return pl_fail_memory(err, t->n_in);
+    t->is_random = pl_model_is_random(t->model);
+    return PL_OK;
+}
+
+static void case_close(test_case *t) {
+    drop_data(t->in, t->n_in);
+    drop_data(t->got, t->n_out);
+    pl_free(t->in);
+    pl_free(t->got);
+    pl_interp_free(t->interp);
+    pl_model_free(t->model);
+}
+
+/* Compares output i with what is expected; sets *status and reason. */
+static void judge(const test_case *t, const suite *s, size_t i, const pl_datum *want,
+                  pl_case_status *status, char *reason, size_t n_reason) {
+    char why[400] = "";
+    const pl_close_result r = pl_allclose(t->got[i], want, s->options->tolerance, why, sizeof(why));
+    if (r == PL_CLOSE_SAME || *status == PL_CASE_FAIL) return;
+    if (r == PL_CLOSE_VALUES && t->is_random) {
+        *status = PL_CASE_SKIP;
+        snprintf(reason, n_reason, "the answer is random: only type and shape were compared");
+        return;
+    }
+    *status = PL_CASE_FAIL;
+    snprintf(reason, n_reason, "output '%s': %s", t->model->graph->outputs[i]->name, why);
+}
+
+static pl_status run_data_set(test_case *t, const suite *s, const char *dir, pl_case_status *status,
+                              char *reason, size_t n_reason, pl_err *err) {
+    const pl_graph *graph = t->model->graph;
+    drop_data(t->in, t->n_in);
+    drop_data(t->got, t->n_out);
+    for (size_t i = 0; i < t->n_in; i++) {
+        PL_TRY(read_numbered(dir, "input", i, graph->inputs[i]->type, &t->in[i], err));
+    }
+    PL_TRY(pl_interp_run(t->interp, t->in, t->got, err));
+    for (size_t i = 0; i < t->n_out; i++) {
+        pl_datum *want = NULL;
+        PL_TRY(read_numbered(dir, "output", i, graph->outputs[i]->type, &want, err));
+        if (want == NULL) continue; /* absent: not compared */
+        judge(t, s, i, want, status, reason, n_reason);
+        pl_datum_unref(want);
+    }
+    return PL_OK;
+}
+
+static pl_status run_folder(test_case *t, const suite *s, pl_case_status *status, char *reason,
+                            size_t n_reason, pl_err *err) {
+    char *model = pl_path_join(t->path, "model.onnx");
+    if (model == NULL) return pl_fail_memory(err, 1);
+    pl_status st = case_open(t, model, s, err);
+    pl_free(model);
+    if (st != PL_OK) return st;
+    pl_dir_list list = { 0 };
+    PL_TRY(pl_dir_list_read(t->path, &list, err));
+    size_t n_sets = 0;
+    for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
+        if (strncmp(list.names[i], "test_data_set_", 14) != 0) continue;
+        char *dir = pl_path_join(t->path, list.names[i]);
+        st = dir == NULL ? pl_fail_memory(err, 1)
+                         : run_data_set(t, s, dir, status, reason, n_reason, err);
+        pl_free(dir);
+        n_sets++;
+    }
+    pl_dir_list_free(&list);
+    if (st == PL_OK && n_sets == 0) {
+        return pl_fail(err, PL_E_NOT_FOUND, "%s has no test_data_set_* folder", t->path);
+    }
+    return st;
+}
+
+/* x[i] = i / n in C order. */
+static pl_status light_input(const pl_value *value, pl_datum **out, pl_err *err) {
+    int64_t dims[PL_RANK_MAX];
+    pl_tensor *x = NULL;
+    if (value->type == NULL || !pl_type_is_concrete(value->type)) {
+        return pl_fail(err, PL_E_INVALID, "input '%s' has no complete shape", value->name);
+    }
+    for (int d = 0; d < value->type->rank; d++)
+        dims[d] = value->type->dims[d].value;
+    PL_TRY(pl_tensor_new(PL_F32, value->type->rank, dims, &x, err));
+    pl_f32 *data = x->data;
+    for (int64_t i = 0; i < x->n_elements; i++) {
+        data[i] = (float)((double)i / (double)x->n_elements);
+    }
+    return pl_datum_of_tensor_take(x, out, err);
+}
+
+static pl_status run_light(test_case *t, const suite *s, pl_case_status *status, char *reason,
+                           size_t n_reason, pl_err *err) {
+    PL_TRY(case_open(t, t->path, s, err));
+    for (size_t i = 0; i < t->n_in; i++) {
+        if (t->model->graph->inputs[i]->init != NULL) continue;
+        PL_TRY(light_input(t->model->graph->inputs[i], &t->in[i], err));
+    }
+    PL_TRY(pl_interp_run(t->interp, t->in, t->got, err));
+    for (size_t i = 0; i < t->n_out; i++) {
+        pl_buf path = PL_BUF_INIT;
+        pl_datum *want = NULL;
+        pl_buf_printf(&path, "%.*s_output_%zu.pb", (int)(strlen(t->path) - strlen(".onnx")),
+                      t->path, i);
+        const pl_status st = pl_path_exists(pl_buf_str(&path))
+                                 ? read_pb(pl_buf_str(&path), NULL, &want, err)
+                                 : PL_OK;
+        pl_buf_release(&path);
+        PL_TRY(st);
+        if (want == NULL) continue;
+        judge(t, s, i, want, status, reason, n_reason);
+        pl_datum_unref(want);
+    }
+    return PL_OK;
+}
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static pl_status run_case(suite *s, const char *path, pl_err *err) {
+    test_case t = { .path = path };
+    pl_err failure = PL_ERR_INIT;
+    char reason[PL_ERR_MESSAGE_MAX] = "";
+    pl_case_status status = PL_CASE_PASS;
+    const double start = seconds_now();
+    const bool light = !pl_path_is_dir(path);
+    const pl_status st = light ? run_light(&t, s, &status, reason, sizeof(reason), &failure)
+                               : run_folder(&t, s, &status, reason, sizeof(reason), &failure);
+    if (st != PL_OK) {
+        status = PL_CASE_FAIL;
+        snprintf(reason, sizeof(reason), "%s", failure.message);
+    }
+    case_close(&t);
+    pl_case_result *r = &s->result->cases[s->result->n_cases];
+    r->path = pl_strdup(path);
+    r->reason = pl_strdup(reason);
+    r->status = status;
+    r->seconds = seconds_now() - start;
+    s->result->n_cases++;
+    s->result->n_passed += status == PL_CASE_PASS;
+    s->result->n_failed += status == PL_CASE_FAIL;
+    s->result->n_skipped += status == PL_CASE_SKIP;
+    return r->path == NULL || r->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+pl_status pl_suite_run(const char *const *dirs, size_t n_dirs, const pl_suite_options *options,
+                       pl_suite_result *out, pl_err *err) {
+    suite s = { .options = options, .result = out };
+    pl_status st = PL_OK;
+    *out = (pl_suite_result){ 0 };
+    for (size_t i = 0; i < n_dirs; i++) {
+        if (is_light(pl_path_basename(dirs[i]))) {
+            PL_TRY_GOTO(done, st, add_path(&s, dirs[i], err));
+        } else {
+            PL_TRY_GOTO(done, st, find_cases(&s, dirs[i], 0, err));
+        }
+    }
+    if (s.n_paths == 0) {
+        st =
+            pl_fail(err, PL_E_NOT_FOUND, "no ONNX test case below '%s'", n_dirs > 0 ? dirs[0] : "");
+        goto done;
+    }
+    out->cases = pl_calloc(s.n_paths, sizeof(pl_case_result));
+    if (out->cases == NULL) {
+        st = pl_fail_memory(err, s.n_paths);
+        goto done;
+    }
+    for (size_t i = 0; i < s.n_paths; i++) {
+        PL_TRY_GOTO(done, st, run_case(&s, s.paths[i], err));
+        pl_progress_update(options->progress, "test", (int64_t)i + 1, (int64_t)s.n_paths);
+    }
+done:
+    for (size_t i = 0; i < s.n_paths; i++)
+        pl_free(s.paths[i]);
+    pl_free(s.paths);
+    return st;
+}
+
+void pl_suite_result_release(pl_suite_result *result) {
+    for (size_t i = 0; i < result->n_cases; i++) {
+        pl_free(result->cases[i].path);
+        pl_free(result->cases[i].reason);
+    }
+    pl_free(result->cases);
+    *result = (pl_suite_result){ 0 };
+}

@@ -1,0 +1,18 @@
+/* What a model must be to be written to a file, text or ONNX: opset imports that agree, and
+ * captured values that can be found by name. */
+#ifndef PL_PORTABLE_H
+#define PL_PORTABLE_H
+
+#include "graph/graph.h"
+
+/* Nodes carry their own opset version, because an inlined function may import another one than the
+ * model. A file has one version for each domain: the one that all nodes agree on (domains without
+ * nodes keep the model's). Nodes that do not agree are PL_E_UNSUPPORTED, since any single import
+ * would change what some of them compute. The array lives in the arena. */
+pl_status pl_model_collect_opsets(const pl_model *model, pl_arena *arena, pl_opset **out,
+                                  size_t *n_out, pl_err *err);
+/* Files know values by name only: a value that `graph` takes from a graph around it must not be
+ * hidden by a nearer one of the same name (PL_E_INVALID). */
+pl_status pl_graph_check_capture(const pl_graph *graph, const pl_value *value, pl_err *err);
+
+#endif

@@ -1,0 +1,65 @@
+/* Convolution and transposed convolution, one to three spatial dims, NC(D)(H)W in and out, dense.
+ *
+ * Unused entries of the arrays (index >= n_spatial) are ignored. Output sizes are given by the
+ * caller, so every padding rule of ONNX fits: cell o of a dim reads input
+ * o * stride - pad_begin + tap * dilation; what falls outside [0, in) counts as zero, at the end
+ * too. pad_begin may be negative. w is (c_out, c_in / groups, kernel…), bias (c_out) or NULL.
+ * Results do not depend on the number of threads. Impossible shapes are PL_E_INVALID. */
+#ifndef PL_CONV_H
+#define PL_CONV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+#include "base/status.h"
+#include "kernels/gemm.h"
+#include "tensor/dtype.h"
+
+typedef struct pl_conv_shape {
+    int n_spatial; /* 1, 2 or 3 */
+    int64_t batch, c_in, c_out, groups;
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3];
+} pl_conv_shape;
+
+/* What a node keeps between calls: packed weights, library primitives, scratch. The same shape,
+ * weight pointer and number of threads reuse it, others rebuild it; the bytes at w must not change
+ * while it lives. Starts NULL; one call at a time for each state. NULL = no cache. */
+typedef struct pl_conv_state pl_conv_state;
+void pl_conv_state_free(pl_conv_state *state);                  /* NULL is fine */
+const char *pl_conv_state_describe(const pl_conv_state *state); /* what serves it, for dumps */
+
+pl_status pl_conv_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
+                      const pl_f32 *bias, pl_f32 *y, pl_conv_state **state, pl_err *err);
+pl_status pl_conv_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
+                      const pl_f64 *bias, pl_f64 *y, pl_conv_state **state, pl_err *err);
+
+/* Transposed: input cell i adds to output i * stride - pad_begin + tap * dilation.
+ * w is (c_in, c_out / groups, kernel…); `in` and `out` are those of this operator's own x and y. */
+pl_status pl_conv_transpose_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                                const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_err *err);
+pl_status pl_conv_transpose_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x,
+                                const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_err *err);
+
+/* Integers: y(i32) = sum of (x - x_zero) * (w - w_zero), wrapping modulo 2^32; padding counts as
+ * x_zero, that is, adds nothing (ONNX ConvInteger-10). w_zero: step 1 = one for each output
+ * channel. */
+pl_status pl_conv_i8(pl_pool *pool, const pl_conv_shape *shape, const void *x, bool x_signed,
+                     int32_t x_zero, const void *w, bool w_signed, pl_gemm_i8_zero w_zero,
+                     pl_i32 *y, pl_err *err);
+
+/* The plain versions: direct loops over output, then input channel, then taps in memory order; one
+ * accumulator of the element type; the bias is added last. */
+pl_status pl_conv_plain_f32(const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
+                            const pl_f32 *bias, pl_f32 *y, pl_err *err);
+pl_status pl_conv_plain_f64(const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
+                            const pl_f64 *bias, pl_f64 *y, pl_err *err);
+pl_status pl_conv_transpose_plain_f32(const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
+                                      const pl_f32 *bias, pl_f32 *y, pl_err *err);
+pl_status pl_conv_transpose_plain_f64(const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
+                                      const pl_f64 *bias, pl_f64 *y, pl_err *err);
+pl_status pl_conv_plain_i8(const pl_conv_shape *shape, const void *x, bool x_signed, int32_t x_zero,
+                           const void *w, bool w_signed, pl_gemm_i8_zero w_zero, pl_i32 *y,
+                           pl_err *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* safetensors files: named tensors behind a JSON header, used in place from the mapped file.
+ *
+ * The reader takes nothing on trust: header length, JSON, names, shapes, and that the offsets cover
+ * the data exactly once. Types that the format lacks are stored as U8 with a metadata entry
+ * (docs/formats/safetensors.md); the reader restores them. Not thread-safe while opening; reading
+ * tensors is. */
+#ifndef PL_SAFETENSORS_H
+#define PL_SAFETENSORS_H
+
+#include "tensor/tensor.h"
+
+enum { PL_SAFETENSORS_HEADER_MAX = 100000000 };
+
+typedef struct pl_safetensors_entry {
+    const char *name; /* NUL-terminated UTF-8 */
+    pl_dtype dtype;   /* restored */
+    int rank;
+    int64_t dims[PL_RANK_MAX];
+    size_t offset, n_bytes; /* in the file */
+} pl_safetensors_entry;
+
+typedef struct pl_safetensors_pair {
+    const char *key, *value;
+} pl_safetensors_pair;
+
+typedef struct pl_safetensors {
+    pl_safetensors_entry *entries; /* in the order of the header */
+    size_t n_entries;
+    pl_safetensors_pair *metadata; /* without the plumb.dtype.* entries */
+    size_t n_metadata;
+    struct pl_safetensors_int *internal;
+} pl_safetensors;
+
+/* True when the bytes can be a safetensors file: a plausible header length and a '{'. */
+bool pl_safetensors_sniff(const void *data, size_t n_bytes);
+/* Keeps a reference to the map. */
+pl_status pl_safetensors_open(pl_file_map *map, pl_safetensors **out, pl_err *err);
+void pl_safetensors_close(pl_safetensors *st); /* tensors read stay valid; NULL is fine */
+const pl_safetensors_entry *pl_safetensors_find(const pl_safetensors *st, const char *name);
+const char *pl_safetensors_metadata(const pl_safetensors *st, const char *key); /* or NULL */
+pl_status pl_safetensors_read(const pl_safetensors *st, const pl_safetensors_entry *entry,
+                              pl_tensor **out, pl_err *err);
+
+/* ---- writing ---- */
+
+/* What will be written; known before the first tensor is. */
+typedef struct pl_safetensors_spec {
+    const char *name;
+    pl_dtype dtype;
+    int rank;
+    const int64_t *dims;
+} pl_safetensors_spec;
+
+typedef enum pl_safetensors_order {
+    PL_SAFETENSORS_ALIGNED, /* as the official writer: larger elements first, then by name */
+    PL_SAFETENSORS_GIVEN    /* as the specs stand: for tensors that come one by one */
+} pl_safetensors_order;
+
+typedef struct pl_safetensors_writer pl_safetensors_writer;
+pl_status pl_safetensors_writer_open(const char *path, const pl_safetensors_spec *specs,
+                                     size_t n_specs, const pl_safetensors_pair *metadata,
+                                     size_t n_metadata, pl_safetensors_order order,
+                                     pl_safetensors_writer **out, pl_err *err);
+/* The spec whose tensor must come next; n_specs when all have come. */
+size_t pl_safetensors_writer_next(const pl_safetensors_writer *w);
+pl_status pl_safetensors_writer_put(pl_safetensors_writer *w, const pl_tensor *t, pl_err *err);
+/* Fails when a tensor is missing. The writer is freed either way. */
+pl_status pl_safetensors_writer_commit_take(pl_safetensors_writer *w, pl_err *err);
+void pl_safetensors_writer_abort_take(pl_safetensors_writer *w); /* NULL is fine */
+
+#endif

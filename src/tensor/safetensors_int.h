@@ -1,0 +1,8 @@
+/* What the reader and the writer of safetensors share; only for them. */
+#ifndef PL_SAFETENSORS_INT_H
+#define PL_SAFETENSORS_INT_H
+
+/* Metadata key before the tensor's name: the ONNX type of elements that are stored as U8. */
+#define PL_SAFETENSORS_DTYPE_KEY "plumb.dtype."
+
+#endif
