@@ -143,11 +143,11 @@ static pl_status momentum_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_optimizer[] = {
     { .name = "Adagrad", TRAINING, IN_OUT,
-      .attrs = PL_ATTRS(PL_A_FLOAT("decay_factor", 0), PL_A_FLOAT("epsilon", 0), PL_A_FLOAT("norm_coefficient", 0)),
+      .attrs = PL_ATTRS(PL_A_FLOAT("decay_factor", 0), PL_A_FLOAT("epsilon", 1e-6), PL_A_FLOAT("norm_coefficient", 0)),
       .infer = optimizer_infer, .eval = adagrad_eval, PL_LATER, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2] x, float[2] g, float[2] h) => (y, k) <float r = {0.1}, int64 t = {3}> { y, k = ai.onnx.preview.training.Adagrad<epsilon = 0.001, decay_factor = 0.1, norm_coefficient = 0.01>(r, t, x, g, h) }", "h=0.1:2", 0 }) },
     { .name = "Adam", TRAINING, IN_OUT,
-      .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.9), PL_A_FLOAT("beta", 0.999), PL_A_FLOAT("epsilon", 0),
+      .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.9), PL_A_FLOAT("beta", 0.999), PL_A_FLOAT("epsilon", 1e-6),
                         PL_A_FLOAT("norm_coefficient", 0), PL_A_FLOAT("norm_coefficient_post", 0)),
       .infer = optimizer_infer, .eval = adam_eval, PL_LATER, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2] x, float[2] g, float[2] v, float[2] h) => (y, w, k) <float r = {0.1}, int64 t = {3}> { y, w, k = ai.onnx.preview.training.Adam<epsilon = 0.001, norm_coefficient = 0.01>(r, t, x, g, v, h) }", "h=0.1:2", 0 }) },
