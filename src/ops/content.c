@@ -6,7 +6,8 @@
 #include "base/size.h"
 
 static const pl_content *content_of_tensor(pl_infer *c, const pl_tensor *t) {
-    if (!pl_dtype_is_integer(t->dtype) || t->rank > 1 || t->n_elements > PL_CONTENT_MAX)
+    if ((!pl_dtype_is_integer(t->dtype) && t->dtype != PL_BOOL) || t->rank > 1 ||
+        t->n_elements > PL_CONTENT_MAX)
         return NULL;
     const size_t n = (size_t)t->n_elements;
     pl_content *content = pl_arena_alloc(c->arena, sizeof(*content));

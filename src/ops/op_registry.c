@@ -192,6 +192,7 @@ pl_status pl_ops_resolve(pl_model *model, pl_err *err) {
 
 bool pl_node_is_random(const pl_node *node) {
     if (node->def == NULL || (node->def->flags & PL_OP_RANDOM) == 0) return false;
+    if (pl_attr_int(node, "is_test") != 0) return false; /* Dropout-1 and -6 */
     for (uint32_t i = 0; node->def->in[i].name != NULL; i++) {
         if (strcmp(node->def->in[i].name, "training_mode") != 0) continue;
         return i < node->n_in && node->in[i] != NULL;
