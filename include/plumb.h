@@ -3,12 +3,12 @@
  * The only public header. C and C++; link with -lplumb (pkg-config plumb).
  *
  * Failure: fallible functions return a plumb_status and fill *err (which may be NULL) with one line
- * that names the file, node and value, what was found and what was expected. Nothing is printed, and
- * no input makes the library exit or abort.
- * Ownership: `const T *` is borrowed for the call; `T **out` becomes the caller's, to be released
- * with the function named beside it. Text results are released with plumb_free.
- * Threads: different models and tensors may be used from different threads at once; one model is
- * used by one thread at a time. Results never depend on the number of threads. */
+ * that names the file, node and value, what was found and what was expected. Nothing is printed,
+ * and no input makes the library exit or abort. Ownership: `const T *` is borrowed for the call; `T
+ * **out` becomes the caller's, to be released with the function named beside it. Text results are
+ * released with plumb_free. Threads: different models and tensors may be used from different
+ * threads at once; one model is used by one thread at a time. Results never depend on the number of
+ * threads. */
 #ifndef PLUMB_H
 #define PLUMB_H
 
@@ -28,19 +28,19 @@ extern "C" {
 /* ---- status ---- */
 
 typedef enum plumb_status { /* the CLI's exit code stands beside */
-    PLUMB_OK = 0,
-    PLUMB_E_USAGE,       /* 2 */
-    PLUMB_E_FORMAT,      /* 2: malformed input */
-    PLUMB_E_INVALID,     /* 2: well-formed, but wrong */
-    PLUMB_E_UNSUPPORTED, /* 2: names what is not supported */
-    PLUMB_E_NOT_FOUND,   /* 2 */
-    PLUMB_E_EXISTS,      /* 2: never overwritten */
-    PLUMB_E_LIMIT,       /* 2 */
-    PLUMB_E_BACKEND,     /* 3 */
-    PLUMB_E_TIMEOUT,     /* 3 */
-    PLUMB_E_IO,          /* 4 */
-    PLUMB_E_MEMORY,      /* 4 */
-    PLUMB_E_INTERNAL     /* 4 */
+                            PLUMB_OK = 0,
+                            PLUMB_E_USAGE,       /* 2 */
+                            PLUMB_E_FORMAT,      /* 2: malformed input */
+                            PLUMB_E_INVALID,     /* 2: well-formed, but wrong */
+                            PLUMB_E_UNSUPPORTED, /* 2: names what is not supported */
+                            PLUMB_E_NOT_FOUND,   /* 2 */
+                            PLUMB_E_EXISTS,      /* 2: never overwritten */
+                            PLUMB_E_LIMIT,       /* 2 */
+                            PLUMB_E_BACKEND,     /* 3 */
+                            PLUMB_E_TIMEOUT,     /* 3 */
+                            PLUMB_E_IO,          /* 4 */
+                            PLUMB_E_MEMORY,      /* 4 */
+                            PLUMB_E_INTERNAL     /* 4 */
 } plumb_status;
 
 typedef struct plumb_error {
@@ -133,7 +133,6 @@ PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *
 
 typedef struct plumb_convert_options {
     int external;         /* weights beside the file */
-    int fp64;             /* every float becomes double */
     int64_t max_elements; /* in text form; 0 = no limit */
 } plumb_convert_options;
 /* Writes .onnx or .onnxtxt by the name; never over an existing file. */
@@ -163,10 +162,10 @@ typedef struct plumb_inputs { /* where inputs come from; all zero = generated wi
 
 typedef struct plumb_run_options {
     plumb_inputs inputs;
-    int threads; /* of plumb's own pool; 0 = all */
-    int fp64;    /* gold */
-    int repeat;  /* runs for timing; 0 = 1 */
-    const char *output; /* folder, or FILE.npy|npz|pb|safetensors; NULL = nothing is written */
+    int threads;         /* of plumb's own pool; 0 = all */
+    int fp64;            /* gold */
+    int repeat;          /* runs for timing; 0 = 1 */
+    const char *output;  /* folder, or FILE.npy|npz|pb|safetensors; NULL = nothing is written */
     const char *save_as; /* in a folder: "npy" (default) or "pb" */
     plumb_format format;
     int profile; /* add the time of each node */

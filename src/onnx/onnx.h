@@ -17,6 +17,11 @@ pl_status pl_model_read(const char *path, pl_model **out, pl_err *err);
 pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir, const char *name,
                               pl_model **out, pl_err *err);
 
+/* A model-local function as a model: its formal inputs and outputs become those of the graph,
+ * without types. `name` is "Name" or "domain.Name"; PL_E_NOT_FOUND lists what there is. */
+pl_status pl_model_read_function(const pl_model *model, const char *name, pl_model **out,
+                                 pl_err *err);
+
 /* Serialises and writes atomically. Over 2 GB of weights, or with `external` set, they go to
  * PATH.data beside it. */
 pl_status pl_model_write(const pl_model *model, const char *path, bool external, pl_err *err);

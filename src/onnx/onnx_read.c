@@ -50,7 +50,7 @@ static pl_status add_prop(pl_model *model, const pl_prop **props, size_t *n, pl_
     return PL_OK;
 }
 
-static pl_status read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_err *err) {
+pl_status pl_onnx_read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_err *err) {
     pl_wire wire = pl_wire_of(bytes);
     pl_wire_field f;
     *out = (pl_opset){ "", 0 };
@@ -377,7 +377,7 @@ static pl_status bind_call(pl_onnx_reader *r, const pl_function *function, const
             n_in++;
             PL_TRY(bind_formal(inner, f.bytes, actual != NULL ? actual : &omitted, err));
         } else if (f.number == FUNCTION_OPSET_IMPORT) {
-            PL_TRY(read_opset(r->model, f.bytes, &opsets[inner->n_opsets++], err));
+            PL_TRY(pl_onnx_read_opset(r->model, f.bytes, &opsets[inner->n_opsets++], err));
         }
     }
     inner->opsets = opsets;
@@ -403,8 +403,8 @@ static pl_status bind_call(pl_onnx_reader *r, const pl_function *function, const
     return PL_OK;
 }
 
-static pl_status read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_list spans,
-                            uint32_t field, pl_err *err) {
+pl_status pl_onnx_read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_list spans,
+                             uint32_t field, pl_err *err) {
     for (size_t s = 0; s < spans.n; s++) {
         pl_wire wire = pl_wire_of(spans.items[s]);
         pl_wire_field f;
@@ -457,7 +457,7 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     PL_TRY_GOTO(done, st, call_attrs(r, frame, function, call, &inner, err));
     PL_TRY_GOTO(done, st, bind_call(r, function, call, &inner, err));
     const pl_bytes_list span = { &function->bytes, 1 };
-    PL_TRY_GOTO(done, st, read_nodes(r, &inner, span, FUNCTION_NODE, err));
+    PL_TRY_GOTO(done, st, pl_onnx_read_nodes(r, &inner, span, FUNCTION_NODE, err));
     for (size_t i = 0; i < call->n_out; i++) {
         if (call->out[i] == NULL || call->out[i]->producer != NULL) continue;
         st = pl_fail(err, PL_E_INVALID, "function %s does not produce its output number %zu",
@@ -469,7 +469,7 @@ done:
     return st == PL_OK ? st : pl_err_wrap(err, st, "in function %s", function->name);
 }
 
-static pl_status read_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err) {
+pl_status pl_onnx_add_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err) {
     pl_model *model = r->model;
     pl_bytes name = { 0 }, overload = { 0 };
     pl_wire wire = pl_wire_of(bytes);
@@ -634,7 +634,7 @@ pl_status pl_onnx_read_graph(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
     for (size_t s = 0; s < spans.n; s++) {
         PL_TRY(read_initializers(r, frame, spans.items[s], err));
     }
-    PL_TRY(read_nodes(r, frame, spans, GRAPH_NODE, err));
+    PL_TRY(pl_onnx_read_nodes(r, frame, spans, GRAPH_NODE, err));
     for (size_t s = 0; s < spans.n; s++)
         PL_TRY(read_graph_tails(frame, spans.items[s], err));
     return PL_OK;
@@ -659,7 +659,7 @@ static pl_status read_model_scalar(pl_model *model, const pl_wire_field *f, pl_e
         return add_prop(model, &model->props, &model->n_props, f->bytes, err);
     case MODEL_OPSET_IMPORT: {
         pl_opset opset;
-        PL_TRY(read_opset(model, f->bytes, &opset, err));
+        PL_TRY(pl_onnx_read_opset(model, f->bytes, &opset, err));
         return pl_model_set_opset(model, opset.domain, opset.version, err);
     }
     default: return PL_OK;
@@ -696,7 +696,7 @@ static pl_status read_model_heads(pl_onnx_reader *r, pl_bytes bytes, model_spans
         if (!pl_field_is_bytes(&f)) continue;
         if (f.number == MODEL_GRAPH) spans->graphs[n_graphs++] = f.bytes;
         if (f.number != MODEL_FUNCTIONS) continue;
-        PL_TRY(read_function(r, f.bytes, &model->functions[model->n_functions], err));
+        PL_TRY(pl_onnx_add_function(r, f.bytes, &model->functions[model->n_functions], err));
         model->n_functions++;
     }
     return PL_OK;

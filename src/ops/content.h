@@ -1,24 +1,36 @@
-/* Symbolic contents in shape rules: integers and bools of rank 0 or 1, each element known, a symbol
- * or unknown. For operators that work on shapes element by element. */
+/* Contents of small integer tensors in shape rules: known, symbolic or unknown, element by element.
+ * One reader for both settings: a constant (or, in a run, any) tensor reads as known elements. */
 #ifndef PL_CONTENT_H
 #define PL_CONTENT_H
 
 #include "ops/infer.h"
 
-typedef struct pl_element {
-    pl_dim dim; /* the symbol, or the value where known (it may be negative) */
-    bool known;
-} pl_element;
+enum { PL_CONTENT_MAX = 64 }; /* longer tensors are no shapes */
 
-#define PL_ELEMENT_UNKNOWN ((pl_element){ PL_DIM_UNKNOWN, false })
-static inline pl_element pl_element_of(int64_t value) {
-    return (pl_element){ { value, NULL }, true };
-}
-
-/* out[k] = fn(op, in[0][k], …, in[n_in-1][k]) with broadcasting becomes the content of output 0.
- * Does nothing when an input's content is not known, is long, or in a run (c->concrete). n_in <= 3.
+/* Content of input i, or NULL when nothing is known (or it is left out, not integer, too long). */
+const pl_content *pl_content_of(pl_infer *c, int i);
+/* Sets the content of an output (copied). Nothing happens in a run, where nobody asks. */
+pl_status pl_content_set(pl_infer *c, int output, int rank, size_t n, const pl_dim *dims,
+                         const bool *known);
+/* Output 0 holds the elements of input 0 in a tensor of rank `rank` (0 or 1; else nothing is set).
  */
-typedef pl_element (*pl_content_fn)(int op, const pl_element *in);
-pl_status pl_content_map(pl_infer *c, int n_in, pl_content_fn fn, int op);
+pl_status pl_content_pass(pl_infer *c, int rank);
+
+/* Product of dims begin..end-1: known, a symbol that stands alone, or unknown. Overflow is an
+ * error. */
+pl_status pl_dims_multiply(const pl_infer *c, const pl_dim *dims, int begin, int end, pl_dim *out);
+/* Axes of the attribute or of input i as a set over `rank` dims; given[] may be NULL. Duplicates
+ * are an error when `unique`. *known is false when the axes are an input that is not known. */
+typedef struct pl_axes {
+    bool present; /* the attribute or the input is there */
+    bool known;
+    size_t n;
+    int axis[PL_RANK_MAX]; /* non-negative, in the order given */
+} pl_axes;
+/* i < 0: only the attribute "axes" (name may be NULL: only the input). */
+pl_status pl_axes_read(pl_infer *c, const char *attr, int i, int rank, bool unique, pl_axes *out);
+
+/* The dtype that an attribute of type INT names, as this run uses it; `otherwise` when absent. */
+pl_status pl_attr_dtype(const pl_infer *c, const char *name, pl_dtype otherwise, pl_dtype *out);
 
 #endif

@@ -54,6 +54,7 @@ typedef enum pl_port_flags {
     PL_PORT_SAME = 1 << 2,       /* dtype equal to that of the first input with this flag */
     PL_PORT_NOT_TENSOR = 1 << 3, /* a sequence or an optional; types is of the tensors inside */
     PL_PORT_ANY_KIND = 1 << 4,   /* a tensor, a sequence or an optional */
+    PL_PORT_INDEX = 1 << 5,      /* indexes input 0 along the attribute "axis" (default 0) */
 } pl_port_flags;
 
 typedef struct pl_port {

@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 #include "kernels/vmath.h"
-#include "ops/content.h"
+#include "ops/content_map.h"
 #include "ops/elementwise.h"
 #include "ops/infer.h"
 #include "ops/legacy_broadcast.h"

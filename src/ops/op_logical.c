@@ -1,7 +1,7 @@
 /* Comparisons, logic, bitwise operations and selection, with broadcasting. */
 #include <string.h>
 
-#include "ops/content.h"
+#include "ops/content_map.h"
 #include "ops/elementwise.h"
 #include "ops/infer.h"
 #include "ops/legacy_broadcast.h"

@@ -98,9 +98,23 @@ done:
     return st;
 }
 
+static pl_status check_names(const char *const *names, size_t n, pl_err *err) {
+    pl_strmap seen = PL_STRMAP_INIT;
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < n && st == PL_OK; i++) {
+        if (pl_strmap_has(&seen, names[i]))
+            st = pl_fail(err, PL_E_INVALID, "two tensors are named '%.200s'", names[i]);
+        else if (pl_strmap_put(&seen, names[i], &seen) != 0)
+            st = pl_fail_memory(err, sizeof(pl_strmap_entry));
+    }
+    pl_strmap_release(&seen);
+    return st;
+}
+
 pl_status pl_npz_write(const char *path, const char *const *names, const pl_tensor *const *tensors,
                        size_t n, pl_err *err) {
     pl_zip_writer *w = NULL;
+    PL_TRY(check_names(names, n, err));
     PL_TRY(pl_zip_writer_open(path, &w, err));
     for (size_t i = 0; i < n; i++) {
         const pl_status st = write_entry(w, names[i], tensors[i], err);

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/pool.h"
@@ -117,10 +118,37 @@ static void test_pool_for__really_uses_a_second_thread(void **state) {
     pl_pool_free(pool);
 }
 
+typedef struct late {
+    pthread_t caller;
+    meeting m;
+    int done[2];
+} late;
+
+/* The caller is through at once, the worker a good while after both have begun. */
+static void finish_late(void *ctx, int64_t begin, int64_t end) {
+    late *l = ctx;
+    meet(&l->m, begin, end);
+    if (!pthread_equal(pthread_self(), l->caller)) usleep(30000);
+    l->done[begin] = 1;
+}
+
+static void test_pool_for__waits_for_the_last_block(void **state) {
+    (void)state;
+    pl_pool *pool = pl_pool_new(2);
+    for (int i = 0; i < 3; i++) {
+        late l = { pthread_self(),
+                   { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 },
+                   { 0, 0 } };
+        pl_pool_for(pool, 2, 1, finish_late, &l);
+        assert_true(l.done[0] && l.done[1]);
+    }
+    pl_pool_free(pool);
+}
+
 typedef struct nest {
-    pl_pool *pool;
-    int64_t sums[64];
-    bool wrong_thread[64];
+    pl_pool *pool, *other;
+    int64_t sums[16];
+    bool wrong_thread[16];
 } nest;
 
 typedef struct inner {
@@ -132,6 +160,7 @@ typedef struct inner {
 static void add_range(void *ctx, int64_t begin, int64_t end) {
     inner *in = ctx;
     if (!pthread_equal(pthread_self(), in->owner)) *in->wrong = true;
+    usleep(1); /* time for another thread to take a block, if it could */
     for (int64_t i = begin; i < end; i++)
         *in->sum += i;
 }
@@ -140,20 +169,22 @@ static void nest_block(void *ctx, int64_t begin, int64_t end) {
     nest *n = ctx;
     for (int64_t i = begin; i < end; i++) {
         inner in = { &n->sums[i], pthread_self(), &n->wrong_thread[i] };
-        pl_pool_for(n->pool, 1000, 10, add_range, &in);
+        pl_pool_for(n->pool, 500, 10, add_range, &in);
+        pl_pool_for(n->other, 500, 1, add_range, &in);
     }
 }
 
 static void test_pool_for__runs_nested_loops_inline(void **state) {
     (void)state;
-    nest n = { .pool = pl_pool_new(4) };
-    pl_pool_for(n.pool, 64, 1, nest_block, &n);
-    for (int i = 0; i < 64; i++) {
-        assert_int_equal(n.sums[i], 499500);
+    nest n = { .pool = pl_pool_new(4), .other = pl_pool_new(2) };
+    pl_pool_for(n.pool, 16, 1, nest_block, &n);
+    for (int i = 0; i < 16; i++) {
+        assert_int_equal(n.sums[i], 2 * 124750);
         assert_false(n.wrong_thread[i]);
     }
     assert_covers(n.pool, 10); /* the pool is parallel again afterwards */
     pl_pool_free(n.pool);
+    pl_pool_free(n.other);
 }
 
 static void *cover_often(void *pool) {
@@ -216,6 +247,7 @@ int main(void) {
         cmocka_unit_test(test_pool_for__handles_edge_sizes),
         cmocka_unit_test(test_pool__counts_threads),
         cmocka_unit_test(test_pool_for__really_uses_a_second_thread),
+        cmocka_unit_test(test_pool_for__waits_for_the_last_block),
         cmocka_unit_test(test_pool_for__runs_nested_loops_inline),
         cmocka_unit_test(test_pool_for__is_correct_from_several_threads),
         cmocka_unit_test(test_pool_for__survives_many_short_loops),

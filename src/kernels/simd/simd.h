@@ -33,6 +33,13 @@
 #define PL_SIMD_CAT(a, b) PL_SIMD_CAT2(a, b)
 #define PL_SIMD(name) PL_SIMD_CAT(name, PL_ISA)
 
+/* For loops of constant length whose arrays must end up in registers. */
+#if defined(__clang__)
+#define PL_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define PL_UNROLL _Pragma("GCC unroll 64")
+#endif
+
 enum { PL_VF = PL_VB / 4, PL_VD = PL_VB / 8 }; /* floats and doubles in a vector */
 
 typedef float pl_vf __attribute__((vector_size(PL_VB)));
@@ -67,10 +74,22 @@ static inline void pl_vd_store_f32(void *p, pl_vd v) {
     *(pl_vh_any *)p = __builtin_convertvector(v, pl_vh);
 }
 static inline pl_vf pl_vf_set(float s) {
-    return s - (pl_vf){ 0 }; /* minus keeps -0.0 */
+#if PL_SIMD_AVX512
+    return (pl_vf)_mm512_set1_ps(s);
+#elif PL_SIMD_FMA
+    return (pl_vf)_mm256_set1_ps(s);
+#else
+    return (pl_vf){ s, s, s, s };
+#endif
 }
 static inline pl_vd pl_vd_set(double s) {
-    return s - (pl_vd){ 0 };
+#if PL_SIMD_AVX512
+    return (pl_vd)_mm512_set1_pd(s);
+#elif PL_SIMD_FMA
+    return (pl_vd)_mm256_set1_pd(s);
+#else
+    return (pl_vd){ s, s };
+#endif
 }
 
 /* a * b + c with one rounding. Base has no such instruction: the product is exact in double and the

@@ -1,0 +1,26 @@
+/* Inside src/flows and above: the bridge between plumb.h and the library's own types. */
+#ifndef PL_API_H
+#define PL_API_H
+
+#include <plumb.h>
+
+#include "graph/graph.h"
+#include "tensor/tensor.h"
+
+struct plumb_model {
+    pl_model *model;
+    double load_seconds;
+};
+
+/* plumb_tensor is pl_tensor under a public name. */
+static inline pl_tensor *pl_api_tensor(const plumb_tensor *t) {
+    return (pl_tensor *)(uintptr_t)t;
+}
+
+/* Passes a result over the border. */
+plumb_status pl_api_return(pl_status status, const pl_err *from, plumb_error *to);
+/* Hands a finished buffer to the caller as text; releases it on failure. */
+pl_status pl_api_text_take(pl_buf *buf, char **text, pl_err *err);
+double pl_api_seconds(void); /* monotonic */
+
+#endif

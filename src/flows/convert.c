@@ -1,0 +1,30 @@
+/* Between .onnx and .onnxtxt. */
+#include "base/file.h"
+#include "flows/api.h"
+#include "graph/text.h"
+#include "onnx/onnx.h"
+
+static pl_status convert(pl_model *model, const char *path, const plumb_convert_options *options,
+                         pl_err *err) {
+    if (pl_path_exists(path)) {
+        return pl_fail(err, PL_E_EXISTS, "%s exists already; it is not overwritten", path);
+    }
+    if (pl_path_has_suffix(path, ".onnxtxt")) {
+        pl_buf text = PL_BUF_INIT;
+        pl_status st = pl_model_print(model, options->max_elements, &text, err);
+        if (st == PL_OK) st = pl_file_write(path, pl_buf_str(&text), text.n_bytes, err);
+        pl_buf_release(&text);
+        return st;
+    }
+    if (!pl_path_has_suffix(path, ".onnx")) {
+        return pl_fail(err, PL_E_USAGE, "%s: expected a name that ends in .onnx or .onnxtxt", path);
+    }
+    return pl_model_write(model, path, options->external != 0, err);
+}
+
+plumb_status plumb_convert(plumb_model *m, const char *out_path,
+                           const plumb_convert_options *options, plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    const pl_status st = convert(m->model, out_path, options, &err);
+    return pl_api_return(st, &err, error);
+}

@@ -1,0 +1,183 @@
+/* Reading inputs by name or number; see generate.c for making them up. */
+#include "flows/inputs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/generate.h"
+#include "tensor/tensor_file.h"
+
+/* ---- NAME=VALUE ---- */
+
+pl_status pl_dim_map_init(pl_dim_map *map, const char *const *dims, size_t n_dims, pl_err *err) {
+    *map = (pl_dim_map){ .arena = pl_arena_new() };
+    if (map->arena == NULL) return pl_fail_memory(err, 1);
+    for (size_t i = 0; i < n_dims; i++) {
+        const char *equals = strrchr(dims[i], '=');
+        char *end = NULL;
+        errno = 0;
+        const long long n = equals == NULL ? -1 : strtoll(equals + 1, &end, 10);
+        if (equals == NULL || equals == dims[i] || end == equals + 1 || *end != '\0' || n < 0 ||
+            errno != 0) {
+            return pl_fail(err, PL_E_USAGE, "--dim is '%s', expected NAME=N", dims[i]);
+        }
+        int64_t *slot = pl_arena_alloc(map->arena, sizeof(*slot));
+        const char *key = pl_arena_strndup(map->arena, dims[i], (size_t)(equals - dims[i]));
+        if (slot == NULL || key == NULL || pl_strmap_put(&map->map, key, slot) != 0) {
+            return pl_fail_memory(err, 1);
+        }
+        *slot = n;
+    }
+    return PL_OK;
+}
+
+void pl_dim_map_release(pl_dim_map *map) {
+    pl_strmap_release(&map->map);
+    pl_arena_free(map->arena);
+}
+
+/* ---- files ---- */
+
+static pl_status find_input(const pl_graph *graph, const char *name, size_t *out, pl_err *err) {
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        if (strcmp(graph->inputs[i]->name, name) != 0) continue;
+        *out = i;
+        return PL_OK;
+    }
+    return pl_fail(err, PL_E_USAGE, "the model has no input '%s'; its first input is '%s'", name,
+                   graph->n_inputs > 0 ? graph->inputs[0]->name : "(none)");
+}
+
+static void set_input(pl_datum **in, size_t i, pl_datum *datum) {
+    pl_datum_unref(in[i]);
+    in[i] = pl_datum_ref(datum);
+}
+
+/* --input NAME=FILE: the file's only item, or the one of that name. */
+static pl_status read_named(const pl_graph *graph, const char *text, pl_datum **in, pl_err *err) {
+    size_t at = 0;
+    const char *equals = NULL;
+    /* Names may hold '=': the longest prefix that is an input wins. */
+    for (const char *e = strchr(text, '='); e != NULL; e = strchr(e + 1, '=')) {
+        char *name = pl_strndup(text, (size_t)(e - text));
+        if (name == NULL) return pl_fail_memory(err, strlen(text));
+        if (find_input(graph, name, &at, NULL) == PL_OK) equals = e;
+        pl_free(name);
+    }
+    if (equals == NULL) {
+        const char *e = strchr(text, '=');
+        if (e == NULL) return pl_fail(err, PL_E_USAGE, "--input is '%s', expected NAME=FILE", text);
+        return pl_fail(err, PL_E_USAGE, "the model has no input '%.*s'", (int)(e - text), text);
+    }
+    char *name = pl_strndup(text, (size_t)(equals - text));
+    if (name == NULL) return pl_fail_memory(err, strlen(text));
+    pl_tensor_file file = PL_TENSOR_FILE_INIT;
+    pl_status st = find_input(graph, name, &at, err);
+    if (st == PL_OK) st = pl_tensor_file_load(equals + 1, graph->inputs[at]->type, &file, err);
+    bool found = false;
+    for (size_t i = 0; st == PL_OK && i < file.n_items && !found; i++) {
+        found = file.n_items == 1 || strcmp(file.items[i].name, name) == 0;
+        if (found) set_input(in, at, file.items[i].datum);
+    }
+    if (st == PL_OK && !found) {
+        st = pl_fail(err, PL_E_NOT_FOUND, "%s holds %zu tensors, none is called '%s'", equals + 1,
+                     file.n_items, name);
+    }
+    pl_tensor_file_release(&file);
+    pl_free(name);
+    return st;
+}
+
+/* A file of several inputs by name; a nameless tensor serves a model with one input. */
+static pl_status read_set_file(const pl_graph *graph, const char *path, pl_datum **in,
+                               pl_err *err) {
+    pl_tensor_file file = PL_TENSOR_FILE_INIT;
+    const pl_type *type = graph->n_inputs > 0 ? graph->inputs[0]->type : NULL;
+    PL_TRY(pl_tensor_file_load(path, type, &file, err));
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < file.n_items && st == PL_OK; i++) {
+        size_t at = 0;
+        const bool nameless = file.items[i].name[0] == '\0' && file.n_items == 1;
+        if (!nameless || graph->n_inputs != 1) {
+            st = find_input(graph, file.items[i].name, &at, err);
+            if (st != PL_OK) st = pl_err_wrap(err, st, "%s", path);
+        }
+        if (st == PL_OK) set_input(in, at, file.items[i].datum);
+    }
+    pl_tensor_file_release(&file);
+    return st;
+}
+
+/* input_N.pb of an ONNX test data set, or NAME.npy and the like. */
+static pl_status read_set_member(const pl_graph *graph, const char *dir, const char *name,
+                                 pl_datum **in, bool *used, pl_err *err) {
+    size_t at = SIZE_MAX;
+    unsigned number = 0;
+    int n_read = 0;
+    const char *dot = strrchr(name, '.');
+    if (sscanf(name, "input_%u%n", &number, &n_read) == 1 && name + n_read == dot) {
+        at = number;
+    } else if (dot != NULL) {
+        char *stem = pl_strndup(name, (size_t)(dot - name));
+        if (stem == NULL) return pl_fail_memory(err, strlen(name));
+        if (find_input(graph, stem, &at, NULL) != PL_OK) at = SIZE_MAX;
+        pl_free(stem);
+    }
+    if (at >= graph->n_inputs) return PL_OK; /* outputs and notes stand in such folders, too */
+    char *path = pl_path_join(dir, name);
+    if (path == NULL) return pl_fail_memory(err, strlen(name));
+    pl_tensor_file file = PL_TENSOR_FILE_INIT;
+    pl_status st = pl_tensor_file_load(path, graph->inputs[at]->type, &file, err);
+    if (st == PL_OK && file.n_items != 1) {
+        st = pl_fail(err, PL_E_INVALID, "%s holds %zu tensors, expected one", path, file.n_items);
+    }
+    if (st == PL_OK) {
+        set_input(in, at, file.items[0].datum);
+        *used = true;
+    }
+    pl_tensor_file_release(&file);
+    pl_free(path);
+    return st;
+}
+
+static pl_status read_set(const pl_graph *graph, const char *path, pl_datum **in, pl_err *err) {
+    if (!pl_path_is_dir(path)) return read_set_file(graph, path, in, err);
+    pl_dir_list list = { 0 };
+    bool used = false;
+    PL_TRY(pl_dir_list_read(path, &list, err));
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
+        st = read_set_member(graph, path, list.names[i], in, &used, err);
+    }
+    pl_dir_list_free(&list);
+    if (st == PL_OK && !used) {
+        return pl_fail(err, PL_E_NOT_FOUND,
+                       "%s holds no input_N.pb and no file named like an input", path);
+    }
+    return st;
+}
+
+pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                         pl_err *err) {
+    const pl_graph *graph = model->graph;
+    if (source->n_sets > 1) {
+        return pl_fail(err, PL_E_USAGE, "%zu sets of inputs given, this command takes one sample",
+                       source->n_sets);
+    }
+    for (size_t i = 0; i < source->n_sets; i++)
+        PL_TRY(read_set(graph, source->sets[i], in, err));
+    for (size_t i = 0; i < source->n_files; i++) {
+        PL_TRY(read_named(graph, source->files[i], in, err));
+    }
+    pl_dim_map dims = { 0 };
+    pl_status st = pl_dim_map_init(&dims, source->dims, source->n_dims, err);
+    for (size_t i = 0; i < graph->n_inputs && st == PL_OK; i++) {
+        if (in[i] != NULL || graph->inputs[i]->init != NULL) continue;
+        st = pl_generate_input(model, i, source, &dims.map, &in[i], err);
+    }
+    pl_dim_map_release(&dims);
+    return st;
+}

@@ -1,0 +1,24 @@
+/* Inputs of a run: read from files, or generated. */
+#ifndef PL_INPUTS_H
+#define PL_INPUTS_H
+
+#include <plumb.h>
+
+#include "graph/graph.h"
+#include "tensor/datum.h"
+
+/* Fills in[i] for every input of the main graph that has no default (or is given). Generated values
+ * depend only on seed, input number and element number. Operators must be resolved. in[] holds
+ * references also on failure: release them. */
+pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                         pl_err *err);
+
+/* "NAME=N" pairs as a map from symbol to int64_t. */
+typedef struct pl_dim_map {
+    pl_strmap map;
+    pl_arena *arena;
+} pl_dim_map;
+pl_status pl_dim_map_init(pl_dim_map *map, const char *const *dims, size_t n_dims, pl_err *err);
+void pl_dim_map_release(pl_dim_map *map);
+
+#endif

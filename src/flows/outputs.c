@@ -1,0 +1,105 @@
+#include "flows/outputs.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { NAME_MAX_BYTES = 100 };
+
+static bool is_file_format(const char *path) {
+    return pl_path_has_suffix(path, ".npy") || pl_path_has_suffix(path, ".npz") ||
+           pl_path_has_suffix(path, ".pb") || pl_path_has_suffix(path, ".safetensors");
+}
+
+/* A name from a model is not a file name: letters, digits, dot, dash and underscore survive. */
+static void put_safe_name(pl_buf *out, const char *name) {
+    for (size_t i = 0; name[i] != '\0' && i < NAME_MAX_BYTES; i++) {
+        const unsigned char c = (unsigned char)name[i];
+        const bool safe = isalnum(c) || c == '-' || c == '_' || (c == '.' && i > 0);
+        pl_buf_putc(out, safe && c < 128 ? (char)c : '_');
+    }
+    if (name[0] == '\0') pl_buf_puts(out, "output");
+}
+
+static bool npy_holds(const pl_datum *d) {
+    return d->kind == PL_TYPE_TENSOR && pl_dtype_npy(d->tensor->dtype)[0] != '\0';
+}
+
+static pl_status write_one(const char *dir, const char *save_as, const pl_named_datum *item,
+                           char **file, pl_err *err) {
+    const char *suffix = strcmp(save_as, "npy") == 0 && npy_holds(item->datum) ? "npy" : "pb";
+    for (int k = 0;; k++) {
+        pl_buf path = PL_BUF_INIT;
+        pl_buf_printf(&path, "%s/", dir);
+        put_safe_name(&path, item->name);
+        if (k > 0) pl_buf_printf(&path, "-%d", k);
+        pl_buf_printf(&path, ".%s", suffix);
+        *file = pl_buf_take(&path);
+        if (*file == NULL) return pl_fail_memory(err, 1);
+        if (!pl_path_exists(*file)) return pl_tensor_file_save(*file, item, 1, err);
+        pl_free(*file);
+        *file = NULL;
+    }
+}
+
+static pl_status check_new(const char *path, pl_err *err) {
+    pl_dir_list list = { 0 };
+    if (!pl_path_exists(path)) return PL_OK;
+    if (!pl_path_is_dir(path)) {
+        return pl_fail(err, PL_E_EXISTS, "%s exists already; it is not overwritten", path);
+    }
+    PL_TRY(pl_dir_list_read(path, &list, err));
+    const size_t n = list.n_names;
+    pl_dir_list_free(&list);
+    if (n == 0) return PL_OK;
+    return pl_fail(err, PL_E_EXISTS, "folder %s is not empty; it is not overwritten", path);
+}
+
+pl_status pl_outputs_write(const char *path, const char *save_as, const pl_named_datum *items,
+                           size_t n_items, char **files, pl_err *err) {
+    if (save_as == NULL) save_as = "npy";
+    if (strcmp(save_as, "npy") != 0 && strcmp(save_as, "pb") != 0) {
+        return pl_fail(err, PL_E_USAGE, "--save-as is '%s', expected npy or pb", save_as);
+    }
+    PL_TRY(check_new(path, err));
+    if (is_file_format(path)) {
+        PL_TRY(pl_tensor_file_save(path, items, n_items, err));
+        for (size_t i = 0; i < n_items; i++) {
+            files[i] = pl_strdup(path);
+            if (files[i] == NULL) return pl_fail_memory(err, strlen(path));
+        }
+        return PL_OK;
+    }
+    PL_TRY(pl_path_make_dirs(path, err));
+    for (size_t i = 0; i < n_items; i++) {
+        PL_TRY(write_one(path, save_as, &items[i], &files[i], err));
+    }
+    return PL_OK;
+}
+
+pl_tensor_summary pl_tensor_summarize(const pl_tensor *t) {
+    enum { BLOCK = 512 };
+    pl_tensor_summary s = { 0, 0, (double)INFINITY, (double)-INFINITY, 0 };
+    double sum = 0;
+    int64_t n_finite = 0;
+    const size_t size = pl_dtype_bytes(t->dtype);
+    for (int64_t at = 0; at < t->n_elements; at += BLOCK) {
+        double block[BLOCK];
+        const int64_t n = t->n_elements - at < BLOCK ? t->n_elements - at : BLOCK;
+        pl_load_f64(t->dtype, (const char *)t->data + (size_t)at * size, block, (size_t)n);
+        for (int64_t i = 0; i < n; i++) {
+            s.n_nan += isnan(block[i]) != 0;
+            s.n_inf += isinf(block[i]) != 0;
+            if (!isfinite(block[i])) continue;
+            n_finite++;
+            sum += block[i];
+            if (block[i] < s.min) s.min = block[i];
+            if (block[i] > s.max) s.max = block[i];
+        }
+    }
+    s.mean = n_finite > 0 ? sum / (double)n_finite : (double)NAN;
+    if (n_finite == 0) s.min = s.max = (double)NAN;
+    return s;
+}

@@ -1,0 +1,20 @@
+/* Writing the outputs of a run, and describing them. */
+#ifndef PL_OUTPUTS_H
+#define PL_OUTPUTS_H
+
+#include "base/json.h"
+#include "tensor/tensor_file.h"
+
+/* To one file by its suffix, or to a new or empty folder, one file each; `files[i]` receives the
+ * path (caller frees with pl_free). save_as: "npy" or "pb"; a type that npy lacks goes to .pb. */
+pl_status pl_outputs_write(const char *path, const char *save_as, const pl_named_datum *items,
+                           size_t n_items, char **files, pl_err *err);
+
+/* What a person wants to see at a glance. Finite elements only. */
+typedef struct pl_tensor_summary {
+    int64_t n_nan, n_inf;
+    double min, max, mean;
+} pl_tensor_summary;
+pl_tensor_summary pl_tensor_summarize(const pl_tensor *t);
+
+#endif

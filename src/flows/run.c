@@ -1,0 +1,310 @@
+/* The run flow: prepare, run, write outputs, describe. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "flows/api.h"
+#include "flows/inputs.h"
+#include "flows/outputs.h"
+#include "interp/interp.h"
+#include "ops/op.h"
+
+typedef struct run {
+    pl_model *model;
+    const plumb_run_options *options;
+    double load_seconds;
+    pl_pool *pool;
+    pl_interp *interp;
+    pl_datum **in, **out;
+    size_t n_in, n_out;
+    char **files;
+    double *seconds; /* per repetition */
+    uint64_t *node_ns;
+    size_t n_runs;
+} run;
+
+static pl_status run_init(run *r, plumb_model *m, const plumb_run_options *options, pl_err *err) {
+    pl_graph *graph = m->model->graph;
+    *r = (run){ .model = m->model,
+                .options = options,
+                .load_seconds = m->load_seconds,
+                .n_in = graph->n_inputs,
+                .n_out = graph->n_outputs,
+                .n_runs = options->repeat > 1 ? (size_t)options->repeat : 1 };
+    r->pool = pl_pool_new(options->threads);
+    r->in = pl_calloc(r->n_in + 1, sizeof(pl_datum *));
+    r->out = pl_calloc(r->n_out + 1, sizeof(pl_datum *));
+    r->files = pl_calloc(r->n_out + 1, sizeof(char *));
+    r->seconds = pl_calloc(r->n_runs, sizeof(double));
+    r->node_ns = pl_calloc(graph->n_nodes + 1, sizeof(uint64_t));
+    if (r->pool == NULL || r->in == NULL || r->out == NULL || r->files == NULL ||
+        r->seconds == NULL || r->node_ns == NULL) {
+        return pl_fail_memory(err, r->n_in);
+    }
+    const pl_interp_options interp = { .pool = r->pool,
+                                       .fp64 = options->fp64 != 0,
+                                       .seed = options->inputs.seed,
+                                       .node_ns = options->profile != 0 ? r->node_ns : NULL };
+    return pl_interp_new(r->model, &interp, &r->interp, err);
+}
+
+static void drop(pl_datum **data, size_t n) {
+    for (size_t i = 0; data != NULL && i < n; i++) {
+        pl_datum_unref(data[i]);
+        data[i] = NULL;
+    }
+}
+
+static void run_release(run *r) {
+    drop(r->in, r->n_in);
+    drop(r->out, r->n_out);
+    for (size_t i = 0; r->files != NULL && i < r->n_out; i++)
+        pl_free(r->files[i]);
+    pl_free(r->in);
+    pl_free(r->out);
+    pl_free(r->files);
+    pl_free(r->seconds);
+    pl_free(r->node_ns);
+    pl_interp_free(r->interp);
+    pl_pool_free(r->pool);
+}
+
+static pl_status run_all(run *r, pl_err *err) {
+    for (size_t k = 0; k < r->n_runs; k++) {
+        drop(r->out, r->n_out);
+        const double start = pl_api_seconds();
+        PL_TRY(pl_interp_run(r->interp, r->in, r->out, err));
+        r->seconds[k] = pl_api_seconds() - start;
+        if (r->options->progress != NULL && r->options->progress->update != NULL) {
+            r->options->progress->update(r->options->progress->ctx, "run", (int64_t)k + 1,
+                                         (int64_t)r->n_runs);
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status write_outputs(run *r, pl_err *err) {
+    if (r->options->output == NULL) return PL_OK;
+    pl_named_datum *items = pl_calloc(r->n_out + 1, sizeof(*items));
+    if (items == NULL) return pl_fail_memory(err, r->n_out);
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < r->n_out && st == PL_OK; i++) {
+        items[i].name = pl_strdup(r->model->graph->outputs[i]->name);
+        items[i].datum = r->out[i];
+        if (items[i].name == NULL) st = pl_fail_memory(err, 1);
+    }
+    if (st == PL_OK) {
+        st = pl_outputs_write(r->options->output, r->options->save_as, items, r->n_out, r->files,
+                              err);
+    }
+    for (size_t i = 0; i < r->n_out; i++)
+        pl_free(items[i].name);
+    pl_free(items);
+    return st;
+}
+
+/* ---- describing ---- */
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct timing {
+    double first, best, median;
+} timing;
+
+static timing time_of(run *r) {
+    timing t = { .first = r->seconds[0] };
+    qsort(r->seconds, r->n_runs, sizeof(double), compare_doubles);
+    t.best = r->seconds[0];
+    t.median = r->seconds[r->n_runs / 2];
+    return t;
+}
+
+static void put_output_json(pl_json *j, const run *r, size_t i) {
+    const pl_datum *d = r->out[i];
+    char text[200];
+    pl_json_object_begin(j);
+    pl_json_put_string(j, "name", r->model->graph->outputs[i]->name);
+    pl_json_put_string(j, "type", pl_datum_describe(d, text, sizeof(text)));
+    if (d->kind == PL_TYPE_TENSOR) {
+        const pl_tensor *t = d->tensor;
+        pl_json_put_string(j, "dtype", pl_dtype_name(t->dtype));
+        pl_json_key(j, "shape");
+        pl_json_array_begin(j);
+        for (int k = 0; k < t->rank; k++)
+            pl_json_int(j, t->dims[k]);
+        pl_json_array_end(j);
+        if (t->dtype != PL_STRING && pl_dtype_class_of(t->dtype) != PL_CLASS_COMPLEX) {
+            const pl_tensor_summary s = pl_tensor_summarize(t);
+            pl_json_put_double(j, "min", s.min);
+            pl_json_put_double(j, "max", s.max);
+            pl_json_put_double(j, "mean", s.mean);
+            pl_json_put_int(j, "nan", s.n_nan);
+            pl_json_put_int(j, "inf", s.n_inf);
+        }
+        if (t->dtype != PL_STRING) {
+            char hex[PL_HASH128_HEX];
+            pl_hash128_hex(pl_hash128_of(t->data, pl_tensor_bytes(t)), hex);
+            pl_json_put_string(j, "hash", hex);
+        }
+    }
+    if (r->files[i] != NULL) pl_json_put_string(j, "file", r->files[i]);
+    pl_json_object_end(j);
+}
+
+static void put_json(run *r, pl_buf *out) {
+    pl_json j;
+    pl_json_init(&j, out, true);
+    pl_json_object_begin(&j);
+    pl_json_put_string(&j, "status", "ok");
+    pl_json_key(&j, "outputs");
+    pl_json_array_begin(&j);
+    for (size_t i = 0; i < r->n_out; i++)
+        put_output_json(&j, r, i);
+    pl_json_array_end(&j);
+    const timing t = time_of(r);
+    pl_json_key(&j, "timing");
+    pl_json_object_begin(&j);
+    pl_json_put_double(&j, "load_ms", 1e3 * r->load_seconds);
+    pl_json_put_double(&j, "first_ms", 1e3 * t.first);
+    pl_json_put_double(&j, "best_ms", 1e3 * t.best);
+    pl_json_put_double(&j, "median_ms", 1e3 * t.median);
+    pl_json_put_int(&j, "runs", (int64_t)r->n_runs);
+    pl_json_object_end(&j);
+    if (r->options->profile) {
+        pl_json_key(&j, "nodes");
+        pl_json_array_begin(&j);
+        for (size_t i = 0; i < r->model->graph->n_nodes; i++) {
+            const pl_node *node = r->model->graph->nodes[i];
+            pl_json_object_begin(&j);
+            pl_json_put_string(&j, "value",
+                               node->n_out > 0 && node->out[0] != NULL ? node->out[0]->name : NULL);
+            pl_json_put_string(&j, "op", node->op);
+            pl_json_put_double(&j, "us", 1e-3 * (double)r->node_ns[i]);
+            pl_json_object_end(&j);
+        }
+        pl_json_array_end(&j);
+    }
+    pl_json_object_end(&j);
+    pl_buf_putc(out, '\n');
+}
+
+typedef struct op_time {
+    const char *op;
+    double us;
+    int64_t n;
+} op_time;
+
+static int slower_first(const void *a, const void *b) {
+    const double x = ((const op_time *)a)->us, y = ((const op_time *)b)->us;
+    return (x < y) - (x > y);
+}
+
+/* Time by operator type, of the last run. */
+static void put_profile(const run *r, pl_buf *out) {
+    const pl_graph *graph = r->model->graph;
+    op_time *times = pl_calloc(graph->n_nodes + 1, sizeof(*times));
+    pl_strmap index = PL_STRMAP_INIT;
+    size_t n = 0;
+    double total = 0;
+    for (size_t i = 0; times != NULL && i < graph->n_nodes; i++) {
+        op_time *t = pl_strmap_get(&index, graph->nodes[i]->op);
+        if (t == NULL) {
+            t = &times[n++];
+            t->op = graph->nodes[i]->op;
+            if (pl_strmap_put(&index, t->op, t) != 0) break;
+        }
+        t->us += 1e-3 * (double)r->node_ns[i];
+        t->n++;
+        total += 1e-3 * (double)r->node_ns[i];
+    }
+    if (times != NULL) qsort(times, n, sizeof(*times), slower_first);
+    pl_buf_printf(out, "\n%-28s %6s %12s %6s\n", "op", "nodes", "us", "share");
+    for (size_t i = 0; i < n; i++) {
+        pl_buf_printf(out, "%-28s %6lld %12.1f %5.1f%%\n", times[i].op, (long long)times[i].n,
+                      times[i].us, total > 0 ? 100 * times[i].us / total : 0);
+    }
+    pl_strmap_release(&index);
+    pl_free(times);
+}
+
+static void put_text(run *r, pl_buf *out) {
+    for (size_t i = 0; i < r->n_out; i++) {
+        const pl_datum *d = r->out[i];
+        char text[200];
+        pl_buf_printf(out, "%s: %s", r->model->graph->outputs[i]->name,
+                      pl_datum_describe(d, text, sizeof(text)));
+        if (d->kind == PL_TYPE_TENSOR && d->tensor->dtype != PL_STRING &&
+            pl_dtype_class_of(d->tensor->dtype) != PL_CLASS_COMPLEX) {
+            const pl_tensor_summary s = pl_tensor_summarize(d->tensor);
+            pl_buf_printf(out, "  min %.6g  max %.6g  mean %.6g", s.min, s.max, s.mean);
+            if (s.n_nan + s.n_inf > 0) {
+                pl_buf_printf(out, "  NaN %lld  Inf %lld", (long long)s.n_nan, (long long)s.n_inf);
+            }
+        }
+        if (r->files[i] != NULL) pl_buf_printf(out, "  -> %s", r->files[i]);
+        pl_buf_putc(out, '\n');
+    }
+    const timing t = time_of(r);
+    pl_buf_printf(out, "load %.1f ms, run %.2f ms", 1e3 * r->load_seconds, 1e3 * t.first);
+    if (r->n_runs > 1) {
+        pl_buf_printf(out, ", best of %zu %.2f ms, median %.2f ms", r->n_runs, 1e3 * t.best,
+                      1e3 * t.median);
+    }
+    pl_buf_putc(out, '\n');
+    if (r->options->profile) put_profile(r, out);
+}
+
+plumb_status plumb_run(plumb_model *m, const plumb_run_options *options, char **text,
+                       plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    run r;
+    pl_buf out = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, run_init(&r, m, options, &err));
+    PL_TRY_GOTO(done, st, pl_inputs_make(m->model, &options->inputs, r.in, &err));
+    PL_TRY_GOTO(done, st, run_all(&r, &err));
+    PL_TRY_GOTO(done, st, write_outputs(&r, &err));
+    if (options->format == PLUMB_JSON) {
+        put_json(&r, &out);
+    } else {
+        put_text(&r, &out);
+    }
+    st = pl_api_text_take(&out, text, &err);
+done:
+    pl_buf_release(&out);
+    run_release(&r);
+    return pl_api_return(st, &err, error);
+}
+
+plumb_status plumb_run_tensors(plumb_model *m, const plumb_run_options *options,
+                               const plumb_tensor *const *in, plumb_tensor **out,
+                               plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    run r;
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < m->model->graph->n_outputs; i++)
+        out[i] = NULL;
+    PL_TRY_GOTO(done, st, run_init(&r, m, options, &err));
+    for (size_t i = 0; i < r.n_in; i++) {
+        if (in[i] == NULL) continue;
+        PL_TRY_GOTO(done, st,
+                    pl_datum_of_tensor_take(pl_tensor_ref(pl_api_tensor(in[i])), &r.in[i], &err));
+    }
+    PL_TRY_GOTO(done, st, run_all(&r, &err));
+    for (size_t i = 0; i < r.n_out; i++) {
+        if (r.out[i]->kind == PL_TYPE_TENSOR) continue;
+        st = pl_fail(&err, PL_E_UNSUPPORTED, "output '%s' is not a tensor",
+                     m->model->graph->outputs[i]->name);
+        goto done;
+    }
+    for (size_t i = 0; i < r.n_out; i++) {
+        out[i] = (plumb_tensor *)pl_tensor_ref(r.out[i]->tensor);
+    }
+done:
+    run_release(&r);
+    return pl_api_return(st, &err, error);
+}

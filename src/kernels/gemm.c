@@ -1,0 +1,128 @@
+/* Batched products: checks, the choice between one product over the pool and many beside each
+ * other, and the cache of packed weights. */
+#include "kernels/gemm.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/size.h"
+#include "kernels/cpu.h"
+#include "kernels/gemm_int.h"
+
+const pl_gemm_table *pl_gemm_table_of(int isa) {
+    if (isa > (int)pl_cpu_isa_max()) return NULL;
+#if defined(__x86_64__)
+    if (isa == PL_ISA_AVX512) return &pl_gemm_table_avx512;
+    if (isa == PL_ISA_AVX2) return &pl_gemm_table_avx2;
+#endif
+    return isa == PL_ISA_BASE ? &pl_gemm_table_base : NULL;
+}
+const pl_gemm_table *pl_gemm_table_get(void) {
+    return pl_gemm_table_of((int)pl_cpu_isa());
+}
+int64_t pl_gemm_packed_a_size(int64_t m, int64_t k) {
+    return m * k;
+}
+
+/* Rows and columns as they lie in memory; the extent must fit the address space. */
+static pl_status check_matrix(const char *name, int64_t rows, int64_t cols, int64_t *ld,
+                              size_t bytes, pl_err *err) {
+    if (*ld == 0) *ld = cols;
+    if (*ld < cols && rows > 1)
+        return pl_fail(err, PL_E_INVALID, "gemm: leading dim %lld of %s is below its %lld columns",
+                       (long long)*ld, name, (long long)cols);
+    int64_t extent = 0;
+    if (rows > 0 && cols > 0 &&
+        (!pl_i64_mul(rows - 1, *ld, &extent) || !pl_i64_add(extent, cols, &extent) ||
+         extent > INT64_MAX / 64 / (int64_t)bytes))
+        return pl_fail(err, PL_E_INVALID, "gemm: %s of %lld x %lld is too large", name,
+                       (long long)rows, (long long)cols);
+    return PL_OK;
+}
+
+pl_status pl_gemm_check(const pl_gemm_shape *shape, size_t bytes_a, size_t bytes_b, size_t bytes_c,
+                        pl_gemm_shape *out, pl_err *err) {
+    pl_gemm_shape s = *shape;
+    if (s.m < 0 || s.n < 0 || s.k < 0 || s.batch < 0)
+        return pl_fail(err, PL_E_INVALID,
+                       "gemm: negative size (m %lld, n %lld, k %lld, batch %lld)", (long long)s.m,
+                       (long long)s.n, (long long)s.k, (long long)s.batch);
+    PL_TRY(check_matrix("A", s.trans_a ? s.k : s.m, s.trans_a ? s.m : s.k, &s.lda, bytes_a, err));
+    PL_TRY(check_matrix("B", s.trans_b ? s.n : s.k, s.trans_b ? s.k : s.n, &s.ldb, bytes_b, err));
+    PL_TRY(check_matrix("C", s.m, s.n, &s.ldc, bytes_c, err));
+    *out = s;
+    return PL_OK;
+}
+
+struct pl_gemm_state {
+    const void *b;
+    int64_t k, n, ldb;
+    bool trans_b;
+    size_t elem_bytes;
+    void *packed;
+};
+
+void pl_gemm_state_free(pl_gemm_state *state) {
+    if (state == NULL) return;
+    pl_free(state->packed);
+    pl_free(state);
+}
+
+/* Many rows of A against one B: the batch is one tall matrix. */
+static void fold_batch(pl_gemm_shape *s) {
+    if (s->batch <= 1 || s->trans_a || s->stride_b != 0 || s->offsets_a || s->offsets_b) return;
+    if (s->stride_a != s->m * s->lda || s->stride_c != s->m * s->ldc) return;
+    int64_t m;
+    if (!pl_i64_mul(s->m, s->batch, &m)) return;
+    s->m = m;
+    s->batch = 1;
+}
+
+static bool state_matches(const pl_gemm_state *st, const pl_gemm_shape *s, const void *b,
+                          size_t elem_bytes) {
+    return st->b == b && st->k == s->k && st->n == s->n && st->ldb == s->ldb &&
+           st->trans_b == s->trans_b && st->elem_bytes == elem_bytes;
+}
+
+/* A copy pays when every call would pack B anyway: more rows than the direct paths take. */
+static bool state_pays(const pl_gemm_shape *s, int64_t mr) {
+    const bool shared = s->batch == 1 || (s->stride_b == 0 && s->offsets_b == NULL);
+    return shared && s->n > 0 && s->k > 0 && (s->trans_b ? s->m > 4 : s->m > 3 * mr);
+}
+
+/* An empty state for this B with room for the packed copy, in *slot. */
+static pl_status state_renew(pl_gemm_state **slot, const pl_gemm_shape *s, const void *b,
+                             size_t elem_bytes, int64_t size, pl_err *err) {
+    pl_gemm_state_free(*slot);
+    *slot = NULL;
+    pl_gemm_state *st = pl_calloc(1, sizeof *st);
+    if (st == NULL) return pl_fail_memory(err, sizeof *st);
+    *st = (pl_gemm_state){ b, s->k, s->n, s->ldb, s->trans_b, elem_bytes, NULL };
+    st->packed = pl_aligned_alloc(64, (size_t)size * elem_bytes);
+    if (st->packed == NULL) {
+        pl_free(st);
+        return pl_fail_memory(err, (size_t)size * elem_bytes);
+    }
+    *slot = st;
+    return PL_OK;
+}
+
+/* Products beside each other when there are many or they are small; else each over the pool. */
+static bool batch_is_parallel(const pl_gemm_shape *s, pl_pool *pool) {
+    const double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
+    return s->batch > 1 && pl_pool_threads(pool) > 1 &&
+           (s->batch >= 2 * pl_pool_threads(pool) || flops < 4e6);
+}
+
+#define S(name) name##_f32
+#define T float
+#define E pl_f32
+#include "kernels/gemm_batch.h"
+#undef S
+#undef T
+#undef E
+#define S(name) name##_f64
+#define T double
+#define E pl_f64
+#include "kernels/gemm_batch.h"

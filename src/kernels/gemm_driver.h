@@ -1,0 +1,297 @@
+/* The blocked product for one element type. No guard: gemm_f32.c and gemm_f64.c include it with
+ * T element, E its unaligned form, S(name) the name with the type's suffix.
+ *
+ * A job runs in super-blocks (rows x columns x k) small enough for their packed copies to stay
+ * within SUPER elements each; each super-block is packed and computed by the pool, tiles in any
+ * order. */
+
+enum { SUPER = 2 << 20, SMALL = 8192, CHUNK_COLS = 4, CHUNK_ROWS = 8, DIRECT_PANELS = 3 };
+
+typedef struct super {
+    const pl_gemm_table *t;
+    const S(pl_gemm_job) * job;
+    pl_gemm_blocks blocks;
+    int64_t mr, nr, panels_a, panels_b;
+    int64_t row0, row1, pa0, pa1; /* rows and panels of A */
+    int64_t pb0, pb1;             /* panels of B */
+    int64_t kb0, kb1;             /* blocks of k */
+    bool direct;                  /* B is read where it is, but for the last panel */
+    E *a, *b;                     /* packed copies of this super-block */
+    int64_t chunks_a, chunks_b;
+} super;
+
+static int64_t k_start(const super *s, int64_t kb) {
+    return kb * s->blocks.kc;
+}
+static int64_t k_end(const super *s, int64_t kb) {
+    return k_start(s, kb) + pl_gemm_block_len(&s->blocks, kb);
+}
+static int64_t row_of(const super *s, int64_t panel) {
+    return pl_gemm_panel_row(s->job->m, s->panels_a, panel);
+}
+
+/* Packed A of rows r0 … r1: blocks of k one after the other, in each the panels. */
+static E *a_panel(const super *s, E *base, int64_t r0, int64_t r1, int64_t kb, int64_t kb0,
+                  int64_t row) {
+    const int64_t before = k_start(s, kb) - k_start(s, kb0), len = k_end(s, kb) - k_start(s, kb);
+    return base + before * (r1 - r0) + (row - r0) * len;
+}
+static E *b_panel(const super *s, E *base, int64_t p0, int64_t p1, int64_t kb, int64_t kb0,
+                  int64_t panel) {
+    const int64_t before = k_start(s, kb) - k_start(s, kb0), len = k_end(s, kb) - k_start(s, kb);
+    return base + (before * (p1 - p0) + (panel - p0) * len) * s->nr;
+}
+
+static void pack_a_range(void *ctx, int64_t begin, int64_t end) {
+    const super *s = ctx;
+    const S(pl_gemm_job) *j = s->job;
+    for (int64_t p = begin; p < end; p++) {
+        const int64_t panel = s->pa0 + p, row = row_of(s, panel), rows = row_of(s, panel + 1) - row;
+        for (int64_t kb = s->kb0; kb < s->kb1; kb++) {
+            const int64_t k0 = k_start(s, kb);
+            S(s->t->pack_a)
+            (j->a + row * j->a_rs + k0 * j->a_cs, j->a_rs, j->a_cs, rows, k_end(s, kb) - k0,
+             a_panel(s, s->a, s->row0, s->row1, kb, s->kb0, row));
+        }
+    }
+}
+static void pack_b_range(void *ctx, int64_t begin, int64_t end) {
+    const super *s = ctx;
+    const S(pl_gemm_job) *j = s->job;
+    for (int64_t p = begin; p < end; p++) {
+        const int64_t panel = s->pb0 + p, col = panel * s->nr;
+        const int64_t cols = pl_i64_min(s->nr, j->n - col);
+        for (int64_t kb = s->kb0; kb < s->kb1; kb++) {
+            const int64_t k0 = k_start(s, kb);
+            S(s->t->pack_b)
+            (j->b + k0 * j->b_rs + col * j->b_cs, j->b_rs, j->b_cs, k_end(s, kb) - k0, cols,
+             b_panel(s, s->b, s->pb0, s->pb1, kb, s->kb0, panel));
+        }
+    }
+}
+
+/* Where a panel of B lies and with which row stride. */
+static const E *b_source(const super *s, int64_t kb, int64_t panel, int64_t *ldb) {
+    const S(pl_gemm_job) *j = s->job;
+    *ldb = s->nr;
+    if (j->b_packed != NULL) {
+        const int64_t k0 = k_start(s, kb), len = k_end(s, kb) - k0;
+        return j->b_packed + (k0 * s->panels_b + panel * len) * s->nr;
+    }
+    if (!s->direct) return b_panel(s, s->b, s->pb0, s->pb1, kb, s->kb0, panel);
+    if ((panel + 1) * s->nr > j->n) /* the ragged panel is the only one packed */
+        return b_panel(s, s->b, panel, panel + 1, kb, s->kb0, panel);
+    *ldb = j->b_rs;
+    return j->b + k_start(s, kb) * j->b_rs + panel * s->nr;
+}
+
+static void tile_run(const super *s, int64_t kb, int64_t pa, int64_t pb, const E *b, int64_t ldb) {
+    const S(pl_gemm_job) *j = s->job;
+    const int64_t row = row_of(s, pa), col = pb * s->nr, k0 = k_start(s, kb);
+    const bool last = kb + 1 == s->blocks.n;
+    S(pl_tile) t;
+    t.k = k_end(s, kb) - k0;
+    if (j->a_packed != NULL)
+        t.a = j->a_packed + k0 * j->m + row * t.k;
+    else
+        t.a = a_panel(s, s->a, s->row0, s->row1, kb, s->kb0, row);
+    t.b = b;
+    t.ldb = ldb;
+    t.c = j->c + row * j->ldc + col;
+    t.ldc = j->ldc;
+    t.rows = row_of(s, pa + 1) - row;
+    t.cols = pl_i64_min(s->nr, j->n - col);
+    t.alpha = j->alpha;
+    t.beta = kb == 0 ? j->beta : 1;
+    t.bias = last && j->bias != NULL ? j->bias + row : NULL;
+    S(s->t->tile)(&t);
+}
+
+static void compute_range(void *ctx, int64_t begin, int64_t end) {
+    const super *s = ctx;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t ca = s->pa0 + i % s->chunks_a * CHUNK_ROWS;
+        const int64_t cb = s->pb0 + i / s->chunks_a * CHUNK_COLS;
+        const int64_t ea = pl_i64_min(ca + CHUNK_ROWS, s->pa1);
+        const int64_t eb = pl_i64_min(cb + CHUNK_COLS, s->pb1);
+        for (int64_t kb = s->kb0; kb < s->kb1; kb++)
+            for (int64_t pb = cb; pb < eb; pb++) {
+                int64_t ldb;
+                const E *b = b_source(s, kb, pb, &ldb);
+                for (int64_t pa = ca; pa < ea; pa++)
+                    tile_run(s, kb, pa, pb, b, ldb);
+            }
+    }
+}
+
+/* Packs what is not packed yet and computes one super-block. */
+static void super_run(pl_pool *pool, super *s) {
+    const S(pl_gemm_job) *j = s->job;
+    s->row0 = row_of(s, s->pa0);
+    s->row1 = row_of(s, s->pa1);
+    if (j->a_packed == NULL) pl_pool_for(pool, s->pa1 - s->pa0, 4, pack_a_range, s);
+    if (j->b_packed == NULL && !s->direct) {
+        pl_pool_for(pool, s->pb1 - s->pb0, 4, pack_b_range, s);
+    } else if (j->b_packed == NULL && s->pb1 * s->nr > j->n) {
+        const int64_t p0 = s->pb0;
+        s->pb0 = s->pb1 - 1; /* the copy holds the last panel alone */
+        pack_b_range(s, 0, 1);
+        s->pb0 = p0;
+    }
+    s->chunks_a = pl_div_up(s->pa1 - s->pa0, CHUNK_ROWS);
+    s->chunks_b = pl_div_up(s->pb1 - s->pb0, CHUNK_COLS);
+    pl_pool_for(pool, s->chunks_a * s->chunks_b, 1, compute_range, s);
+}
+
+static void super_init(super *s, const S(pl_gemm_job) * job) {
+    *s = (super){ .t = pl_gemm_table_get(), .job = job };
+    s->blocks = pl_gemm_blocks_of(job->k);
+    s->mr = S(s->t->mr);
+    s->nr = S(s->t->nr);
+    s->panels_a = pl_div_up(job->m, s->mr);
+    s->panels_b = pl_div_up(job->n, s->nr);
+    s->direct = job->b_packed == NULL && job->b_cs == 1 && s->panels_a <= DIRECT_PANELS;
+}
+
+/* k == 0, or nothing to multiply: C = beta * C + bias. */
+static void scale_only(const S(pl_gemm_job) * j) {
+    for (int64_t i = 0; i < j->m; i++)
+        for (int64_t c = 0; c < j->n; c++) {
+            E *p = j->c + i * j->ldc + c;
+            *p = (j->beta == 0 ? 0 : j->beta * *p) + (j->bias == NULL ? 0 : j->bias[i]);
+        }
+}
+
+typedef struct vector_job {
+    const pl_gemm_table *t;
+    const S(pl_gemm_job) * job;
+    const E *a; /* the one row, contiguous */
+} vector_job;
+
+/* One row times a row-major B, columns begin … end: wide strips first, so that memory is read in
+ * runs. */
+static void row_range(void *ctx, int64_t begin, int64_t end) {
+    const vector_job *v = ctx;
+    const S(pl_gemm_job) *j = v->job;
+    const pl_gemm_blocks blocks = pl_gemm_blocks_of(j->k);
+    const int64_t wide = S(v->t->row), nr = S(v->t->nr);
+    E edge[PL_GEMM_KC * PL_GEMM_NR_MAX];
+    for (int64_t col = begin; col < end;) {
+        int64_t cols = end - col >= wide ? wide : pl_i64_min(nr, end - col);
+        for (int64_t kb = 0; kb < blocks.n; kb++) {
+            const int64_t k0 = kb * blocks.kc, len = pl_gemm_block_len(&blocks, kb);
+            S(pl_tile)
+            t = { len,  v->a + k0, j->b + k0 * j->b_rs + col, j->b_rs, j->c + col, j->ldc, 1,
+                  cols, j->alpha,  kb == 0 ? j->beta : 1,     NULL };
+            if (cols < nr) {
+                S(v->t->pack_b)(t.b, j->b_rs, 1, len, cols, edge);
+                t.b = edge;
+                t.ldb = nr;
+            }
+            if (kb + 1 == blocks.n) t.bias = j->bias;
+            S(v->t->tile)(&t);
+        }
+        col += cols;
+    }
+}
+/* A few rows times a B whose columns are contiguous: dot products, B read once for all rows. */
+static void dots_range(void *ctx, int64_t begin, int64_t end) {
+    const vector_job *v = ctx;
+    const S(pl_gemm_job) *j = v->job;
+    E y[32];
+    for (int64_t col = begin; col < end; col += 32) {
+        const int64_t n = pl_i64_min(32, end - col);
+        for (int64_t i = 0; i < j->m; i++) {
+            S(v->t->dots)(v->a + i * j->a_rs, j->b + col * j->b_cs, j->b_cs, n, j->k, y);
+            for (int64_t q = 0; q < n; q++) {
+                E *c = j->c + i * j->ldc + col + q;
+                const T r = j->alpha * y[q] + (j->beta == 0 ? 0 : j->beta * *c);
+                *c = j->bias == NULL ? r : r + j->bias[i];
+            }
+        }
+    }
+}
+
+static bool use_row(const S(pl_gemm_job) * j) {
+    return j->m == 1 && j->b_packed == NULL && j->a_packed == NULL && j->b_cs == 1 && j->a_cs == 1;
+}
+static bool use_dots(const S(pl_gemm_job) * j) {
+    return j->m <= 4 && j->b_packed == NULL && j->a_packed == NULL && j->b_rs == 1 && j->a_cs == 1;
+}
+
+/* Room for the packed copies, in elements, and how many panels and blocks of k a super-block has.
+ */
+static void super_plan(const super *s, int64_t step[3], int64_t need[2]) {
+    const S(pl_gemm_job) *j = s->job;
+    step[2] = pl_i64_max(1, pl_i64_min(s->blocks.n, 8));
+    const int64_t depth = pl_i64_min(j->k, step[2] * s->blocks.kc);
+    step[0] = pl_i64_max(1, pl_i64_min(s->panels_a, SUPER / (depth * s->mr)));
+    step[1] = pl_i64_max(1, pl_i64_min(s->panels_b, SUPER / (depth * s->nr)));
+    if (j->a_packed != NULL && j->b_packed != NULL) step[2] = s->blocks.n;
+    need[0] = j->a_packed != NULL ? 0 : depth * pl_i64_min(j->m, step[0] * s->mr);
+    need[1] = j->b_packed != NULL ? 0 : depth * s->nr * (s->direct ? 1 : step[1]);
+    if (s->direct) step[1] = s->panels_b;
+}
+
+pl_status S(pl_gemm_run)(pl_pool *pool, const S(pl_gemm_job) * job, pl_err *err) {
+    if (job->m == 0 || job->n == 0) return PL_OK;
+    if (job->k == 0) {
+        scale_only(job);
+        return PL_OK;
+    }
+    const double flops = 2.0 * (double)job->m * (double)job->n * (double)job->k;
+    if (flops < 4e5) pool = NULL; /* waking threads costs more */
+    vector_job v = { pl_gemm_table_get(), job, job->a };
+    if (use_dots(job) || use_row(job)) {
+        pl_pool_for(pool, job->n, 512, use_dots(job) ? dots_range : row_range, &v);
+        return PL_OK;
+    }
+    super s;
+    int64_t step[3], need[2];
+    super_init(&s, job);
+    super_plan(&s, step, need);
+    E small[SMALL] __attribute__((aligned(64)));
+    E *heap = NULL;
+    const size_t pad_a = ((size_t)need[0] + 15) & ~(size_t)15;
+    const size_t total = pad_a + (size_t)need[1];
+    if (total > SMALL) {
+        heap = pl_aligned_alloc(64, total * sizeof(T));
+        if (heap == NULL) return pl_fail_memory(err, total * sizeof(T));
+    }
+    s.a = heap != NULL ? heap : small;
+    s.b = s.a + pad_a;
+    for (s.pa0 = 0; s.pa0 < s.panels_a; s.pa0 = s.pa1) {
+        s.pa1 = pl_i64_min(s.pa0 + step[0], s.panels_a);
+        for (s.pb0 = 0; s.pb0 < s.panels_b; s.pb0 = s.pb1) {
+            s.pb1 = pl_i64_min(s.pb0 + step[1], s.panels_b);
+            for (s.kb0 = 0; s.kb0 < s.blocks.n; s.kb0 = s.kb1) {
+                s.kb1 = pl_i64_min(s.kb0 + step[2], s.blocks.n);
+                super_run(pool, &s);
+            }
+        }
+    }
+    pl_free(heap);
+    return PL_OK;
+}
+
+void S(pl_gemm_pack_a)(pl_pool *pool, const S(pl_gemm_job) * job, E *to) {
+    super s;
+    super_init(&s, job);
+    s.a = to;
+    s.pa1 = s.panels_a;
+    s.row1 = job->m;
+    s.kb1 = s.blocks.n;
+    pl_pool_for(pool, s.panels_a, 4, pack_a_range, &s);
+}
+void S(pl_gemm_pack_b)(pl_pool *pool, const S(pl_gemm_job) * job, E *to) {
+    super s;
+    super_init(&s, job);
+    s.b = to;
+    s.pb1 = s.panels_b;
+    s.kb1 = s.blocks.n;
+    pl_pool_for(pool, s.panels_b, 4, pack_b_range, &s);
+}
+int64_t S(pl_gemm_packed_b_size)(int64_t k, int64_t n) {
+    const int64_t nr = S(pl_gemm_table_get()->nr);
+    return k * pl_div_up(n, nr) * nr;
+}

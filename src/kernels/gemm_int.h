@@ -1,0 +1,78 @@
+/* Inside src/kernels: the blocked product that gemm.c and conv.c drive.
+ *
+ * How it is cut: k into equal blocks of at most PL_GEMM_KC, rows into balanced panels of at most
+ * mr, columns into panels of nr. The cut of k depends on k only, so an element's bits do not depend
+ * on m, n, packing, or threads. */
+#ifndef PL_GEMM_INT_H
+#define PL_GEMM_INT_H
+
+#include "kernels/gemm.h"
+#include "kernels/simd/gemm_table.h"
+
+enum { PL_GEMM_KC = 384 };
+
+const pl_gemm_table *pl_gemm_table_get(void);
+const pl_gemm_table *pl_gemm_table_of(int isa); /* for tests and benches; NULL when lacking */
+
+static inline int64_t pl_div_up(int64_t a, int64_t b) {
+    return a / b + (a % b != 0);
+}
+
+/* The cut of k. */
+typedef struct pl_gemm_blocks {
+    int64_t k, kc, n;
+} pl_gemm_blocks;
+static inline pl_gemm_blocks pl_gemm_blocks_of(int64_t k) {
+    pl_gemm_blocks b = { k, 0, pl_div_up(k, PL_GEMM_KC) };
+    b.kc = b.n == 0 ? 0 : pl_div_up(k, b.n);
+    return b;
+}
+static inline int64_t pl_gemm_block_len(const pl_gemm_blocks *b, int64_t i) {
+    const int64_t left = b->k - i * b->kc;
+    return left < b->kc ? left : b->kc;
+}
+/* First row of panel p of n: panels differ by one row at most. */
+static inline int64_t pl_gemm_panel_row(int64_t m, int64_t n, int64_t p) {
+    return p * (m / n) + (p < m % n ? p : m % n);
+}
+
+/* Checks dims, leading dims and extents of a shape; fills 0 leading dims. elem_bytes of A, B and C.
+ */
+pl_status pl_gemm_check(const pl_gemm_shape *shape, size_t bytes_a, size_t bytes_b, size_t bytes_c,
+                        pl_gemm_shape *out, pl_err *err);
+
+/* One product with everything spelt out; element (i,k) of A at a[i * a_rs + k * a_cs], (k,j) of B
+ * at b[k * b_rs + j * b_cs]. Packed forms are those of pl_gemm_pack_a/b over all of k. */
+typedef struct pl_gemm_job_f32 {
+    int64_t m, n, k;
+    const pl_f32 *a, *b;
+    int64_t a_rs, a_cs, b_rs, b_cs;
+    const pl_f32 *a_packed, *b_packed; /* NULL: packed on the way */
+    pl_f32 *c;
+    int64_t ldc;
+    float alpha, beta;
+    const pl_f32 *bias; /* one for each row, or NULL */
+} pl_gemm_job_f32;
+typedef struct pl_gemm_job_f64 {
+    int64_t m, n, k;
+    const pl_f64 *a, *b;
+    int64_t a_rs, a_cs, b_rs, b_cs;
+    const pl_f64 *a_packed, *b_packed;
+    pl_f64 *c;
+    int64_t ldc;
+    double alpha, beta;
+    const pl_f64 *bias;
+} pl_gemm_job_f64;
+pl_status pl_gemm_run_f32(pl_pool *pool, const pl_gemm_job_f32 *job, pl_err *err);
+pl_status pl_gemm_run_f64(pl_pool *pool, const pl_gemm_job_f64 *job, pl_err *err);
+
+/* Elements of a packed matrix, and the packing itself (all of k, all rows or columns). */
+int64_t pl_gemm_packed_a_size(int64_t m, int64_t k);
+int64_t pl_gemm_packed_b_size_f32(int64_t k, int64_t n);
+int64_t pl_gemm_packed_b_size_f64(int64_t k, int64_t n);
+void pl_gemm_pack_a_f32(pl_pool *pool, const pl_gemm_job_f32 *job, pl_f32 *to);
+void pl_gemm_pack_a_f64(pl_pool *pool, const pl_gemm_job_f64 *job, pl_f64 *to);
+void pl_gemm_pack_b_f32(pl_pool *pool, const pl_gemm_job_f32 *job, pl_f32 *to);
+void pl_gemm_pack_b_f64(pl_pool *pool, const pl_gemm_job_f64 *job, pl_f64 *to);
+
+#endif

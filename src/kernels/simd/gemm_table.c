@@ -1,0 +1,156 @@
+/* Inner loops of matrix products for one instruction set. */
+#include "kernels/simd/gemm_table.h"
+
+#include "kernels/simd/simd.h"
+
+/* Rows of a tile so that accumulators, two vectors of B and one of A fit the registers. */
+#if PL_SIMD_AVX512
+#define MR 14
+#elif PL_SIMD_FMA
+#define MR 6
+#else
+#define MR 4
+#endif
+#define ACC_MAX (2 * MR > 8 ? 2 * MR : 8)
+
+#define T float
+#define E pl_f32
+#define V pl_vf
+#define VN PL_VF
+#define VLOAD pl_vf_load
+#define VSTORE pl_vf_store
+#define VSET pl_vf_set
+#define MAC pl_vf_mac
+#define TILE pl_tile_f32
+#define F(name) f32_##name
+#include "kernels/simd/gemm_tile.h"
+#undef T
+#undef E
+#undef V
+#undef VN
+#undef VLOAD
+#undef VSTORE
+#undef VSET
+#undef MAC
+#undef TILE
+#undef F
+
+#define T double
+#define E pl_f64
+#define V pl_vd
+#define VN PL_VD
+#define VLOAD pl_vd_load
+#define VSTORE pl_vd_store
+#define VSET pl_vd_set
+#define MAC pl_vd_mac
+#define TILE pl_tile_f64
+#define F(name) f64_##name
+#include "kernels/simd/gemm_tile.h"
+
+/* Pairs of int16 products added into int32: vpmaddwd. |x| <= 255, so a pair stays below 2^17. */
+static inline pl_vi madd(pl_vi a, pl_vi b) {
+#if PL_SIMD_AVX512
+    return (pl_vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif PL_SIMD_FMA
+    return (pl_vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    typedef short v8 __attribute__((vector_size(16)));
+    return (pl_vi)__builtin_ia32_pmaddwd128((v8)a, (v8)b);
+#else
+    return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+typedef int32_t vi_any __attribute__((vector_size(PL_VB), aligned(1), may_alias));
+
+static inline __attribute__((always_inline)) void
+i16_tile_of(int64_t k_pairs, const int16_t *a, const int16_t *b, pl_i32 *acc_out, const int rows) {
+    pl_vi acc[ACC_MAX];
+    PL_UNROLL
+    for (int i = 0; i < 2 * rows; i++)
+        acc[i] = (pl_vi){ 0 };
+    for (; k_pairs > 0; k_pairs--) {
+        const pl_vi b0 = *(const vi_any *)(const void *)b;
+        const pl_vi b1 = *(const vi_any *)(const void *)(b + 2 * PL_VF);
+        PL_UNROLL
+        for (int i = 0; i < rows; i++) {
+            int32_t pair;
+            memcpy(&pair, a + 2 * i, sizeof pair);
+            const pl_vi av = (pl_vi){ 0 } + pair;
+            acc[2 * i] += madd(av, b0);
+            acc[2 * i + 1] += madd(av, b1);
+        }
+        a += 2 * rows;
+        b += 4 * PL_VF;
+    }
+    PL_UNROLL
+    for (int i = 0; i < 2 * rows; i++)
+        *(vi_any *)(void *)(acc_out + i * PL_VF) = acc[i];
+}
+
+#define ROWS(n)                                                                                    \
+    case n: i16_tile_of(k_pairs, a, b, buf, n); break
+static void i16_tile(int64_t k_pairs, const int16_t *a, const int16_t *b, pl_i32 *c, int64_t ldc,
+                     int64_t rows, int64_t cols, bool add) {
+    enum { NR = 2 * PL_VF };
+    pl_i32 buf[MR * NR];
+    switch (rows) {
+        ROWS(1);
+        ROWS(2);
+        ROWS(3);
+#if MR > 4
+        ROWS(4);
+        ROWS(5);
+#endif
+#if MR > 6
+        ROWS(6);
+        ROWS(7);
+        ROWS(8);
+        ROWS(9);
+        ROWS(10);
+        ROWS(11);
+        ROWS(12);
+        ROWS(13);
+#endif
+    default: i16_tile_of(k_pairs, a, b, buf, MR); break;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            const uint32_t v = (uint32_t)buf[i * NR + j];
+            c[i * ldc + j] = (int32_t)(add ? (uint32_t)c[i * ldc + j] + v : v);
+        }
+}
+#undef ROWS
+
+static void widen_i8(const void *x, bool is_signed, int16_t zero, int64_t n, int16_t *y) {
+    if (is_signed) {
+        const int8_t *s = x;
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (int16_t)(s[i] - zero);
+    } else {
+        const uint8_t *u = x;
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (int16_t)(u[i] - zero);
+    }
+}
+
+const pl_gemm_table PL_SIMD(pl_gemm_table) = {
+    .mr_f32 = MR,
+    .nr_f32 = 2 * PL_VF,
+    .mr_f64 = MR,
+    .nr_f64 = 2 * PL_VD,
+    .row_f32 = 8 * PL_VF,
+    .row_f64 = 8 * PL_VD,
+    .tile_f32 = f32_tile,
+    .tile_f64 = f64_tile,
+    .pack_a_f32 = f32_pack_a,
+    .pack_a_f64 = f64_pack_a,
+    .pack_b_f32 = f32_pack_b,
+    .pack_b_f64 = f64_pack_b,
+    .dots_f32 = f32_dots,
+    .dots_f64 = f64_dots,
+    .mr_i16 = MR,
+    .nr_i16 = 2 * PL_VF,
+    .tile_i16 = i16_tile,
+    .widen_i8 = widen_i8,
+};

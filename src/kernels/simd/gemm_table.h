@@ -1,0 +1,70 @@
+/* The inner loops of matrix products, one table for each instruction set.
+ *
+ * A panel of A holds `rows` rows (1 … mr), packed as a[k * rows + i]. A panel of B holds up to nr
+ * columns, packed with zeros behind the last as b[k * nr + j], or is the caller's own matrix with
+ * any row stride. A tile computes rows x cols of C over one block of k with one accumulator per
+ * element and k in rising order: the bits of an element depend on its row of A and column of B
+ * only, not on where the panels are cut. */
+#ifndef PL_GEMM_TABLE_H
+#define PL_GEMM_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tensor/dtype.h"
+
+enum { PL_GEMM_MR_MAX = 14, PL_GEMM_NR_MAX = 32 };
+
+/* C = alpha * (A * B) + beta * C + bias; beta == 0 does not read C. A product over several blocks
+ * of k passes beta = 1 from the second on, and the bias with the last. */
+typedef struct pl_tile_f32 {
+    int64_t k;
+    const pl_f32 *a, *b;
+    int64_t ldb;
+    pl_f32 *c;
+    int64_t ldc, rows, cols;
+    float alpha, beta;
+    const pl_f32 *bias; /* one for each row, or NULL */
+} pl_tile_f32;
+typedef struct pl_tile_f64 {
+    int64_t k;
+    const pl_f64 *a, *b;
+    int64_t ldb;
+    pl_f64 *c;
+    int64_t ldc, rows, cols;
+    double alpha, beta;
+    const pl_f64 *bias;
+} pl_tile_f64;
+
+typedef struct pl_gemm_table {
+    int64_t mr_f32, nr_f32, mr_f64, nr_f64;
+    int64_t row_f32, row_f64; /* columns of the one-row kernel; B is not packed for it */
+    void (*tile_f32)(const pl_tile_f32 *t);
+    void (*tile_f64)(const pl_tile_f64 *t);
+    /* element (i, k) of the source at a[i * rs + k * cs] */
+    void (*pack_a_f32)(const pl_f32 *a, int64_t rs, int64_t cs, int64_t rows, int64_t k,
+                       pl_f32 *to);
+    void (*pack_a_f64)(const pl_f64 *a, int64_t rs, int64_t cs, int64_t rows, int64_t k,
+                       pl_f64 *to);
+    /* element (k, j) of the source at b[k * rs + j * cs] */
+    void (*pack_b_f32)(const pl_f32 *b, int64_t rs, int64_t cs, int64_t k, int64_t cols,
+                       pl_f32 *to);
+    void (*pack_b_f64)(const pl_f64 *b, int64_t rs, int64_t cs, int64_t k, int64_t cols,
+                       pl_f64 *to);
+    /* y[j] = sum over k of a[k] * b[j * ldb + k], n rows of b, in lanes of the native width */
+    void (*dots_f32)(const pl_f32 *a, const pl_f32 *b, int64_t ldb, int64_t n, int64_t k,
+                     pl_f32 *y);
+    void (*dots_f64)(const pl_f64 *a, const pl_f64 *b, int64_t ldb, int64_t n, int64_t k,
+                     pl_f64 *y);
+
+    /* Integers: a and b as int16 (zero points taken off), k in pairs: a[(k/2) * rows * 2 + i * 2 +
+     * k%2], b[(k/2) * nr * 2 + j * 2 + k%2]. C = or += the products, wrapping. */
+    int64_t mr_i16, nr_i16;
+    void (*tile_i16)(int64_t k_pairs, const int16_t *a, const int16_t *b, pl_i32 *c, int64_t ldc,
+                     int64_t rows, int64_t cols, bool add);
+    void (*widen_i8)(const void *x, bool is_signed, int16_t zero, int64_t n, int16_t *y);
+} pl_gemm_table;
+
+extern const pl_gemm_table pl_gemm_table_base, pl_gemm_table_avx2, pl_gemm_table_avx512;
+
+#endif

@@ -1,0 +1,201 @@
+/* Tiles, packing and dot products for one element type. No guard: gemm_table.c includes it twice
+ * with T element, E its unaligned form, V vector, VN its lanes, VLOAD, VSTORE, VSET, MAC, F(name),
+ * TILE. */
+
+/* Everything but the plain full tile: edges, alpha, beta, bias. */
+static void F(finish)(const TILE *t, const T *acc, int64_t stride) {
+    for (int64_t i = 0; i < t->rows; i++) {
+        E *c = t->c + i * t->ldc;
+        const T bias = t->bias == NULL ? 0 : t->bias[i];
+        for (int64_t j = 0; j < t->cols; j++) {
+            T v = t->alpha * acc[i * stride + j];
+            if (t->beta != 0) v += t->beta == 1 ? c[j] : t->beta * c[j];
+            c[j] = t->bias == NULL ? v : v + bias;
+        }
+    }
+}
+
+/* rows and nv are constants in every instance, so that the accumulators live in registers. */
+static inline __attribute__((always_inline)) void F(tile_of)(const TILE *t, const int rows,
+                                                             const int nv) {
+    V acc[ACC_MAX];
+    const E *a = t->a, *b = t->b;
+    const int64_t ldb = t->ldb;
+    PL_UNROLL
+    for (int i = 0; i < rows * nv; i++)
+        acc[i] = VSET(0);
+    for (int64_t k = t->k; k > 0; k--) {
+        V bv[8];
+        PL_UNROLL
+        for (int j = 0; j < nv; j++)
+            bv[j] = VLOAD(b + j * VN);
+        PL_UNROLL
+        for (int i = 0; i < rows; i++) {
+            const V av = VSET(a[i]);
+            PL_UNROLL
+            for (int j = 0; j < nv; j++) {
+                acc[i * nv + j] = MAC(av, bv[j], acc[i * nv + j]);
+            }
+        }
+        a += rows;
+        b += ldb;
+    }
+    E *c = t->c;
+    if (t->cols == nv * VN && t->alpha == 1 && t->bias == NULL && (t->beta == 0 || t->beta == 1)) {
+        const int64_t ldc = t->ldc;
+        if (t->beta == 0) {
+            PL_UNROLL
+            for (int i = 0; i < rows * nv; i++)
+                VSTORE(c + (i / nv) * ldc + (i % nv) * VN, acc[i]);
+        } else {
+            PL_UNROLL
+            for (int i = 0; i < rows * nv; i++) {
+                E *p = c + (i / nv) * ldc + (i % nv) * VN;
+                VSTORE(p, VLOAD(p) + acc[i]);
+            }
+        }
+        return;
+    }
+    T buf[ACC_MAX * VN];
+    PL_UNROLL
+    for (int i = 0; i < rows * nv; i++)
+        VSTORE(buf + i * VN, acc[i]);
+    F(finish)(t, buf, nv * VN);
+}
+
+#define ROWS(n)                                                                                    \
+    static void F(tile_##n##_1)(const TILE *t) {                                                   \
+        F(tile_of)(t, n, 1);                                                                       \
+    }                                                                                              \
+    static void F(tile_##n##_2)(const TILE *t) {                                                   \
+        F(tile_of)(t, n, 2);                                                                       \
+    }
+ROWS(1)
+ROWS(2)
+ROWS(3)
+ROWS(4)
+#if MR > 4
+ROWS(5)
+ROWS(6)
+#endif
+#if MR > 6
+ROWS(7)
+ROWS(8)
+ROWS(9)
+ROWS(10)
+ROWS(11)
+ROWS(12)
+ROWS(13)
+ROWS(14)
+#endif
+#undef ROWS
+static void F(tile_1_8)(const TILE *t) {
+    F(tile_of)(t, 1, 8);
+}
+
+static void F(tile)(const TILE *t) {
+#define ROWS(n)                                                                                    \
+    { F(tile_##n##_1), F(tile_##n##_2) }
+    static void (*const by_shape[MR][2])(const TILE *) = {
+        ROWS(1),
+        ROWS(2),
+        ROWS(3),
+        ROWS(4),
+#if MR > 4
+        ROWS(5),
+        ROWS(6),
+#endif
+#if MR > 6
+        ROWS(7),
+        ROWS(8),
+        ROWS(9),
+        ROWS(10),
+        ROWS(11),
+        ROWS(12),
+        ROWS(13),
+        ROWS(14),
+#endif
+    };
+#undef ROWS
+    if (t->cols > 2 * VN)
+        F(tile_1_8)(t);
+    else
+        by_shape[t->rows - 1][t->cols > VN](t);
+}
+
+static void F(pack_a)(const E *a, int64_t rs, int64_t cs, int64_t rows, int64_t k, E *to) {
+    if (cs == 1) { /* rows of the source are contiguous: read along them */
+        for (int64_t i = 0; i < rows; i++) {
+            const E *from = a + i * rs;
+            for (int64_t p = 0; p < k; p++)
+                to[p * rows + i] = from[p];
+        }
+    } else if (rs == 1) {
+        for (int64_t p = 0; p < k; p++)
+            for (int64_t i = 0; i < rows; i++)
+                to[p * rows + i] = a[p * cs + i];
+    } else {
+        for (int64_t p = 0; p < k; p++)
+            for (int64_t i = 0; i < rows; i++)
+                to[p * rows + i] = a[i * rs + p * cs];
+    }
+}
+
+static void F(pack_b)(const E *b, int64_t rs, int64_t cs, int64_t k, int64_t cols, E *to) {
+    enum { NR = 2 * VN };
+    if (cs == 1 && cols == NR) {
+        for (int64_t p = 0; p < k; p++) {
+            VSTORE(to + p * NR, VLOAD(b + p * rs));
+            VSTORE(to + p * NR + VN, VLOAD(b + p * rs + VN));
+        }
+        return;
+    }
+    if (cols < NR) memset(to, 0, (size_t)(k * NR) * sizeof(T));
+    if (rs == 1) {
+        for (int64_t j = 0; j < cols; j++) {
+            const E *from = b + j * cs;
+            for (int64_t p = 0; p < k; p++)
+                to[p * NR + j] = from[p];
+        }
+    } else {
+        for (int64_t p = 0; p < k; p++)
+            for (int64_t j = 0; j < cols; j++)
+                to[p * NR + j] = b[p * rs + j * cs];
+    }
+}
+
+/* Four rows of b at a time, two vectors along k: eight chains hide the latency. */
+static inline __attribute__((always_inline)) void F(dots_of)(const E *a, const E *b, int64_t ldb,
+                                                             const int rows, int64_t k, E *y) {
+    V acc[8];
+    int64_t p = 0;
+    PL_UNROLL
+    for (int i = 0; i < 8; i++)
+        acc[i] = VSET(0);
+    for (; p + 2 * VN <= k; p += 2 * VN) {
+        const V a0 = VLOAD(a + p), a1 = VLOAD(a + p + VN);
+        PL_UNROLL
+        for (int i = 0; i < rows; i++) {
+            acc[2 * i] = MAC(a0, VLOAD(b + i * ldb + p), acc[2 * i]);
+            acc[2 * i + 1] = MAC(a1, VLOAD(b + i * ldb + p + VN), acc[2 * i + 1]);
+        }
+    }
+    for (int i = 0; i < rows; i++) {
+        T lane[VN];
+        VSTORE(lane, acc[2 * i] + acc[2 * i + 1]);
+        for (int half = VN / 2; half >= 1; half /= 2)
+            for (int j = 0; j < half; j++)
+                lane[j] += lane[j + half];
+        T s = lane[0];
+        for (int64_t q = p; q < k; q++)
+            s += a[q] * b[i * ldb + q];
+        y[i] = s;
+    }
+}
+static void F(dots)(const E *a, const E *b, int64_t ldb, int64_t n, int64_t k, E *y) {
+    int64_t j = 0;
+    for (; j + 4 <= n; j += 4)
+        F(dots_of)(a, b + j * ldb, ldb, 4, k, y + j);
+    for (; j < n; j++)
+        F(dots_of)(a, b + j * ldb, ldb, 1, k, y + j);
+}

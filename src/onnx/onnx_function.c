@@ -1,0 +1,101 @@
+/* A model-local function as a model of its own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "onnx/onnx.h"
+#include "onnx/onnx_int.h"
+
+static bool is_called(const pl_function *f, const char *name) {
+    const size_t n_domain = strlen(f->domain);
+    if (strcmp(f->name, name) == 0) return true;
+    return n_domain > 0 && strncmp(name, f->domain, n_domain) == 0 && name[n_domain] == '.' &&
+           strcmp(name + n_domain + 1, f->name) == 0;
+}
+
+static pl_status fail_not_found(const pl_model *model, const char *name, pl_err *err) {
+    char known[400] = "none";
+    size_t at = 0;
+    for (size_t i = 0; i < model->n_functions && at + 1 < sizeof(known); i++) {
+        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", i > 0 ? ", " : "",
+                               model->functions[i].name);
+    }
+    return pl_fail(err, PL_E_NOT_FOUND, "%s: no model-local function '%s'; there is: %s",
+                   model->path, name, known);
+}
+
+static pl_status read_signature(pl_onnx_reader *r, pl_bytes bytes, pl_err *err) {
+    pl_graph *graph = r->model->graph;
+    pl_wire wire = pl_wire_of(bytes);
+    pl_wire_field f;
+    while (pl_wire_next(&wire, &f)) {
+        if (!pl_field_is_bytes(&f)) continue;
+        if (f.number == FUNCTION_INPUT) {
+            pl_value *value = NULL;
+            PL_TRY(
+                pl_graph_add_value_n(graph, pl_bytes_chars(f.bytes), f.bytes.n_bytes, &value, err));
+            PL_TRY(pl_graph_add_input(graph, value, err));
+        } else if (f.number == FUNCTION_OPSET_IMPORT) {
+            pl_opset opset;
+            PL_TRY(pl_onnx_read_opset(r->model, f.bytes, &opset, err));
+            PL_TRY(pl_model_set_opset(r->model, opset.domain, opset.version, err));
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status read_outputs(pl_onnx_reader *r, pl_bytes bytes, pl_err *err) {
+    pl_graph *graph = r->model->graph;
+    pl_wire wire = pl_wire_of(bytes);
+    pl_wire_field f;
+    while (pl_wire_next(&wire, &f)) {
+        if (f.number != FUNCTION_OUTPUT || !pl_field_is_bytes(&f)) continue;
+        pl_value *value =
+            pl_strmap_get_n(&graph->by_name, pl_bytes_chars(f.bytes), f.bytes.n_bytes);
+        if (value == NULL) {
+            return pl_fail(err, PL_E_INVALID, "output '%.*s' is provided by no node",
+                           (int)pl_size_min(f.bytes.n_bytes, 200), pl_bytes_chars(f.bytes));
+        }
+        PL_TRY(pl_graph_add_output(graph, value, err));
+    }
+    return PL_OK;
+}
+
+static pl_status read_all(pl_onnx_reader *r, const pl_model *from, const pl_function *function,
+                          pl_err *err) {
+    pl_model *model = r->model;
+    model->functions = pl_arena_array(model->arena, from->n_functions, sizeof(pl_function));
+    model->path = pl_arena_strdup(model->arena, from->path);
+    if (model->functions == NULL || model->path == NULL) return pl_fail_memory(err, 1);
+    model->ir_version = from->ir_version;
+    for (size_t i = 0; i < from->n_functions; i++) {
+        PL_TRY(pl_onnx_add_function(r, from->functions[i].bytes, &model->functions[i], err));
+        model->n_functions++;
+    }
+    PL_TRY(read_signature(r, function->bytes, err));
+    pl_onnx_frame frame = { .graph = model->graph };
+    PL_TRY(
+        pl_onnx_read_nodes(r, &frame, (pl_bytes_list){ &function->bytes, 1 }, FUNCTION_NODE, err));
+    PL_TRY(read_outputs(r, function->bytes, err));
+    model->n_functions = 0; /* their bytes belong to the other model */
+    return pl_model_verify(model, err);
+}
+
+pl_status pl_model_read_function(const pl_model *model, const char *name, pl_model **out,
+                                 pl_err *err) {
+    const pl_function *function = NULL;
+    for (size_t i = 0; i < model->n_functions && function == NULL; i++) {
+        if (is_called(&model->functions[i], name)) function = &model->functions[i];
+    }
+    if (function == NULL) return fail_not_found(model, name, err);
+    pl_onnx_reader r = { 0 };
+    PL_TRY(pl_model_new(&r.model, err));
+    const pl_status st = read_all(&r, model, function, err);
+    pl_strmap_release(&r.external);
+    pl_strmap_release(&r.functions);
+    if (st != PL_OK) {
+        pl_model_free(r.model);
+        return pl_err_wrap(err, st, "function %s", name);
+    }
+    *out = r.model;
+    return PL_OK;
+}

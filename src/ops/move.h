@@ -1,0 +1,34 @@
+/* Moving elements between strided places: the one loop under Transpose, Slice, Concat, Tile, ….
+ *
+ * Works on element size alone. Dims that continue one another are joined first, so a copy that is
+ * contiguous in the end is a memcpy, and a permutation of blocks copies whole blocks. */
+#ifndef PL_MOVE_H
+#define PL_MOVE_H
+
+#include "ops/eval.h"
+
+enum { PL_MOVE_RANK = 2 * PL_RANK_MAX }; /* Tile and DepthToSpace split dims in two */
+
+/* Dims in the order of the target, outermost first; strides in elements. */
+typedef struct pl_move {
+    int rank;
+    int64_t dims[PL_MOVE_RANK];
+    int64_t from[PL_MOVE_RANK]; /* 0 repeats, negative reverses */
+    int64_t to[PL_MOVE_RANK];
+} pl_move;
+
+/* `from` and `to` are the places of element 0,0,…; the caller has checked that all others lie
+ * inside. Source and target do not overlap. Strings are copied shallowly: see pl_own_strings. */
+void pl_move_run(pl_pool *pool, const pl_move *m, size_t element_bytes, const void *from, void *to);
+/* The same between tensors (element 0 of each moved by the offsets, in elements). */
+pl_status pl_move_tensor(pl_eval *c, const pl_move *m, const pl_tensor *from, int64_t from_offset,
+                         pl_tensor *to, int64_t to_offset);
+
+/* n copies of one element (at most 16 bytes). */
+void pl_fill(void *to, const void *element, size_t element_bytes, size_t n);
+
+/* Gives a fresh string tensor its own copy of the bytes that its elements point to. Does nothing
+ * for other types. */
+pl_status pl_own_strings(pl_eval *c, pl_tensor *t);
+
+#endif
