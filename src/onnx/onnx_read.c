@@ -466,7 +466,8 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     }
 done:
     pl_strmap_release(&names);
-    return st == PL_OK ? st : pl_err_wrap(err, st, "in function %s", function->name);
+    if (st == PL_OK || frame->function != NULL) return st; /* said once, by the outermost call */
+    return pl_err_wrap(err, st, "in function %s", function->name);
 }
 
 pl_status pl_onnx_add_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err) {
