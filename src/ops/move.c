@@ -108,8 +108,16 @@ static int64_t outer_count(const job *j) {
     for (int64_t i = 0; i < n; i++)                                                                \
     *(type *)(void *)(to + i * ts) = *(const type *)(const void *)(from + i * fs)
 
+static bool is_element_size(int64_t n) {
+    return n == 1 || n == 2 || n == 4 || n == 8 || n == 16;
+}
+
 static void strided_row(const char *from, int64_t fs, char *to, int64_t ts, int64_t n,
                         int64_t unit) {
+    if (fs == 0 && ts == unit && is_element_size(unit)) {
+        pl_fill(to, from, (size_t)unit, (size_t)n);
+        return;
+    }
     switch (unit) {
     case 1: STRIDED(pl_u8); return;
     case 2: STRIDED(pl_u16); return;
@@ -236,9 +244,7 @@ static void transpose_range(void *ctx, int64_t begin, int64_t end) {
 /* The dim to transpose against the last one, or -1. */
 static int transpose_dim(const job *j) {
     const int b = j->rank - 1;
-    const bool has_loop =
-        j->unit == 1 || j->unit == 2 || j->unit == 4 || j->unit == 8 || j->unit == 16;
-    if (!has_loop || j->to[b] != j->unit) return -1;
+    if (!is_element_size(j->unit) || j->to[b] != j->unit) return -1;
     for (int d = 0; d < b; d++) {
         if (j->from[d] == j->unit) return d;
     }
