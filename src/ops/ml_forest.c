@@ -18,7 +18,7 @@ static pl_status forest_new(const pl_eval *c, pl_forest **out) {
     pl_forest *f = pl_calloc(1, sizeof(*f));
     if (f == NULL) return pl_eval_memory(c);
     f->arena = pl_arena_new();
-    f->max_feature = -1;
+    f->max_feature = f->only_class = -1;
     f->aggregate = PL_TREE_SUM;
     f->all_positive = true;
     if (f->arena == NULL) {
@@ -203,10 +203,10 @@ static pl_status fill_votes(pl_eval *c, pl_forest *f, const names *n, const int6
         f->nodes[i].first = f->nodes[i].last = at;
         at += count;
     }
-    f->one_class = f->n_votes > 0;
+    f->only_class = f->n_votes > 0 ? targets[0] : -1;
     for (size_t i = 0; i < f->n_votes; i++) {
         PL_TRY(add_vote(c, f, f->nodes[leaf[i]].last++, targets[i], weights[i]));
-        f->one_class = f->one_class && targets[i] == targets[0];
+        if (targets[i] != targets[0]) f->only_class = -1;
     }
     return PL_OK;
 }

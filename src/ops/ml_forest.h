@@ -52,8 +52,8 @@ typedef struct pl_forest {
     int64_t n_targets;
     int64_t max_feature; /* -1 when no node asks for one */
     pl_tree_aggregate aggregate;
-    bool one_class;    /* all votes are for one target */
-    bool all_positive; /* no weight is negative */
+    int64_t only_class; /* the target of all votes, -1 when they have several */
+    bool all_positive;  /* no weight is negative */
 } pl_forest;
 
 pl_status pl_forest_from_nodes(pl_eval *c, pl_forest **out);

@@ -201,27 +201,27 @@ static pl_status classifier_infer(pl_infer *c) {
     return pl_ml_infer_classes(c, pl_ml_labels_dtype(&labels), (int64_t)labels.n);
 }
 
-/* Two labels, but all votes are for one class: one score p stands for both. Votes that are never
- * negative are probabilities (1-p, p; threshold 0.5), others are margins (-p, p; threshold 0). */
+/* Two labels, but all votes are for one class: its score p alone decides. Votes that are never
+ * negative make p a probability (threshold 0.5), others a margin (threshold 0). Votes for the first
+ * class are, by a habit of all exporters, meant for the second and fill both columns. */
 static int64_t classify_binary(const pl_forest *f, pl_ml_transform transform, double *scores) {
-    double p = scores[0] + scores[1];
-    if (f->n_base > 0) p += f->base[f->n_base - 1];
-    const int64_t label = p > (f->all_positive ? 0.5 : 0);
-    if (transform == PL_ML_PROBIT) {
-        scores[0] = p;
-        pl_ml_apply(transform, scores, 1);
-        scores[1] = scores[0];
-        scores[0] = 1 - scores[0];
-        return label;
-    }
-    scores[0] = f->all_positive ? 1 - p : -p;
+    const double base = f->n_base > 0 ? f->base[f->n_base - 1] : 0;
+    const double p = scores[f->only_class] + base;
+    const bool sharp = transform == PL_ML_LOGISTIC || transform == PL_ML_SOFTMAX ||
+                       transform == PL_ML_SOFTMAX_ZERO;
     scores[1] = p;
-    if (!f->all_positive) pl_ml_apply(transform, scores, 2);
-    return label;
+    if (f->only_class == 0) {
+        const bool probability = transform == PL_ML_PROBIT || (f->all_positive && !sharp);
+        scores[0] = probability ? 1 - p : -p;
+    } else if (f->n_base == 2) {
+        scores[0] += f->base[0];
+    }
+    pl_ml_apply(transform, scores, 2);
+    return p > (f->all_positive ? 0.5 : 0);
 }
 
 static int64_t classify(const pl_forest *f, pl_ml_transform transform, double *scores) {
-    if (f->one_class && f->n_targets == 2) return classify_binary(f, transform, scores);
+    if (f->only_class >= 0 && f->n_targets == 2) return classify_binary(f, transform, scores);
     for (int64_t k = 0; k < f->n_targets && k < (int64_t)f->n_base; k++)
         scores[k] += f->base[k];
     int64_t label = 0;
