@@ -9,6 +9,7 @@
 #include "kernels/vmath.h"
 #include "ops/float_io.h"
 #include "ops/infer.h"
+#include "ops/softmax_run.h"
 
 extern const pl_op_def pl_ops_softmax[];
 
@@ -95,15 +96,14 @@ typedef struct job {
 LOOPS(f32, float)
 LOOPS(f64, double)
 
-static void run(pl_eval *c, job *j, bool is_f64) {
+static void run(pl_pool *pool, job *j, bool is_f64) {
     if (j->view.inner == 1) {
-        pl_pool_for(c->pool, j->view.outer, pl_rows_grain(j->view.n), is_f64 ? rows_f64 : rows_f32,
-                    j);
+        pl_pool_for(pool, j->view.outer, pl_rows_grain(j->view.n), is_f64 ? rows_f64 : rows_f32, j);
         return;
     }
     j->n_segments = (j->view.inner + SEGMENT - 1) / SEGMENT;
     const int64_t width = j->view.inner < SEGMENT ? j->view.inner : SEGMENT;
-    pl_pool_for(c->pool, j->view.outer * j->n_segments, pl_rows_grain(j->view.n * width),
+    pl_pool_for(pool, j->view.outer * j->n_segments, pl_rows_grain(j->view.n * width),
                 is_f64 ? segments_f64 : segments_f32, j);
 }
 
@@ -114,19 +114,23 @@ static pl_status eval(pl_eval *c, softmax_kind kind) {
     if (x->n_elements == 0) return PL_OK;
     job j = { .kind = kind,
               .view = pl_axis_view_of(x, axis, c->node->opset < 13 ? x->rank : axis + 1) };
-    if (x->dtype == PL_F64) {
-        j.x = x->data;
-        j.y = pl_out(c, 0)->data;
-        run(c, &j, true);
-        return PL_OK;
-    }
-    pl_f32 *y = pl_out_f32(c, 0);
-    j.x = pl_in_f32(c, 0);
-    j.y = y;
-    if (j.x == NULL || y == NULL) return pl_eval_memory(c);
-    run(c, &j, false);
-    pl_out_f32_done(c, 0, y);
+    const bool is_f64 = x->dtype == PL_F64;
+    j.x = pl_in_floats(c, 0, is_f64);
+    j.y = pl_out_floats(c, 0, is_f64);
+    if (j.x == NULL || j.y == NULL) return pl_eval_memory(c);
+    run(c->pool, &j, is_f64);
+    pl_out_floats_done(c, 0, j.y, is_f64);
     return PL_OK;
+}
+
+void pl_log_softmax_run(pl_pool *pool, pl_axis_view view, const void *x, void *y, bool is_f64) {
+    job j = { .kind = LOG_SOFTMAX, .view = view, .x = x, .y = y };
+    run(pool, &j, is_f64);
+}
+
+void pl_softmax_run(pl_pool *pool, pl_axis_view view, const void *x, void *y, bool is_f64) {
+    job j = { .kind = SOFTMAX, .view = view, .x = x, .y = y };
+    run(pool, &j, is_f64);
 }
 
 static pl_status softmax_eval(pl_eval *c) {
