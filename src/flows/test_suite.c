@@ -127,7 +127,9 @@ static void drop_data(pl_datum **data, size_t n) {
 /* Opens, plans, and makes room for the data. */
 static pl_status case_open(test_case *t, const char *model_path, const suite *s, pl_err *err) {
     PL_TRY(pl_model_read(model_path, &t->model, err));
-    const pl_interp_options options = { .pool = s->options->pool, .fp64 = s->options->fp64, .any_shape = true };
+    const pl_interp_options options = { .pool = s->options->pool,
+                                        .fp64 = s->options->fp64,
+                                        .any_shape = true };
     PL_TRY(pl_interp_new(t->model, &options, &t->interp, err));
     t->n_in = t->model->graph->n_inputs;
     t->n_out = t->model->graph->n_outputs;

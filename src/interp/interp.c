@@ -140,7 +140,38 @@ static pl_status publish(pl_interp *in, const pl_node *node, pl_datum **out, pl_
     return st;
 }
 
+/* Gold meets an operator without an fp64 form: its inputs go back to the types of the model. */
+static pl_status lower_arg(const pl_value *value, pl_datum **arg, pl_err *err) {
+    if (*arg == NULL || (*arg)->kind != PL_TYPE_TENSOR || (*arg)->tensor->dtype != PL_F64) {
+        return PL_OK;
+    }
+    const pl_type *type = value->type;
+    const bool known = type != NULL && type->kind == PL_TYPE_TENSOR && type->dtype != PL_UNDEFINED;
+    pl_tensor *lowered = NULL;
+    PL_TRY(pl_tensor_cast((*arg)->tensor, known ? type->dtype : PL_F32, &lowered, err));
+    pl_datum_unref(*arg);
+    *arg = NULL;
+    return pl_datum_of_tensor_take(lowered, arg, err);
+}
+
+static pl_status raise_outputs(const pl_node *node, pl_datum **out, pl_err *err) {
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        pl_datum *raised = NULL;
+        if (out[i] == NULL) continue;
+        PL_TRY(raise_datum(out[i], &raised, err));
+        pl_datum_unref(out[i]);
+        out[i] = raised;
+    }
+    return PL_OK;
+}
+
+static uint64_t seed_of(const pl_interp *in) {
+    if (in->depth <= 1) return in->options.seed;
+    return pl_rng_at(in->options.seed, in->n_body_runs, 0);
+}
+
 static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *node, pl_err *err) {
+    const bool native = in->options.fp64 && (node->def->flags & PL_OP_NO_FP64) != 0;
     pl_arena *scratch = in->scratch[in->depth];
     pl_datum **args = pl_arena_array(scratch, node->n_in, sizeof(pl_datum *));
     pl_datum **out = pl_arena_array(scratch, node->n_out, sizeof(pl_datum *));
