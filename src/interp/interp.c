@@ -195,7 +195,11 @@ static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *
                                   .runner = in };
     PL_TRY_GOTO(done, st, pl_eval_node(node, args, out, &setup, err));
     if (native) st = raise_outputs(node, out, err);
-    if (st == PL_OK) st = publish(in, node, out, err);
+    if (st == PL_OK) {
+        st = publish(in, node, out, err);
+    } else {
+        for (uint32_t i = 0; i < node->n_out; i++) pl_datum_unref(out[i]);
+    }
 done:
     for (uint32_t i = 0; i < node->n_in; i++)
         pl_datum_unref(args[i]);
