@@ -26,8 +26,7 @@ pl_status pl_norm_check_length(pl_infer *c, int i, pl_dim size, const char *what
                          (long long)size.value);
 }
 
-/* Input i can be stretched onto X. */
-static pl_status check_onto_first(pl_infer *c, int i, const char *what) {
+pl_status pl_norm_check_onto(pl_infer *c, int i, const char *what) {
     const int rx = pl_infer_rank(c, 0), rank = pl_infer_rank(c, i);
     if (rx < 0 || rank < 0) return PL_OK;
     if (rank > rx) return pl_infer_fail(c, "%s has rank %d, X only %d", what, rank, rx);
@@ -49,8 +48,8 @@ static pl_status infer_rows(pl_infer *c, int n_statistics) {
     if (stash != PL_F32 && stash != PL_F64 && stash != PL_F16 && stash != PL_BF16) {
         return pl_infer_fail(c, "stash_type is %lld, expected a float type", (long long)stash);
     }
-    PL_TRY(check_onto_first(c, 1, "scale"));
-    if (c->n_in > 2) PL_TRY(check_onto_first(c, 2, "B"));
+    PL_TRY(pl_norm_check_onto(c, 1, "scale"));
+    if (c->n_in > 2) PL_TRY(pl_norm_check_onto(c, 2, "B"));
     /* RMSNormalization-23: Y has the type of the scale, which LayerNormalization shares with X. */
     pl_dtype dtype = pl_infer_dtype_of(c, 1);
     if (dtype == PL_UNDEFINED) dtype = pl_infer_dtype_of(c, 0);

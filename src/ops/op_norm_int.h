@@ -17,5 +17,7 @@ pl_status pl_rms_norm_eval(pl_eval *c);
 
 /* Input i has one dim of the given size (when both are known), else an error that names it. */
 pl_status pl_norm_check_length(pl_infer *c, int i, pl_dim size, const char *what);
+/* Input i can be stretched onto input 0 by numpy's rules, never the other way. */
+pl_status pl_norm_check_onto(pl_infer *c, int i, const char *what);
 
 #endif
