@@ -95,7 +95,7 @@ static pl_status join_copy(pl_eval *c, pl_datum *const *parts, size_t n, const j
 
 pl_status pl_join(pl_eval *c, pl_datum *const *parts, size_t n, int64_t axis, bool stack,
                   const char *what, pl_tensor **out) {
-    join_layout l;
+    join_layout l = { 0 };
     PL_TRY(join_shape(c, parts, n, axis, stack, what, &l));
     pl_tensor *to = NULL;
     PL_TRY(pl_tensor_new(parts[0]->tensor->dtype, l.rank, l.dims, &to, c->err));
