@@ -25,7 +25,8 @@ pl_status pl_infer_legacy_broadcast(pl_infer *c, pl_dtype dtype) {
     const bool stretch = pl_attr_int(c->node, "broadcast") != 0;
     int first = 0;
     if (rb >= 0 && stretch) PL_TRY(first_dim(c, ra, rb, &first));
-    if (rb >= 0 && !stretch && ra != rb) {
+    /* A scalar needs no attribute: function bodies of opset 1 (Softplus-1) use it so. */
+    if (rb > 0 && !stretch && ra != rb) {
         return pl_infer_fail(c, "A has rank %d and B rank %d without broadcast=1", ra, rb);
     }
     for (int d = 0; d < rb; d++) {
