@@ -84,7 +84,7 @@ void pl_quant_store_f64(const pl_quant_target *t, const double *x, void *y, size
     store_small_float(t, x, y, n);
 }
 
-void pl_quant_row(const pl_quant_target *t, const pl_i32 *acc, double s1, const double *s2,
+void pl_quant_row(const pl_quant_target *t, const pl_i32 *acc, double s1, const pl_f64 *s2,
                   int64_t s2_step, bool in_f64, void *y, size_t n) {
     const size_t bytes = pl_dtype_bytes(t->dtype);
     float f32[BLOCK];

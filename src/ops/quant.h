@@ -28,7 +28,7 @@ void pl_quant_store_f64(const pl_quant_target *t, const double *x, void *y, size
 
 /* One row of accumulators: y[i] = saturate(round(acc[i] * multiplier) + zero), where multiplier =
  * s1 * s2[i * s2_step] / scale, in float or, for gold, in double. */
-void pl_quant_row(const pl_quant_target *t, const pl_i32 *acc, double s1, const double *s2,
+void pl_quant_row(const pl_quant_target *t, const pl_i32 *acc, double s1, const pl_f64 *s2,
                   int64_t s2_step, bool in_f64, void *y, size_t n);
 
 /* ---- shape rules ---- */
