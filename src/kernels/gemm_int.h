@@ -6,6 +6,9 @@
 #ifndef PL_GEMM_INT_H
 #define PL_GEMM_INT_H
 
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "kernels/gemm.h"
 #include "kernels/simd/gemm_table.h"
 
@@ -16,6 +19,29 @@ const pl_gemm_table *pl_gemm_table_of(int isa); /* for tests and benches; NULL w
 
 static inline int64_t pl_div_up(int64_t a, int64_t b) {
     return a / b + (a % b != 0);
+}
+
+/* Buffers for the threads of one loop: a body takes one and gives it back. There are as many as
+ * threads (at most 64; a body beyond that waits its turn), so that taking one always ends. */
+typedef struct pl_slots {
+    atomic_uint_fast64_t free;
+} pl_slots;
+static inline int pl_slots_init(pl_slots *s, int threads) {
+    const int n = threads < 1 ? 1 : threads > 64 ? 64 : threads;
+    atomic_init(&s->free, n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1);
+    return n;
+}
+static inline int pl_slots_take(pl_slots *s) {
+    for (;;) {
+        uint_fast64_t f = atomic_load(&s->free);
+        while (f != 0) {
+            if (atomic_compare_exchange_weak(&s->free, &f, f & (f - 1))) return __builtin_ctzll(f);
+        }
+        sched_yield();
+    }
+}
+static inline void pl_slots_give(pl_slots *s, int slot) {
+    atomic_fetch_or(&s->free, UINT64_C(1) << slot);
 }
 
 /* The cut of k. */
