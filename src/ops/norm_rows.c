@@ -119,7 +119,7 @@ const void *pl_norm_scale(pl_eval *c, int i, const pl_tensor *x, int axis, bool 
 }
 
 void pl_norm_fill_nan(pl_tensor *t) {
-    const double nan_value = NAN;
+    const double nan_value = nan("");
     const size_t bytes = t == NULL ? 0 : pl_dtype_bytes(t->dtype);
     for (int64_t i = 0; t != NULL && i < t->n_elements; i++)
         pl_store_f64(t->dtype, &nan_value, (char *)t->data + (size_t)i * bytes, 1);
