@@ -107,8 +107,14 @@ static void run_blocks(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* Nothing to write: then the other sizes may be absurd. */
+static bool is_empty(const pl_attention *a) {
+    const int64_t cols = pl_i64_max(a->v_size, a->stage == PL_SCORES_NONE ? 0 : a->kv_len);
+    return a->batch == 0 || a->q_heads == 0 || a->q_len == 0 || cols == 0;
+}
+
 pl_status pl_attention_run(pl_eval *c, const pl_attention *a) {
-    if (a->batch == 0 || a->q_heads == 0 || a->q_len == 0) return PL_OK;
+    if (is_empty(a)) return PL_OK;
     attention_job j = { .a = a, .blocks = (a->q_len + QUERY_BLOCK - 1) / QUERY_BLOCK };
     atomic_init(&j.status, PL_OK);
     pl_pool_for(c->pool, a->batch * a->q_heads * j.blocks, 1, run_blocks, &j);
@@ -127,9 +133,13 @@ static bool is_own(const pl_tensor *t, bool wide) {
     return t != NULL && t->dtype == (wide ? PL_F64 : PL_F32);
 }
 
-void *pl_attention_out(pl_eval *c, int i, bool wide, int64_t n_elements) {
+void *pl_attention_out(pl_eval *c, int i, bool wide, int64_t d0, int64_t d1, int64_t d2,
+                       int64_t d3) {
     pl_tensor *t = pl_out(c, i);
     if (is_own(t, wide)) return t->data;
+    const int64_t dims[] = { d0, d1, d2, d3 };
+    int64_t n_elements = 0;
+    if (!pl_dims_product(4, dims, &n_elements)) return NULL;
     return pl_scratch(c, (size_t)n_elements, pl_attention_size(wide));
 }
 
@@ -144,15 +154,23 @@ void pl_attention_out_done(pl_eval *c, int i, bool wide, const void *data) {
     }
 }
 
+/* Of an empty tensor the other dims may be absurd: wrap, since nothing will be read. */
+static int64_t times(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
 pl_heads pl_heads_bnsh(const void *data, int64_t heads, int64_t len, int64_t size) {
-    return (pl_heads){ data, 0, heads * len * size, len * size, size };
+    const int64_t matrix = times(len, size);
+    return (pl_heads){ data, 0, times(heads, matrix), matrix, size };
 }
 
 pl_heads pl_heads_bsnh(const void *data, int64_t heads, int64_t len, int64_t size) {
-    return (pl_heads){ data, 0, heads * len * size, size, heads * size };
+    const int64_t row = times(heads, size);
+    return (pl_heads){ data, 0, times(len, row), size, row };
 }
 
 void pl_cache_fill(const pl_cache *c, bool wide, void *to) {
+    if (c->capacity == 0 || c->size == 0) return;
     if (wide) {
         cache_fill_f64(c, to);
     } else {
@@ -171,6 +189,7 @@ static void rotary_blocks(void *ctx, int64_t begin, int64_t end) {
 
 void pl_rotary_run(pl_eval *c, const pl_rotary *r, const pl_heads *x, void *to, int64_t to_batch,
                    int64_t to_head, int64_t to_row) {
+    if (r->size == 0 || r->len == 0 || r->heads == 0) return;
     rotary_job j = { r, x, to, to_batch, to_head, to_row };
     pl_pool_for(c->pool, r->batch * r->heads * r->len, ROTARY_BLOCK, rotary_blocks, &j);
 }

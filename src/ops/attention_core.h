@@ -26,7 +26,7 @@ typedef enum pl_scores_stage {
 typedef struct pl_attention {
     bool wide; /* double throughout */
     int64_t batch, q_heads, kv_heads, q_len, kv_len, head_size, v_size;
-    pl_heads q, k, v; /* k and v have kv_heads; each serves q_heads / kv_heads of q */
+    pl_heads q, k, v;      /* k and v have kv_heads; each serves q_heads / kv_heads of q */
     double scale, softcap; /* softcap 0 = none */
 
     /* Added to the scores: strides 0 where broadcast; bias_col is 0 or 1. data NULL = none. */
@@ -59,9 +59,11 @@ static inline size_t pl_attention_size(bool wide) {
 }
 /* Input i in that type; NULL when out of memory or left out. */
 const void *pl_attention_in(pl_eval *c, int i, bool wide);
-/* Where to compute output i: the tensor itself, or scratch for pl_attention_out_done to round.
- * Outputs that nobody wants get scratch as well. NULL when out of memory. */
-void *pl_attention_out(pl_eval *c, int i, bool wide, int64_t n_elements);
+/* Where to compute output i of these four dims: the tensor itself, or scratch for
+ * pl_attention_out_done to round. Outputs that nobody wants get scratch as well. NULL when out of
+ * memory or too large. */
+void *pl_attention_out(pl_eval *c, int i, bool wide, int64_t d0, int64_t d1, int64_t d2,
+                       int64_t d3);
 void pl_attention_out_done(pl_eval *c, int i, bool wide, const void *data);
 
 /* [batch, heads, len, size] dense, or [batch, len, heads, size] dense. */

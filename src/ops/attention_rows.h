@@ -1,5 +1,6 @@
-/* Blocks of attention for one element type. attention_core.c includes it twice, with T the element, E
- * its unaligned form, V the vector maths of that type and S(name) the name with the type's suffix. */
+/* Blocks of attention for one element type. attention_core.c includes it twice, with T the element,
+ * E its unaligned form, V the vector maths of that type and S(name) the name with the type's
+ * suffix. */
 #ifdef T
 
 /* Softmax in the type that the operator names; low ones round on the way in and out. */
@@ -107,8 +108,8 @@ static void S(cache_fill)(const pl_cache *c, E *to) {
             const int64_t kept = c->keep_past ? pl_i64_min(c->past_capacity, c->capacity) : at;
             memcpy(row, past, (size_t)(kept * c->size) * sizeof(T));
         }
-        const E *fresh = (const E *)c->fresh.data + c->fresh.offset + b * c->fresh.batch +
-                         h * c->fresh.head;
+        const E *fresh =
+            (const E *)c->fresh.data + c->fresh.offset + b * c->fresh.batch + h * c->fresh.head;
         for (int64_t i = 0; i < c->len; i++, at++) {
             memcpy(row + at * c->size, fresh + i * c->fresh.row, (size_t)c->size * sizeof(T));
         }
@@ -134,8 +135,8 @@ static void S(rotary_rows)(const rotary_job *j, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         const int64_t s = i % r->len, h = i / r->len % r->heads, b = i / r->len / r->heads;
         const int64_t row = r->rows[b * r->len + s] * r->cache_cols;
-        const E *x = (const E *)j->x->data + j->x->offset + b * j->x->batch + h * j->x->head +
-                     s * j->x->row;
+        const E *x =
+            (const E *)j->x->data + j->x->offset + b * j->x->batch + h * j->x->head + s * j->x->row;
         E *y = (E *)j->to + b * j->to_batch + h * j->to_head + s * j->to_row;
         S(turn)(r, x, (const E *)r->cos + row, (const E *)r->sin + row, y);
     }

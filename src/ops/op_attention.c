@@ -179,8 +179,7 @@ static pl_status join_past(pl_eval *c, const pl_attention *a, int in, int past, 
         if (cache.past == NULL) return pl_eval_memory(c);
     }
     cache.capacity = cache.len + cache.past_capacity;
-    const int64_t n = a->batch * a->kv_heads * cache.capacity * size;
-    void *to = pl_attention_out(c, out, a->wide, n);
+    void *to = pl_attention_out(c, out, a->wide, a->batch, a->kv_heads, cache.capacity, size);
     if (to == NULL) return pl_eval_memory(c);
     pl_cache_fill(&cache, a->wide, to);
     pl_attention_out_done(c, out, a->wide, to);
@@ -210,10 +209,9 @@ static pl_status set_bias(pl_eval *c, pl_attention *a) {
         a->bias.data = pl_attention_in(c, MASK, a->wide);
         if (a->bias.data == NULL) return pl_eval_memory(c);
     }
-    int64_t stride[4] = { 0, 0, 0, 0 }, step = 1;
-    for (int d = mask->rank - 1; d >= 0; d--) {
-        if (mask->dims[d] != 1) stride[4 - mask->rank + d] = step;
-        step *= mask->dims[d];
+    int64_t stride[4] = { 0, 0, 0, 0 };
+    for (int d = 0; d < mask->rank; d++) {
+        if (mask->dims[d] != 1) stride[4 - mask->rank + d] = mask->strides[d];
     }
     a->bias.batch = stride[0];
     a->bias.head = stride[1];
@@ -265,7 +263,7 @@ static pl_dtype softmax_type(const pl_eval *c) {
 
 static pl_status set_outputs(pl_eval *c, pl_attention *a) {
     const bool flat = pl_in(c, Q)->rank == 3;
-    a->y = pl_attention_out(c, Y, a->wide, a->batch * a->q_heads * a->q_len * a->v_size);
+    a->y = pl_attention_out(c, Y, a->wide, a->batch, a->q_heads, a->q_len, a->v_size);
     if (a->y == NULL) return pl_eval_memory(c);
     const pl_heads y = flat ? pl_heads_bsnh(a->y, a->q_heads, a->q_len, a->v_size)
                             : pl_heads_bnsh(a->y, a->q_heads, a->q_len, a->v_size);
@@ -276,7 +274,7 @@ static pl_status set_outputs(pl_eval *c, pl_attention *a) {
     static const pl_scores_stage stages[] = { PL_SCORES_SCALED, PL_SCORES_CAPPED, PL_SCORES_BIASED,
                                               PL_SCORES_PROBS };
     a->stage = stages[pl_attr_int(c->node, "qk_matmul_output_mode")];
-    a->scores = pl_attention_out(c, QK, a->wide, a->batch * a->q_heads * a->q_len * a->kv_len);
+    a->scores = pl_attention_out(c, QK, a->wide, a->batch, a->q_heads, a->q_len, a->kv_len);
     return a->scores == NULL ? pl_eval_memory(c) : PL_OK;
 }
 
@@ -411,6 +409,7 @@ static pl_status flex_eval(pl_eval *c) {
     pl_dtype type = softmax_type(c);
     if (type == PL_UNDEFINED) type = q->dtype == PL_F64 ? PL_F64 : PL_F32;
     const bool wide = type == PL_F64 || q->dtype == PL_F64;
+    if (pl_out(c, Y)->n_elements == 0) return PL_OK;
     const int64_t n = q->dims[0] * q->dims[1], len = q->dims[2], keys = k->dims[2];
     const int64_t size = q->dims[3], v_size = v->dims[3];
     const int64_t dims[4] = { q->dims[0], q->dims[1], len, keys };
@@ -419,11 +418,10 @@ static pl_status flex_eval(pl_eval *c) {
     const void *x = pl_attention_in(c, Q, wide), *key = pl_attention_in(c, K, wide);
     const void *value = pl_attention_in(c, V, wide);
     void *p = pl_scratch(c, (size_t)n_scores, pl_attention_size(wide));
-    void *y = pl_attention_out(c, Y, wide, n * len * v_size);
+    void *y = pl_attention_out(c, Y, wide, n, len, v_size, 1);
     if (x == NULL || key == NULL || value == NULL || p == NULL || y == NULL) {
         return pl_eval_memory(c);
     }
-    if (n == 0 || len == 0) return PL_OK;
     pl_gemm_shape qk = { .m = len, .n = keys, .k = size, .trans_b = true, .batch = n };
     qk.stride_a = len * size, qk.stride_c = len * keys;
     qk.offsets_b = group_offsets(c, q->dims[1], k->dims[1], n, keys * size);
@@ -518,6 +516,7 @@ static pl_status rotary_rows(pl_eval *c, pl_rotary *r) {
 
 static pl_status rotary_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, R_X);
+    if (x->n_elements == 0) return PL_OK;
     const bool flat = x->rank == 3;
     pl_rotary r = { .wide = x->dtype == PL_F64, .batch = x->dims[0], .len = x->dims[x->rank - 2] };
     r.heads = flat ? pl_attr_int(c->node, "num_heads") : x->dims[1];
@@ -529,7 +528,7 @@ static pl_status rotary_eval(pl_eval *c) {
     r.sin = pl_attention_in(c, R_SIN, r.wide);
     r.cache_cols = pl_in(c, R_COS)->dims[pl_in(c, R_COS)->rank - 1];
     const void *data = pl_attention_in(c, R_X, r.wide);
-    void *y = pl_attention_out(c, 0, r.wide, x->n_elements);
+    void *y = pl_attention_out(c, 0, r.wide, x->n_elements, 1, 1, 1);
     if (r.cos == NULL || r.sin == NULL || data == NULL || y == NULL) return pl_eval_memory(c);
     PL_TRY(rotary_rows(c, &r));
     const pl_heads from = heads_of(x, data, r.heads, r.size);
@@ -542,10 +541,9 @@ static pl_status rotary_eval(pl_eval *c) {
 
 #define T_MASK (PL_T_NUMERIC | PL_T_BOOL)
 #define ATTENTION_IN                                                                               \
-    { "Q", PL_T_FLOAT, PL_PORT_SAME }, { "K", PL_T_FLOAT, PL_PORT_SAME },                          \
-        { "V", PL_T_FLOAT, 0 }, { "attn_mask", T_MASK, PL_PORT_OPTIONAL },                         \
-        { "past_key", PL_T_FLOAT, PL_PORT_OPTIONAL | PL_PORT_SAME },                               \
-    {                                                                                              \
+    { "Q", PL_T_FLOAT, PL_PORT_SAME }, { "K", PL_T_FLOAT, PL_PORT_SAME }, { "V", PL_T_FLOAT, 0 },  \
+        { "attn_mask", T_MASK, PL_PORT_OPTIONAL },                                                 \
+        { "past_key", PL_T_FLOAT, PL_PORT_OPTIONAL | PL_PORT_SAME }, {                             \
         "past_value", PL_T_FLOAT, PL_PORT_OPTIONAL                                                 \
     }
 #define ATTENTION_REST                                                                             \
