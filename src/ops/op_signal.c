@@ -302,7 +302,7 @@ static pl_status stft_eval(pl_eval *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_signal[] = {
-    { .name = "DFT", .since = 20,
+    { .name = "DFT", .since = 20, .flags = PL_OP_TRANSFORM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }, { "dft_length", PL_T_INDEX, PL_PORT_OPTIONAL },
                      { "axis", PL_T_INDEX, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
@@ -312,7 +312,7 @@ const pl_op_def pl_ops_signal[] = {
           { "(float[2,10,2] x) => (y) { y = DFT(x) }", NULL, 0 },
           { "(float[2,7,3,1] x) => (y) <int64 n = {8}, int64 axis = {1}> { y = DFT<onesided=1>(x, n, axis) }", NULL, 0 },
           { "(float[2,5,2] x) => (y) { y = DFT<inverse=1, onesided=1>(x) }", NULL, 0 }) },
-    { .name = "DFT", .since = 17, .until = 19,
+    { .name = "DFT", .since = 17, .until = 19, .flags = PL_OP_TRANSFORM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }, { "dft_length", PL_T_INDEX, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("axis", 1), PL_A_INT("inverse", 0), PL_A_INT("onesided", 0)),
@@ -320,7 +320,7 @@ const pl_op_def pl_ops_signal[] = {
       .samples = PL_SAMPLES(
           { "(float[2,37,1] x) => (y) { y = DFT<axis=1>(x) }", NULL, 0 },
           { "(float[2,3,12,2] x) => (y) { y = DFT<axis=2, inverse=1>(x) }", NULL, 0 }) },
-    { .name = "STFT", .since = 17,
+    { .name = "STFT", .since = 17, .flags = PL_OP_TRANSFORM,
       .in = PL_PORTS({ "signal", PL_T_FLOAT, PL_PORT_SAME }, { "frame_step", PL_T_INDEX, 0 },
                      { "window", PL_T_FLOAT, PL_PORT_OPTIONAL | PL_PORT_SAME },
                      { "frame_length", PL_T_INDEX, PL_PORT_OPTIONAL }),
