@@ -3,12 +3,25 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/alloc.h"
+__attribute__((format(printf, 2, 3))) static bool usage(plumb_error *err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    err->status = PLUMB_E_USAGE;
+    vsnprintf(err->message, sizeof(err->message), format, args);
+    va_end(args);
+    return false;
+}
+
+static bool no_memory(plumb_error *err) {
+    err->status = PLUMB_E_MEMORY;
+    snprintf(err->message, sizeof(err->message), "out of memory");
+    return false;
+}
 
 static size_t count_options(const pl_command *command) {
     size_t n = 0;
@@ -43,69 +56,72 @@ static const pl_option *option_of(const pl_command *command, int code) {
     return NULL;
 }
 
-static pl_status note(pl_args *args, const pl_option *option, const char *value, pl_err *err) {
-    void *grown = pl_realloc_array(args->given, args->n_given + 1, sizeof(*args->given));
-    if (grown == NULL) return pl_fail_memory(err, sizeof(*args->given));
+static bool note(pl_args *args, const pl_option *option, const char *value, plumb_error *err) {
+    pl_given *grown = realloc(args->given, (args->n_given + 1) * sizeof(*grown));
+    if (grown == NULL) return no_memory(err);
     args->given = grown;
-    args->given[args->n_given].option = option;
-    args->given[args->n_given].value = value;
-    args->n_given++;
-    return PL_OK;
+    args->given[args->n_given++] = (pl_given){ option, value };
+    return true;
 }
 
-static pl_status parse_options(pl_args *args, int argc, char **argv, const struct option *longs,
-                               const char *letters, bool *help, pl_err *err) {
+static bool parse_options(pl_args *args, int argc, char **argv, const struct option *longs,
+                          const char *letters, bool *help, plumb_error *err) {
     optind = 0; /* GNU: start afresh */
     opterr = 0;
     for (;;) {
-        const int shown = optind > 0 ? optind : 1;
         const int code = getopt_long(argc, argv, letters, longs, NULL);
-        if (code == -1) return PL_OK;
+        if (code == -1) return true;
         if (code == 'h') {
             *help = true;
         } else if (code == ':') {
-            return pl_fail(err, PL_E_USAGE, "option '%s' needs a value", argv[optind - 1]);
+            return usage(err, "option '%s' needs a value", argv[optind - 1]);
         } else if (code == '?') {
-            return pl_fail(err, PL_E_USAGE, "unknown option '%s'; see plumb %s --help", argv[shown],
-                           args->command->name);
-        } else {
-            PL_TRY(note(args, option_of(args->command, code), optarg, err));
+            return usage(err, "unknown option '%s'; see plumb %s --help", argv[optind - 1],
+                         args->command->name);
+        } else if (!note(args, option_of(args->command, code), optarg, err)) {
+            return false;
         }
     }
 }
 
-pl_status pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *out, bool *help,
-                        pl_err *err) {
+static bool check_count(const pl_args *args, plumb_error *err) {
+    const pl_command *command = args->command;
+    if (args->n_positional < command->min_args) {
+        return usage(err, "missing argument; usage: plumb %s %s", command->name, command->usage);
+    }
+    if (command->max_args > 0 && args->n_positional > command->max_args) {
+        return usage(err, "unexpected argument '%s'; usage: plumb %s %s",
+                     args->positional[command->max_args], command->name, command->usage);
+    }
+    return true;
+}
+
+bool pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *out, bool *help,
+                   plumb_error *err) {
     const size_t n = count_options(command);
-    struct option *longs = pl_calloc(n + 2, sizeof(*longs));
-    char *letters = pl_calloc(2 * n + 2, 1);
-    pl_status st = PL_OK;
+    struct option *longs = calloc(n + 2, sizeof(*longs));
+    char *letters = calloc(2 * n + 2, 1);
+    bool ok = longs != NULL && letters != NULL;
     *out = (pl_args){ .command = command };
     *help = false;
-    if (longs == NULL || letters == NULL) {
-        st = pl_fail_memory(err, n);
-        goto done;
+    if (!ok) {
+        (void)no_memory(err);
+    } else {
+        fill_getopt(command, longs, letters);
+        ok = parse_options(out, argc, argv, longs, letters, help, err);
     }
-    fill_getopt(command, longs, letters);
-    PL_TRY_GOTO(done, st, parse_options(out, argc, argv, longs, letters, help, err));
-    out->n_positional = (size_t)(argc - optind);
-    out->positional = (const char *const *)(argv + optind);
-    if (*help) goto done;
-    if (out->n_positional < command->min_args) {
-        st = pl_fail(err, PL_E_USAGE, "missing argument; usage: plumb %s %s", command->name,
-                     command->usage);
-    } else if (command->max_args > 0 && out->n_positional > command->max_args) {
-        st = pl_fail(err, PL_E_USAGE, "unexpected argument '%s'; usage: plumb %s %s",
-                     out->positional[command->max_args], command->name, command->usage);
+    if (ok) {
+        out->n_positional = (size_t)(argc - optind);
+        out->positional = (const char *const *)(argv + optind);
+        ok = *help || check_count(out, err);
     }
-done:
-    pl_free(longs);
-    pl_free(letters);
-    return st;
+    free(longs);
+    free(letters);
+    return ok;
 }
 
 void pl_args_release(pl_args *args) {
-    pl_free(args->given);
+    free(args->given);
 }
 
 const char *pl_args_nth(const pl_args *args, const char *name, size_t k) {
@@ -123,52 +139,80 @@ bool pl_args_flag(const pl_args *args, const char *name) {
 
 const char *pl_args_value(const pl_args *args, const char *name) {
     const char *last = NULL;
-    for (size_t k = 0;; k++) {
-        const char *value = pl_args_nth(args, name, k);
-        if (value == NULL) return last;
-        last = value;
+    for (size_t i = 0; i < args->n_given; i++) {
+        if (strcmp(args->given[i].option->name, name) == 0) last = args->given[i].value;
     }
+    return last;
 }
 
-pl_status pl_args_int(const pl_args *args, const char *name, long long otherwise, long long min,
-                      long long max, long long *out, pl_err *err) {
+const char **pl_args_all(const pl_args *args, const char *name, size_t *n) {
+    const char **all = calloc(args->n_given + 1, sizeof(char *));
+    *n = 0;
+    for (size_t i = 0; all != NULL && i < args->n_given; i++) {
+        if (strcmp(args->given[i].option->name, name) == 0) all[(*n)++] = args->given[i].value;
+    }
+    return all;
+}
+
+bool pl_args_int(const pl_args *args, const char *name, long long otherwise, long long min,
+                 long long max, long long *out, plumb_error *err) {
     const char *text = pl_args_value(args, name);
     *out = otherwise;
-    if (text == NULL) return PL_OK;
+    if (text == NULL) return true;
     char *end = NULL;
     errno = 0;
     *out = strtoll(text, &end, 10);
-    if (errno == 0 && end != text && *end == '\0' && *out >= min && *out <= max) return PL_OK;
-    return pl_fail(err, PL_E_USAGE, "--%s is '%s', expected a whole number from %lld to %lld", name,
-                   text, min, max);
+    if (errno == 0 && end != text && *end == '\0' && *out >= min && *out <= max) return true;
+    return usage(err, "--%s is '%s', expected a whole number from %lld to %lld", name, text, min,
+                 max);
 }
 
-pl_status pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
-                         pl_err *err) {
+bool pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
+                    plumb_error *err) {
     const char *text = pl_args_value(args, name);
     *out = otherwise;
-    if (text == NULL) return PL_OK;
+    if (text == NULL) return true;
     char *end = NULL;
     *out = strtod(text, &end);
-    if (end != text && *end == '\0' && *out >= 0) return PL_OK;
-    return pl_fail(err, PL_E_USAGE, "--%s is '%s', expected a number that is not negative", name,
-                   text);
+    if (end != text && *end == '\0' && *out >= 0) return true;
+    return usage(err, "--%s is '%s', expected a number that is not negative", name, text);
 }
 
-int pl_command_fail(const pl_args *args, const pl_err *err) {
+plumb_format pl_args_format(const pl_args *args) {
+    return pl_args_flag(args, "json") ? PLUMB_JSON : PLUMB_TEXT;
+}
+
+plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_model **out,
+                                plumb_error *err) {
+    const plumb_status st = plumb_model_open(path, out, err);
+    if (st != PLUMB_OK) return st;
+    const plumb_status cut =
+        plumb_model_restrict(*out, pl_args_value(args, "function"), pl_args_value(args, "from"),
+                             pl_args_value(args, "to"), err);
+    if (cut == PLUMB_OK) return PLUMB_OK;
+    plumb_model_close(*out);
+    *out = NULL;
+    return cut;
+}
+
+int pl_command_fail(const pl_args *args, const plumb_error *err) {
     fprintf(stderr, "plumb %s: %s\n", args->command->name, err->message);
-    return pl_status_exit_code(err->status);
+    return plumb_exit_code(err->status);
 }
 
-pl_status pl_print(const char *data, size_t n, pl_err *err) {
-    if (fwrite(data, 1, n, stdout) == n && fflush(stdout) == 0) return PL_OK;
-    return pl_fail(err, PL_E_IO, "standard output: %s", strerror(errno));
+int pl_command_print_take(const pl_args *args, char *text, int code) {
+    const size_t n = strlen(text);
+    const bool ok = fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+    plumb_free(text);
+    if (ok) return code;
+    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
+    return 4;
 }
 
 static void print_option(const pl_option *o) {
     char left[80];
-    snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter ? "-" : "",
-             o->letter ? o->letter : ' ', o->letter ? ", " : "   ", o->name,
+    snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter ? "-" : " ",
+             o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
              o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
     printf("  %-28s %s\n", left, o->help);
 }

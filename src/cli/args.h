@@ -1,13 +1,43 @@
-/* Inside src/cli only: parsing and help. */
+/* Inside src/cli only: parsing, help, and the options that commands share. */
 #ifndef PL_ARGS_H
 #define PL_ARGS_H
 
 #include "cli/command.h"
 
-/* argv[0] is the command's name. Strings are borrowed from argv. */
-pl_status pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *out, bool *help,
-                        pl_err *err);
+/* argv[0] is the command's name. Strings are borrowed from argv. False: see *err. */
+bool pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *out, bool *help,
+                   plumb_error *err);
 void pl_args_release(pl_args *args);
 void pl_args_help(const pl_command *command);
+
+/* Rows for tables of options. */
+#define PL_OPTION_JSON                                                                             \
+    { 0, "json", NULL, "one JSON document on standard output" }
+#define PL_OPTION_DIM                                                                              \
+    { 0, "dim", "NAME=N", "size of a symbolic dim (repeatable; else 1)" }
+#define PL_OPTION_THREADS                                                                          \
+    { 0, "threads", "N", "threads of plumb's own pool (default: all)" }
+#define PL_OPTIONS_PART                                                                            \
+    { 0, "function", "NAME", "only this model-local function" },                                   \
+        { 0, "from", "VALUES", "only what follows these values (comma-separated)" }, {             \
+        0, "to", "VALUES", "only what leads to these values (comma-separated)"                     \
+    }
+#define PL_OPTIONS_END                                                                             \
+    { 0, NULL, NULL, NULL }
+
+/* Inputs of a run: the options, and what they say. Arrays are released by pl_cli_inputs_release. */
+#define PL_OPTIONS_INPUTS                                                                          \
+    { 'i', "input", "NAME=FILE", "an input: npy, npz, TensorProto or safetensors (repeatable)" },  \
+        { 0, "inputs", "PATH", "a file or folder with several inputs (ONNX test data set)" },      \
+        { 0, "seed", "N", "seed of generated inputs and random operators (default 0)" },           \
+        { 0, "range", "NAME=LO:HI", "range of a generated input (repeatable)" },                   \
+        { 0, "fill", "KIND", "zeros, ones or random (default random)" }, PL_OPTION_DIM
+bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err);
+void pl_cli_inputs_release(plumb_inputs *inputs);
+
+/* The progress bar of a command: drawn on a terminal only. */
+typedef struct pl_cli_bar pl_cli_bar;
+pl_cli_bar *pl_cli_bar_new(plumb_progress *progress); /* fills *progress; NULL is fine to free */
+void pl_cli_bar_free(pl_cli_bar *bar);                /* removes the line */
 
 #endif

@@ -1,11 +1,11 @@
-/* A command is one file with one row: name, one-line summary, options, and what to do. */
+/* A command is one file with one row: name, summary, options, and what to do. A command parses,
+ * calls the library through plumb.h, and prints. */
 #ifndef PL_COMMAND_H
 #define PL_COMMAND_H
 
+#include <plumb.h>
 #include <stdbool.h>
 #include <stddef.h>
-
-#include "base/status.h"
 
 typedef struct pl_option {
     char letter;       /* 0 = none */
@@ -26,15 +26,17 @@ typedef struct pl_command {
     int (*run)(const pl_args *args); /* returns the exit code */
 } pl_command;
 
-/* Parsed arguments: positional ones in order, options by name (given once or often). */
+typedef struct pl_given {
+    const pl_option *option;
+    const char *value; /* NULL for a flag */
+} pl_given;
+
+/* Parsed arguments: positional ones in order, options in the order given. */
 struct pl_args {
     const pl_command *command;
     const char *const *positional;
     size_t n_positional;
-    struct pl_given {
-        const pl_option *option;
-        const char *value; /* NULL for a flag */
-    } * given;
+    pl_given *given;
     size_t n_given;
 };
 
@@ -43,16 +45,24 @@ bool pl_args_flag(const pl_args *args, const char *name);
 const char *pl_args_value(const pl_args *args, const char *name);
 /* k-th value of a repeatable option; NULL past the end. */
 const char *pl_args_nth(const pl_args *args, const char *name, size_t k);
-/* Numbers: `otherwise` when not given; not a number or out of range is PL_E_USAGE. */
-pl_status pl_args_int(const pl_args *args, const char *name, long long otherwise, long long min,
-                      long long max, long long *out, pl_err *err);
-pl_status pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
-                         pl_err *err);
+/* All values of a repeatable option. The array is the caller's (free), the strings argv's. */
+const char **pl_args_all(const pl_args *args, const char *name, size_t *n);
+/* Numbers: `otherwise` when not given. A wrong one is an error message in *err and false. */
+bool pl_args_int(const pl_args *args, const char *name, long long otherwise, long long min,
+                 long long max, long long *out, plumb_error *err);
+bool pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
+                    plumb_error *err);
+/* --json or not. */
+plumb_format pl_args_format(const pl_args *args);
 
-/* Prints "plumb COMMAND: message" on stderr and returns the exit code of the status. */
-int pl_command_fail(const pl_args *args, const pl_err *err);
+/* Opens MODEL and applies --function, --from, --to where the command has them. */
+plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_model **out,
+                                plumb_error *err);
 
-/* Prints to stdout with a check: a closed pipe or full disk is an error, not silence. */
-pl_status pl_print(const char *data, size_t n, pl_err *err);
+/* Prints "plumb COMMAND: message" on stderr and returns the exit code of the error. */
+int pl_command_fail(const pl_args *args, const plumb_error *err);
+/* Prints text to stdout and frees it. Returns `code`, or 4 with a message when it cannot be
+ * written: a closed pipe or a full disk is no silence. */
+int pl_command_print_take(const pl_args *args, char *text, int code);
 
 #endif

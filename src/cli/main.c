@@ -7,7 +7,7 @@
 #include "cli/args.h"
 
 /* One line per command. */
-#define COMMANDS(X) X(test)
+#define COMMANDS(X) X(info) X(run) X(test) X(convert) X(ops)
 
 #define X(name) extern const pl_command pl_command_##name;
 COMMANDS(X)
@@ -23,7 +23,7 @@ enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 static void print_help(void) {
     printf("plumb %s: find the operation where a model goes wrong\n\n"
            "usage: plumb COMMAND [arguments] [options]\n\nCommands:\n",
-           PLUMB_VERSION);
+           plumb_version());
     for (size_t i = 0; i < N_COMMANDS; i++) {
         printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     }
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
         return argc < 2 ? 2 : 0;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("plumb %s\n", PLUMB_VERSION);
+        printf("plumb %s\n", plumb_version());
         return 0;
     }
     const pl_command *command = find_command(argv[1]);
@@ -56,10 +56,10 @@ int main(int argc, char **argv) {
         return 2;
     }
     pl_args args;
-    pl_err err = PL_ERR_INIT;
+    plumb_error err = { 0 };
     bool help = false;
     int code = 0;
-    if (pl_args_parse(command, argc - 1, argv + 1, &args, &help, &err) != PL_OK) {
+    if (!pl_args_parse(command, argc - 1, argv + 1, &args, &help, &err)) {
         code = pl_command_fail(&args, &err);
     } else if (help) {
         pl_args_help(command);

@@ -6,7 +6,8 @@
 #include "base/size.h"
 
 static const pl_content *content_of_tensor(pl_infer *c, const pl_tensor *t) {
-    if (!pl_dtype_is_integer(t->dtype) || t->rank > 1 || t->n_elements > PL_CONTENT_MAX)
+    if ((!pl_dtype_is_integer(t->dtype) && t->dtype != PL_BOOL) || t->rank > 1 ||
+        t->n_elements > PL_CONTENT_MAX)
         return NULL;
     const size_t n = (size_t)t->n_elements;
     pl_content *content = pl_arena_alloc(c->arena, sizeof(*content));
@@ -94,7 +95,7 @@ pl_status pl_axes_read(pl_infer *c, const char *attr, int i, int rank, bool uniq
     const int64_t *axes = attr == NULL ? NULL : pl_attr_ints(c->node, attr, &n);
     if (axes != NULL || (attr != NULL && pl_node_attr(c->node, attr) != NULL)) {
         out->present = true;
-        for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; axes != NULL && k < n; k++)
             PL_TRY(axes_add(c, axes[k], rank, unique, out));
         return PL_OK;
     }

@@ -1,0 +1,104 @@
+/* plumb run MODEL: run it and write its outputs. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/args.h"
+
+extern const pl_command pl_command_run;
+
+/* plumb-out/NAME-TIME, as DESIGN section 2 has it. */
+static void default_output(const char *model, char *out, size_t n_out) {
+    const char *slash = strrchr(model, '/');
+    const char *name = slash == NULL ? model : slash + 1;
+    const char *dot = strrchr(name, '.');
+    const int n_name = (int)(dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name));
+    char stamp[32];
+    struct timespec now;
+    struct tm local;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+    snprintf(out, n_out, "plumb-out/%.*s-%s-%03ld", n_name, name, stamp, now.tv_nsec / 1000000);
+}
+
+static bool wants_output(const pl_args *args, plumb_error *err, bool *out) {
+    const char *save = pl_args_value(args, "save");
+    *out = save == NULL || strcmp(save, "none") != 0;
+    if (save == NULL || strcmp(save, "none") == 0 || strcmp(save, "all") == 0) return true;
+    err->status = PLUMB_E_USAGE;
+    snprintf(err->message, sizeof(err->message), "--save is '%s', expected all or none", save);
+    return false;
+}
+
+static bool read_options(const pl_args *args, plumb_run_options *o, plumb_error *err) {
+    long long threads = 0, repeat = 1;
+    if (!pl_cli_inputs(args, &o->inputs, err) ||
+        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_args_int(args, "repeat", 1, 1, 1000000, &repeat, err)) {
+        return false;
+    }
+    o->threads = (int)threads;
+    o->repeat = (int)repeat;
+    o->fp64 = pl_args_flag(args, "fp64");
+    o->profile = pl_args_flag(args, "profile-nodes");
+    o->save_as = pl_args_value(args, "save-as");
+    o->format = pl_args_format(args);
+    return true;
+}
+
+static int run(const pl_args *args) {
+    plumb_error err = { 0 };
+    plumb_run_options options = { 0 };
+    plumb_model *model = NULL;
+    plumb_progress progress;
+    pl_cli_bar *bar = NULL;
+    char *text = NULL;
+    char output[512];
+    bool save = true;
+    plumb_status st = PLUMB_E_USAGE;
+    if (!read_options(args, &options, &err) || !wants_output(args, &err, &save)) goto done;
+    default_output(args->positional[0], output, sizeof(output));
+    options.output = pl_args_value(args, "output");
+    if (options.output == NULL && save) options.output = output;
+    st = pl_args_open_model(args, args->positional[0], &model, &err);
+    if (st != PLUMB_OK) goto done;
+    bar = pl_cli_bar_new(&progress);
+    options.progress = &progress;
+    st = plumb_run(model, &options, &text, &err);
+done:
+    pl_cli_bar_free(bar);
+    plumb_model_close(model);
+    pl_cli_inputs_release(&options.inputs);
+    if (st != PLUMB_OK) return pl_command_fail(args, &err);
+    return pl_command_print_take(args, text, 0);
+}
+
+static const pl_option options[] = {
+    PL_OPTIONS_INPUTS,
+    { 'o', "output", "PATH",
+      "folder, or FILE.npy|npz|pb|safetensors (default plumb-out/NAME-TIME)" },
+    { 0, "save-as", "KIND", "files in a folder: npy (default) or pb" },
+    { 0, "save", "WHAT", "all (default) or none: write no outputs" },
+    { 0, "fp64", NULL, "run in double precision (gold)" },
+    { 0, "repeat", "N", "run N times and time it" },
+    { 0, "profile-nodes", NULL, "tell where the time goes" },
+    PL_OPTION_THREADS,
+    PL_OPTIONS_PART,
+    PL_OPTION_JSON,
+    PL_OPTIONS_END,
+};
+
+const pl_command pl_command_run = {
+    .name = "run",
+    .usage = "MODEL [options]",
+    .summary = "run a model on the reference interpreter and write its outputs",
+    .details = "Inputs that are not given are generated: floats near N(0,1), integers 0 to 9; they "
+               "depend\n"
+               "only on the seed, the input's number and the element's number.\n"
+               "Exit code: 0 ran, 2 bad usage or bad input, 4 disk or memory.",
+    .options = options,
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

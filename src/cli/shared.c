@@ -1,0 +1,71 @@
+/* Options and the progress bar that several commands share. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/progress.h"
+#include "cli/args.h"
+
+bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
+    long long seed = 0;
+    const char *fill = pl_args_value(args, "fill");
+    *out = (plumb_inputs){ .fill = PLUMB_FILL_RANDOM };
+    out->files = pl_args_all(args, "input", &out->n_files);
+    out->sets = pl_args_all(args, "inputs", &out->n_sets);
+    out->dims = pl_args_all(args, "dim", &out->n_dims);
+    out->ranges = pl_args_all(args, "range", &out->n_ranges);
+    if (fill != NULL && strcmp(fill, "zeros") == 0) out->fill = PLUMB_FILL_ZEROS;
+    if (fill != NULL && strcmp(fill, "ones") == 0) out->fill = PLUMB_FILL_ONES;
+    if (fill != NULL && out->fill == PLUMB_FILL_RANDOM && strcmp(fill, "random") != 0) {
+        err->status = PLUMB_E_USAGE;
+        snprintf(err->message, sizeof(err->message),
+                 "--fill is '%s', expected zeros, ones or random", fill);
+        return false;
+    }
+    if (!pl_args_int(args, "seed", 0, 0, INT64_MAX, &seed, err)) return false;
+    out->seed = (uint64_t)seed;
+    if (out->files != NULL && out->sets != NULL && out->dims != NULL && out->ranges != NULL) {
+        return true;
+    }
+    err->status = PLUMB_E_MEMORY;
+    snprintf(err->message, sizeof(err->message), "out of memory");
+    return false;
+}
+
+static void free_array(const char *const *array) {
+    free((void *)(uintptr_t)array);
+}
+
+void pl_cli_inputs_release(plumb_inputs *inputs) {
+    free_array(inputs->files);
+    free_array(inputs->sets);
+    free_array(inputs->dims);
+    free_array(inputs->ranges);
+}
+
+struct pl_cli_bar {
+    pl_progress_bar *bar;
+    pl_progress callback;
+};
+
+pl_cli_bar *pl_cli_bar_new(plumb_progress *progress) {
+    pl_cli_bar *b = calloc(1, sizeof(*b));
+    *progress = (plumb_progress){ NULL, NULL };
+    if (b == NULL) return NULL;
+    b->bar = pl_progress_bar_new(STDERR_FILENO);
+    if (b->bar == NULL) {
+        free(b);
+        return NULL;
+    }
+    b->callback = pl_progress_bar_callback(b->bar);
+    *progress = (plumb_progress){ b->callback.update, b->callback.ctx };
+    return b;
+}
+
+void pl_cli_bar_free(pl_cli_bar *b) {
+    if (b == NULL) return;
+    pl_progress_bar_clear(b->bar);
+    pl_progress_bar_free(b->bar);
+    free(b);
+}

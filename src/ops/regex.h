@@ -1,0 +1,25 @@
+/* Regular expressions in RE2 syntax, matched in linear time (a set of states per letter, no
+ * backtracking). Only the question of RegexFullMatch: does the whole string match?
+ *
+ * Understood: literals, . [classes] with ranges, [:posix:] names and escapes, \d \w \s \D \W \S,
+ * groups (also named and non-capturing), | * + ? {n,m} and their lazy forms, ^ $ \A \z \b \B,
+ * flags (?ims-U), \Q..\E, octal, \xHH and \x{H..}. Not: \pN classes and \C; they are
+ * PL_E_UNSUPPORTED. */
+#ifndef PL_REGEX_H
+#define PL_REGEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+typedef struct pl_regex pl_regex;
+
+/* Lives in the arena, as does what matching needs. */
+pl_status pl_regex_compile(pl_arena *arena, const char *pattern, size_t n, pl_regex **out,
+                           pl_err *err);
+/* Not for two threads at once. */
+bool pl_regex_full_match(pl_regex *regex, const char *s, size_t n);
+
+#endif
