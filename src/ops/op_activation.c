@@ -127,7 +127,7 @@ static pl_status relu_eval(pl_eval *c) {
 
 #define SIMPLE(name)                                                                               \
     static pl_status name##_eval(pl_eval *c) {                                                     \
-        return pl_eval_unary(c, &name##_ops, NULL);                                                \
+        return pl_eval_unary(c, &name##_ops, &(const params){ 0, 0 });                             \
     }
 #define WITH_ALPHA(name)                                                                           \
     static pl_status name##_eval(pl_eval *c) {                                                     \
