@@ -5,7 +5,14 @@
  * within SUPER elements each; each super-block is packed and computed by the pool, tiles in any
  * order. */
 
-enum { SUPER = 2 << 20, SMALL = 8192, CHUNK_COLS = 4, CHUNK_ROWS = 8, VECTOR_COLS = 512 };
+enum {
+    SUPER = 2 << 20,
+    SMALL = 8192,
+    CHUNK_COLS = 4,
+    CHUNK_ROWS = 8,
+    VECTOR_COLS = 512,
+    LAZY_SLACK = 64
+};
 
 /* How B reaches the tiles. */
 typedef enum b_mode {
@@ -90,9 +97,11 @@ static const E *b_source(const super *s, int64_t kb, int64_t panel, E *lazy, int
     if (s->mode == B_FIRST) return b_panel(s, s->b, s->pb0, s->pb1, kb, s->kb0, panel);
     if (s->mode == B_LAZY) {
         E *to = lazy + (panel - pb0) * len * s->nr;
-        S(s->t->pack_b)
-        (j->b + k0 * j->b_rs + col * j->b_cs, j->b_rs, j->b_cs, len, pl_i64_min(s->nr, j->n - col),
-         to);
+        const int64_t cols = pl_i64_min(s->nr, j->n - col);
+        if (j->b_fill != NULL)
+            j->b_fill(j->b_fill_ctx, k0, len, col, cols, to);
+        else
+            S(s->t->pack_b)(j->b + k0 * j->b_rs + col * j->b_cs, j->b_rs, j->b_cs, len, cols, to);
         return to;
     }
     if (col + s->nr > j->n) return b_panel(s, s->b, panel, panel + 1, kb, s->kb0, panel);
@@ -186,6 +195,8 @@ static void super_init(super *s, const S(pl_gemm_job) * job) {
     s->panels_b = pl_div_up(job->n, s->nr);
     if (job->b_packed != NULL)
         s->mode = B_PACKED;
+    else if (job->b_fill != NULL)
+        s->mode = B_LAZY;
     else if (job->b_cs == 1 && (s->panels_a <= 3 || job->k <= 64))
         s->mode = B_DIRECT;
     else
@@ -237,10 +248,12 @@ static void dots_range(void *ctx, int64_t begin, int64_t end) {
 }
 
 static bool use_row(const S(pl_gemm_job) * j) {
-    return j->m == 1 && j->b_packed == NULL && j->a_packed == NULL && j->b_cs == 1 && j->a_cs == 1;
+    return j->m == 1 && j->b != NULL && j->b_packed == NULL && j->a_packed == NULL &&
+           j->b_cs == 1 && j->a_cs == 1;
 }
 static bool use_dots(const S(pl_gemm_job) * j) {
-    return j->m <= 4 && j->b_packed == NULL && j->a_packed == NULL && j->b_rs == 1 && j->a_cs == 1;
+    return j->m <= 4 && j->b != NULL && j->b_packed == NULL && j->a_packed == NULL &&
+           j->b_rs == 1 && j->a_cs == 1;
 }
 
 /* Room for the packed copies, in elements, and how many panels and blocks of k a super-block has.
@@ -257,7 +270,7 @@ static void super_plan(super *s, int threads, int64_t step[3], int64_t need[2]) 
         step[0] = s->panels_a;
         need[0] = 0;
     }
-    s->lazy_size = CHUNK_COLS * s->nr * s->blocks.kc;
+    s->lazy_size = CHUNK_COLS * s->nr * s->blocks.kc + LAZY_SLACK;
     switch (s->mode) {
     case B_PACKED: break;
     case B_DIRECT: need[1] = depth * s->nr; break;

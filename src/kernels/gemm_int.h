@@ -73,6 +73,9 @@ typedef struct pl_gemm_job_f32 {
     int64_t m, n, k;
     const pl_f32 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
+    /* Instead of b: writes columns col … col + cols of rows k0 … k0 + len as a packed panel. */
+    void (*b_fill)(const void *ctx, int64_t k0, int64_t len, int64_t col, int64_t cols, pl_f32 *to);
+    const void *b_fill_ctx;
     const pl_f32 *a_packed, *b_packed; /* NULL: packed on the way */
     pl_f32 *c;
     int64_t ldc;
@@ -83,6 +86,9 @@ typedef struct pl_gemm_job_f64 {
     int64_t m, n, k;
     const pl_f64 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
+    /* Instead of b: writes columns col … col + cols of rows k0 … k0 + len as a packed panel. */
+    void (*b_fill)(const void *ctx, int64_t k0, int64_t len, int64_t col, int64_t cols, pl_f64 *to);
+    const void *b_fill_ctx;
     const pl_f64 *a_packed, *b_packed;
     pl_f64 *c;
     int64_t ldc;

@@ -1,0 +1,46 @@
+/* The inner loops of convolution and pooling, one table for each instruction set.
+ *
+ * They read a staged plane: the input with its padding, columns sorted by their remainder modulo
+ * the stride, so that the taps of neighbouring outputs are neighbours in memory. They read and
+ * write whole vectors: PL_CONV_SLACK elements behind every buffer may be read, and written where
+ * said. */
+#ifndef PL_CONV_TABLE_H
+#define PL_CONV_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tensor/dtype.h"
+
+enum { PL_CONV_SLACK = 64, PL_CONV_RUNS_MAX = 32 };
+
+/* Outputs that are neighbours in one row: where they read (relative to a tap), how many. */
+typedef struct pl_conv_run {
+    int64_t from, n;
+} pl_conv_run;
+
+#define PL_CONV_TYPED(E, suffix)                                                                   \
+    /* to[p * nr + j] for n_taps rows p and the columns of all runs; zero behind the last column.  \
+     * Writes up to a vector behind the last row. */                                               \
+    void (*fill_##suffix)(const E *staged, const int64_t *taps, int64_t n_taps,                    \
+                          const pl_conv_run *runs, int64_t n_runs, int64_t cols, E *to);           \
+    /* y[i] = sum over taps of w[t] * staged[taps[t] + i] + bias. Writes whole vectors. */         \
+    void (*depthwise_##suffix)(const E *staged, const int64_t *taps, const E *w, int64_t n_taps,   \
+                               E bias, int64_t n, E *y);                                           \
+    /* to[i] = x[i * step] */                                                                      \
+    void (*gather_##suffix)(const E *x, int64_t step, int64_t n, E *to);                           \
+    /* acc[i] = the larger of acc[i] and x[i * step], NaN winning */                               \
+    void (*max_row_##suffix)(const E *x, int64_t step, int64_t n, E *acc);                         \
+    /* acc[i] += x[i * step], in f64 */                                                            \
+    void (*sum_row_##suffix)(const E *x, int64_t step, int64_t n, double *acc);                    \
+    /* y[i * step] += x[i] */                                                                      \
+    void (*scatter_##suffix)(const E *x, int64_t step, int64_t n, E *y);
+
+typedef struct pl_conv_table {
+    PL_CONV_TYPED(pl_f32, f32)
+    PL_CONV_TYPED(pl_f64, f64)
+} pl_conv_table;
+
+extern const pl_conv_table pl_conv_table_base, pl_conv_table_avx2, pl_conv_table_avx512;
+
+#endif
