@@ -436,9 +436,8 @@ static pl_status resize_eval(pl_eval *c) {
     } else if (class == PL_CLASS_STRING || class == PL_CLASS_COMPLEX) {
         return pl_eval_no_type(c, x->dtype);
     } else {
-        /* Integers of 32 bits and more do not fit into float. */
-        const bool wide =
-            x->dtype == PL_F64 || (class != PL_CLASS_FLOAT && pl_dtype_bytes(x->dtype) > 2);
+        /* Integers are cut off at the end: in float, 57 would too often be 56.999996. */
+        const bool wide = x->dtype == PL_F64 || class != PL_CLASS_FLOAT;
         PL_TRY(interpolate(c, p, x, y, wide));
     }
     return fill_outside(c, p, y);
