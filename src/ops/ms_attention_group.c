@@ -179,7 +179,7 @@ static pl_status group_lengths(pl_eval *c, group *g) {
                 (long long)b, (long long)seqlens[b], (long long)a->q_len, (long long)g->capacity);
         }
         g->past_len[b] = past;
-        visible[b] = past + a->q_len;
+        visible[b] = a->window == 0 ? 0 : past + a->q_len;
     }
     a->visible = visible;
     a->shift = g->past_len;
@@ -309,12 +309,12 @@ pl_status pl_ms_group_eval(pl_eval *c) {
     const void *v = pl_attention_in(c, VALUE, a->wide);
     if (q == NULL || (pl_has(c, KEY) && (k == NULL || v == NULL))) return pl_eval_memory(c);
     group_heads(c, &g, q, k, v);
+    a->causal = true;
+    a->window = pl_attr_int(c->node, "local_window_size");
     PL_TRY(group_lengths(c, &g));
     PL_TRY(group_rotate(c, &g));
     PL_TRY(group_join(c, &g, PAST_KEY, OUT_KEY, &a->k));
     PL_TRY(group_join(c, &g, PAST_VALUE, OUT_VALUE, &a->v));
-    a->causal = true;
-    a->window = pl_attr_int(c->node, "local_window_size");
     a->scale = pl_ms_scale(c, a->head_size);
     a->softcap = pl_attr_float(c->node, "softcap");
     PL_TRY(pl_ms_bias(c, a, -1, BIAS, 0));

@@ -3,6 +3,7 @@
  *
  * Masks add a finite mask_filter_value, so a query that is hidden from all keys still averages;
  * `unidirectional` hides keys altogether, as ONNX Runtime does. */
+#include <float.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -609,6 +610,7 @@ static pl_status mha_eval(pl_eval *c, const mha_ports *p) {
     PL_TRY(pl_ms_output(c, &a));
     if (pl_wants(c, 3)) {
         a.stage = PL_SCORES_BIASED;
+        a.unseen = (double)-FLT_MAX;
         a.scores = pl_attention_out(c, 3, a.wide, a.batch, a.q_heads, a.q_len, a.kv_len);
         if (a.scores == NULL) return pl_eval_memory(c);
     }
