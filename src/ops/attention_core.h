@@ -19,7 +19,7 @@ typedef enum pl_scores_stage {
     PL_SCORES_NONE = 0,
     PL_SCORES_SCALED, /* scale * Q K' */
     PL_SCORES_CAPPED, /* after softcap */
-    PL_SCORES_BIASED, /* after the bias; -inf where a key is not seen */
+    PL_SCORES_BIASED, /* after the bias; `unseen` where a key is not seen */
     PL_SCORES_PROBS   /* after softmax */
 } pl_scores_stage;
 
@@ -47,6 +47,7 @@ typedef struct pl_attention {
     void *y;
     int64_t y_batch, y_head, y_row;
     pl_scores_stage stage;
+    double unseen;
     void *scores;
 } pl_attention;
 

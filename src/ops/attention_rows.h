@@ -54,7 +54,7 @@ static void S(finish_row)(const attention_block *k, int64_t i, E *x) {
         blind = S(add_bias)(a, bias + (a->bias_col == 0 ? 0 : seen.first), x + lo, hi - lo);
     }
     if (a->stage == PL_SCORES_BIASED) {
-        S(fill)(out, a->kv_len, (T)-INFINITY);
+        S(fill)(out, a->kv_len, (T)a->unseen);
         if (hi > lo) memcpy(out + seen.first, x + lo, (size_t)(hi - lo) * sizeof(T));
     }
     if (blind) {

@@ -273,6 +273,7 @@ static pl_status set_outputs(pl_eval *c, pl_attention *a) {
     if (!pl_wants(c, QK)) return PL_OK;
     static const pl_scores_stage stages[] = { PL_SCORES_SCALED, PL_SCORES_CAPPED, PL_SCORES_BIASED,
                                               PL_SCORES_PROBS };
+    a->unseen = (double)-INFINITY;
     a->stage = stages[pl_attr_int(c->node, "qk_matmul_output_mode")];
     a->scores = pl_attention_out(c, QK, a->wide, a->batch, a->q_heads, a->q_len, a->kv_len);
     return a->scores == NULL ? pl_eval_memory(c) : PL_OK;
