@@ -280,6 +280,79 @@ def within_ulps(y, name, n):
     return Near(y, err, name)
 
 
+class Bounded:
+    """A value with a bound on the error that a kernel makes that computes the same in a type of unit
+    roundoff u: running error analysis, one rule per operation (blame.md section 2)."""
+
+    def __init__(self, value, err=0.0, u=U["f32"]):
+        self.v = np.asarray(value)
+        self.e = np.broadcast_to(np.asarray(err, self.v.dtype), self.v.shape)
+        self.u = u
+
+    def of(self, v, e):
+        return Bounded(v, e, self.u)
+
+    def _other(self, b):
+        return b if isinstance(b, Bounded) else Bounded(np.asarray(b, self.v.dtype), 0.0, self.u)
+
+    def __add__(self, b):
+        b = self._other(b)
+        y = self.v + b.v
+        return self.of(y, self.e + b.e + self.u * np.abs(y))
+
+    def __neg__(self):
+        return self.of(-self.v, self.e)
+
+    def __sub__(self, b):
+        return self + -self._other(b)
+
+    def __mul__(self, b):
+        b = self._other(b)
+        y = self.v * b.v
+        return self.of(y, np.abs(self.v) * b.e + np.abs(b.v) * self.e + self.e * b.e + self.u * np.abs(y))
+
+    def __truediv__(self, b):
+        b = self._other(b)
+        y = self.v / b.v
+        return self.of(y, (self.e + np.abs(y) * b.e) / (np.abs(b.v) - b.e) + self.u * np.abs(y))
+
+    def __matmul__(self, b):
+        b = self._other(b)
+        size = np.abs(self.v) @ np.abs(b.v)
+        return self.of(self.v @ b.v, np.abs(self.v) @ b.e + self.e @ np.abs(b.v) + self.u * c(self.v.shape[-1]) * size)
+
+    def map(self, fn, slope, n):
+        """fn with |fn'| <= slope and an own error of n ulp of its largest part (values or 1)."""
+        y = fn(self.v)
+        return self.of(y, slope * self.e + 2 * n * self.u * np.maximum(np.abs(y), slope))
+
+    def exp(self):
+        y = np.exp(self.v)
+        return self.of(y, y * (np.expm1(self.e) + 4 * self.u))
+
+    def sum(self, axis):
+        k = self.v.shape[axis]
+        size = np.sum(np.abs(self.v), axis, keepdims=True)
+        return self.of(np.sum(self.v, axis, keepdims=True), np.sum(self.e, axis, keepdims=True) + self.u * c(k) * size)
+
+    def softmax(self, axis):
+        """Shifted by a maximum that the kernel picks from its own values: exact, and common to all."""
+        top = np.max(self.v, axis, keepdims=True)
+        shifted = self.of(self.v - top, self.e + self.u * np.abs(self.v - top))
+        e = shifted.exp()
+        return e / e.sum(axis)
+
+    def __getitem__(self, at):
+        return self.of(self.v[at], self.e[at])
+
+    @property
+    def T(self):
+        return self.of(self.v.T, self.e.T)
+
+    def near(self, name):
+        return Near(self.v, self.e, name)
+
+
 # ---- cases and suites ----------------------------------------------------------------------------
 
 class Case:
@@ -287,6 +360,14 @@ class Case:
         self.group, self.op, self.opset, self.domain, self.fp64 = group, op, opset, domain, fp64
         self.inputs = [x if x is None or isinstance(x, Tensor) else Tensor(x) for x in inputs]
         self.wants, self.attrs, self.error = wants, attrs, None
+
+    def nodes(self, k, names, outs):
+        """One node, or several: op is then a list of (op, inputs, outputs, attributes), where x0, x1 … are the
+        inputs, y0, y1 … the outputs, and other names are values between."""
+        if isinstance(self.op, str):
+            return [helper.make_node(self.op, names, outs, name=f"case{k}", domain=self.domain, **self.attrs)]
+        return [helper.make_node(op, [f"case{k}_{n}" if n else "" for n in ins], [f"case{k}_{n}" for n in outs],
+                                 name=f"case{k}_{i}", **attrs) for i, (op, ins, outs, attrs) in enumerate(self.op)]
 
     def declared(self, want):
         """The type of an output in the file: --fp64 raises it only when it runs."""
@@ -299,7 +380,8 @@ class Case:
     def __str__(self):
         ins = ", ".join("-" if x is None else f"{x.name}{list(x.shape)}" for x in self.inputs)
         attrs = {k: ("T" if hasattr(v, "raw_data") else v) for k, v in self.attrs.items()}
-        return f"{self.op}({ins}) {attrs if attrs else ''} opset {self.opset}{' --fp64' if self.fp64 else ''}"
+        op = self.op if isinstance(self.op, str) else "+".join(step[0] for step in self.op)
+        return f"{op}({ins}) {attrs if attrs else ''} opset {self.opset}{' --fp64' if self.fp64 else ''}"
 
 
 def make_model(cases, opset):
@@ -318,7 +400,7 @@ def make_model(cases, opset):
         outs = ["" if w is None else f"case{k}_y{i}" for i, w in enumerate(case.wants)]
         outputs += [helper.make_tensor_value_info(n, TYPES[case.declared(w)][0], None)
                     for n, w in zip(outs, case.wants) if w is not None]
-        nodes.append(helper.make_node(case.op, names, outs, name=f"case{k}", domain=case.domain, **case.attrs))
+        nodes += case.nodes(k, names, outs)
     graph = helper.make_graph(nodes, "cases", inputs, outputs, inits)
     imports = [helper.make_opsetid("", opset)]
     imports += [helper.make_opsetid(d, 1) for d in sorted({x.domain for x in cases} - {""})]
@@ -362,7 +444,7 @@ class Suite:
             lines = done.stderr.strip().splitlines()
             cases[0].error = f"exit {done.returncode}: {lines[-1] if lines else ''}"
         else:
-            named = re.search(r"\bcase(\d+)\b", done.stderr)
+            named = re.search(r"\bcase(\d+)(_|\b)", done.stderr)
             op = cases[min(int(named[1]), len(cases) - 1)].op if named else None
             same = [x for x in cases if x.op == op]
             rest = [x for x in cases if x.op != op]
