@@ -1,5 +1,5 @@
 /* The shape rule of pools, and their loops for any number of spatial dims. */
-#include "ops/pool.h"
+#include "ops/pool_window.h"
 
 #include <math.h>
 
