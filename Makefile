@@ -28,7 +28,7 @@ check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-
 
 bench: all ## measure against ONNX Runtime; the table goes to bench/README.md
 	@tools/setup --quiet bench
-	@bench/run
+	@/usr/bin/python3 bench/run.py
 
 install: all ## library, program, header, man page, plumb.pc; PREFIX (/usr/local) and DESTDIR count
 	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))

@@ -1,5 +1,6 @@
-/* Measures the worst error of every f32 map over all floats (or every step-th), for each instruction
- * set of this CPU, against double and long double libm. usage: ulp_vmath [step] [function] */
+/* Measures the worst error of every f32 map over all floats (or every step-th), for each
+ * instruction set of this CPU, against double and long double libm. usage: ulp_vmath [step]
+ * [function] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +18,12 @@ static double ref_silu(double x) {
     return x * ref_sigmoid(x);
 }
 static double ref_gelu_erf(double x) {
-    return (double)(0.5L * (long double)x * erfcl(-(long double)x * 0.707106781186547524400844362L));
+    return (double)(0.5L * (long double)x *
+                    erfcl(-(long double)x * 0.707106781186547524400844362L));
 }
 static double ref_gelu_tanh(double x) {
-    return (double)((long double)x /
-                    (1 + expl(-1.595769121605730711759783L * (long double)x *
-                              (1 + 0.044715L * (long double)x * (long double)x))));
+    return (double)((long double)x / (1 + expl(-1.595769121605730711759783L * (long double)x *
+                                               (1 + 0.044715L * (long double)x * (long double)x))));
 }
 static double ref_softplus(double x) {
     return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
@@ -36,10 +37,14 @@ typedef struct row {
 #define ROW(n, r)                                                                                  \
     { #n, offsetof(pl_vmath_f32, n), r }
 static const row rows[] = {
-    ROW(exp, ref_exp),           ROW(log, log),
-    ROW(tanh, tanh),             ROW(erf, erf),
-    ROW(sigmoid, ref_sigmoid),   ROW(silu, ref_silu),
-    ROW(gelu_erf, ref_gelu_erf), ROW(gelu_tanh, ref_gelu_tanh),
+    ROW(exp, ref_exp),
+    ROW(log, log),
+    ROW(tanh, tanh),
+    ROW(erf, erf),
+    ROW(sigmoid, ref_sigmoid),
+    ROW(silu, ref_silu),
+    ROW(gelu_erf, ref_gelu_erf),
+    ROW(gelu_tanh, ref_gelu_tanh),
     ROW(softplus, ref_softplus),
 };
 

@@ -1,16 +1,18 @@
 /* Running ONNX test folders on the reference interpreter. */
 #include "flows/test_suite.h"
 
-#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "interp/interp.h"
 #include "onnx/onnx.h"
 #include "ops/op.h"
+#include "passes/backward.h"
 #include "tensor/tensor_proto.h"
 
 typedef struct suite {
@@ -76,24 +78,49 @@ typedef struct test_case {
     pl_interp *interp;
     pl_datum **in, **got;
     size_t n_in, n_out;
-    bool is_random;
+    bool is_random, is_transform;
 } test_case;
 
-static pl_status read_pb(const char *path, const pl_type *type, pl_datum **out, pl_err *err) {
+/* Test data made before NumPy had bfloat16 (onnx up to 1.17, opset up to 23) stores its bits as
+ * uint16, cut off instead of rounded. */
+static bool is_cut_bfloat16(const pl_type *type, const pl_datum *d) {
+    return d->kind == PL_TYPE_TENSOR && d->tensor->dtype == PL_U16 && type != NULL &&
+           type->kind == PL_TYPE_TENSOR && type->dtype == PL_BF16;
+}
+
+static pl_status restore_bfloat16(pl_datum **d, pl_err *err) {
+    const pl_tensor *bits = (*d)->tensor;
+    pl_tensor *restored = NULL;
+    PL_TRY(pl_tensor_new(PL_BF16, bits->rank, bits->dims, &restored, err));
+    memcpy(restored->data, bits->data, pl_tensor_bytes(bits));
+    pl_datum_unref(*d);
+    *d = NULL;
+    return pl_datum_of_tensor_take(restored, d, err);
+}
+
+typedef struct pb_file {
+    pl_datum *datum; /* NULL when the file is not there */
+    bool is_cut;     /* values are cut off to bfloat16, so a rounded one may be one step above */
+} pb_file;
+
+static pl_status read_pb(const char *path, const pl_type *type, pb_file *out, pl_err *err) {
     pl_file_map *map = NULL;
     PL_TRY(pl_file_map_open(path, &map, err));
     const pl_bytes bytes = { map->data, map->n_bytes };
-    pl_status st = pl_datum_proto_read(bytes, map, type, out, err);
+    pl_status st = pl_datum_proto_read(bytes, map, type, &out->datum, err);
+    out->is_cut = st == PL_OK && is_cut_bfloat16(type, out->datum);
+    if (out->is_cut) st = restore_bfloat16(&out->datum, err);
     if (st != PL_OK) st = pl_err_wrap(err, st, "%s", path);
     pl_file_map_unref(map);
     return st;
 }
 
-/* DIR/input_N.pb; *out stays NULL when the file is not there. */
+/* DIR/input_N.pb; out->datum stays NULL when the file is not there. */
 static pl_status read_numbered(const char *dir, const char *kind, size_t n, const pl_type *type,
-                               pl_datum **out, pl_err *err) {
+                               pb_file *out, pl_err *err) {
     char name[64];
     snprintf(name, sizeof(name), "%s_%zu.pb", kind, n);
+    *out = (pb_file){ NULL, false };
     char *path = pl_path_join(dir, name);
     if (path == NULL) return pl_fail_memory(err, strlen(dir));
     const pl_status st = pl_path_exists(path) ? read_pb(path, type, out, err) : PL_OK;
@@ -111,7 +138,10 @@ static void drop_data(pl_datum **data, size_t n) {
 /* Opens, plans, and makes room for the data. */
 static pl_status case_open(test_case *t, const char *model_path, const suite *s, pl_err *err) {
     PL_TRY(pl_model_read(model_path, &t->model, err));
-    const pl_interp_options options = { .pool = s->options->pool, .fp64 = s->options->fp64 };
+    const pl_interp_options options = { .pool = s->options->pool,
+                                        .fp64 = s->options->fp64,
+                                        .any_shape = true };
+    PL_TRY(pl_lower_gradient(t->model, err));
     PL_TRY(pl_interp_new(t->model, &options, &t->interp, err));
     t->n_in = t->model->graph->n_inputs;
     t->n_out = t->model->graph->n_outputs;
@@ -119,6 +149,7 @@ static pl_status case_open(test_case *t, const char *model_path, const suite *s,
     t->got = pl_calloc(t->n_out + 1, sizeof(pl_datum *));
     if (t->in == NULL || t->got == NULL) return pl_fail_memory(err, t->n_in);
     t->is_random = pl_model_is_random(t->model);
+    t->is_transform = pl_model_has_flag(t->model, PL_OP_TRANSFORM);
     return PL_OK;
 }
 
@@ -131,11 +162,22 @@ static void case_close(test_case *t) {
     pl_model_free(t->model);
 }
 
+/* The expected values of a Fourier transform were computed in float32 themselves: an exact zero may
+ * stand there as a few units of the largest element's last place. */
+static double transform_noise(const pl_datum *want) {
+    if (want->kind != PL_TYPE_TENSOR || !pl_dtype_is_float(want->tensor->dtype)) return 0;
+    const double u = pl_dtype_unit_roundoff(want->tensor->dtype);
+    return 8 * u * pl_tensor_max_abs(want->tensor);
+}
+
 /* Compares output i with what is expected; sets *status and reason. */
-static void judge(const test_case *t, const suite *s, size_t i, const pl_datum *want,
+static void judge(const test_case *t, const suite *s, size_t i, const pb_file *want,
                   pl_case_status *status, char *reason, size_t n_reason) {
     char why[400] = "";
-    const pl_close_result r = pl_allclose(t->got[i], want, s->options->tolerance, why, sizeof(why));
+    pl_tolerance tol = s->options->tolerance;
+    if (want->is_cut && tol.rtol < 0x1p-7) tol.rtol = 0x1p-7; /* one step of bfloat16 */
+    if (t->is_transform) tol.atol = fmax(tol.atol, transform_noise(want->datum));
+    const pl_close_result r = pl_allclose(t->got[i], want->datum, tol, why, sizeof(why));
     if (r == PL_CLOSE_SAME || *status == PL_CASE_FAIL) return;
     if (r == PL_CLOSE_VALUES && t->is_random) {
         *status = PL_CASE_SKIP;
@@ -152,15 +194,17 @@ static pl_status run_data_set(test_case *t, const suite *s, const char *dir, pl_
     drop_data(t->in, t->n_in);
     drop_data(t->got, t->n_out);
     for (size_t i = 0; i < t->n_in; i++) {
-        PL_TRY(read_numbered(dir, "input", i, graph->inputs[i]->type, &t->in[i], err));
+        pb_file file;
+        PL_TRY(read_numbered(dir, "input", i, graph->inputs[i]->type, &file, err));
+        t->in[i] = file.datum;
     }
     PL_TRY(pl_interp_run(t->interp, t->in, t->got, err));
     for (size_t i = 0; i < t->n_out; i++) {
-        pl_datum *want = NULL;
+        pb_file want;
         PL_TRY(read_numbered(dir, "output", i, graph->outputs[i]->type, &want, err));
-        if (want == NULL) continue; /* absent: not compared */
-        judge(t, s, i, want, status, reason, n_reason);
-        pl_datum_unref(want);
+        if (want.datum == NULL) continue; /* absent: not compared */
+        judge(t, s, i, &want, status, reason, n_reason);
+        pl_datum_unref(want.datum);
     }
     return PL_OK;
 }
@@ -217,7 +261,7 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
     PL_TRY(pl_interp_run(t->interp, t->in, t->got, err));
     for (size_t i = 0; i < t->n_out; i++) {
         pl_buf path = PL_BUF_INIT;
-        pl_datum *want = NULL;
+        pb_file want = { NULL, false };
         pl_buf_printf(&path, "%.*s_output_%zu.pb", (int)(strlen(t->path) - strlen(".onnx")),
                       t->path, i);
         const pl_status st = pl_path_exists(pl_buf_str(&path))
@@ -225,11 +269,35 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
                                  : PL_OK;
         pl_buf_release(&path);
         PL_TRY(st);
-        if (want == NULL) continue;
-        judge(t, s, i, want, status, reason, n_reason);
-        pl_datum_unref(want);
+        if (want.datum == NULL) continue;
+        judge(t, s, i, &want, status, reason, n_reason);
+        pl_datum_unref(want.datum);
     }
     return PL_OK;
+}
+
+/* Cases whose data contradict the specification, by the hash of their model. */
+static const struct known_wrong {
+    const char *name, *model_hash, *reason;
+} known_wrong[] = {
+    { "test_adam_multiple", "8cb15433cfd9a21d6d8f2697df5def78",
+      "the data are wrong: the model leaves epsilon at its default of 1e-6, the expected values "
+      "were "
+      "computed with 1e-2 (mended in onnx 1.13)" },
+};
+
+static const char *wrong_data(const char *path) {
+    for (size_t i = 0; i < sizeof(known_wrong) / sizeof(known_wrong[0]); i++) {
+        char file[1024], hex[PL_HASH128_HEX];
+        pl_file_map *map = NULL;
+        if (strcmp(pl_path_basename(path), known_wrong[i].name) != 0) continue;
+        snprintf(file, sizeof(file), "%s/model.onnx", path);
+        if (pl_file_map_open(file, &map, NULL) != PL_OK) continue;
+        pl_hash128_hex(pl_hash128_of(map->data, map->n_bytes), hex);
+        pl_file_map_unref(map);
+        if (strcmp(hex, known_wrong[i].model_hash) == 0) return known_wrong[i].reason;
+    }
+    return NULL;
 }
 
 static double seconds_now(void) {
@@ -250,6 +318,11 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
     if (st != PL_OK) {
         status = PL_CASE_FAIL;
         snprintf(reason, sizeof(reason), "%s", failure.message);
+    }
+    const char *wrong = status == PL_CASE_FAIL && st == PL_OK ? wrong_data(path) : NULL;
+    if (wrong != NULL) {
+        status = PL_CASE_SKIP;
+        snprintf(reason, sizeof(reason), "%s", wrong);
     }
     case_close(&t);
     pl_case_result *r = &s->result->cases[s->result->n_cases];

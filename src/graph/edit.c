@@ -189,12 +189,11 @@ static pl_status redirect_graph(void *ctx, pl_graph *graph, pl_err *err) {
 }
 
 pl_status pl_graph_replace_uses(pl_graph *graph, pl_value *from, pl_value *to, pl_err *err) {
-    const pl_graph *around = graph;
-    while (around != NULL && around != to->graph)
-        around = around->parent;
-    if (around == NULL)
-        return pl_fail(err, PL_E_INVALID, "value '%s' is not visible in graph '%s'", to->name,
-                       graph->name);
+    for (const pl_graph *around = graph; around != to->graph; around = around->parent) {
+        if (around->parent == NULL)
+            return pl_fail(err, PL_E_INVALID, "value '%s' is not visible in graph '%s'", to->name,
+                           graph->name);
+    }
     if (from == to) return PL_OK;
     redirect r = { from, to };
     return redirect_graph(&r, graph, err);

@@ -45,7 +45,7 @@ void pl_lex_release(pl_lex *lex) {
 
 /* ---- failing ---- */
 
-pl_status pl_lex_fail(pl_lex *lex, size_t at, pl_status status, const char *format, ...) {
+pl_status(pl_lex_fail)(pl_lex *lex, size_t at, pl_status status, const char *format, ...) {
     size_t line = 1, column = 1;
     char message[PL_ERR_MESSAGE_MAX];
     va_list args;
@@ -63,7 +63,7 @@ pl_status pl_lex_fail(pl_lex *lex, size_t at, pl_status status, const char *form
     return pl_fail(lex->err, status, "%s:%zu:%zu: %s", lex->name, line, column, message);
 }
 
-pl_status pl_lex_fail_expected(pl_lex *lex, const char *what) {
+pl_status(pl_lex_fail_expected)(pl_lex *lex, const char *what) {
     const int c = pl_lex_peek(lex);
     pl_string word;
     if (c < 0) return pl_lex_fail(lex, lex->at, PL_E_FORMAT, "expected %s, found the end", what);

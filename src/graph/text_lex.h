@@ -37,6 +37,12 @@ pl_status pl_lex_fail(pl_lex *lex, size_t at, pl_status status, const char *form
 /* "expected WHAT, found 'x'" at the current place. */
 pl_status pl_lex_fail_expected(pl_lex *lex, const char *what);
 
+#ifdef __clang_analyzer__ /* it sees one file at a time: a failure is never PL_OK */
+#define pl_lex_fail(lex, at, status, ...)                                                          \
+    ((void)(pl_lex_fail)(lex, at, status, __VA_ARGS__), (status))
+#define pl_lex_fail_expected(lex, what) ((void)(pl_lex_fail_expected)(lex, what), PL_E_FORMAT)
+#endif
+
 int pl_lex_peek(pl_lex *lex); /* next byte that is no blank or comment; -1 at the end */
 bool pl_lex_match(pl_lex *lex, char c);
 pl_status pl_lex_expect(pl_lex *lex, char c);

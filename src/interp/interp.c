@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/rng.h"
 #include "interp/plan.h"
 #include "ops/eval.h"
 
@@ -16,6 +17,7 @@ struct pl_interp {
     pl_datum **slots;                          /* by value id */
     pl_arena *scratch[PL_GRAPH_DEPTH_MAX + 2]; /* one per depth: an outer node's scratch lives on */
     int depth;
+    uint64_t n_body_runs; /* so that a body's random numbers differ from one turn to the next */
 };
 
 static void slot_clear(pl_interp *in, const pl_value *value) {
@@ -97,6 +99,7 @@ static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err);
 static pl_status run_body(pl_eval *c, pl_graph *body, pl_datum *const *args, size_t n_args,
                           pl_datum **out, size_t n_out) {
     pl_interp *in = c->runner;
+    in->n_body_runs++;
     if (n_args != body->n_inputs || n_out != body->n_outputs) {
         return pl_eval_fail(c, "body '%s' has %zu inputs and %zu outputs, expected %zu and %zu",
                             body->name, body->n_inputs, body->n_outputs, n_args, n_out);
@@ -137,7 +140,38 @@ static pl_status publish(pl_interp *in, const pl_node *node, pl_datum **out, pl_
     return st;
 }
 
+/* Gold meets an operator without an fp64 form: its inputs go back to the types of the model. */
+static pl_status lower_arg(const pl_value *value, pl_datum **arg, pl_err *err) {
+    if (*arg == NULL || (*arg)->kind != PL_TYPE_TENSOR || (*arg)->tensor->dtype != PL_F64) {
+        return PL_OK;
+    }
+    const pl_type *type = value->type;
+    const bool known = type != NULL && type->kind == PL_TYPE_TENSOR && type->dtype != PL_UNDEFINED;
+    pl_tensor *lowered = NULL;
+    PL_TRY(pl_tensor_cast((*arg)->tensor, known ? type->dtype : PL_F32, &lowered, err));
+    pl_datum_unref(*arg);
+    *arg = NULL;
+    return pl_datum_of_tensor_take(lowered, arg, err);
+}
+
+static pl_status raise_outputs(const pl_node *node, pl_datum **out, pl_err *err) {
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        pl_datum *raised = NULL;
+        if (out[i] == NULL) continue;
+        PL_TRY(raise_datum(out[i], &raised, err));
+        pl_datum_unref(out[i]);
+        out[i] = raised;
+    }
+    return PL_OK;
+}
+
+static uint64_t seed_of(const pl_interp *in) {
+    if (in->depth <= 1) return in->options.seed;
+    return pl_rng_at(in->options.seed, in->n_body_runs, 0);
+}
+
 static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *node, pl_err *err) {
+    const bool native = in->options.fp64 && (node->def->flags & PL_OP_NO_FP64) != 0;
     pl_arena *scratch = in->scratch[in->depth];
     pl_datum **args = pl_arena_array(scratch, node->n_in, sizeof(pl_datum *));
     pl_datum **out = pl_arena_array(scratch, node->n_out, sizeof(pl_datum *));
@@ -146,20 +180,26 @@ static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *
     pl_status st = PL_OK;
     for (uint32_t i = 0; i < node->n_in; i++) {
         PL_TRY_GOTO(done, st, fetch(in, node->in[i], &args[i], err));
+        if (native) PL_TRY_GOTO(done, st, lower_arg(node->in[i], &args[i], err));
         constant[i] =
             node->in[i] != NULL && in->plan.constant[node->in[i]->id] && !in->options.fp64;
     }
     const pl_eval_setup setup = { .pool = in->options.pool,
                                   .scratch = scratch,
-                                  .fp64 = in->options.fp64,
-                                  .seed = in->options.seed,
+                                  .fp64 = in->options.fp64 && !native,
+                                  .seed = seed_of(in),
                                   .in_constant = constant,
                                   .state = &g->state[node->index],
                                   .state_free = &g->state_free[node->index],
                                   .run_body = run_body,
                                   .runner = in };
     PL_TRY_GOTO(done, st, pl_eval_node(node, args, out, &setup, err));
-    st = publish(in, node, out, err);
+    if (native) st = raise_outputs(node, out, err);
+    if (st == PL_OK) {
+        st = publish(in, node, out, err);
+    } else {
+        for (uint32_t i = 0; i < node->n_out; i++) pl_datum_unref(out[i]);
+    }
 done:
     for (uint32_t i = 0; i < node->n_in; i++)
         pl_datum_unref(args[i]);
@@ -196,7 +236,9 @@ static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err) {
 
 /* ---- whole runs ---- */
 
-static pl_status check_input(const pl_value *value, const pl_datum *d, pl_err *err) {
+static pl_status check_input(const pl_interp *in, const pl_value *value, const pl_datum *d,
+                             pl_err *err) {
+    const bool any_shape = in->options.any_shape;
     const pl_type *type = value->type;
     char found[200];
     if (type == NULL || type->kind == PL_TYPE_NONE) return PL_OK;
@@ -204,8 +246,8 @@ static pl_status check_input(const pl_value *value, const pl_datum *d, pl_err *e
     if (fits && d->kind == PL_TYPE_TENSOR) {
         const pl_tensor *t = d->tensor;
         fits = type->dtype == PL_UNDEFINED || t->dtype == type->dtype;
-        fits = fits && (!type->has_rank || t->rank == type->rank);
-        for (int i = 0; fits && type->has_rank && i < type->rank; i++) {
+        fits = fits && (any_shape || !type->has_rank || t->rank == type->rank);
+        for (int i = 0; fits && !any_shape && type->has_rank && i < type->rank; i++) {
             fits = !pl_dim_known(type->dims[i]) || type->dims[i].value == t->dims[i];
         }
     }
@@ -227,7 +269,7 @@ static pl_status take_inputs(pl_interp *in, pl_datum *const *data, pl_err *err) 
             if (value->init != NULL) continue;
             return pl_fail(err, PL_E_USAGE, "input '%s' is missing", value->name);
         }
-        PL_TRY(check_input(value, data[i], err));
+        PL_TRY(check_input(in, value, data[i], err));
         if (in->options.fp64) {
             PL_TRY(raise_datum(data[i], &in->slots[value->id], err));
         } else {
@@ -237,7 +279,9 @@ static pl_status take_inputs(pl_interp *in, pl_datum *const *data, pl_err *err) 
     return PL_OK;
 }
 
-pl_status pl_interp_run(pl_interp *in, pl_datum *const *data, pl_datum **out, pl_err *err) {
+pl_status pl_interp_run(pl_interp *interp, pl_datum *const *data, pl_datum **out, pl_err *err) {
+    pl_interp *in = interp;
+    in->n_body_runs = 0;
     const pl_graph *graph = in->model->graph;
     pl_status st = PL_OK;
     for (size_t i = 0; i < graph->n_outputs; i++)

@@ -23,6 +23,7 @@ typedef struct pl_interp_options {
     pl_pool *pool; /* borrowed; NULL = one thread */
     bool fp64;
     uint64_t seed; /* of random operators that have none of their own */
+    bool any_shape; /* inputs may have other shapes than the model declares (test data does) */
     pl_interp_hook hook;
     void *hook_ctx;
     const pl_progress *progress;

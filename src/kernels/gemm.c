@@ -88,7 +88,7 @@ static bool state_matches(const pl_gemm_state *st, const pl_gemm_shape *s, const
 /* A copy pays when every call would pack B anyway: more rows than the direct paths take. */
 static bool state_pays(const pl_gemm_shape *s, int64_t mr) {
     const bool shared = s->batch == 1 || (s->stride_b == 0 && s->offsets_b == NULL);
-    return shared && s->n > 0 && s->k > 0 && (s->trans_b ? s->m > 4 : s->m > 3 * mr);
+    return shared && s->n > 0 && s->k > 0 && (s->trans_b ? s->m > 1 : s->m > 3 * mr);
 }
 
 /* An empty state for this B with room for the packed copy, in *slot. */

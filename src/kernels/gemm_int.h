@@ -6,6 +6,9 @@
 #ifndef PL_GEMM_INT_H
 #define PL_GEMM_INT_H
 
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "kernels/gemm.h"
 #include "kernels/simd/gemm_table.h"
 
@@ -16,6 +19,29 @@ const pl_gemm_table *pl_gemm_table_of(int isa); /* for tests and benches; NULL w
 
 static inline int64_t pl_div_up(int64_t a, int64_t b) {
     return a / b + (a % b != 0);
+}
+
+/* Buffers for the threads of one loop: a body takes one and gives it back. There are as many as
+ * threads (at most 64; a body beyond that waits its turn), so that taking one always ends. */
+typedef struct pl_slots {
+    atomic_uint_fast64_t free;
+} pl_slots;
+static inline int pl_slots_init(pl_slots *s, int threads) {
+    const int n = threads < 1 ? 1 : threads > 64 ? 64 : threads;
+    atomic_init(&s->free, n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1);
+    return n;
+}
+static inline int pl_slots_take(pl_slots *s) {
+    for (;;) {
+        uint_fast64_t f = atomic_load(&s->free);
+        while (f != 0) {
+            if (atomic_compare_exchange_weak(&s->free, &f, f & (f - 1))) return __builtin_ctzll(f);
+        }
+        sched_yield();
+    }
+}
+static inline void pl_slots_give(pl_slots *s, int slot) {
+    atomic_fetch_or(&s->free, UINT64_C(1) << slot);
 }
 
 /* The cut of k. */
@@ -43,20 +69,36 @@ pl_status pl_gemm_check(const pl_gemm_shape *shape, size_t bytes_a, size_t bytes
 
 /* One product with everything spelt out; element (i,k) of A at a[i * a_rs + k * a_cs], (k,j) of B
  * at b[k * b_rs + j * b_cs]. Packed forms are those of pl_gemm_pack_a/b over all of k. */
+/* Rows k0 … k0 + len, columns at … at + n of a matrix as a panel: to[k * stride + j]. May instead
+ * leave `to` alone and say where the rows lie: *base and *taps (b_fill of a full panel only). */
+typedef void (*pl_gemm_fill_f32)(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n,
+                                 int64_t stride, pl_f32 *to, const pl_f32 **base,
+                                 const int64_t **taps);
 typedef struct pl_gemm_job_f32 {
     int64_t m, n, k;
     const pl_f32 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
+    /* Instead of a and b, see pl_gemm_fill_f32. */
+    pl_gemm_fill_f32 a_fill, b_fill;
+    const void *fill_ctx;
     const pl_f32 *a_packed, *b_packed; /* NULL: packed on the way */
     pl_f32 *c;
     int64_t ldc;
     float alpha, beta;
     const pl_f32 *bias; /* one for each row, or NULL */
 } pl_gemm_job_f32;
+/* Rows k0 … k0 + len, columns at … at + n of a matrix as a panel: to[k * stride + j]. May instead
+ * leave `to` alone and say where the rows lie: *base and *taps (b_fill of a full panel only). */
+typedef void (*pl_gemm_fill_f64)(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n,
+                                 int64_t stride, pl_f64 *to, const pl_f64 **base,
+                                 const int64_t **taps);
 typedef struct pl_gemm_job_f64 {
     int64_t m, n, k;
     const pl_f64 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
+    /* Instead of a and b, see pl_gemm_fill_f64. */
+    pl_gemm_fill_f64 a_fill, b_fill;
+    const void *fill_ctx;
     const pl_f64 *a_packed, *b_packed;
     pl_f64 *c;
     int64_t ldc;

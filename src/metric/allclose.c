@@ -54,7 +54,8 @@ static pl_close_result strings_close(const pl_tensor *got, const pl_tensor *want
                                      size_t n_why) {
     const pl_string *a = got->data, *b = want->data;
     for (int64_t i = 0; i < got->n_elements; i++) {
-        if (a[i].n_bytes == b[i].n_bytes && memcmp(a[i].data, b[i].data, a[i].n_bytes) == 0) {
+        if (a[i].n_bytes == b[i].n_bytes &&
+            (a[i].n_bytes == 0 || memcmp(a[i].data, b[i].data, a[i].n_bytes) == 0)) {
             continue;
         }
         snprintf(why, n_why, "element %lld is '%.*s', expected '%.*s'", (long long)i,

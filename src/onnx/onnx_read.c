@@ -466,7 +466,8 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     }
 done:
     pl_strmap_release(&names);
-    return st == PL_OK ? st : pl_err_wrap(err, st, "in function %s", function->name);
+    if (st == PL_OK || frame->function != NULL) return st; /* said once, by the outermost call */
+    return pl_err_wrap(err, st, "in function %s", function->name);
 }
 
 pl_status pl_onnx_add_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err) {
@@ -752,6 +753,10 @@ pl_status pl_model_read(const char *path, pl_model **out, pl_err *err) {
     pl_status st = PL_OK;
     if (pl_path_has_suffix(path, ".onnxtxt")) {
         st = pl_model_parse((const char *)map->data, map->n_bytes, path, out, err);
+        if (st == PL_OK && ((*out)->path = pl_arena_strdup((*out)->arena, path)) == NULL) {
+            pl_model_free(*out);
+            st = pl_fail_memory(err, strlen(path));
+        }
     } else {
         char *dir = pl_path_dirname(path);
         const pl_bytes bytes = { map->data, map->n_bytes };

@@ -95,7 +95,7 @@ pl_status pl_axes_read(pl_infer *c, const char *attr, int i, int rank, bool uniq
     const int64_t *axes = attr == NULL ? NULL : pl_attr_ints(c->node, attr, &n);
     if (axes != NULL || (attr != NULL && pl_node_attr(c->node, attr) != NULL)) {
         out->present = true;
-        for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; axes != NULL && k < n; k++)
             PL_TRY(axes_add(c, axes[k], rank, unique, out));
         return PL_OK;
     }

@@ -19,15 +19,15 @@ pl_status pl_content_pass(pl_infer *c, int rank);
 /* Product of dims begin..end-1: known, a symbol that stands alone, or unknown. Overflow is an
  * error. */
 pl_status pl_dims_multiply(const pl_infer *c, const pl_dim *dims, int begin, int end, pl_dim *out);
-/* Axes of the attribute or of input i as a set over `rank` dims; given[] may be NULL. Duplicates
- * are an error when `unique`. *known is false when the axes are an input that is not known. */
+/* Axes of a node, wherever its version puts them. */
 typedef struct pl_axes {
     bool present; /* the attribute or the input is there */
-    bool known;
+    bool known;   /* false: an input whose content is not known */
     size_t n;
     int axis[PL_RANK_MAX]; /* non-negative, in the order given */
 } pl_axes;
-/* i < 0: only the attribute "axes" (name may be NULL: only the input). */
+/* From the attribute `attr` (NULL: there is none), else from input i (-1: there is none). Out of
+ * range is an error; a second time is one when `unique`, else it is dropped. */
 pl_status pl_axes_read(pl_infer *c, const char *attr, int i, int rank, bool unique, pl_axes *out);
 
 /* The dtype that an attribute of type INT names, as this run uses it; `otherwise` when absent. */

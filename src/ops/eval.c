@@ -198,10 +198,11 @@ static bool tables_init(call_tables *t, pl_arena *arena, const pl_node *node,
     return true;
 }
 
+/* Output 0 is there for the kernel even when the node leaves its name out. */
 static pl_status allocate_outputs(pl_eval *c) {
     for (int i = 0; i < c->n_out; i++) {
         const pl_type *type = c->out_type[i];
-        if (!c->wanted[i]) continue;
+        if (i > 0 && !c->wanted[i]) continue;
         if (type == NULL || !pl_type_is_concrete(type)) {
             return pl_fail(c->err, PL_E_INTERNAL, "%s: the shape rule left output %d open",
                            c->node->op, i);
@@ -213,6 +214,12 @@ static pl_status allocate_outputs(pl_eval *c) {
         PL_TRY(pl_datum_of_tensor_take(t, &c->out[i], c->err));
     }
     return PL_OK;
+}
+
+static bool wants_any(const pl_eval *c) {
+    for (int i = 0; i < c->n_out; i++)
+        if (c->wanted[i]) return true;
+    return false;
 }
 
 static pl_status check_outputs(const pl_eval *c) {
@@ -264,9 +271,14 @@ pl_status pl_eval_node(const pl_node *node, pl_datum *const *in, pl_datum **out,
                   .runner = setup->runner,
                   .err = err };
     pl_status st = PL_OK;
+    if (!wants_any(&c)) return PL_OK;
     if ((node->def->flags & PL_OP_OWN_OUT) == 0) PL_TRY_GOTO(done, st, allocate_outputs(&c));
     PL_TRY_GOTO(done, st, node->def->eval(&c));
     PL_TRY_GOTO(done, st, check_outputs(&c));
+    if (!t.wanted[0]) {
+        pl_datum_unref(out[0]);
+        out[0] = NULL;
+    }
 done:
     if (st != PL_OK) {
         for (uint32_t i = 0; i < node->n_out; i++) {

@@ -20,22 +20,22 @@ static pl_status first_dim(const pl_infer *c, int ra, int rb, int *first) {
 
 pl_status pl_infer_legacy_broadcast(pl_infer *c, pl_dtype dtype) {
     const int ra = pl_infer_rank(c, 0), rb = pl_infer_rank(c, 1);
-    if (ra < 0) return pl_infer_set_unranked(c, 0, dtype);
-    const pl_dim *a = c->in[0]->dims;
-    const bool stretch = pl_attr_int(c->node, "broadcast") != 0;
-    int first = 0;
-    if (rb >= 0 && stretch) PL_TRY(first_dim(c, ra, rb, &first));
-    if (rb >= 0 && !stretch && ra != rb) {
-        return pl_infer_fail(c, "A has rank %d and B rank %d without broadcast=1", ra, rb);
+    if (pl_attr_int(c->node, "broadcast") == 0) {
+        pl_dim dims[PL_RANK_MAX];
+        int rank = 0;
+        PL_TRY(pl_infer_broadcast_inputs(c, 0, 1, &rank, dims));
+        return pl_infer_set(c, 0, dtype, rank, dims);
     }
+    if (ra < 0) return pl_infer_set_unranked(c, 0, dtype);
+    int first = 0;
+    if (rb >= 0) PL_TRY(first_dim(c, ra, rb, &first));
     for (int d = 0; d < rb; d++) {
-        const pl_dim x = a[first + d], y = c->in[1]->dims[d];
-        if (!pl_dim_known(x) || !pl_dim_known(y) || x.value == y.value) continue;
-        if (stretch && y.value == 1) continue;
+        const pl_dim x = c->in[0]->dims[first + d], y = c->in[1]->dims[d];
+        if (!pl_dim_known(x) || !pl_dim_known(y) || x.value == y.value || y.value == 1) continue;
         return pl_infer_fail(c, "dim %d of B is %lld, expected %lld like dim %d of A", d,
                              (long long)y.value, (long long)x.value, first + d);
     }
-    return pl_infer_set(c, 0, dtype, ra, a);
+    return pl_infer_set(c, 0, dtype, ra, c->in[0]->dims);
 }
 
 pl_status pl_legacy_operand(const pl_eval *c, pl_tensor **out) {

@@ -11,7 +11,7 @@
 #define PL_LEGACY_ATTRS                                                                            \
     PL_A_INT("axis", 0), PL_A_INT("broadcast", 0), PL_A_LIST("consumed_inputs", INTS)
 
-/* Output 0 has the shape of A and the given dtype; contradicting shapes are errors. */
+/* Output 0 has the given dtype; shapes that do not fit are errors. */
 pl_status pl_infer_legacy_broadcast(pl_infer *c, pl_dtype dtype);
 /* B with as many trailing dims of 1 as numpy's rules need; a new reference. */
 pl_status pl_legacy_operand(const pl_eval *c, pl_tensor **out);

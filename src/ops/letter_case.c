@@ -1,8 +1,8 @@
 /* Upper and lower case of letters outside ASCII: the simple one-to-one mappings of Unicode 14.
  *
  * The tables were written by a script from the Unicode character database; mappings to several
- * letters (German sharp s to SS) are not simple and stay as they are. The C library's towlower would
- * depend on the locales that happen to be installed. */
+ * letters (German sharp s to SS) are not simple and stay as they are. The C library's towlower
+ * would depend on the locales that happen to be installed. */
 #include "ops/letter_case.h"
 
 #include <stddef.h>

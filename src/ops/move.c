@@ -12,7 +12,7 @@
 enum {
     GRAIN_BYTES = 128 * 1024, /* one unit of work: below this a second thread does not pay */
     TILE = 16,                /* elements of a cache line of floats */
-    STRIPE = 32               /* rows of the target that one unit of a transpose writes */
+    STRIPE = 64               /* rows of the target that one unit of a transpose writes */
 };
 
 typedef struct pair {
@@ -108,8 +108,16 @@ static int64_t outer_count(const job *j) {
     for (int64_t i = 0; i < n; i++)                                                                \
     *(type *)(void *)(to + i * ts) = *(const type *)(const void *)(from + i * fs)
 
+static bool is_element_size(int64_t n) {
+    return n == 1 || n == 2 || n == 4 || n == 8 || n == 16;
+}
+
 static void strided_row(const char *from, int64_t fs, char *to, int64_t ts, int64_t n,
                         int64_t unit) {
+    if (fs == 0 && ts == unit && is_element_size(unit)) {
+        pl_fill(to, from, (size_t)unit, (size_t)n);
+        return;
+    }
     switch (unit) {
     case 1: STRIDED(pl_u8); return;
     case 2: STRIDED(pl_u16); return;
@@ -155,36 +163,54 @@ static void row_range(void *ctx, int64_t begin, int64_t end) {
             ((type *)(void *)(to + a * ts))[b] = ((const type *)(const void *)(from + b * fs))[a]; \
     }
 
-static void block_4(const char *from, int64_t fs, char *to, int64_t ts, int64_t na, int64_t nb) {
-#if defined(__SSE__)
-    int64_t a4 = 0;
-    for (; a4 + 4 <= na; a4 += 4) {
-        int64_t b4 = 0;
-        for (; b4 + 4 <= nb; b4 += 4) {
-            const char *f = from + b4 * fs + a4 * 4;
-            char *t = to + a4 * ts + b4 * 4;
-            __m128 r0 = _mm_loadu_ps((const float *)(const void *)f);
-            __m128 r1 = _mm_loadu_ps((const float *)(const void *)(f + fs));
-            __m128 r2 = _mm_loadu_ps((const float *)(const void *)(f + 2 * fs));
-            __m128 r3 = _mm_loadu_ps((const float *)(const void *)(f + 3 * fs));
-            _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
-            _mm_storeu_ps((float *)(void *)t, r0);
-            _mm_storeu_ps((float *)(void *)(t + ts), r1);
-            _mm_storeu_ps((float *)(void *)(t + 2 * ts), r2);
-            _mm_storeu_ps((float *)(void *)(t + 3 * ts), r3);
-        }
-        for (; b4 < nb; b4++) {
-            for (int64_t a = a4; a < a4 + 4; a++)
-                ((pl_u32 *)(void *)(to + a * ts))[b4] =
-                    ((const pl_u32 *)(const void *)(from + b4 * fs))[a];
-        }
-    }
-    from += a4 * 4;
-    to += a4 * ts;
-    na -= a4;
-#endif
+static void block_plain(const char *from, int64_t fs, char *to, int64_t ts, int64_t na,
+                        int64_t nb) {
     BLOCK_LOOP(pl_u32)
 }
+
+#if defined(__SSE__)
+static void square_4(const char *from, int64_t fs, char *to, int64_t ts) {
+    __m128 r0 = _mm_loadu_ps((const float *)(const void *)from);
+    __m128 r1 = _mm_loadu_ps((const float *)(const void *)(from + fs));
+    __m128 r2 = _mm_loadu_ps((const float *)(const void *)(from + 2 * fs));
+    __m128 r3 = _mm_loadu_ps((const float *)(const void *)(from + 3 * fs));
+    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+    _mm_storeu_ps((float *)(void *)to, r0);
+    _mm_storeu_ps((float *)(void *)(to + ts), r1);
+    _mm_storeu_ps((float *)(void *)(to + 2 * ts), r2);
+    _mm_storeu_ps((float *)(void *)(to + 3 * ts), r3);
+}
+
+/* A full tile, through a buffer: every line of source and target is touched once, so rows that are
+ * a power of two apart do not push one another out of the cache. */
+static void tile_4(const char *from, int64_t fs, char *to, int64_t ts) {
+    char buffer[TILE * TILE * 4];
+    for (int64_t b = 0; b < TILE; b += 4) {
+        for (int64_t a = 0; a < TILE; a += 4) {
+            square_4(from + b * fs + a * 4, fs, buffer + a * TILE * 4 + b * 4, TILE * 4);
+        }
+    }
+    for (int64_t a = 0; a < TILE; a++)
+        memcpy(to + a * ts, buffer + a * TILE * 4, TILE * 4);
+}
+
+static void block_4(const char *from, int64_t fs, char *to, int64_t ts, int64_t na, int64_t nb) {
+    int64_t a = 0;
+    for (; nb == TILE && a + TILE <= na; a += TILE)
+        tile_4(from + a * 4, fs, to + a * ts, ts);
+    for (; a + 4 <= na; a += 4) {
+        int64_t b = 0;
+        for (; b + 4 <= nb; b += 4)
+            square_4(from + b * fs + a * 4, fs, to + a * ts + b * 4, ts);
+        block_plain(from + b * fs + a * 4, fs, to + a * ts + b * 4, ts, 4, nb - b);
+    }
+    block_plain(from + a * 4, fs, to + a * ts, ts, na - a, nb);
+}
+#else
+static void block_4(const char *from, int64_t fs, char *to, int64_t ts, int64_t na, int64_t nb) {
+    block_plain(from, fs, to, ts, na, nb);
+}
+#endif
 
 static void block(int64_t unit, const char *from, int64_t fs, char *to, int64_t ts, int64_t na,
                   int64_t nb) {
@@ -218,9 +244,7 @@ static void transpose_range(void *ctx, int64_t begin, int64_t end) {
 /* The dim to transpose against the last one, or -1. */
 static int transpose_dim(const job *j) {
     const int b = j->rank - 1;
-    const bool has_loop =
-        j->unit == 1 || j->unit == 2 || j->unit == 4 || j->unit == 8 || j->unit == 16;
-    if (!has_loop || j->to[b] != j->unit) return -1;
+    if (!is_element_size(j->unit) || j->to[b] != j->unit) return -1;
     for (int d = 0; d < b; d++) {
         if (j->from[d] == j->unit) return d;
     }

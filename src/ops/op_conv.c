@@ -1,10 +1,161 @@
-/* Family "conv": no rows yet. */
-#include "ops/op.h"
+/* Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, com.microsoft FusedConv.
+ * The transposed one is in conv_transpose.c, the integer ones in conv_quant.c. */
+#include "ops/compute.h"
+#include "ops/conv.h"
+#include "ops/fused.h"
+#include "ops/quant.h"
 
 extern const pl_op_def pl_ops_conv[];
 
+/* ---- Conv ---- */
+
+static pl_status conv_infer(pl_infer *c) {
+    PL_TRY(pl_conv_infer_shape(c, 0, 1, pl_infer_dtype_of(c, 0)));
+    return pl_conv_check_bias(c, 2, pl_infer_dim(c, 1, 0));
+}
+
+static pl_status conv_f64(pl_eval *c, const pl_window *win, pl_f64 *y) {
+    const pl_tensor *x = pl_in(c, 0), *w = pl_in(c, 1);
+    const int64_t groups = pl_attr_int(c->node, "group");
+    const bool bias = pl_has(c, 2);
+    if (win->n <= 3 && x->n_elements > 0 && w->n_elements > 0) {
+        const pl_conv_shape s = pl_conv_shape_of(win, x, w->dims[0], groups);
+        pl_kept *kept = pl_kept_of(c, 1);
+        return pl_conv_f64(c->pool, &s, x->data, w->data, bias ? pl_in(c, 2)->data : NULL, y,
+                           pl_kept_conv(kept), c->err);
+    }
+    const pl_f64 *fx = pl_in_f64(c, 0), *fw = pl_in_f64(c, 1), *fb = bias ? pl_in_f64(c, 2) : NULL;
+    if (fx == NULL || fw == NULL || (bias && fb == NULL)) return pl_eval_memory(c);
+    return pl_conv_any(c, win, x, w->dims[0], groups, fx, fw, fb, y);
+}
+
+static pl_status conv_f32(pl_eval *c, const pl_window *win, pl_tensor *y, pl_f32 *fy) {
+    const pl_tensor *x = pl_in(c, 0), *w = pl_in(c, 1);
+    const bool bias = pl_has(c, 2);
+    if (win->n > 3 || x->n_elements == 0 || w->n_elements == 0) {
+        double *sums = pl_scratch(c, (size_t)y->n_elements, sizeof(*sums));
+        if (sums == NULL) return pl_eval_memory(c);
+        PL_TRY(conv_f64(c, win, sums));
+        for (int64_t i = 0; i < y->n_elements; i++)
+            fy[i] = (float)sums[i];
+        return PL_OK;
+    }
+    pl_kept *kept = pl_kept_of(c, 1);
+    const pl_conv_shape s = pl_conv_shape_of(win, x, w->dims[0], pl_attr_int(c->node, "group"));
+    const pl_f32 *fx = pl_compute_in_f32(c, 0, NULL), *fw = pl_compute_in_f32(c, 1, kept);
+    const pl_f32 *fb = bias ? pl_compute_in_f32(c, 2, NULL) : NULL;
+    if (fx == NULL || fw == NULL || (bias && fb == NULL)) return pl_eval_memory(c);
+    return pl_conv_f32(c->pool, &s, fx, fw, fb, fy, pl_kept_conv(kept), c->err);
+}
+
+/* y = activation(conv + z). */
+static pl_status conv_with(pl_eval *c, const pl_fused *fused, int z) {
+    pl_tensor *y = pl_out(c, 0);
+    pl_window win;
+    PL_TRY(pl_conv_window(c, pl_in(c, 0), pl_in(c, 1), &win));
+    if (y->n_elements == 0) return PL_OK;
+    if (y->dtype == PL_F64) {
+        pl_f64 *out = y->data;
+        PL_TRY(conv_f64(c, &win, out));
+        const pl_f64 *add = pl_has(c, z) ? pl_in_f64(c, z) : NULL;
+        for (int64_t i = 0; add != NULL && i < y->n_elements; i++)
+            out[i] += add[i];
+        pl_fused_apply_f64(c->pool, fused, out, y->n_elements);
+        return PL_OK;
+    }
+    pl_f32 *fy = pl_compute_out_f32(c, y);
+    if (fy == NULL) return pl_eval_memory(c);
+    PL_TRY(conv_f32(c, &win, y, fy));
+    if (pl_has(c, z)) {
+        const pl_f32 *add = pl_in_f32(c, z);
+        if (add == NULL) return pl_eval_memory(c);
+        for (int64_t i = 0; i < y->n_elements; i++)
+            fy[i] += add[i];
+    }
+    pl_fused_apply_f32(c->pool, fused, fy, y->n_elements);
+    pl_compute_store(c, y, fy);
+    return PL_OK;
+}
+
+static pl_status conv_eval(pl_eval *c) {
+    const pl_fused none = { 0 };
+    return conv_with(c, &none, c->n_in);
+}
+
+/* ---- FusedConv ---- */
+
+static pl_status fused_conv_infer(pl_infer *c) {
+    PL_TRY(conv_infer(c));
+    const pl_type *out = c->n_out > 0 ? c->out[0] : NULL;
+    if (!pl_infer_has(c, 3) || out == NULL || !out->has_rank || pl_infer_rank(c, 3) < 0) {
+        return PL_OK;
+    }
+    if (pl_infer_rank(c, 3) != out->rank) {
+        return pl_infer_fail(c, "input 3 has rank %d, the output %d", pl_infer_rank(c, 3),
+                             out->rank);
+    }
+    for (int d = 0; d < out->rank; d++) {
+        const pl_dim have = pl_infer_dim(c, 3, d), want = out->dims[d];
+        if (pl_dim_known(have) && pl_dim_known(want) && have.value != want.value) {
+            return pl_infer_fail(c, "dim %d of input 3 is %lld, expected %lld like the output", d,
+                                 (long long)have.value, (long long)want.value);
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status fused_conv_eval(pl_eval *c) {
+    size_t n = 0;
+    const float *given = pl_attr_floats(c->node, "activation_params", &n);
+    double params[2] = { 0, 0 };
+    for (size_t i = 0; i < n && i < 2; i++)
+        params[i] = (double)given[i];
+    pl_fused fused;
+    PL_TRY(pl_fused_read(c->node, params, n, &fused, c->err));
+    return conv_with(c, &fused, 3);
+}
+
+/* ---- rows ---- */
+
+#define WINDOW_ATTRS                                                                               \
+    PL_A_STRING("auto_pad", "NOTSET"), PL_A_LIST("dilations", INTS), PL_A_INT("group", 1),         \
+        PL_A_LIST("kernel_shape", INTS), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)
+#define XWB                                                                                        \
+    { "X", PL_T_FLOAT, PL_PORT_SAME }, { "W", PL_T_FLOAT, PL_PORT_SAME }, {                        \
+        "B", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL                                           \
+    }
+#define INTEGER                                                                                    \
+    .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+
 /* clang-format off */
 const pl_op_def pl_ops_conv[] = {
+    { .name = "Conv", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS),
+      .infer = conv_infer, .eval = conv_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[1,2,5,5] x, float[3,2,3,3] w, float[3] b) => (y) { y = Conv<pads=[1,1,1,1], strides=[2,1]>(x, w, b) }", NULL, 0 },
+                            { "(float[2,4,7] x, float[4,2,3] w) => (y) { y = Conv<group=2, dilations=[2], auto_pad=\"SAME_LOWER\">(x, w) }", NULL, 0 },
+                            { "(float[1,1,3,4,3] x, float[2,1,2,2,2] w) => (y) { y = Conv(x, w) }", NULL, 0 }) },
+    { .name = "ConvInteger", .since = 10,
+      .in = PL_PORTS({ "x", PL_T_8BIT, 0 }, { "w", PL_T_8BIT, 0 }, { "x_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL },
+                     { "w_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL }),
+      .out = PL_PORTS({ "y", PL_T(PL_I32), 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS), .infer = pl_conv_integer_infer, .eval = pl_conv_integer_eval, INTEGER,
+      .samples = PL_SAMPLES({ "(uint8[1,1,3,3] x, uint8[1,1,2,2] w, uint8 z) => (y) { y = ConvInteger<pads=[1,1,1,1]>(x, w, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    { .name = "ConvTranspose", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
+      .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_LIST("output_padding", INTS), PL_A_LIST("output_shape", INTS)),
+      .infer = pl_conv_transpose_infer, .eval = pl_conv_transpose_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[1,2,3,3] x, float[2,3,3,3] w, float[3] b) => (y) { y = ConvTranspose<strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, w, b) }", NULL, 0 },
+                            { "(float[1,2,4] x, float[2,2,3] w) => (y) { y = ConvTranspose<group=2, strides=[3], output_shape=[11]>(x, w) }", NULL, 0 }) },
+    { .name = "QLinearConv", .since = 10,
+      .in = PL_PORTS({ "x", PL_T_8BIT, 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_8BIT, 0 },
+                     { "w", PL_T_8BIT, 0 }, { "w_scale", PL_T_FLOAT, 0 }, { "w_zero_point", PL_T_8BIT, 0 },
+                     { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_8BIT, 0 }, { "B", PL_T(PL_I32), PL_PORT_OPTIONAL }),
+      .out = PL_PORTS({ "y", PL_T_8BIT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS), .infer = pl_qlinear_conv_infer, .eval = pl_qlinear_conv_eval, INTEGER,
+      .samples = PL_SAMPLES({ "(uint8[1,2,4,4] x, int8[3,2,2,2] w, int32[3] b) => (y) <float sx = {0.1}, uint8 zx = {3}, float[3] sw = {0.1, 0.2, 0.3}, "
+                              "int8[3] zw = {0, 0, 0}, float sy = {0.5}, uint8 zy = {100}> { y = QLinearConv(x, sx, zx, w, sw, zw, sy, zy, b) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    { .name = "FusedConv", .domain = "com.microsoft", .since = 1, .in = PL_PORTS(XWB, { "Z", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
+      .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
+      .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_STRING("activation", ""), PL_A_LIST("activation_params", FLOATS)),
+      .infer = fused_conv_infer, .eval = fused_conv_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[1,2,5] x, float[3,2,3] w, float[3] b, float[1,3,3] z) => (y) { y = com.microsoft.FusedConv<activation=\"Relu\">(x, w, b, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };
 /* clang-format on */

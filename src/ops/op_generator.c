@@ -236,7 +236,8 @@ static uint64_t seed_of(const pl_eval *c, uint64_t *stream) {
         memcpy(&bits, &seed, sizeof(bits));
         return bits;
     }
-    *stream = (uint64_t)c->node->index + 1; /* apart from nodes with a seed of their own */
+    /* The output's id is unique in the model, bodies included; 0 is for seeds of the node's own. */
+    if (c->node->n_out > 0 && c->node->out[0] != NULL) *stream = (uint64_t)c->node->out[0]->id + 1;
     return c->seed;
 }
 

@@ -1,10 +1,155 @@
-/* Family "loss": no rows yet. */
-#include "ops/op.h"
+/* Losses: NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss.
+ *
+ * Both see scores (N, C, inner) and one class number for each (n, inner). The loss of an element is
+ * -log_prob[class] * weight[class]; elements of class ignore_index count nothing. The mean divides
+ * by the sum of weights used (NaN when there is none). Sums are taken in double. */
+#include <string.h>
+
+#include "ops/infer.h"
+#include "ops/softmax_run.h"
 
 extern const pl_op_def pl_ops_loss[];
 
+/* ---- shape ---- */
+
+static pl_status check_reduction(pl_infer *c) {
+    static const char *const names[] = { "none", "sum", "mean" };
+    for (int i = 0; i < 3; i++)
+        if (pl_attr_string_is(c->node, "reduction", names[i])) return PL_OK;
+    return pl_infer_fail(c, "reduction is neither none, sum nor mean");
+}
+
+static pl_status check_same(pl_infer *c, int i, int axis, int axis_0, const char *what) {
+    const pl_dim have = pl_infer_dim(c, i, axis), want = pl_infer_dim(c, 0, axis_0);
+    if (!pl_dim_known(have) || !pl_dim_known(want) || have.value == want.value) return PL_OK;
+    return pl_infer_fail(c, "dim %d of %s is %lld, expected %lld", axis, what,
+                         (long long)have.value, (long long)want.value);
+}
+
+static pl_status loss_infer(pl_infer *c) {
+    const int rank = pl_infer_rank(c, 0), rank_target = pl_infer_rank(c, 1);
+    const pl_dtype dtype = pl_infer_dtype_of(c, 0);
+    PL_TRY(check_reduction(c));
+    if (rank >= 0 && rank < 2)
+        return pl_infer_fail(c, "scores have rank %d, expected 2 or more", rank);
+    if (rank >= 0 && rank_target >= 0) {
+        if (rank_target != rank - 1) {
+            return pl_infer_fail(c, "target has rank %d, expected %d", rank_target, rank - 1);
+        }
+        for (int d = 0; d < rank_target; d++)
+            PL_TRY(check_same(c, 1, d, d == 0 ? 0 : d + 1, "target"));
+    }
+    if (pl_infer_rank(c, 2) >= 0) {
+        if (pl_infer_rank(c, 2) != 1) return pl_infer_fail(c, "weight is not of rank 1");
+        PL_TRY(check_same(c, 2, 0, 1, "weight"));
+    }
+    PL_TRY(pl_infer_set_like(c, 1, 0)); /* log_prob of SoftmaxCrossEntropyLoss */
+    if (!pl_attr_string_is(c->node, "reduction", "none")) return pl_infer_set(c, 0, dtype, 0, NULL);
+    return pl_infer_set(c, 0, dtype, rank_target, rank_target < 0 ? NULL : c->in[1]->dims);
+}
+
+/* ---- kernel ---- */
+
+typedef struct loss_job {
+    pl_axis_view view; /* batch, classes, inner */
+    const void *log_prob;
+    const pl_f64 *weight; /* NULL = 1 */
+    bool is_f64, has_ignored;
+    int64_t ignored;
+    double sum, weights;
+} loss_job;
+
+static pl_status element_loss(const pl_eval *c, loss_job *j, int64_t i, double *loss) {
+    const int64_t class = pl_tensor_get_i64(pl_in(c, 1), i);
+    *loss = 0;
+    if (j->has_ignored && class == j->ignored) return PL_OK;
+    if (class < 0 || class >= j->view.n) {
+        return pl_eval_fail(c, "class %lld of target element %lld is not in 0 to %lld",
+                            (long long)class, (long long)i, (long long)(j->view.n - 1));
+    }
+    const int64_t at = (i / j->view.inner * j->view.n + class) * j->view.inner + i % j->view.inner;
+    const double p =
+        j->is_f64 ? ((const pl_f64 *)j->log_prob)[at] : (double)((const pl_f32 *)j->log_prob)[at];
+    const double w = j->weight == NULL ? 1 : j->weight[class];
+    *loss = -p * w;
+    j->sum += *loss;
+    j->weights += w;
+    return PL_OK;
+}
+
+static pl_status put_losses(pl_eval *c, loss_job *j) {
+    pl_tensor *y = pl_out(c, 0);
+    const bool none = pl_attr_string_is(c->node, "reduction", "none");
+    const size_t bytes = pl_dtype_bytes(y->dtype);
+    const int64_t n = pl_in(c, 1)->n_elements;
+    for (int64_t i = 0; i < n; i++) {
+        double loss = 0;
+        PL_TRY(element_loss(c, j, i, &loss));
+        if (none) pl_store_f64(y->dtype, &loss, (char *)y->data + (size_t)i * bytes, 1);
+    }
+    if (none) return PL_OK;
+    const bool mean = pl_attr_string_is(c->node, "reduction", "mean");
+    const double result = mean ? j->sum / j->weights : j->sum;
+    pl_store_f64(y->dtype, &result, y->data, 1);
+    return PL_OK;
+}
+
+static pl_status setup(pl_eval *c, loss_job *j) {
+    const pl_tensor *x = pl_in(c, 0);
+    *j = (loss_job){ .is_f64 = x->dtype == PL_F64,
+                     .weight = pl_has(c, 2) ? pl_in_f64(c, 2) : NULL,
+                     .has_ignored = pl_attr_has(c->node, "ignore_index"),
+                     .ignored = pl_attr_int(c->node, "ignore_index"),
+                     .view = { 1, 1, 1 } };
+    if (pl_has(c, 2) && j->weight == NULL) return pl_eval_memory(c);
+    j->log_prob = pl_in_floats(c, 0, j->is_f64);
+    if (x->n_elements > 0) j->view = pl_axis_view_of(x, 1, 2);
+    if (x->n_elements == 0) j->view.n = 0; /* whatever classes there are, none is in range */
+    return j->log_prob == NULL ? pl_eval_memory(c) : PL_OK;
+}
+
+static pl_status nll_eval(pl_eval *c) {
+    loss_job j;
+    PL_TRY(setup(c, &j));
+    return put_losses(c, &j);
+}
+
+static pl_status cross_entropy_eval(pl_eval *c) {
+    loss_job j;
+    const int64_t n = pl_in(c, 0)->n_elements;
+    PL_TRY(setup(c, &j));
+    void *log_prob = pl_out_floats(c, 1, j.is_f64);
+    if (log_prob == NULL)
+        log_prob = pl_scratch(c, (size_t)n + 1, j.is_f64 ? sizeof(double) : sizeof(float));
+    if (log_prob == NULL) return pl_eval_memory(c);
+    if (n > 0) pl_log_softmax_run(c->pool, j.view, j.log_prob, log_prob, j.is_f64);
+    j.log_prob = log_prob;
+    pl_out_floats_done(c, 1, log_prob, j.is_f64);
+    return put_losses(c, &j);
+}
+
+/* ---- rows ---- */
+
+#define IN(a, b, w)                                                                                \
+    .in = PL_PORTS({ a, PL_T_FLOAT, PL_PORT_SAME }, { b, PL_T_INDEX, 0 },                          \
+                   { w, PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL })
+#define REST(fn)                                                                                   \
+    .flags = PL_OP_REDUCTION,                                                                      \
+    .attrs = PL_ATTRS(PL_A_INT("ignore_index", 0), PL_A_STRING("reduction", "mean")),              \
+    .infer = loss_infer, .eval = fn, PL_LATER, .autocast = PL_AMP_FP32
+
 /* clang-format off */
 const pl_op_def pl_ops_loss[] = {
+    { .name = "NegativeLogLikelihoodLoss", .since = 12, IN("input", "target", "weight"),
+      .out = PL_PORTS({ "loss", PL_T_FLOAT, 0 }), REST(nll_eval),
+      .samples = PL_SAMPLES({ "(float[2,3] x, int64[2] t) => (y) { y = NegativeLogLikelihoodLoss(x, t) }", "t=0:2", 0 },
+                            { "(float[2,3,4] x, int64[2,4] t, float[3] w) => (y) "
+                              "{ y = NegativeLogLikelihoodLoss<reduction=\"none\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 }) },
+    { .name = "SoftmaxCrossEntropyLoss", .since = 12, IN("scores", "labels", "weights"),
+      .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "log_prob", PL_T_FLOAT, PL_PORT_OPTIONAL }), REST(cross_entropy_eval),
+      .samples = PL_SAMPLES({ "(float[2,3] x, int64[2] t) => (y) { y = SoftmaxCrossEntropyLoss(x, t) }", "t=0:2", 0 },
+                            { "(float[2,3,4] x, int32[2,4] t, float[3] w) => (y, p) "
+                              "{ y, p = SoftmaxCrossEntropyLoss<reduction=\"sum\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 }) },
     { 0 },
 };
 /* clang-format on */

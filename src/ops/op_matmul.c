@@ -1,10 +1,161 @@
-/* Family "matmul": no rows yet. */
-#include "ops/op.h"
+/* Matrix products: MatMul, Gemm, Einsum, Det, their quantised forms and ONNX Runtime's fused ones.
+ * The work is in matmul.c and matmul_*.c. */
+#include <math.h>
+#include <string.h>
+
+#include "ops/matmul.h"
+#include "ops/quant.h"
 
 extern const pl_op_def pl_ops_matmul[];
 
+/* ---- MatMul ---- */
+
+static pl_status matmul_infer(pl_infer *c) {
+    return pl_matmul_infer(c, 0, 1, (pl_matmul_options){ 0 }, pl_infer_dtype_of(c, 0));
+}
+
+static pl_status matmul_eval(pl_eval *c) {
+    return pl_matmul_eval(c, 0, 1, (pl_matmul_options){ 0 }, 1);
+}
+
+static pl_matmul_options fused_options(const pl_node *node) {
+    return (pl_matmul_options){ .trans_a = pl_attr_int(node, "transA") != 0,
+                                .trans_b = pl_attr_int(node, "transB") != 0,
+                                .trans_batch_a = pl_attr_int(node, "transBatchA") != 0,
+                                .trans_batch_b = pl_attr_int(node, "transBatchB") != 0 };
+}
+
+static pl_status fused_matmul_infer(pl_infer *c) {
+    return pl_matmul_infer(c, 0, 1, fused_options(c->node), pl_infer_dtype_of(c, 0));
+}
+
+static pl_status fused_matmul_eval(pl_eval *c) {
+    return pl_matmul_eval(c, 0, 1, fused_options(c->node), pl_attr_float(c->node, "alpha"));
+}
+
+/* ---- Det ---- */
+
+static pl_status det_infer(pl_infer *c) {
+    const int rank = pl_infer_rank(c, 0);
+    const pl_dtype dtype = pl_infer_dtype_of(c, 0);
+    if (rank < 0) return pl_infer_set_unranked(c, 0, dtype);
+    if (rank < 2) return pl_infer_fail(c, "the input has rank %d, expected 2 or more", rank);
+    const pl_dim m = pl_infer_dim(c, 0, rank - 2), n = pl_infer_dim(c, 0, rank - 1);
+    if (pl_dim_known(m) && pl_dim_known(n) && m.value != n.value) {
+        return pl_infer_fail(c, "matrices of %lld x %lld are not square", (long long)m.value,
+                             (long long)n.value);
+    }
+    return pl_infer_set(c, 0, dtype, rank - 2, c->in[0]->dims);
+}
+
+/* By elimination with partial pivoting, in place. */
+static double determinant(double *a, int64_t n) {
+    double det = 1;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t pivot = k;
+        for (int64_t i = k + 1; i < n; i++) {
+            if (fabs(a[i * n + k]) > fabs(a[pivot * n + k])) pivot = i;
+        }
+        if (a[pivot * n + k] == 0) return 0;
+        if (pivot != k) {
+            det = -det;
+            for (int64_t j = k; j < n; j++) {
+                const double t = a[k * n + j];
+                a[k * n + j] = a[pivot * n + j];
+                a[pivot * n + j] = t;
+            }
+        }
+        det *= a[k * n + k];
+        for (int64_t i = k + 1; i < n; i++) {
+            const double f = a[i * n + k] / a[k * n + k];
+            for (int64_t j = k + 1; j < n; j++)
+                a[i * n + j] -= f * a[k * n + j];
+        }
+    }
+    return det;
+}
+
+static pl_status det_eval(pl_eval *c) {
+    const pl_tensor *x = pl_in(c, 0);
+    pl_tensor *y = pl_out(c, 0);
+    if (y->n_elements == 0) return PL_OK;
+    const int64_t n = x->dims[x->rank - 1];
+    const size_t one = (size_t)(x->n_elements / y->n_elements);
+    double *a = pl_scratch(c, one, sizeof(*a));
+    if (a == NULL) return pl_eval_memory(c);
+    for (int64_t i = 0; i < y->n_elements; i++) {
+        pl_load_f64(x->dtype, (const char *)x->data + (size_t)i * one * pl_dtype_bytes(x->dtype), a,
+                    one);
+        const double det = determinant(a, n);
+        pl_store_f64(y->dtype, &det, (char *)y->data + (size_t)i * pl_dtype_bytes(y->dtype), 1);
+    }
+    return PL_OK;
+}
+
+/* ---- rows ---- */
+
+#define MS .domain = "com.microsoft", .since = 1
+#define AB(types)                                                                                  \
+    { "A", types, PL_PORT_SAME }, {                                                                \
+        "B", types, PL_PORT_SAME                                                                   \
+    }
+#define GEMM_PORTS                                                                                 \
+    .in = PL_PORTS(AB(PL_T_NUMERIC), { "C", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_OPTIONAL }),      \
+    .out = PL_PORTS({ "Y", PL_T_NUMERIC, 0 })
+#define GEMM_ATTRS                                                                                 \
+    PL_A_FLOAT("alpha", 1), PL_A_FLOAT("beta", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
+#define FUSED_ATTRS PL_A_FLOAT("alpha", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
+#define INTEGER                                                                                    \
+    .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+
 /* clang-format off */
 const pl_op_def pl_ops_matmul[] = {
+    { .name = "Det", .since = 11, .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
+      .infer = det_infer, .eval = det_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .samples = PL_SAMPLES({ "(float[2,3,3] x) => (y) { y = Det(x) }", NULL, 0 }) },
+    { .name = "Einsum", .since = 12, .in = PL_PORTS({ "Inputs", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_VARIADIC }),
+      .out = PL_PORTS({ "Output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("equation", STRING)),
+      .infer = pl_einsum_infer, .eval = pl_einsum_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[2,3,4] a, float[2,4,5] b) => (y) { y = Einsum<equation=\"bij,bjk->bik\">(a, b) }", NULL, 0 },
+                            { "(float[3,3] a) => (y) { y = Einsum<equation=\"ii\">(a) }", NULL, 0 },
+                            { "(float[2,3,4] a, float[4] b, float[3] c) => (y) { y = Einsum<equation=\"...ij, j, i -> ...\">(a, b, c) }", NULL, 0 }) },
+    { .name = "Gemm", .since = 1, .until = 6, GEMM_PORTS, .attrs = PL_ATTRS(GEMM_ATTRS, PL_A_INT("broadcast", 0)),
+      .infer = pl_gemm_infer, .eval = pl_gemm_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b, float[4] c) => (y) { y = Gemm<broadcast=1>(a, b, c) }", NULL, 0 }) },
+    { .name = "Gemm", .since = 7, GEMM_PORTS, .attrs = PL_ATTRS(GEMM_ATTRS),
+      .infer = pl_gemm_infer, .eval = pl_gemm_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[2,3] a, float[4,3] b, float[4] c) => (y) { y = Gemm<transB=1, alpha=0.5, beta=2.0>(a, b, c) }", NULL, 0 },
+                            { "(float[3,2] a, float[3,4] b) => (y) { y = Gemm<transA=1>(a, b) }", NULL, 0 }) },
+    { .name = "MatMul", .since = 1, .in = PL_PORTS(AB(PL_T_NUMERIC)), .out = PL_PORTS({ "Y", PL_T_NUMERIC, 0 }),
+      .infer = matmul_infer, .eval = matmul_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
+                            { "(float[2,1,3,4] a, float[5,4,2] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
+                            { "(float[4] a, float[2,4,3] b) => (y) { y = MatMul(a, b) }", NULL, 0 }) },
+    { .name = "MatMulInteger", .since = 10,
+      .in = PL_PORTS({ "A", PL_T_8BIT, 0 }, { "B", PL_T_8BIT, 0 }, { "a_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL },
+                     { "b_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL }),
+      .out = PL_PORTS({ "Y", PL_T(PL_I32), 0 }), .infer = pl_matmul_integer_infer, .eval = pl_matmul_integer_eval, INTEGER,
+      .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3,4] b, uint8 za, uint8[4] zb) => (y) { y = MatMulInteger(a, b, za, zb) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    { .name = "QLinearMatMul", .since = 10,
+      .in = PL_PORTS({ "a", PL_T_8BIT | PL_T_FLOAT8, 0 }, { "a_scale", PL_T_FLOAT, 0 }, { "a_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 },
+                     { "b", PL_T_8BIT | PL_T_FLOAT8, 0 }, { "b_scale", PL_T_FLOAT, 0 }, { "b_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 },
+                     { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 }),
+      .out = PL_PORTS({ "y", PL_T_8BIT | PL_T_FLOAT8, 0 }), .infer = pl_qlinear_matmul_infer, .eval = pl_qlinear_matmul_eval, INTEGER,
+      .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3,4] b) => (y) <float sa = {0.1}, uint8 za = {3}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, "
+                              "uint8[4] zb = {1, 2, 3, 4}, float sy = {0.5}, uint8 zy = {100}> { y = QLinearMatMul(a, sa, za, b, sb, zb, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    { .name = "FusedGemm", MS, GEMM_PORTS,
+      .attrs = PL_ATTRS(GEMM_ATTRS, PL_A_STRING("activation", ""), PL_A_FLOAT("activation_alpha", 0), PL_A_FLOAT("activation_beta", 0),
+                        PL_A_FLOAT("activation_gamma", 0)),
+      .infer = pl_gemm_infer, .eval = pl_fused_gemm_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b, float[4] c) => (y) { y = com.microsoft.FusedGemm<activation=\"Relu\">(a, b, c) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    { .name = "FusedMatMul", MS, .in = PL_PORTS(AB(PL_T_FLOAT)), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
+      .attrs = PL_ATTRS(FUSED_ATTRS, PL_A_INT("transBatchA", 0), PL_A_INT("transBatchB", 0)),
+      .infer = fused_matmul_infer, .eval = fused_matmul_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[2,3,4] a, float[2,5,4] b) => (y) { y = com.microsoft.FusedMatMul<transB=1, alpha=0.5>(a, b) }", NULL, 0 },
+                            { "(float[4,2,3] a, float[2,3,5] b) => (y) { y = com.microsoft.FusedMatMul<transBatchA=1>(a, b) }", NULL, 0 }) },
+    { .name = "TransposeMatMul", MS, .in = PL_PORTS(AB(PL_T_FLOAT)), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
+      .attrs = PL_ATTRS(FUSED_ATTRS), .infer = fused_matmul_infer, .eval = fused_matmul_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[2,4,3] a, float[2,4,5] b) => (y) { y = com.microsoft.TransposeMatMul<transA=1>(a, b) }", NULL, 0 }) },
     { 0 },
 };
 /* clang-format on */

@@ -72,32 +72,50 @@ static void cancel_symbols(pl_dim *a, int na, pl_dim *b, int nb, int skip) {
     }
 }
 
+/* The last open dim of n, if any, with how many there are; and the product of the others. */
+static pl_status factor(const pl_infer *c, const pl_dim *dims, int n, int64_t *product,
+                        pl_dim *open, int *n_open) {
+    pl_dim known[PL_RANK_MAX], all = PL_DIM_UNKNOWN;
+    *n_open = 0;
+    for (int d = 0; d < n; d++) {
+        known[d] = pl_dim_known(dims[d]) ? dims[d] : pl_dim_of(1);
+        if (pl_dim_known(dims[d])) continue;
+        *open = dims[d];
+        *n_open += 1;
+    }
+    PL_TRY(pl_dims_multiply(c, known, 0, n, &all));
+    *product = all.value;
+    return PL_OK;
+}
+
 static pl_status target_close(const pl_infer *c, target *t) {
     const int rank = pl_infer_rank(c, 0);
     if (rank < 0) return PL_OK;
-    pl_dim in[PL_RANK_MAX], out[PL_RANK_MAX], have, want;
+    pl_dim in[PL_RANK_MAX], out[PL_RANK_MAX], open = PL_DIM_UNKNOWN, other = PL_DIM_UNKNOWN;
+    int64_t have = 0, want = 0;
+    int n_open = 0, n_other = 0;
     for (int d = 0; d < rank; d++)
         in[d] = c->in[0]->dims[d];
     for (int d = 0; d < t->rank; d++)
         out[d] = d == t->open ? pl_dim_of(1) : t->dims[d];
     cancel_symbols(in, rank, out, t->rank, t->open);
-    PL_TRY(pl_dims_multiply(c, in, 0, rank, &have));
-    PL_TRY(pl_dims_multiply(c, out, 0, t->rank, &want));
-    const bool both = pl_dim_known(have) && pl_dim_known(want);
+    PL_TRY(factor(c, in, rank, &have, &open, &n_open));
+    PL_TRY(factor(c, out, t->rank, &want, &other, &n_other));
+    const bool both = n_open == 0 && n_other == 0;
     if (t->open < 0) {
-        if (!both || have.value == want.value) return PL_OK;
-        return pl_infer_fail(c, "cannot reshape %lld elements into %lld", (long long)have.value,
-                             (long long)want.value);
+        if (!both || have == want) return PL_OK;
+        return pl_infer_fail(c, "cannot reshape %lld elements into %lld", (long long)have,
+                             (long long)want);
     }
-    if (pl_dim_known(want) && want.value == 0) {
+    if (want == 0) {
         return c->concrete ? pl_infer_fail(c, "-1 beside a dim of 0 can be anything") : PL_OK;
     }
-    if (both && have.value % want.value != 0) {
+    if (both && have % want != 0) {
         return pl_infer_fail(c, "cannot reshape %lld elements into a multiple of %lld",
-                             (long long)have.value, (long long)want.value);
+                             (long long)have, (long long)want);
     }
-    if (both) t->dims[t->open] = pl_dim_of(have.value / want.value);
-    if (!both && pl_dim_known(want) && want.value == 1) t->dims[t->open] = have;
+    if (both) t->dims[t->open] = pl_dim_of(have / want);
+    if (n_open == 1 && n_other == 0 && have == want) t->dims[t->open] = open;
     return PL_OK;
 }
 
@@ -422,7 +440,7 @@ const pl_op_def pl_ops_shape[] = {
       .out = PL_PORTS({ "output", PL_T_ANY, PL_PORT_ANY_KIND }),
       .infer = identity_infer, .eval = identity_eval, MOVES,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Identity(x) }", NULL, 0 },
-                            { "(int64[] x) => (y) { y = Identity(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
+                            { "(int64 x) => (y) { y = Identity(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Reshape", .since = 1, .until = 4, VIEWS, DATA_ONLY, OUT("reshaped"),
       .attrs = PL_ATTRS(PL_A_LIST("shape", INTS), PL_A_LIST("consumed_inputs", INTS)),
       .infer = reshape1_infer,
@@ -464,7 +482,7 @@ const pl_op_def pl_ops_shape[] = {
     { .name = "Unsqueeze", .since = 13, VIEWS, DATA_AND("axes", 0), OUT("expanded"),
       .infer = unsqueeze_infer,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <int64[2] axes = {3,0}> { y = Unsqueeze(x, axes) }", NULL, 0 },
-                            { "(float[] x) => (y) <int64[1] axes = {0}> { y = Unsqueeze(x, axes) }", NULL, 0 }) },
+                            { "(float x) => (y) <int64[1] axes = {0}> { y = Unsqueeze(x, axes) }", NULL, 0 }) },
     { 0 },
 };
 /* clang-format on */

@@ -179,15 +179,25 @@ static size_t skip_space(pl_string s, size_t at, bool space) {
     return at;
 }
 
-/* The next part from *at on; false when there is none. `made` parts exist already. As Python's
- * str.split: the part after the last allowed split is the whole rest. */
+/* End of the text without the white space behind it. */
+static size_t trim_space(pl_string s, size_t from) {
+    size_t end = from;
+    for (size_t at = from; at < s.n_bytes;) {
+        end = skip_space(s, at, false);
+        at = skip_space(s, end, true);
+    }
+    return end;
+}
+
+/* The next part from *at on; false when there is none. `made` parts exist already. The part after
+ * the last allowed split is the whole rest. */
 static bool next_part(const splitter *p, pl_string s, size_t *at, int64_t made, pl_string *out) {
     if (p->delimiter.n_bytes == 0) {
         const size_t begin = skip_space(s, *at, true);
         if (begin == s.n_bytes) return false;
-        const size_t end = made >= p->max ? s.n_bytes : skip_space(s, begin, false);
+        const size_t end = made >= p->max ? trim_space(s, begin) : skip_space(s, begin, false);
         *out = (pl_string){ s.data + begin, end - begin };
-        *at = end;
+        *at = made >= p->max ? s.n_bytes : end;
         return true;
     }
     if (*at > s.n_bytes) return false; /* the last part has been given */

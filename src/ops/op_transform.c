@@ -36,7 +36,7 @@ static pl_status transpose_infer(pl_infer *c) {
     const int rank = pl_infer_rank(c, 0);
     const pl_dtype dtype = pl_infer_dtype_of(c, 0);
     if (rank < 0) return pl_infer_set_unranked(c, 0, dtype);
-    int perm[PL_RANK_MAX];
+    int perm[PL_RANK_MAX] = { 0 };
     pl_dim dims[PL_RANK_MAX];
     PL_TRY(read_perm(c, rank, perm));
     for (int d = 0; d < rank; d++)

@@ -3,6 +3,7 @@
  * Numbers go through blocks of the widest type that holds both sides (see cast_block); float8 and
  * float4 are rounded once from double with the attributes saturate and round_mode. Text is in
  * type_text.c. */
+#include <locale.h>
 #include <math.h>
 #include <string.h>
 
@@ -143,6 +144,17 @@ static pl_status parse_all(pl_eval *c, const cast_job *j, const pl_tensor *x) {
     return PL_OK;
 }
 
+/* Numbers read and print the same whatever the program's locale. */
+static pl_status cast_text(pl_eval *c, const cast_job *j, const pl_tensor *x, pl_tensor *y) {
+    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (plain == (locale_t)0) return pl_eval_memory(c);
+    const locale_t before = uselocale(plain);
+    const pl_status st = j->to == PL_STRING ? print_all(c, x, y) : parse_all(c, j, x);
+    uselocale(before);
+    freelocale(plain);
+    return st;
+}
+
 static pl_status cast_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
@@ -160,8 +172,7 @@ static pl_status cast_eval(pl_eval *c) {
         memcpy(y->data, x->data, pl_tensor_bytes(x));
         return pl_own_strings(c, y);
     }
-    if (j.to == PL_STRING) return print_all(c, x, y);
-    if (j.from == PL_STRING) return parse_all(c, &j, x);
+    if (j.to == PL_STRING || j.from == PL_STRING) return cast_text(c, &j, x, y);
     pl_pool_for(c->pool, x->n_elements, GRAIN, cast_range, &j);
     return PL_OK;
 }

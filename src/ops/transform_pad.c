@@ -186,12 +186,12 @@ static pl_status pads_read(pl_eval *c, int64_t *pads) {
     size_t n_pads = 0, n_axes = 0;
     const int64_t *given = attr_pads(c->node, &n_pads);
     if (given == NULL && pl_has(c, 1)) given = pl_in_ints(c, 1, &n_pads);
-    if (given == NULL && rank > 0) return pl_eval_memory(c);
     const int64_t *axes = pl_in_ints(c, 3, &n_axes);
+    if ((given == NULL && rank > 0) || (axes == NULL && pl_has(c, 3))) return pl_eval_memory(c);
     const size_t n = pl_has(c, 3) ? n_axes : (size_t)rank;
     for (int d = 0; d < 2 * rank; d++)
         pads[d] = 0;
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; given != NULL && k < n; k++) {
         const int64_t axis = axes == NULL ? (int64_t)k : axes[k];
         const int64_t d = axis < 0 ? axis + rank : axis;
         pads[d] = given[k];
@@ -241,7 +241,7 @@ pl_status pl_pad_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
     if (y->n_elements == 0) return PL_OK;
-    int64_t pads[2 * PL_RANK_MAX];
+    int64_t pads[2 * PL_RANK_MAX] = { 0 };
     PL_TRY(pads_read(c, pads));
     job j = { .rank = x->rank, .element = pl_dtype_bytes(x->dtype), .x = x->data, .y = y->data };
     j.block = (int64_t)j.element;

@@ -192,7 +192,10 @@ static pl_status spans_read(pl_eval *c, span *spans) {
         ends = pl_in_ints(c, 2, &n_ends);
         axes = pl_in_ints(c, 3, &n_axes);
         steps = pl_in_ints(c, 4, &n_steps);
-        if (starts == NULL || ends == NULL) return pl_eval_memory(c);
+        if (starts == NULL || ends == NULL || (axes == NULL && pl_has(c, 3)) ||
+            (steps == NULL && pl_has(c, 4))) {
+            return pl_eval_memory(c);
+        }
     }
     for (int d = 0; d < x->rank; d++)
         spans[d] = (span){ 0, x->dims[d], 1 };
@@ -208,7 +211,7 @@ pl_status pl_slice_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
     if (y->n_elements == 0) return PL_OK;
-    span spans[PL_RANK_MAX];
+    span spans[PL_RANK_MAX] = { { 0, 0, 0 } };
     PL_TRY(spans_read(c, spans));
     pl_move m = { .rank = x->rank };
     int64_t offset = 0;

@@ -110,7 +110,7 @@ static void test_f16__rounds_to_nearest_even(void **state) {
         const uint32_t even = h & 1 ? h + 1 : h;
         assert_int_equal(pl_f16_from_f64(middle), even);
         assert_int_equal(pl_f16_from_f64(nextafter(middle, 0.0)), h);
-        assert_int_equal(pl_f16_from_f64(nextafter(middle, INFINITY)), h + 1);
+        assert_int_equal(pl_f16_from_f64(nextafter(middle, HUGE_VAL)), h + 1);
         assert_int_equal(pl_f16_from_f64(-middle), even | 0x8000);
         assert_int_equal(pl_f16_from_f32((float)middle), even);
     }
@@ -119,7 +119,7 @@ static void test_f16__rounds_to_nearest_even(void **state) {
     assert_int_equal(pl_f16_from_f64(-1e300), 0xFC00);
     assert_int_equal(pl_f16_from_f64(1e-300), 0);
     assert_int_equal(pl_f16_from_f64(-1e-320), 0x8000);
-    assert_int_equal(pl_f16_from_f64(NAN) & 0x7FFF, 0x7E00);
+    assert_int_equal(pl_f16_from_f64((double)NAN) & 0x7FFF, 0x7E00);
 }
 
 static void test_bf16__rounds_a_double_once(void **state) {
@@ -249,25 +249,25 @@ static void test_f8__overflows_as_onnx_cast_says(void **state) {
     (void)state;
     /* clang-format off */
     static const struct { pl_dtype dtype; double x; uint8_t saturated, plain; } rows[] = {
-        { PL_F8E4M3FN, INFINITY, 0x7E, 0x7F },   { PL_F8E4M3FN, -INFINITY, 0xFE, 0xFF },
+        { PL_F8E4M3FN, HUGE_VAL, 0x7E, 0x7F },   { PL_F8E4M3FN, -HUGE_VAL, 0xFE, 0xFF },
         { PL_F8E4M3FN, 1e6, 0x7E, 0x7F },        { PL_F8E4M3FN, -1e6, 0xFE, 0xFF },
         { PL_F8E4M3FN, 464.0, 0x7E, 0x7E },      { PL_F8E4M3FN, 464.1, 0x7E, 0x7F },
-        { PL_F8E4M3FN, -0.0, 0x80, 0x80 },       { PL_F8E4M3FN, NAN, 0x7F, 0x7F },
-        { PL_F8E4M3FNUZ, INFINITY, 0x7F, 0x80 }, { PL_F8E4M3FNUZ, -INFINITY, 0xFF, 0x80 },
+        { PL_F8E4M3FN, -0.0, 0x80, 0x80 },       { PL_F8E4M3FN, (double)NAN, 0x7F, 0x7F },
+        { PL_F8E4M3FNUZ, HUGE_VAL, 0x7F, 0x80 }, { PL_F8E4M3FNUZ, -HUGE_VAL, 0xFF, 0x80 },
         { PL_F8E4M3FNUZ, 1e6, 0x7F, 0x80 },      { PL_F8E4M3FNUZ, -1e6, 0xFF, 0x80 },
-        { PL_F8E4M3FNUZ, -0.0, 0x00, 0x00 },     { PL_F8E4M3FNUZ, NAN, 0x80, 0x80 },
+        { PL_F8E4M3FNUZ, -0.0, 0x00, 0x00 },     { PL_F8E4M3FNUZ, (double)NAN, 0x80, 0x80 },
         { PL_F8E4M3FNUZ, -1e-9, 0x00, 0x00 },
-        { PL_F8E5M2, INFINITY, 0x7B, 0x7C },     { PL_F8E5M2, -INFINITY, 0xFB, 0xFC },
+        { PL_F8E5M2, HUGE_VAL, 0x7B, 0x7C },     { PL_F8E5M2, -HUGE_VAL, 0xFB, 0xFC },
         { PL_F8E5M2, 1e6, 0x7B, 0x7C },          { PL_F8E5M2, -1e6, 0xFB, 0xFC },
-        { PL_F8E5M2, -0.0, 0x80, 0x80 },         { PL_F8E5M2, NAN, 0x7E, 0x7E },
-        { PL_F8E5M2FNUZ, INFINITY, 0x7F, 0x80 }, { PL_F8E5M2FNUZ, -1e6, 0xFF, 0x80 },
-        { PL_F8E5M2FNUZ, -0.0, 0x00, 0x00 },     { PL_F8E5M2FNUZ, NAN, 0x80, 0x80 },
-        { PL_F4E2M1, INFINITY, 0x7, 0x7 },       { PL_F4E2M1, -1e6, 0xF, 0xF },
+        { PL_F8E5M2, -0.0, 0x80, 0x80 },         { PL_F8E5M2, (double)NAN, 0x7E, 0x7E },
+        { PL_F8E5M2FNUZ, HUGE_VAL, 0x7F, 0x80 }, { PL_F8E5M2FNUZ, -1e6, 0xFF, 0x80 },
+        { PL_F8E5M2FNUZ, -0.0, 0x00, 0x00 },     { PL_F8E5M2FNUZ, (double)NAN, 0x80, 0x80 },
+        { PL_F4E2M1, HUGE_VAL, 0x7, 0x7 },       { PL_F4E2M1, -1e6, 0xF, 0xF },
         { PL_F4E2M1, 5.0, 0x6, 0x6 },            { PL_F4E2M1, 0.25, 0x0, 0x0 },
-        { PL_F4E2M1, -3.5, 0xE, 0xE },           { PL_F4E2M1, NAN, 0x8, 0x8 },
-        { PL_F8E8M0, INFINITY, 0xFE, 0xFF },     { PL_F8E8M0, 0.0, 0x00, 0xFF },
+        { PL_F4E2M1, -3.5, 0xE, 0xE },           { PL_F4E2M1, (double)NAN, 0x8, 0x8 },
+        { PL_F8E8M0, HUGE_VAL, 0xFE, 0xFF },     { PL_F8E8M0, 0.0, 0x00, 0xFF },
         { PL_F8E8M0, 1e300, 0xFE, 0xFF },        { PL_F8E8M0, 1e-300, 0x00, 0xFF },
-        { PL_F8E8M0, NAN, 0xFF, 0xFF },          { PL_F8E8M0, 1.1, 0x80, 0x80 },
+        { PL_F8E8M0, (double)NAN, 0xFF, 0xFF },          { PL_F8E8M0, 1.1, 0x80, 0x80 },
     };
     /* clang-format on */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -289,7 +289,7 @@ static void test_e8m0__rounds_by_mode(void **state) {
 
 static void test_store__truncates_and_wraps(void **state) {
     (void)state;
-    const double x[6] = { -9.9, 200.5, 1e30, NAN, -INFINITY, 17.0 };
+    const double x[6] = { -9.9, 200.5, 1e30, (double)NAN, -HUGE_VAL, 17.0 };
     int8_t i4[6], i8[6];
     uint8_t u4[6], u2[6], b[6];
     int32_t i32[6];

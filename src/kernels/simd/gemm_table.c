@@ -11,7 +11,25 @@
 #else
 #define MR 4
 #endif
-#define ACC_MAX (2 * MR > 8 ? 2 * MR : 8)
+#define ACC_MAX (2 * MR)
+
+typedef float f32_block __attribute__((vector_size(16)));
+typedef double f64_block __attribute__((vector_size(16)));
+static inline void f32_transpose_block(f32_block v[4]) {
+    const f32_block a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
+    const f32_block b = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+    const f32_block c = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
+    const f32_block d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+    v[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+    v[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    v[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+    v[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+static inline void f64_transpose_block(f64_block v[2]) {
+    const f64_block a = v[0];
+    v[0] = __builtin_shufflevector(a, v[1], 0, 2);
+    v[1] = __builtin_shufflevector(a, v[1], 1, 3);
+}
 
 #define T float
 #define E pl_f32
@@ -139,14 +157,14 @@ const pl_gemm_table PL_SIMD(pl_gemm_table) = {
     .nr_f32 = 2 * PL_VF,
     .mr_f64 = MR,
     .nr_f64 = 2 * PL_VD,
-    .row_f32 = 8 * PL_VF,
-    .row_f64 = 8 * PL_VD,
     .tile_f32 = f32_tile,
     .tile_f64 = f64_tile,
     .pack_a_f32 = f32_pack_a,
     .pack_a_f64 = f64_pack_a,
     .pack_b_f32 = f32_pack_b,
     .pack_b_f64 = f64_pack_b,
+    .row_f32 = f32_row,
+    .row_f64 = f64_row,
     .dots_f32 = f32_dots,
     .dots_f64 = f64_dots,
     .mr_i16 = MR,

@@ -21,6 +21,7 @@ typedef struct pl_tile_f32 {
     int64_t k;
     const pl_f32 *a, *b;
     int64_t ldb;
+    const int64_t *taps; /* instead of ldb: row k of B lies at b + taps[k]; nr columns. Or NULL */
     pl_f32 *c;
     int64_t ldc, rows, cols;
     float alpha, beta;
@@ -30,6 +31,7 @@ typedef struct pl_tile_f64 {
     int64_t k;
     const pl_f64 *a, *b;
     int64_t ldb;
+    const int64_t *taps; /* instead of ldb: row k of B lies at b + taps[k]; nr columns. Or NULL */
     pl_f64 *c;
     int64_t ldc, rows, cols;
     double alpha, beta;
@@ -38,7 +40,6 @@ typedef struct pl_tile_f64 {
 
 typedef struct pl_gemm_table {
     int64_t mr_f32, nr_f32, mr_f64, nr_f64;
-    int64_t row_f32, row_f64; /* columns of the one-row kernel; B is not packed for it */
     void (*tile_f32)(const pl_tile_f32 *t);
     void (*tile_f64)(const pl_tile_f64 *t);
     /* element (i, k) of the source at a[i * rs + k * cs] */
@@ -51,6 +52,9 @@ typedef struct pl_gemm_table {
                        pl_f32 *to);
     void (*pack_b_f64)(const pl_f64 *b, int64_t rs, int64_t cs, int64_t k, int64_t cols,
                        pl_f64 *to);
+    /* y[j] = sum over k of a[k] * b[k * ldb + j], n columns of b */
+    void (*row_f32)(const pl_f32 *a, const pl_f32 *b, int64_t ldb, int64_t n, int64_t k, pl_f32 *y);
+    void (*row_f64)(const pl_f64 *a, const pl_f64 *b, int64_t ldb, int64_t n, int64_t k, pl_f64 *y);
     /* y[j] = sum over k of a[k] * b[j * ldb + k], n rows of b, in lanes of the native width */
     void (*dots_f32)(const pl_f32 *a, const pl_f32 *b, int64_t ldb, int64_t n, int64_t k,
                      pl_f32 *y);

@@ -2,30 +2,41 @@
  * with T element, E its unaligned form, V vector, VN its lanes, VLOAD, VSTORE, VSET, MAC, F(name),
  * TILE. */
 
-/* Everything but the plain full tile: edges, alpha, beta, bias. */
-static void F(finish)(const TILE *t, const T *acc, int64_t stride) {
-    for (int64_t i = 0; i < t->rows; i++) {
+/* Everything but the plain full tile: edges, alpha, beta. acc may be changed. */
+static void F(finish)(const TILE *t, T *acc, int64_t stride) {
+    const int64_t n = t->cols;
+    for (int64_t i = 0; i < t->rows; i++, acc += stride) {
         E *c = t->c + i * t->ldc;
-        const T bias = t->bias == NULL ? 0 : t->bias[i];
-        for (int64_t j = 0; j < t->cols; j++) {
-            T v = t->alpha * acc[i * stride + j];
-            if (t->beta != 0) v += t->beta == 1 ? c[j] : t->beta * c[j];
-            c[j] = t->bias == NULL ? v : v + bias;
+        if (t->alpha != 1)
+            for (int64_t j = 0; j < n; j++)
+                acc[j] *= t->alpha;
+        if (t->beta == 1)
+            for (int64_t j = 0; j < n; j++)
+                acc[j] += c[j];
+        else if (t->beta != 0)
+            for (int64_t j = 0; j < n; j++)
+                acc[j] += t->beta * c[j];
+        if (t->bias != NULL) {
+            const T bias = t->bias[i];
+            for (int64_t j = 0; j < n; j++)
+                acc[j] += bias;
         }
+        memcpy(c, acc, (size_t)n * sizeof(T));
     }
 }
 
 /* rows and nv are constants in every instance, so that the accumulators live in registers. */
 static inline __attribute__((always_inline)) void F(tile_of)(const TILE *t, const int rows,
-                                                             const int nv) {
+                                                             const int nv, const bool taps) {
     V acc[ACC_MAX];
-    const E *a = t->a, *b = t->b;
-    const int64_t ldb = t->ldb;
+    const E *a = t->a, *row = t->b;
+    const int64_t ldb = t->ldb, *tap = t->taps;
     PL_UNROLL
     for (int i = 0; i < rows * nv; i++)
         acc[i] = VSET(0);
     for (int64_t k = t->k; k > 0; k--) {
-        V bv[8];
+        V bv[2];
+        const E *b = taps ? t->b + *tap++ : row;
         PL_UNROLL
         for (int j = 0; j < nv; j++)
             bv[j] = VLOAD(b + j * VN);
@@ -38,22 +49,24 @@ static inline __attribute__((always_inline)) void F(tile_of)(const TILE *t, cons
             }
         }
         a += rows;
-        b += ldb;
+        row += ldb;
     }
     E *c = t->c;
-    if (t->cols == nv * VN && t->alpha == 1 && t->bias == NULL && (t->beta == 0 || t->beta == 1)) {
+    if (t->cols == nv * VN && t->alpha == 1 && (t->beta == 0 || t->beta == 1)) {
         const int64_t ldc = t->ldc;
-        if (t->beta == 0) {
+        if (t->beta == 1) {
             PL_UNROLL
             for (int i = 0; i < rows * nv; i++)
-                VSTORE(c + (i / nv) * ldc + (i % nv) * VN, acc[i]);
-        } else {
-            PL_UNROLL
-            for (int i = 0; i < rows * nv; i++) {
-                E *p = c + (i / nv) * ldc + (i % nv) * VN;
-                VSTORE(p, VLOAD(p) + acc[i]);
-            }
+                acc[i] = VLOAD(c + (i / nv) * ldc + (i % nv) * VN) + acc[i];
         }
+        if (t->bias != NULL) {
+            PL_UNROLL
+            for (int i = 0; i < rows * nv; i++)
+                acc[i] = acc[i] + VSET(t->bias[i / nv]);
+        }
+        PL_UNROLL
+        for (int i = 0; i < rows * nv; i++)
+            VSTORE(c + (i / nv) * ldc + (i % nv) * VN, acc[i]);
         return;
     }
     T buf[ACC_MAX * VN];
@@ -65,10 +78,13 @@ static inline __attribute__((always_inline)) void F(tile_of)(const TILE *t, cons
 
 #define ROWS(n)                                                                                    \
     static void F(tile_##n##_1)(const TILE *t) {                                                   \
-        F(tile_of)(t, n, 1);                                                                       \
+        F(tile_of)(t, n, 1, false);                                                                \
     }                                                                                              \
     static void F(tile_##n##_2)(const TILE *t) {                                                   \
-        F(tile_of)(t, n, 2);                                                                       \
+        F(tile_of)(t, n, 2, false);                                                                \
+    }                                                                                              \
+    static void F(taps_##n)(const TILE *t) {                                                       \
+        F(tile_of)(t, n, 2, true);                                                                 \
     }
 ROWS(1)
 ROWS(2)
@@ -89,14 +105,10 @@ ROWS(13)
 ROWS(14)
 #endif
 #undef ROWS
-static void F(tile_1_8)(const TILE *t) {
-    F(tile_of)(t, 1, 8);
-}
-
 static void F(tile)(const TILE *t) {
 #define ROWS(n)                                                                                    \
-    { F(tile_##n##_1), F(tile_##n##_2) }
-    static void (*const by_shape[MR][2])(const TILE *) = {
+    { F(tile_##n##_1), F(tile_##n##_2), F(taps_##n) }
+    static void (*const by_shape[MR][3])(const TILE *) = {
         ROWS(1),
         ROWS(2),
         ROWS(3),
@@ -117,23 +129,54 @@ static void F(tile)(const TILE *t) {
 #endif
     };
 #undef ROWS
-    if (t->cols > 2 * VN)
-        F(tile_1_8)(t);
-    else
-        by_shape[t->rows - 1][t->cols > VN](t);
+    by_shape[t->rows - 1][t->taps != NULL ? 2 : t->cols > VN](t);
+}
+
+/* to[p * ld_to + i] = from[i * ld_from + p], in small blocks of 16-byte vectors. */
+static void F(transpose)(const E *from, int64_t ld_from, int64_t rows, int64_t k, E *to,
+                         int64_t ld_to) {
+    enum { W = 16 / sizeof(T) };
+    int64_t i = 0;
+    for (; i + W <= rows; i += W) {
+        const E *row = from + i * ld_from;
+        int64_t p = 0;
+        for (; p + W <= k; p += W) {
+            F(block) v[W];
+            PL_UNROLL
+            for (int q = 0; q < W; q++)
+                memcpy(&v[q], row + q * ld_from + p, sizeof v[q]);
+            F(transpose_block)(v);
+            PL_UNROLL
+            for (int q = 0; q < W; q++)
+                memcpy(to + (p + q) * ld_to + i, &v[q], sizeof v[q]);
+        }
+        for (; p < k; p++)
+            for (int q = 0; q < W; q++)
+                to[p * ld_to + i + q] = row[q * ld_from + p];
+    }
+    for (; i < rows; i++)
+        for (int64_t p = 0; p < k; p++)
+            to[p * ld_to + i] = from[i * ld_from + p];
 }
 
 static void F(pack_a)(const E *a, int64_t rs, int64_t cs, int64_t rows, int64_t k, E *to) {
-    if (cs == 1) { /* rows of the source are contiguous: read along them */
-        for (int64_t i = 0; i < rows; i++) {
-            const E *from = a + i * rs;
-            for (int64_t p = 0; p < k; p++)
-                to[p * rows + i] = from[p];
-        }
+    if (cs == 1) {
+        F(transpose)(a, rs, rows, k, to, rows);
     } else if (rs == 1) {
-        for (int64_t p = 0; p < k; p++)
-            for (int64_t i = 0; i < rows; i++)
-                to[p * rows + i] = a[p * cs + i];
+        /* Whole vectors run over the end of a row into the next, which is written afterwards. */
+        int64_t p = 0;
+        for (; rows <= 2 * VN && (p + 1) * rows + 2 * VN <= k * rows && p + 1 < k; p++) {
+            if (rows > VN && cs >= 2 * VN) {
+                VSTORE(to + p * rows, VLOAD(a + p * cs));
+                VSTORE(to + p * rows + VN, VLOAD(a + p * cs + VN));
+            } else if (rows <= VN && cs >= VN) {
+                VSTORE(to + p * rows, VLOAD(a + p * cs));
+            } else {
+                break;
+            }
+        }
+        for (; p < k; p++)
+            memcpy(to + p * rows, a + p * cs, (size_t)rows * sizeof(T));
     } else {
         for (int64_t p = 0; p < k; p++)
             for (int64_t i = 0; i < rows; i++)
@@ -152,11 +195,10 @@ static void F(pack_b)(const E *b, int64_t rs, int64_t cs, int64_t k, int64_t col
     }
     if (cols < NR) memset(to, 0, (size_t)(k * NR) * sizeof(T));
     if (rs == 1) {
-        for (int64_t j = 0; j < cols; j++) {
-            const E *from = b + j * cs;
-            for (int64_t p = 0; p < k; p++)
-                to[p * NR + j] = from[p];
-        }
+        F(transpose)(b, cs, cols, k, to, NR);
+    } else if (cs == 1) {
+        for (int64_t p = 0; p < k; p++)
+            memcpy(to + p * NR, b + p * rs, (size_t)cols * sizeof(T));
     } else {
         for (int64_t p = 0; p < k; p++)
             for (int64_t j = 0; j < cols; j++)
@@ -198,4 +240,31 @@ static void F(dots)(const E *a, const E *b, int64_t ldb, int64_t n, int64_t k, E
         F(dots_of)(a, b + j * ldb, ldb, 4, k, y + j);
     for (; j < n; j++)
         F(dots_of)(a, b + j * ldb, ldb, 1, k, y + j);
+}
+
+/* y[j] += sum of rows a[p] * b[p][j], eight rows of b at a time so that y is touched seldom. */
+static inline __attribute__((always_inline)) void F(row_of)(const E *a, const E *b, int64_t ldb,
+                                                            int64_t n, const int rows, E *y) {
+    int64_t j = 0;
+    for (; j + VN <= n; j += VN) {
+        V acc = VLOAD(y + j);
+        PL_UNROLL
+        for (int i = 0; i < rows; i++)
+            acc = MAC(VSET(a[i]), VLOAD(b + i * ldb + j), acc);
+        VSTORE(y + j, acc);
+    }
+    for (; j < n; j++) {
+        T acc = y[j];
+        for (int i = 0; i < rows; i++)
+            acc += a[i] * b[i * ldb + j];
+        y[j] = acc;
+    }
+}
+static void F(row)(const E *a, const E *b, int64_t ldb, int64_t n, int64_t k, E *y) {
+    int64_t p = 0;
+    memset(y, 0, (size_t)n * sizeof(T));
+    for (; p + 8 <= k; p += 8)
+        F(row_of)(a + p, b + p * ldb, ldb, n, 8, y);
+    for (; p < k; p++)
+        F(row_of)(a + p, b + p * ldb, ldb, n, 1, y);
 }

@@ -1,0 +1,12 @@
+/* Convolution in f32. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/size.h"
+#include "kernels/conv_int.h"
+
+#define T float
+#define E pl_f32
+#define S(name) name##_f32
+#include "kernels/conv_float.h"

@@ -1,0 +1,12 @@
+/* Convolution in f64. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/size.h"
+#include "kernels/conv_int.h"
+
+#define T double
+#define E pl_f64
+#define S(name) name##_f64
+#include "kernels/conv_float.h"

@@ -1,0 +1,61 @@
+/* The inner loops of convolution and pooling, one table for each instruction set.
+ *
+ * They read a staged plane: the input with its padding, columns sorted by their remainder modulo
+ * the stride, so that the taps of neighbouring outputs are neighbours in memory. They read and
+ * write whole vectors: PL_CONV_SLACK elements behind every buffer may be read, and written where
+ * said. */
+#ifndef PL_CONV_TABLE_H
+#define PL_CONV_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tensor/dtype.h"
+
+enum { PL_CONV_SLACK = 64, PL_CONV_RUNS_MAX = 32 };
+
+/* Outputs that are neighbours in one row: where they read (relative to a tap), how many. */
+typedef struct pl_conv_run {
+    int64_t from, n;
+} pl_conv_run;
+
+/* How the rows of a plane are staged. Row r of the stage holds row rows[r] of the input, or zeros
+ * (-1); phase f of it starts with lo[f] zeros, then every step-th element from from[f] on up to
+ * place hi[f], then zeros. */
+typedef struct pl_conv_plan {
+    const int64_t *rows, *from, *lo, *hi;
+    int64_t n_rows, step, phase, in; /* in: elements of an input row */
+} pl_conv_plan;
+
+#define PL_CONV_TYPED(E, suffix)                                                                   \
+    /* Stages one plane; x_end: where the tensor ends, behind which nothing may be read. Writes a  \
+     * vector behind the last row. */                                                              \
+    void (*stage_##suffix)(const pl_conv_plan *plan, const E *x, const E *x_end, E *to);           \
+    /* to[p * stride + j] for n_taps rows p and the columns of all runs, zeros up to `width`. */   \
+    void (*fill_##suffix)(const E *staged, const int64_t *taps, int64_t n_taps,                    \
+                          const pl_conv_run *runs, int64_t n_runs, int64_t cols, int64_t width,    \
+                          int64_t stride, E *to);                                                  \
+    /* y[i] = sum over taps of w[t] * staged[taps[t] + i] + bias. Writes whole vectors. */         \
+    void (*depthwise_##suffix)(const E *staged, const int64_t *taps, const E *w, int64_t n_taps,   \
+                               E bias, int64_t n, E *y);                                           \
+    /* The same for rows of n outputs each, `step` apart in the stage, dense in y. */              \
+    void (*depthwise_rows_##suffix)(const E *staged, int64_t step, const int64_t *taps,            \
+                                    const E *w, int64_t n_taps, E bias, int64_t rows, int64_t n,   \
+                                    E *y);                                                         \
+    /* y (cols, rows) = x (rows, cols) transposed, plus bias[col] when given */                    \
+    void (*transpose_##suffix)(const E *x, int64_t rows, int64_t cols, const E *bias, E *y);       \
+    /* acc[i] = the larger of acc[i] and x[i * step], NaN winning */                               \
+    void (*max_row_##suffix)(const E *x, int64_t step, int64_t n, E *acc);                         \
+    /* acc[i] += x[i * step], in f64 */                                                            \
+    void (*sum_row_##suffix)(const E *x, int64_t step, int64_t n, double *acc);                    \
+    /* y[i * step] += x[i] */                                                                      \
+    void (*scatter_##suffix)(const E *x, int64_t step, int64_t n, E *y);
+
+typedef struct pl_conv_table {
+    PL_CONV_TYPED(pl_f32, f32)
+    PL_CONV_TYPED(pl_f64, f64)
+} pl_conv_table;
+
+extern const pl_conv_table pl_conv_table_base, pl_conv_table_avx2, pl_conv_table_avx512;
+
+#endif

@@ -1,0 +1,113 @@
+/* The activations of fused operators, in place. */
+#include "ops/fused.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/vmath.h"
+
+enum { UNIT = 16 * 1024 };
+
+#define FORMULA(name, EXPR_F32, EXPR_F64)                                                          \
+    static void name##_f32(const pl_fused *f, pl_f32 *y, size_t n) {                               \
+        const float a = (float)f->a, b = (float)f->b;                                              \
+        (void)a, (void)b;                                                                          \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            const float x = y[i];                                                                  \
+            y[i] = (EXPR_F32);                                                                     \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_f64(const pl_fused *f, pl_f64 *y, size_t n) {                               \
+        const double a = f->a, b = f->b;                                                           \
+        (void)a, (void)b;                                                                          \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            const double x = y[i];                                                                 \
+            y[i] = (EXPR_F64);                                                                     \
+        }                                                                                          \
+    }
+#define VECTOR(name, fn)                                                                           \
+    static void name##_f32(const pl_fused *f, pl_f32 *y, size_t n) {                               \
+        (void)f;                                                                                   \
+        pl_vmath_get()->f32.fn(y, y, n);                                                           \
+    }                                                                                              \
+    static void name##_f64(const pl_fused *f, pl_f64 *y, size_t n) {                               \
+        (void)f;                                                                                   \
+        pl_vmath_get()->f64.fn(y, y, n);                                                           \
+    }
+
+FORMULA(relu, x < 0 ? 0 : x, x < 0 ? 0 : x)
+FORMULA(leaky_relu, x < 0 ? a * x : x, x < 0 ? a * x : x)
+FORMULA(clip, x<a ? a : x> b ? b : x, x<a ? a : x> b ? b : x)
+FORMULA(hard_sigmoid, fminf(1, fmaxf(0, a *x + b)), fmin(1, fmax(0, a *x + b)))
+FORMULA(elu, x < 0 ? a * expm1f(x) : x, x < 0 ? a * expm1(x) : x)
+FORMULA(softsign, x / (1 + fabsf(x)), x / (1 + fabs(x)))
+FORMULA(hard_swish, x *fminf(1, fmaxf(0, x / 6 + 0.5f)), x *fmin(1, fmax(0, x / 6 + 0.5)))
+VECTOR(tanh, tanh)
+VECTOR(sigmoid, sigmoid)
+VECTOR(softplus, softplus)
+VECTOR(silu, silu)
+
+#define ROW(text, name, a, b)                                                                      \
+    { text, name##_f32, name##_f64, a, b }
+static const struct activation {
+    const char *name;
+    void (*f32)(const pl_fused *f, pl_f32 *y, size_t n);
+    void (*f64)(const pl_fused *f, pl_f64 *y, size_t n);
+    double a, b; /* defaults */
+} activations[] = {
+    ROW("Relu", relu, 0, 0),
+    ROW("LeakyRelu", leaky_relu, 0.01, 0),
+    ROW("Clip", clip, -HUGE_VAL, HUGE_VAL),
+    ROW("HardSigmoid", hard_sigmoid, 0.2, 0.5),
+    ROW("Elu", elu, 1, 0),
+    ROW("Softsign", softsign, 0, 0),
+    ROW("HardSwish", hard_swish, 0, 0),
+    ROW("Tanh", tanh, 0, 0),
+    ROW("Sigmoid", sigmoid, 0, 0),
+    ROW("Softplus", softplus, 0, 0),
+    ROW("Swish", silu, 0, 0),
+};
+
+pl_status pl_fused_read(const pl_node *node, const double *params, size_t n_params, pl_fused *out,
+                        pl_err *err) {
+    const pl_string name = pl_attr_string(node, "activation");
+    memset(out, 0, sizeof(*out));
+    if (name.n_bytes == 0) return PL_OK;
+    for (size_t i = 0; i < sizeof(activations) / sizeof(activations[0]); i++) {
+        const struct activation *row = &activations[i];
+        if (strlen(row->name) != name.n_bytes || memcmp(row->name, name.data, name.n_bytes) != 0)
+            continue;
+        out->f32 = row->f32;
+        out->f64 = row->f64;
+        out->a = n_params > 0 ? params[0] : row->a;
+        out->b = n_params > 1 ? params[1] : row->b;
+        return PL_OK;
+    }
+    return pl_node_fail(err, PL_E_UNSUPPORTED, node, "activation '%.*s'",
+                        (int)(name.n_bytes < 40 ? name.n_bytes : 40), name.data);
+}
+
+typedef struct fused_job {
+    const pl_fused *f;
+    void *y;
+} fused_job;
+
+static void fused_range_f32(void *ctx, int64_t begin, int64_t end) {
+    const fused_job *j = ctx;
+    j->f->f32(j->f, (pl_f32 *)j->y + begin, (size_t)(end - begin));
+}
+
+static void fused_range_f64(void *ctx, int64_t begin, int64_t end) {
+    const fused_job *j = ctx;
+    j->f->f64(j->f, (pl_f64 *)j->y + begin, (size_t)(end - begin));
+}
+
+void pl_fused_apply_f32(pl_pool *pool, const pl_fused *f, pl_f32 *y, int64_t n) {
+    fused_job job = { f, y };
+    if (f->f32 != NULL) pl_pool_for(pool, n, UNIT, fused_range_f32, &job);
+}
+
+void pl_fused_apply_f64(pl_pool *pool, const pl_fused *f, pl_f64 *y, int64_t n) {
+    fused_job job = { f, y };
+    if (f->f64 != NULL) pl_pool_for(pool, n, UNIT, fused_range_f64, &job);
+}

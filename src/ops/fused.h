@@ -1,0 +1,22 @@
+/* Activations that ONNX Runtime fuses behind Conv and Gemm (com.microsoft FusedConv, FusedGemm). */
+#ifndef PL_FUSED_H
+#define PL_FUSED_H
+
+#include "ops/eval.h"
+#include "ops/infer.h"
+
+typedef struct pl_fused {
+    void (*f32)(const struct pl_fused *f, pl_f32 *y, size_t n); /* NULL: nothing fused */
+    void (*f64)(const struct pl_fused *f, pl_f64 *y, size_t n);
+    double a, b;
+} pl_fused;
+
+/* By the attribute "activation"; params are in its order (alpha, beta / min, max). An unknown name
+ * is PL_E_UNSUPPORTED. */
+pl_status pl_fused_read(const pl_node *node, const double *params, size_t n_params, pl_fused *out,
+                        pl_err *err);
+/* In place over n values, in parallel. */
+void pl_fused_apply_f32(pl_pool *pool, const pl_fused *f, pl_f32 *y, int64_t n);
+void pl_fused_apply_f64(pl_pool *pool, const pl_fused *f, pl_f64 *y, int64_t n);
+
+#endif

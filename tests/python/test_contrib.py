@@ -1,0 +1,391 @@
+#!/usr/bin/python3
+"""Operators of com.microsoft against ONNX Runtime's own CPU kernels: one small model per case, run by the oracle
+(tests/models/ort_run.c, ORT 1.27 in .cache) and by `plumb run`. Prints TAP.
+
+The rule: names, types and shapes are equal; floats differ by at most 1e-4 of the largest reference value; integers by
+at most `steps` (0 unless the case says so). To cover another operator, add cases to a function below or write a new
+one: `@family` registers it. Every operator of com.microsoft that `plumb ops` lists must have a case or stand in UNTESTED."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests/models"))
+sys.dont_write_bytecode = True
+import runners  # noqa: E402  (needs the path above)
+
+PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
+LIMIT = 1e-4
+# Operators without a kernel in ORT's CPU build, which therefore cannot be compared, and why.
+UNTESTED = {
+    "BiasAdd": "CUDA only", "BiasSplitGelu": "CUDA only", "GroupNorm": "CUDA only", "SkipGroupNorm": "CUDA only",
+    "BiasSoftmax": "CUDA only",
+    "LayerNormalization": "ORT has it in ai.onnx", "SimplifiedLayerNormalization": "ORT has it in ai.onnx",
+}
+
+CASES = []
+rng = np.random.default_rng(11)
+
+
+def f32(*shape, scale=1.0):
+    return (rng.standard_normal(shape) * scale).astype(np.float32)
+
+
+def i32(values):
+    return np.array(values, dtype=np.int32)
+
+
+def family(fn):
+    """Runs a function that calls case() many times."""
+    fn()
+    return fn
+
+
+def case(op, label, inputs, outputs=1, steps=0, opset=17, **attrs):
+    """inputs: arrays, None for one that is left out; outputs: how many, or a list of bool (wanted or left out)."""
+    wanted = [True] * outputs if isinstance(outputs, int) else outputs
+    CASES.append((op, f"{op} {label}", inputs, wanted, steps, opset, attrs))
+
+
+# ---- attention ----
+
+@family
+def rotary_embedding():
+    cos, sin = f32(12, 4), f32(12, 4)
+    case("RotaryEmbedding", "3-D, offset", [f32(2, 3, 16), np.array([2], np.int64), cos, sin])
+    case("RotaryEmbedding", "3-D, scalar-like offset, interleaved", [f32(2, 3, 16), np.array([0], np.int64), cos, sin],
+         interleaved=1)
+    case("RotaryEmbedding", "4-D, positions", [f32(2, 2, 3, 8), np.array([[0, 1, 2], [5, 6, 11]], np.int64), cos, sin])
+    case("RotaryEmbedding", "num_heads", [f32(2, 3, 16), np.array([1], np.int64), cos, sin], num_heads=2)
+    part = [f32(12, 2), f32(12, 2)]
+    case("RotaryEmbedding", "4-D, part of the head", [f32(2, 2, 3, 8), np.array([1], np.int64), *part], num_heads=2,
+         rotary_embedding_dim=4)
+    for interleaved in (0, 1):
+        case("RotaryEmbedding", f"part of the head, interleaved {interleaved}",
+             [f32(2, 3, 16), np.array([[3, 1, 2], [5, 6, 11]], np.int64), *part], num_heads=2, rotary_embedding_dim=4,
+             interleaved=interleaved)
+
+
+@family
+def attention():
+    b, s, d, n = 2, 4, 8, 2
+    x, w, bias = f32(b, s, d), f32(d, 3 * d, scale=0.5), f32(3 * d)
+    past = f32(2, b, n, 3, d // n)
+
+    def add(label, mask=None, past=None, extra=None, outputs=1, **attrs):
+        case("Attention", label, [x, w, bias, mask, past, extra], outputs, num_heads=n, **attrs)
+
+    add("plain")
+    add("scale", scale=0.3)
+    add("unidirectional", unidirectional=1)
+    add("lengths", i32([3, 4]))
+    add("ends and starts", i32([4, 3, 1, 0]))
+    add("raw mask", i32([[1, 1, 0, 1], [0, 1, 1, 0]]))
+    add("raw mask, unidirectional", i32([[1, 1, 0, 1], [1, 0, 1, 1]]), unidirectional=1)
+    add("3-D mask", i32(rng.integers(0, 2, (b, s, s)) | np.eye(s, dtype=np.int64)))
+    add("3-D mask, unidirectional", i32(rng.integers(0, 2, (b, s, s)) | np.eye(s, dtype=np.int64)), unidirectional=1)
+    add("mask of one column", i32([[1], [0]]))
+    add("nothing to see", i32([0, 4]))
+    add("nothing to see, unidirectional", i32([0, 4]), unidirectional=1)
+    add("lengths in the long form", i32([3, 4, 0, 4, 8, 0, 4, 8]))
+    add("filter value", i32([[1, 1, 0, 1], [0, 1, 1, 0]]), mask_filter_value=-2.0)
+    add("past and present", None, past, outputs=2)
+    add("past, unidirectional", None, past, outputs=2, unidirectional=1)
+    add("past and raw mask", i32(np.tril(np.ones((2, 7)), 5)), past, outputs=2)
+    add("present only", outputs=2)
+    add("attention bias", extra=f32(b, n, s, s))
+    add("attention bias and lengths", i32([3, 4]), extra=f32(b, n, s, s))
+    add("attention bias of one batch", extra=f32(1, n, s, s))
+    add("attention bias of one head", i32([3, 4]), extra=f32(b, 1, s, s), unidirectional=1)
+    case("Attention", "other value size", [x, f32(d, 28), f32(28)], num_heads=n, qkv_hidden_sizes=[8, 8, 12])
+    case("Attention", "pruned input", [f32(b, s, 10), f32(10, 24), f32(24)], num_heads=n)
+    case("Attention", "longer than a block", [f32(1, 150, 8), w, bias], num_heads=n, unidirectional=1)
+
+
+@family
+def multi_head_attention():
+    b, s, l, n, h = 2, 3, 5, 2, 4
+    q, k, v = f32(b, s, n * h), f32(b, l, n * h), f32(b, l, n * h)
+    pk, pv = f32(b, n, 6, h), f32(b, n, 6, h)
+
+    def add(label, inputs, outputs=1, **attrs):
+        case("MultiHeadAttention", label, inputs, outputs, num_heads=n, **attrs)
+
+    add("plain", [q, k, v])
+    add("scale", [q, k, v], scale=0.2)
+    add("bias", [q, k, v, f32(3 * n * h)])
+    add("other value size", [q, k, f32(b, l, 6)])
+    add("other value size, bias", [q, k, f32(b, l, 6), f32(2 * n * h + 6)])
+    add("lengths", [q, k, v, None, i32([2, 5])])
+    add("padding mask", [q, k, v, None, i32([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]])])
+    add("3-D mask", [q, k, v, None, i32(np.maximum(rng.integers(0, 2, (b, s, l)), np.eye(s, l)))])
+    add("attention bias", [q, k, v, None, None, f32(b, n, s, l)])
+    add("attention bias of one batch", [q, k, v, None, None, f32(1, n, s, l)])
+    add("attention bias of one head, mask", [q, k, v, None, i32([2, 5]), f32(b, 1, s, l)])
+    add("unidirectional", [q, q, q], unidirectional=1)
+    add("past and present", [q, f32(b, s, n * h), f32(b, s, n * h), None, None, None, pk, pv], 3)
+    add("past, unidirectional", [q, f32(b, s, n * h), f32(b, s, n * h), None, None, None, pk, pv], 3, unidirectional=1)
+    add("past and mask", [q, q, q, None, i32(np.tril(np.ones((b, 9)), 7)), None, pk, pv], 3)
+    add("present only", [q, k, v], 3)
+    add("keys with heads", [q, f32(b, n, l, h), f32(b, n, l, h)])
+    add("qk", [q, k, v, None, None, f32(b, n, s, l)], [True, False, False, True])
+    add("qk, unidirectional", [q, q, q], [True, False, False, True], unidirectional=1)
+    add("query bias", [q, f32(b, n, l, h), f32(b, n, l, h), f32(3 * n * h)])
+    add("keys with heads, present", [q, f32(b, n, l, h), f32(b, n, l, h)], 3)
+    case("MultiHeadAttention", "one query", [f32(b, 1, 8), k, v], num_heads=n, unidirectional=1)
+
+
+@family
+def decoder_masked_attention():
+    b, n, h, room = 2, 2, 4, 8
+    q, k, v = (f32(b, 1, n * h) for _ in range(3))
+    cache = [f32(b, n, room, h), f32(b, n, room, h)]
+
+    def add(label, inputs, outputs=3, **attrs):
+        case("DecoderMaskedMultiHeadAttention", label, inputs, outputs, num_heads=n, **attrs)
+
+    add("shared buffer", [q, k, v, None, None, *cache, i32([5])], past_present_share_buffer=1)
+    add("mask", [q, k, v, i32([[1, 1, 0, 1, 1, 1], [0, 1, 1, 1, 0, 1]]), None, *cache, i32([5])], past_present_share_buffer=1)
+    add("bias", [q, k, v, None, None, *cache, i32([5]), None, None, f32(3 * n * h)], past_present_share_buffer=1)
+    add("cross", [q, f32(b, n, 6, h), f32(b, n, 6, h)], 1)
+    add("qk", [q, k, v, None, None, *cache, i32([5])], 4, past_present_share_buffer=1, output_qk=1)
+
+
+@family
+def group_query_attention():
+    n, g, h = 4, 2, 16
+    cos, sin = f32(20, h // 2), f32(20, h // 2)
+
+    def qkv(b, s):
+        return f32(b, s, n * h), f32(b, s, g * h), f32(b, s, g * h)
+
+    def add(label, inputs, outputs=3, **attrs):
+        case("GroupQueryAttention", label, inputs, outputs, num_heads=n, kv_num_heads=g, **attrs)
+
+    def prompt(b, s):
+        return [*qkv(b, s), None, None, i32([s - 1] * b), i32([s])]
+
+    def step(b, s, past, lengths):
+        total = max(lengths) + s
+        return [*qkv(b, s), f32(b, g, past, h), f32(b, g, past, h), i32([x + s - 1 for x in lengths]), i32([total])]
+
+    add("prompt", prompt(2, 5))
+    add("prompt, packed", [f32(2, 5, (n + 2 * g) * h), None, None, None, None, i32([4, 4]), i32([5])])
+    add("prompt, rotary", [*prompt(2, 5), cos, sin], do_rotary=1)
+    add("prompt, packed, rotary", [f32(2, 5, (n + 2 * g) * h), None, None, None, None, i32([4, 4]), i32([5]), cos, sin],
+        do_rotary=1)
+    add("prompt, rotary, interleaved", [*prompt(1, 5), cos, sin], do_rotary=1, rotary_interleaved=1)
+    wide = [f32(1, 5, 64), f32(1, 5, 32), f32(1, 5, 32), None, None, i32([4]), i32([5])]
+    case("GroupQueryAttention", "prompt, rotary of a part", [*wide, f32(20, 8), f32(20, 8)], 3, num_heads=2, kv_num_heads=1,
+         do_rotary=1)
+    add("scale and softcap", prompt(2, 5), scale=0.4, softcap=1.5)
+    add("one token", step(2, 1, 6, [6, 6]))
+    add("one token, other lengths", step(2, 1, 6, [6, 4]))
+    add("one token, room left", step(2, 1, 9, [6, 4]))
+    add("one token, rotary", [*step(2, 1, 6, [6, 4]), cos, sin], do_rotary=1)
+    add("some tokens after a past", step(1, 3, 6, [6]))
+    add("some tokens after a past, rotary", [*step(1, 3, 6, [6]), cos, sin], do_rotary=1)
+    for window in (0, 1, 2, 4):
+        add(f"prompt, window {window}", prompt(1, 7), local_window_size=window)
+        add(f"one token, window {window}", step(2, 1, 6, [6, 4]), local_window_size=window)
+    add("position ids", [*step(2, 1, 6, [6, 4]), cos, sin, np.array([[9], [2]], np.int64)], do_rotary=1)
+    add("position ids of a prompt", [*prompt(1, 4), cos, sin, np.array([[3, 4, 5, 6]], np.int64)], do_rotary=1)
+    add("attention bias", [*prompt(2, 5), None, None, None, f32(2, n, 5, 5)])
+    add("attention bias, broadcast, softcap", [*prompt(2, 5), None, None, None, f32(1, 1, 5, 5)], softcap=1.0)
+    add("attention bias, one token", [*step(2, 1, 6, [6, 6]), None, None, None, f32(1, n, 1, 7)])
+    add("smooth softmax", prompt(2, 5), smooth_softmax=1)
+    add("head sink", [*prompt(2, 5), None, None, None, None, f32(n)])
+    add("head sink, window", [*prompt(1, 7), None, None, None, None, f32(n)], local_window_size=3)
+    add("probabilities", prompt(2, 5), 4, qk_output=2)
+    add("scores", prompt(2, 5), 4, qk_output=1)
+    add("probabilities, room left", step(2, 1, 9, [6, 4]), 4, qk_output=2)
+    add("prompt into a buffer", [*qkv(2, 5), f32(2, g, 9, h), f32(2, g, 9, h), i32([4, 4]), i32([5])])
+    add("head sink and smooth softmax", [*prompt(2, 5), None, None, None, None, f32(n)], smooth_softmax=1)
+    half = [x if x is None or x.dtype != np.float32 else x.astype(np.float16) for x in prompt(2, 5)]
+    add("float16", half)
+    add("scores of one token", step(2, 1, 6, [6, 6]), 4, qk_output=1)
+
+
+@family
+def q_attention():
+    b, s, d, n = 2, 4, 8, 2
+    x = rng.integers(0, 255, (b, s, d)).astype(np.uint8)
+    for name, low, high, dtype in (("int8", -90, 90, np.int8), ("uint8", 0, 200, np.uint8)):
+        w = rng.integers(low, high, (d, 3 * d)).astype(dtype)
+        bias = f32(3 * d)
+        one = np.array(0.02, np.float32)
+        scale = np.array(0.011, np.float32)
+        zero = np.array(120, np.uint8)
+        w_zero = np.array(3, dtype)
+        case("QAttention", f"{name}, lengths", [x, w, bias, one, scale, i32([3, 4]), zero, w_zero], num_heads=n)
+        case("QAttention", f"{name}, unidirectional", [x, w, bias, one, scale, None, zero, w_zero], num_heads=n, unidirectional=1)
+        case("QAttention", f"{name}, scales by column",
+             [x, w, bias, one, np.abs(f32(3 * d)) * 0.01, None, zero, rng.integers(0, 5, 3 * d).astype(dtype)], num_heads=n)
+        case("QAttention", f"{name}, past",
+             [x, w, bias, one, scale, None, zero, w_zero, f32(2, b, n, 3, d // n)], 2, num_heads=n)
+
+
+# ---- fused and others ----
+
+@family
+def activations():
+    x = f32(3, 5, 8, scale=3)
+    case("Gelu", "", [x])
+    case("QuickGelu", "", [x])
+    case("QuickGelu", "alpha", [x], alpha=0.7)
+    case("FastGelu", "", [x])
+    case("FastGelu", "bias", [x, f32(8)])
+    case("BiasGelu", "", [x, f32(8)])
+
+
+@family
+def norms():
+    x, skip, gamma, beta, bias = f32(2, 3, 8), f32(2, 3, 8), f32(8), f32(8), f32(8)
+    case("SkipLayerNormalization", "", [x, skip, gamma, beta])
+    case("SkipLayerNormalization", "bias, all outputs", [x, skip, gamma, beta, bias], [True, False, False, True], epsilon=1e-5)
+    case("SkipLayerNormalization", "no beta", [x, skip, gamma])
+    case("SkipSimplifiedLayerNormalization", "", [x, skip, gamma])
+    case("SkipSimplifiedLayerNormalization", "bias, sum", [x, skip, gamma, bias], [True, False, False, True])
+    ids = i32(rng.integers(0, 9, (2, 4)))
+    segments = i32(rng.integers(0, 2, (2, 4)))
+    words, places, kinds = f32(9, 8), f32(6, 8), f32(2, 8)
+    case("EmbedLayerNormalization", "", [ids, segments, words, places, kinds, gamma, beta], 2)
+    case("EmbedLayerNormalization", "mask", [ids, segments, words, places, kinds, gamma, beta, i32([[1, 1, 1, 0], [1, 1, 0, 0]])], 2)
+    case("EmbedLayerNormalization", "no segments, sum", [ids, None, words, places, None, gamma, beta], 3)
+
+
+@family
+def products():
+    a, b = f32(3, 4), f32(4, 5)
+    case("FusedMatMul", "", [a, b], alpha=0.5)
+    case("FusedMatMul", "transposed", [f32(2, 4, 3), f32(5, 4)], transA=1, transB=1, alpha=2.0)
+    case("FusedMatMul", "batch moved", [f32(3, 2, 4), f32(4, 2, 5)], transBatchA=1, transBatchB=1)
+    case("TransposeMatMul", "", [f32(4, 3), b], transA=1)
+    case("FusedGemm", "relu", [a, b, f32(5)], activation="Relu", alpha=0.7, beta=0.3)
+    case("FusedGemm", "leaky", [a, f32(5, 4), f32(3, 5)], activation="LeakyRelu", activation_alpha=0.2, transB=1)
+    x, w = f32(1, 3, 6, 6), f32(4, 3, 3, 3)
+    case("FusedConv", "relu", [x, w, f32(4)], activation="Relu", pads=[1, 1, 1, 1])
+    case("FusedConv", "clip", [x, w], activation="Clip", activation_params=[-0.5, 0.5])
+    case("FusedConv", "sum", [x, w, f32(4), f32(1, 4, 4, 4)], activation="Relu")
+
+
+@family
+def recurrent():
+    t, b, i, h = 4, 2, 3, 5
+    w = rng.integers(-90, 90, (1, i, 4 * h)).astype(np.int8)
+    r = rng.integers(-90, 90, (1, h, 4 * h)).astype(np.int8)
+    scales = [np.array([0.01], np.float32), np.array([0], np.int8)] * 2
+    case("DynamicQuantizeLSTM", "", [f32(t, b, i), w, r, f32(1, 8 * h), None, None, None, None, *scales], 3, hidden_size=h)
+
+
+# ---- running ----
+
+def tensor_type(array):
+    return onnx.mapping.NP_TYPE_TO_TENSOR_TYPE[array.dtype] if hasattr(onnx, "mapping") \
+        else helper.np_dtype_to_tensor_dtype(array.dtype)
+
+
+def make_model(op, inputs, wanted, opset, attrs):
+    """Weights-like inputs are fed too: what counts is the kernel, and ORT must not fold it away."""
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    outputs = [f"y{i}" if w else "" for i, w in enumerate(wanted)]
+    info = [helper.make_tensor_value_info(n, tensor_type(x), x.shape) for n, x in zip(names, inputs) if x is not None]
+    types = OUTPUT_TYPES.get(op, {})
+    out_info = [helper.make_tensor_value_info(n, types[i], None) if i in types else onnx.ValueInfoProto(name=n)
+                for i, n in enumerate(outputs) if n]
+    node = helper.make_node(op, names, outputs, domain="com.microsoft", **attrs)
+    constants = INITIALIZERS.get(op, ())
+    kept = [numpy_helper.from_array(inputs[i], names[i]) for i in constants if i < len(inputs) and inputs[i] is not None]
+    fixed = {t.name for t in kept}
+    graph = helper.make_graph([node], "g", [i for i in info if i.name not in fixed], out_info, kept)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets)
+    model.ir_version = 8
+    return model, {n: x for n, x in zip(names, inputs) if x is not None and n not in fixed}
+
+
+# Types that ORT cannot tell from the inputs.
+OUTPUT_TYPES = {"MultiHeadAttention": {3: TensorProto.FLOAT}, "DecoderMaskedMultiHeadAttention": {3: TensorProto.FLOAT}}
+# ORT's kernel takes these only as constants.
+INITIALIZERS = {"DynamicQuantizeLSTM": (1, 2, 8, 9, 10, 11), "FusedConv": (1, 2)}
+
+
+def difference(name, ref, got, steps):
+    if got.dtype != ref.dtype or got.shape != ref.shape:
+        return f"{name}: {got.dtype}{list(got.shape)}, expected {ref.dtype}{list(ref.shape)}"
+    if ref.dtype.kind != "f":
+        worst = np.abs(ref.astype(np.int64) - got.astype(np.int64)).max(initial=0)
+        return f"{name}: differs by {worst}" if worst > steps else None
+    if not np.array_equal(np.isfinite(ref), np.isfinite(got)):
+        return f"{name}: NaN or infinity in other places"
+    finite = np.isfinite(ref)
+    a, b = ref[finite].astype(np.float64), got[finite].astype(np.float64)
+    worst, scale = np.abs(a - b).max(initial=0.0), np.abs(a).max(initial=0.0)
+    return f"{name}: {worst:.3g} off where the largest value is {scale:.3g}" if worst > LIMIT * scale else None
+
+
+def run_case(folder, entry):
+    op, _, inputs, wanted, steps, opset, attrs = entry
+    model, feeds = make_model(op, inputs, wanted, opset, attrs)
+    path = os.path.join(folder, "model.onnx")
+    with open(path, "wb") as f:
+        f.write(model.SerializeToString())
+    files = runners.save_inputs(folder, feeds)
+    outs = {}
+    for who in ("ort", "plumb"):
+        to = os.path.join(folder, who)
+        os.makedirs(to)
+        report = runners.ort(path, files, to) if who == "ort" else runners.plumb(PLUMB, path, files, to)
+        outs[who] = runners.load_outputs(report, to)
+    if sorted(outs["ort"]) != sorted(outs["plumb"]):
+        return f"outputs {sorted(outs['plumb'])}, expected {sorted(outs['ort'])}"
+    wrong = [difference(n, outs["ort"][n], outs["plumb"][n], steps) for n in sorted(outs["ort"])]
+    return "; ".join(w for w in wrong if w)
+
+
+def uncovered():
+    """Operators in the table of `plumb ops` that no case runs."""
+    text = subprocess.run([PLUMB, "ops"], capture_output=True, text=True, check=True).stdout
+    known = {w.split(".")[-1] for line in text.splitlines() for w in line.split()[:1] if w.startswith("com.microsoft.")}
+    return sorted(known - {c[0] for c in CASES} - set(UNTESTED)), len(known)
+
+
+def main():
+    only = [a for a in sys.argv[1:] if not a.startswith("-")]
+    cases = [c for c in CASES if not only or any(o in c[1] for o in only)]
+    print(f"1..{len(cases) + 1}")
+    missing = ""
+    try:
+        runners.ort_prepare()
+    except runners.Failed as e:
+        missing = str(e)
+    failed = 0
+    for i, entry in enumerate(cases, 1):
+        if missing:
+            print(f"ok {i} - {entry[1]} # SKIP {missing}")
+            continue
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                wrong = run_case(folder, entry)
+        except runners.Failed as e:
+            wrong = str(e)
+        failed += bool(wrong)
+        print(f"{'not ok' if wrong else 'ok'} {i} - {entry[1].strip()}" + (f"\n# {wrong}" if wrong else ""), flush=True)
+    rest, known = uncovered()
+    failed += bool(rest) or known == 0
+    print(f"{'not ok' if rest or not known else 'ok'} {len(cases) + 1} - every operator of com.microsoft has a case")
+    if rest:
+        print(f"# no case: {', '.join(rest)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

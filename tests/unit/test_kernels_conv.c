@@ -1,0 +1,390 @@
+/* Convolutions against a scatter-form truth in long double, within the bound of a dot product. The
+ * instruction set is that of PLUMB_CPU: run once for each (tests/meson.build). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "kernels/conv.h"
+
+/* clang-format off */
+#include <cmocka.h> /* needs the headers above it */
+/* clang-format on */
+
+static uint64_t seed = 1;
+static uint64_t mix(void) {
+    uint64_t z = (seed += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+static double unit(void) {
+    return (double)(float)((double)(mix() >> 11) * 0x1p-52 - 1.0);
+}
+static int64_t pick(int64_t lo, int64_t hi) {
+    return lo + (int64_t)(mix() % (uint64_t)(hi - lo + 1));
+}
+
+static pl_pool *pool;
+
+static int64_t count(const int64_t *d, int n) {
+    int64_t p = 1;
+    for (int i = 0; i < n; i++)
+        p *= d[i];
+    return p;
+}
+
+/* A random shape that has at least one output. */
+static pl_conv_shape random_shape(bool depthwise) {
+    pl_conv_shape s = { .n_spatial = (int)pick(1, 3), .batch = pick(1, 2), .groups = 1 };
+    s.groups = depthwise ? pick(1, 9) : (mix() % 3 ? 1 : pick(1, 3));
+    s.c_in = s.groups * (depthwise ? 1 : pick(1, 9));
+    s.c_out = s.groups * pick(1, depthwise ? 2 : 20);
+    for (int i = 0; i < s.n_spatial; i++) {
+        do {
+            s.in[i] = pick(1, s.n_spatial == 3 ? 8 : 40);
+            s.kernel[i] = pick(1, s.n_spatial == 3 ? 3 : 5);
+            s.stride[i] = mix() % 2 ? 1 : pick(1, 3);
+            s.dilation[i] = mix() % 3 ? 1 : pick(1, 3);
+            s.pad_begin[i] = pick(mix() % 5 ? 0 : -1, 3);
+            const int64_t end = pick(0, 3);
+            s.out[i] = (s.in[i] + s.pad_begin[i] + end - (s.kernel[i] - 1) * s.dilation[i] - 1) /
+                           s.stride[i] +
+                       1;
+        } while (s.out[i] < 1);
+    }
+    return s;
+}
+
+/* For each input cell and tap, the output cell it belongs to, if any (-1). forward: in -> out
+ * through o * stride = i + pad - tap * dilation; transposed: o = i * stride - pad + tap * dilation.
+ */
+static int64_t target(const pl_conv_shape *s, bool transposed, int64_t cell, int64_t tap) {
+    int64_t at = 0, scale = 1;
+    for (int d = s->n_spatial - 1; d >= 0; d--) {
+        const int64_t i = cell % s->in[d], k = tap % s->kernel[d];
+        cell /= s->in[d];
+        tap /= s->kernel[d];
+        int64_t o;
+        if (transposed) {
+            o = i * s->stride[d] - s->pad_begin[d] + k * s->dilation[d];
+        } else {
+            const int64_t v = i + s->pad_begin[d] - k * s->dilation[d];
+            if (v < 0 || v % s->stride[d]) return -1;
+            o = v / s->stride[d];
+        }
+        if (o < 0 || o >= s->out[d]) return -1;
+        at += o * scale;
+        scale *= s->out[d];
+    }
+    return at;
+}
+
+typedef struct rig {
+    pl_conv_shape s;
+    int64_t in, out, taps, ci, co; /* cells, taps, channels per group */
+    int64_t nx, nw, ny;
+    double *x, *w, *bias;
+    long double *want, *mag;
+} rig;
+
+static rig rig_new(pl_conv_shape s, bool transposed, bool with_bias) {
+    rig r = { .s = s };
+    r.in = count(s.in, s.n_spatial);
+    r.out = count(s.out, s.n_spatial);
+    r.taps = count(s.kernel, s.n_spatial);
+    r.ci = s.c_in / s.groups;
+    r.co = s.c_out / s.groups;
+    r.nx = s.batch * s.c_in * r.in;
+    r.nw = s.c_out * r.ci * r.taps;
+    r.ny = s.batch * s.c_out * r.out;
+    r.x = malloc((size_t)(r.nx + 1) * 8);
+    r.w = malloc((size_t)(r.nw + 1) * 8);
+    r.bias = malloc((size_t)(s.c_out + 1) * 8);
+    r.want = calloc((size_t)(r.ny + 1), sizeof *r.want);
+    r.mag = calloc((size_t)(r.ny + 1), sizeof *r.mag);
+    for (int64_t i = 0; i < r.nx; i++)
+        r.x[i] = unit();
+    for (int64_t i = 0; i < r.nw; i++)
+        r.w[i] = unit();
+    for (int64_t i = 0; i < s.c_out; i++)
+        r.bias[i] = with_bias ? unit() : 0;
+    for (int64_t b = 0; b < s.batch; b++)
+        for (int64_t g = 0; g < s.groups; g++)
+            for (int64_t ci = 0; ci < r.ci; ci++)
+                for (int64_t co = 0; co < r.co; co++)
+                    for (int64_t i = 0; i < r.in; i++)
+                        for (int64_t t = 0; t < r.taps; t++) {
+                            const int64_t o = target(&s, transposed, i, t);
+                            if (o < 0) continue;
+                            const int64_t at = ((b * s.groups + g) * r.co + co) * r.out + o;
+                            const int64_t wi = transposed
+                                                   ? ((g * r.ci + ci) * r.co + co) * r.taps + t
+                                                   : ((g * r.co + co) * r.ci + ci) * r.taps + t;
+                            const long double v =
+                                (long double)r.x[((b * s.groups + g) * r.ci + ci) * r.in + i] *
+                                (long double)r.w[wi];
+                            r.want[at] += v;
+                            r.mag[at] += fabsl(v);
+                        }
+    for (int64_t i = 0; i < r.ny; i++) {
+        const long double v = (long double)r.bias[i / r.out % s.c_out];
+        r.want[i] += v;
+        r.mag[i] += fabsl(v);
+    }
+    return r;
+}
+static void rig_free(rig *r) {
+    free(r->x);
+    free(r->w);
+    free(r->bias);
+    free(r->want);
+    free(r->mag);
+}
+
+#define CHECK(T, E, suffix, eps)                                                                   \
+    static void check_##suffix(pl_conv_shape s, bool transposed, bool with_bias) {                 \
+        rig r = rig_new(s, transposed, with_bias);                                                 \
+        char *bytes = malloc((size_t)(r.nx + r.nw + s.c_out + 4 * r.ny + 4) * sizeof(T) + 4);      \
+        E *x = (E *)(bytes + 1), *w = x + r.nx, *bias = w + r.nw, *y[4];                           \
+        for (int i = 0; i < 4; i++)                                                                \
+            y[i] = bias + s.c_out + i * r.ny + i; /* one guard element behind each */              \
+        for (int64_t i = 0; i < r.nx; i++)                                                         \
+            x[i] = (T)r.x[i];                                                                      \
+        for (int64_t i = 0; i < r.nw; i++)                                                         \
+            w[i] = (T)r.w[i];                                                                      \
+        for (int64_t i = 0; i < s.c_out; i++)                                                      \
+            bias[i] = (T)r.bias[i];                                                                \
+        for (int i = 0; i < 4; i++)                                                                \
+            y[i][r.ny] = 77;                                                                       \
+        const E *b = with_bias ? bias : NULL;                                                      \
+        pl_err err = PL_ERR_INIT;                                                                  \
+        if (transposed) {                                                                          \
+            assert_int_equal(pl_conv_transpose_##suffix(NULL, &s, x, w, b, y[0], &err), 0);        \
+            assert_int_equal(pl_conv_transpose_##suffix(pool, &s, x, w, b, y[1], &err), 0);        \
+            assert_int_equal(pl_conv_transpose_##suffix(pool, &s, x, w, b, y[2], &err), 0);        \
+            assert_int_equal(pl_conv_transpose_plain_##suffix(&s, x, w, b, y[3], &err), 0);        \
+        } else {                                                                                   \
+            pl_conv_state *st = NULL;                                                              \
+            assert_int_equal(pl_conv_##suffix(NULL, &s, x, w, b, y[0], NULL, &err), 0);            \
+            assert_int_equal(pl_conv_##suffix(pool, &s, x, w, b, y[1], &st, &err), 0);             \
+            assert_int_equal(pl_conv_##suffix(pool, &s, x, w, b, y[2], &st, &err), 0);             \
+            assert_int_equal(pl_conv_plain_##suffix(&s, x, w, b, y[3], &err), 0);                  \
+            pl_conv_state_free(st);                                                                \
+        }                                                                                          \
+        assert_memory_equal(y[0], y[1], (size_t)r.ny * sizeof(T)); /* threads, cache */            \
+        assert_memory_equal(y[0], y[2], (size_t)r.ny * sizeof(T));                                 \
+        for (int64_t i = 0; i < r.ny; i++)                                                         \
+            for (int v = 0; v < 4; v += 3) {                                                       \
+                const long double tol = ((long double)(r.ci * r.taps) + 4) * eps * r.mag[i];       \
+                if (!(fabsl((long double)y[v][i] - r.want[i]) <= tol))                             \
+                    fail_msg("%s %d-d b%d ci%d co%d g%d in %d,%d k %d,%d s %d,%d d %d,%d p %d,%d " \
+                             "out %d,%d at %d: %g, not %Lg",                                       \
+                             v ? "plain" : "fast", s.n_spatial, (int)s.batch, (int)s.c_in,         \
+                             (int)s.c_out, (int)s.groups, (int)s.in[0], (int)s.in[1],              \
+                             (int)s.kernel[0], (int)s.kernel[1], (int)s.stride[0],                 \
+                             (int)s.stride[1], (int)s.dilation[0], (int)s.dilation[1],             \
+                             (int)s.pad_begin[0], (int)s.pad_begin[1], (int)s.out[0],              \
+                             (int)s.out[1], (int)i, (double)y[v][i], r.want[i]);                   \
+            }                                                                                      \
+        for (int i = 0; i < 4; i++)                                                                \
+            assert_true(y[i][r.ny] == 77);                                                         \
+        free(bytes);                                                                               \
+        rig_free(&r);                                                                              \
+    }
+CHECK(float, pl_f32, f32, 0x1p-24L)
+CHECK(double, pl_f64, f64, 0x1p-53L)
+
+static void test_conv__random_shapes_are_right(void **state) {
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        const pl_conv_shape s = random_shape(false);
+        check_f32(s, false, i & 1);
+        if (i % 4 == 0) check_f64(s, false, i & 2);
+    }
+}
+
+static void test_conv__random_depthwise_shapes_are_right(void **state) {
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        const pl_conv_shape s = random_shape(true);
+        check_f32(s, false, i & 1);
+        if (i % 4 == 0) check_f64(s, false, i & 2);
+    }
+}
+
+static void test_conv__shapes_of_real_models_are_right(void **state) {
+    (void)state;
+    const pl_conv_shape shapes[] = {
+        { 2, 1, 16, 24, 1, { 14, 14 }, { 14, 14 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
+        { 2, 2, 60, 70, 1, { 7, 7 }, { 7, 7 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
+        { 2, 1, 3, 16, 1, { 32, 32 }, { 16, 16 }, { 7, 7 }, { 2, 2 }, { 1, 1 }, { 3, 3 } },
+        { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+        { 2, 1, 8, 9, 1, { 15, 15 }, { 8, 8 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, { 0, 0 } },
+        { 2, 1, 3, 20, 1, { 32, 32 }, { 2, 2 }, { 16, 16 }, { 16, 16 }, { 1, 1 }, { 0, 0 } },
+        { 2, 1, 40, 40, 40, { 28, 28 }, { 14, 14 }, { 5, 5 }, { 2, 2 }, { 1, 1 }, { 2, 2 } },
+        { 2, 1, 40, 40, 40, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+        { 2, 1, 32, 32, 8, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+        { 1, 1, 80, 16, 1, { 200 }, { 100 }, { 3 }, { 2 }, { 1 }, { 1 } },
+        { 3,
+          1,
+          3,
+          8,
+          1,
+          { 6, 12, 12 },
+          { 6, 6, 6 },
+          { 3, 3, 3 },
+          { 1, 2, 2 },
+          { 1, 1, 1 },
+          { 1, 1, 1 } },
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_f32(shapes[i], false, true);
+        check_f64(shapes[i], false, false);
+    }
+}
+
+static void test_conv__huge_dilation_and_padding_stay_small(void **state) {
+    (void)state;
+    /* Staging these would need gigabytes: the direct way must take them. */
+    const pl_conv_shape s = { 2,
+                              1,
+                              2,
+                              3,
+                              1,
+                              { 5, 5 },
+                              { 5, 5 },
+                              { 3, 3 },
+                              { 1, 1 },
+                              { 100000000, 100000000 },
+                              { 100000000, 100000000 } };
+    check_f32(s, false, true);
+}
+
+static void test_conv__transposed_random_shapes_are_right(void **state) {
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        pl_conv_shape s = random_shape(i % 5 == 0);
+        for (int d = 0; d < s.n_spatial; d++) {
+            if (s.in[d] > 12) s.in[d] = pick(1, 12);
+            s.out[d] = (s.in[d] - 1) * s.stride[d] + (s.kernel[d] - 1) * s.dilation[d] + 1 -
+                       s.pad_begin[d] - pick(0, 1) + pick(0, 2);
+            if (s.out[d] < 1) s.out[d] = 1;
+        }
+        check_f32(s, true, i & 1);
+        if (i % 4 == 0) check_f64(s, true, i & 2);
+    }
+}
+
+static void test_conv__integers_are_exact(void **state) {
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        const pl_conv_shape s = random_shape(i % 4 == 0);
+        const int64_t nx = s.batch * s.c_in * count(s.in, s.n_spatial);
+        const int64_t nw = s.c_out * (s.c_in / s.groups) * count(s.kernel, s.n_spatial);
+        const int64_t ny = s.batch * s.c_out * count(s.out, s.n_spatial);
+        uint8_t *x = malloc((size_t)(nx + nw) + 1), *w = x + nx;
+        pl_i32 *y = malloc((size_t)ny * 8), *p = y + ny, zero[64];
+        for (int64_t j = 0; j < nx + nw; j++)
+            x[j] = (uint8_t)mix();
+        const bool xs = i & 1, ws = i & 2;
+        for (int j = 0; j < 64; j++)
+            zero[j] = (int32_t)pick(ws ? -128 : 0, ws ? 127 : 255);
+        const int32_t xz = (int32_t)pick(xs ? -128 : 0, xs ? 127 : 255);
+        const pl_gemm_i8_zero wz = { i % 3 ? zero : NULL, i % 3 == 1, 0 };
+        assert_int_equal(pl_conv_i8(pool, &s, x, xs, xz, w, ws, wz, y, NULL), 0);
+        assert_int_equal(pl_conv_plain_i8(&s, x, xs, xz, w, ws, wz, p, NULL), 0);
+        assert_memory_equal(y, p, (size_t)ny * 4);
+        free(x);
+        free(y);
+    }
+}
+
+static void test_conv__plain_integers_follow_the_definition(void **state) {
+    (void)state;
+    const uint8_t x[4] = { 1, 2, 3, 250 }, w[2] = { 10, 200 };
+    const pl_i32 wz = 100;
+    pl_i32 y[3];
+    const pl_conv_shape s = { 1, 1, 1, 1, 1, { 4 }, { 3 }, { 2 }, { 2 }, { 1 }, { 1 } };
+    const pl_gemm_i8_zero z = { &wz, 0, 0 };
+    assert_int_equal(pl_conv_plain_i8(&s, x, false, 2, w, false, z, y, NULL), 0);
+    assert_int_equal(y[0], -100);              /* pad, (1-2) * 100 */
+    assert_int_equal(y[1], 0 * -90 + 1 * 100); /* 2 and 3 */
+    assert_int_equal(y[2], 248 * -90);         /* 250, pad */
+}
+
+static void test_conv__bad_shapes_are_refused(void **state) {
+    (void)state;
+    float v[64] = { 0 };
+    pl_err err = PL_ERR_INIT;
+    const pl_conv_shape good = { 1, 1, 2, 2, 2, { 4 }, { 4 }, { 1 }, { 1 }, { 1 }, { 0 } };
+    assert_int_equal(pl_conv_f32(NULL, &good, v, v, NULL, v + 32, NULL, &err), PL_OK);
+    pl_conv_shape s = good;
+    s.groups = 3;
+    assert_int_equal(pl_conv_f32(NULL, &s, v, v, NULL, v, NULL, &err), PL_E_INVALID);
+    s = good;
+    s.stride[0] = 0;
+    assert_int_equal(pl_conv_f32(NULL, &s, v, v, NULL, v, NULL, &err), PL_E_INVALID);
+    s = good;
+    s.n_spatial = 4;
+    assert_int_equal(pl_conv_f32(NULL, &s, v, v, NULL, v, NULL, &err), PL_E_UNSUPPORTED);
+    s = good;
+    s.in[0] = INT64_MAX / 2;
+    assert_int_equal(pl_conv_f32(NULL, &s, v, v, NULL, v, NULL, &err), PL_E_LIMIT);
+    s = good;
+    s.pad_begin[0] = INT64_MIN;
+    assert_int_equal(pl_conv_f32(NULL, &s, v, v, NULL, v, NULL, &err), PL_E_LIMIT);
+    s = good;
+    s.batch = (int64_t)1 << 60;
+    assert_int_equal(pl_conv_f32(NULL, &s, v, v, NULL, v, NULL, &err), PL_E_INVALID);
+    s = good;
+    s.batch = 0;
+    assert_int_equal(pl_conv_f32(NULL, &s, v, v, NULL, NULL, NULL, &err), PL_OK);
+}
+
+static void test_conv__running_out_of_memory_is_an_error(void **state) {
+    (void)state;
+    float *v = calloc(100000, sizeof *v);
+    const pl_conv_shape shapes[] = {
+        { 2, 1, 16, 24, 1, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+        { 2, 1, 16, 16, 16, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+    };
+    for (int k = 0; k < 2; k++) {
+        pl_status r = PL_E_MEMORY;
+        for (long n = 0; r != PL_OK; n++) {
+            pl_conv_state *st = NULL;
+            pl_err err = PL_ERR_INIT;
+            pl_alloc_fail_after(n);
+            r = pl_conv_f32(NULL, &shapes[k], v, v + 4000, NULL, v + 20000, &st, &err);
+            pl_alloc_fail_after(-1);
+            assert_true(r == PL_OK || r == PL_E_MEMORY);
+            assert_true(n < 20);
+            pl_conv_state_free(st);
+        }
+    }
+    free(v);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv__random_shapes_are_right),
+        cmocka_unit_test(test_conv__random_depthwise_shapes_are_right),
+        cmocka_unit_test(test_conv__shapes_of_real_models_are_right),
+        cmocka_unit_test(test_conv__huge_dilation_and_padding_stay_small),
+        cmocka_unit_test(test_conv__transposed_random_shapes_are_right),
+        cmocka_unit_test(test_conv__integers_are_exact),
+        cmocka_unit_test(test_conv__plain_integers_follow_the_definition),
+        cmocka_unit_test(test_conv__bad_shapes_are_refused),
+        cmocka_unit_test(test_conv__running_out_of_memory_is_an_error),
+    };
+    pool = pl_pool_new(3);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    pl_pool_free(pool);
+    return failed;
+}
