@@ -69,18 +69,10 @@ static pl_status meet_past(pl_infer *c, const packed_ports *p, int64_t heads, co
     *past_len = pl_infer_dim(c, p->past, 3);
     if (pl_attr_int(c->node, "past_present_share_buffer") == 0) return PL_OK;
     *capacity = *past_len;
-    *past_len = PL_DIM_UNKNOWN;
     if (p->past_len < 0 || !pl_infer_has(c, p->past_len)) {
         return pl_infer_fail(c, "a shared past needs past_sequence_length");
     }
-    size_t n_ints = 0;
-    const int64_t *ints = pl_infer_ints(c, p->past_len, &n_ints);
-    if (ints == NULL) return PL_OK;
-    if (n_ints != 1 || ints[0] < 0) {
-        return pl_infer_fail(c, "past_sequence_length is not one length");
-    }
-    *past_len = pl_dim_of(ints[0]);
-    return PL_OK;
+    return pl_meet_length(c, p->past_len, "past_sequence_length", past_len);
 }
 
 static pl_status packed_infer(pl_infer *c, const packed_ports *p) {
@@ -435,13 +427,7 @@ static pl_status mha_past(pl_infer *c, const mha_ports *p, mha_types *t) {
     if (!shares_past(c->node, p, has_past, has_len)) return PL_OK;
     if (!has_len) return pl_infer_fail(c, "a shared past needs past_sequence_length");
     t->capacity = length;
-    t->past_len = PL_DIM_UNKNOWN;
-    size_t n = 0;
-    const int64_t *ints = pl_infer_ints(c, p->past_len, &n);
-    if (ints == NULL) return PL_OK;
-    if (n != 1 || ints[0] < 0) return pl_infer_fail(c, "past_sequence_length is not one length");
-    t->past_len = pl_dim_of(ints[0]);
-    return PL_OK;
+    return pl_meet_length(c, p->past_len, "past_sequence_length", &t->past_len);
 }
 
 static pl_status mha_set(pl_infer *c, const mha_types *t, bool shared) {
