@@ -35,7 +35,7 @@ static pl_status group_inputs(const pl_infer *c, group_types *t) {
     }
     PL_TRY(pl_meet_divide(c, "dim 2 of query", hidden, t->heads, &t->size));
     for (int i = KEY; i <= VALUE; i++) {
-        pl_dim size;
+        pl_dim size = PL_DIM_UNKNOWN;
         PL_TRY(pl_meet_rank(c, i, i == KEY ? "key" : "value", 3, &known));
         PL_TRY(pl_meet_agree(c, "the batch size", pl_infer_dim(c, i, 0), &t->batch));
         PL_TRY(pl_meet_agree(c, "the sequence length", pl_infer_dim(c, i, 1), &t->len));
@@ -329,7 +329,7 @@ static pl_status rotary_head_size(const pl_infer *c, int64_t *heads, int64_t *si
     if (dim < 0 || dim % 2 != 0) {
         return pl_infer_fail(c, "rotary_embedding_dim is %lld", (long long)dim);
     }
-    if (n < 0 || (dim > 0 && n == 0 && rank == 3)) {
+    if (n < 0 || (dim > 0 && n == 0 && rank != 4)) {
         return pl_infer_fail(c, "num_heads is %lld, expected at least 1", (long long)n);
     }
     if (!pl_dim_known(last) || !pl_dim_known(width) || width.value > INT32_MAX) return PL_OK;
