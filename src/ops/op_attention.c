@@ -368,7 +368,7 @@ static pl_status modify(pl_eval *c, const char *attr, pl_dtype dtype, const int6
         } else {
             st = pl_tensor_contiguous(result, &dense, c->err);
         }
-        if (st == PL_OK) load(dense, wide, x);
+        if (dense != NULL) load(dense, wide, x);
         pl_tensor_unref(dense);
     }
     pl_datum_unref(in);
