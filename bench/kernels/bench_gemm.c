@@ -67,7 +67,8 @@ int main(int argc, char **argv) {
         for (int r = 0; r < rounds; r++)
             for (int w = 0; w < 6; w++) {
                 double t0 = now();
-                for (int q = -1; q < reps; q++) { /* the first is not counted: it warms the caches */
+                for (int q = -1; q < reps;
+                     q++) { /* the first is not counted: it warms the caches */
                     if (q == 0) t0 = now();
                     if (w == 0) pl_gemm_f32(pool, &s, 1, a, b, 0, c, NULL, NULL);
                     if (w == 1) pl_gemm_f32(pool, &s, 1, a, b, 0, c, &st, NULL);

@@ -102,6 +102,7 @@ pl_conv_stage pl_conv_stage_of(const pl_conv_geo *g) {
     int64_t rows;
     s.fits = pl_i64_mul(s.depth, s.height, &rows) && pl_i64_mul(rows, s.pitch, &s.plane) &&
              s.plane / 8 <= g->n_in + g->n_out + 512;
+    s.plane = s.fits ? s.plane + 16 : 0; /* a vector may run over the end of a plane */
     return s;
 }
 
@@ -112,10 +113,44 @@ int64_t pl_conv_stage_tap(const pl_conv_geo *g, const pl_conv_stage *s, int64_t 
     return (z * s->height + y) * s->pitch + x % g->stride[2] * s->phase + x / g->stride[2];
 }
 
+/* Does any tap read position `at` of a staged dim? */
+static bool is_read(int64_t at, int64_t stride, int64_t kernel, int64_t dilation) {
+    if (stride == 1 || kernel > 64) return true;
+    for (int64_t k = 0; k < kernel; k++)
+        if (at % stride == k * dilation % stride) return true;
+    return false;
+}
+
+pl_status pl_conv_plan_make(pl_conv_state *state, const pl_conv_stage *stage, pl_err *err) {
+    const pl_conv_geo *g = &state->geo;
+    const int64_t n_rows = stage->depth * stage->height, step = g->stride[2];
+    int64_t *data = pl_calloc((size_t)(n_rows + 3 * step), sizeof *data);
+    if (data == NULL) return pl_fail_memory(err, (size_t)(n_rows + 3 * step) * sizeof *data);
+    int64_t *from = data + n_rows, *lo = from + step, *hi = lo + step;
+    for (int64_t r = 0; r < n_rows; r++) {
+        const int64_t z = r / stage->height, y = r % stage->height;
+        const int64_t iz = z - g->pad[0], iy = y - g->pad[1];
+        const bool inside = iz >= 0 && iz < g->in[0] && iy >= 0 && iy < g->in[1];
+        data[r] = -1;
+        if (inside && is_read(z, g->stride[0], g->kernel[0], g->dilation[0]) &&
+            is_read(y, g->stride[1], g->kernel[1], g->dilation[1]))
+            data[r] = iz * g->in[1] + iy;
+    }
+    for (int64_t f = 0; f < step; f++) { /* phases that no tap reads stay empty */
+        if (!is_read(f, step, g->kernel[2], g->dilation[2])) continue;
+        pl_conv_span(f - g->pad[2], step, g->in[2], stage->phase, &lo[f], &hi[f]);
+        from[f] = lo[f] * step + f - g->pad[2];
+    }
+    state->plan_data = data;
+    state->plan = (pl_conv_plan){ data, from, lo, hi, n_rows, step, stage->phase, g->in[2] };
+    return PL_OK;
+}
+
 void pl_conv_state_free(pl_conv_state *state) {
     if (state == NULL) return;
     pl_free(state->packed);
     pl_free(state->taps);
+    pl_free(state->plan_data);
     pl_free(state);
 }
 

@@ -35,7 +35,7 @@ typedef struct pl_conv_stage {
     int64_t depth, height, width; /* with padding, as far as outputs reach */
     int64_t phase;                /* columns of one remainder */
     int64_t pitch;                /* of a row: stride * phase */
-    int64_t plane;                /* of a channel */
+    int64_t plane;                /* of a channel, with room to run over */
     bool fits;                    /* false: the padding would dwarf the input */
 } pl_conv_stage;
 pl_conv_stage pl_conv_stage_of(const pl_conv_geo *g);
@@ -48,13 +48,18 @@ void pl_conv_direct_f32(const pl_conv_geo *g, const pl_f32 *x, const pl_f32 *w, 
 void pl_conv_direct_f64(const pl_conv_geo *g, const pl_f64 *x, const pl_f64 *w, const pl_f64 *bias,
                         int64_t channel, pl_f64 *y);
 
+/* What a state holds depends on the way; see conv_float.h. */
 struct pl_conv_state {
     pl_conv_geo geo;
     const void *w;
     size_t elem_bytes;
-    void *packed;  /* groups * co * ci * taps elements, panels of rows */
-    int64_t *taps; /* ci * n_taps offsets, then n_taps of one channel */
+    void *packed;  /* weights, group after group */
+    int64_t *taps; /* ci * n_taps offsets; one channel's come first */
+    int64_t *plan_data;
+    pl_conv_plan plan;
     const char *what;
 };
+/* Fills plan and plan_data. */
+pl_status pl_conv_plan_make(pl_conv_state *state, const pl_conv_stage *stage, pl_err *err);
 
 #endif

@@ -25,9 +25,9 @@ static void S(back_plane)(const S(back) * b, const E *cols, E *y) {
         for (int64_t z = lo[0]; z < hi[0] && hi[2] > lo[2]; z++)
             for (int64_t r = lo[1]; r < hi[1]; r++) {
                 const int64_t oz = z * g->stride[0] + az, oy = r * g->stride[1] + ay;
-                S(b->t->scatter)
-                (cols + tap * g->n_in + (z * g->in[1] + r) * g->in[2] + lo[2], g->stride[2],
-                 hi[2] - lo[2], y + (oz * g->out[1] + oy) * g->out[2] + lo[2] * g->stride[2] + ax);
+                b->t->S(scatter)(cols + tap * g->n_in + (z * g->in[1] + r) * g->in[2] + lo[2],
+                                 g->stride[2], hi[2] - lo[2],
+                                 y + (oz * g->out[1] + oy) * g->out[2] + lo[2] * g->stride[2] + ax);
             }
     }
 }

@@ -25,7 +25,7 @@ static void S(batch_range)(void *ctx, int64_t begin, int64_t end) {
 
 static pl_status S(state_ensure)(pl_pool *pool, pl_gemm_state **slot, const pl_gemm_shape *s,
                                  const E *b, S(pl_gemm_job) * job, pl_err *err) {
-    if (slot == NULL || !state_pays(s, S(pl_gemm_table_get()->mr))) return PL_OK;
+    if (slot == NULL || !state_pays(s, pl_gemm_table_get()->S(mr))) return PL_OK;
     if (*slot == NULL || !state_matches(*slot, s, b, sizeof(T))) {
         const int64_t size = S(pl_gemm_packed_b_size)(s->k, s->n);
         PL_TRY(state_renew(slot, s, b, sizeof(T), size, err));

@@ -65,9 +65,13 @@ static void pack_a_range(void *ctx, int64_t begin, int64_t end) {
         const int64_t panel = s->pa0 + p, row = row_of(s, panel), rows = row_of(s, panel + 1) - row;
         for (int64_t kb = s->kb0; kb < s->kb1; kb++) {
             const int64_t k0 = k_start(s, kb);
-            S(s->t->pack_a)
-            (j->a + row * j->a_rs + k0 * j->a_cs, j->a_rs, j->a_cs, rows, k_end(s, kb) - k0,
-             a_panel(s, s->a, s->row0, s->row1, kb, s->kb0, row));
+            E *to = a_panel(s, s->a, s->row0, s->row1, kb, s->kb0, row);
+            if (j->a_fill != NULL) {
+                j->a_fill(j->fill_ctx, k0, k_end(s, kb) - k0, row, rows, rows, to, NULL, NULL);
+                continue;
+            }
+            s->t->S(pack_a)(j->a + row * j->a_rs + k0 * j->a_cs, j->a_rs, j->a_cs, rows,
+                            k_end(s, kb) - k0, to);
         }
     }
 }
@@ -79,37 +83,47 @@ static void pack_b_range(void *ctx, int64_t begin, int64_t end) {
         const int64_t cols = pl_i64_min(s->nr, j->n - col);
         for (int64_t kb = s->kb0; kb < s->kb1; kb++) {
             const int64_t k0 = k_start(s, kb);
-            S(s->t->pack_b)
-            (j->b + k0 * j->b_rs + col * j->b_cs, j->b_rs, j->b_cs, k_end(s, kb) - k0, cols,
-             b_panel(s, s->b, s->pb0, s->pb1, kb, s->kb0, panel));
+            s->t->S(pack_b)(j->b + k0 * j->b_rs + col * j->b_cs, j->b_rs, j->b_cs,
+                            k_end(s, kb) - k0, cols,
+                            b_panel(s, s->b, s->pb0, s->pb1, kb, s->kb0, panel));
         }
     }
 }
 
-/* Where a panel of B lies and with which row stride; `lazy` is the thread's buffer, from panel pb0.
- */
-static const E *b_source(const super *s, int64_t kb, int64_t panel, E *lazy, int64_t pb0,
-                         int64_t *ldb) {
+/* Where a panel of B lies. */
+typedef struct b_place {
+    const E *b;
+    int64_t ldb;
+    const int64_t *taps;
+} b_place;
+
+/* `lazy` is the thread's buffer, from panel pb0. */
+static b_place b_source(const super *s, int64_t kb, int64_t panel, E *lazy, int64_t pb0) {
     const S(pl_gemm_job) *j = s->job;
     const int64_t k0 = k_start(s, kb), len = k_end(s, kb) - k0, col = panel * s->nr;
-    *ldb = s->nr;
-    if (s->mode == B_PACKED) return j->b_packed + (k0 * s->panels_b + panel * len) * s->nr;
-    if (s->mode == B_FIRST) return b_panel(s, s->b, s->pb0, s->pb1, kb, s->kb0, panel);
-    if (s->mode == B_LAZY) {
+    b_place r = { NULL, s->nr, NULL };
+    if (s->mode == B_PACKED) {
+        r.b = j->b_packed + (k0 * s->panels_b + panel * len) * s->nr;
+    } else if (s->mode == B_FIRST) {
+        r.b = b_panel(s, s->b, s->pb0, s->pb1, kb, s->kb0, panel);
+    } else if (s->mode == B_LAZY) {
         E *to = lazy + (panel - pb0) * len * s->nr;
         const int64_t cols = pl_i64_min(s->nr, j->n - col);
+        r.b = to;
         if (j->b_fill != NULL)
-            j->b_fill(j->b_fill_ctx, k0, len, col, cols, to);
+            j->b_fill(j->fill_ctx, k0, len, col, cols, s->nr, to, &r.b, &r.taps);
         else
-            S(s->t->pack_b)(j->b + k0 * j->b_rs + col * j->b_cs, j->b_rs, j->b_cs, len, cols, to);
-        return to;
+            s->t->S(pack_b)(j->b + k0 * j->b_rs + col * j->b_cs, j->b_rs, j->b_cs, len, cols, to);
+    } else if (col + s->nr > j->n) {
+        r.b = b_panel(s, s->b, panel, panel + 1, kb, s->kb0, panel);
+    } else {
+        r.b = j->b + k0 * j->b_rs + col;
+        r.ldb = j->b_rs;
     }
-    if (col + s->nr > j->n) return b_panel(s, s->b, panel, panel + 1, kb, s->kb0, panel);
-    *ldb = j->b_rs;
-    return j->b + k0 * j->b_rs + col;
+    return r;
 }
 
-static void tile_run(const super *s, int64_t kb, int64_t pa, int64_t pb, const E *b, int64_t ldb) {
+static void tile_run(const super *s, int64_t kb, int64_t pa, int64_t pb, const b_place *b) {
     const S(pl_gemm_job) *j = s->job;
     const int64_t row = row_of(s, pa), col = pb * s->nr, k0 = k_start(s, kb);
     const bool last = kb + 1 == s->blocks.n;
@@ -119,8 +133,9 @@ static void tile_run(const super *s, int64_t kb, int64_t pa, int64_t pb, const E
         t.a = j->a_packed + k0 * j->m + row * t.k;
     else
         t.a = a_panel(s, s->a, s->row0, s->row1, kb, s->kb0, row);
-    t.b = b;
-    t.ldb = ldb;
+    t.b = b->b;
+    t.ldb = b->ldb;
+    t.taps = b->taps;
     t.c = j->c + row * j->ldc + col;
     t.ldc = j->ldc;
     t.rows = row_of(s, pa + 1) - row;
@@ -128,19 +143,18 @@ static void tile_run(const super *s, int64_t kb, int64_t pa, int64_t pb, const E
     t.alpha = j->alpha;
     t.beta = kb == 0 ? j->beta : 1;
     t.bias = last && j->bias != NULL ? j->bias + row : NULL;
-    S(s->t->tile)(&t);
+    s->t->S(tile)(&t);
 }
 
 /* A panel of A stays in the first cache while those of B pass: C is written in longer runs. */
 static void compute_block(const super *s, int64_t kb, int64_t ca, int64_t ea, int64_t cb,
                           int64_t eb, E *lazy) {
-    const E *b[CHUNK_COLS];
-    int64_t ldb[CHUNK_COLS];
+    b_place b[CHUNK_COLS];
     for (int64_t pb = cb; pb < eb; pb++)
-        b[pb - cb] = b_source(s, kb, pb, lazy, cb, &ldb[pb - cb]);
+        b[pb - cb] = b_source(s, kb, pb, lazy, cb);
     for (int64_t pa = ca; pa < ea; pa++)
         for (int64_t pb = cb; pb < eb; pb++)
-            tile_run(s, kb, pa, pb, b[pb - cb], ldb[pb - cb]);
+            tile_run(s, kb, pa, pb, &b[pb - cb]);
 }
 
 static void compute_range(void *ctx, int64_t begin, int64_t end) {
@@ -189,8 +203,8 @@ static void super_run(pl_pool *pool, super *s) {
 static void super_init(super *s, const S(pl_gemm_job) * job) {
     *s = (super){ .t = pl_gemm_table_get(), .job = job };
     s->blocks = pl_gemm_blocks_of(job->k);
-    s->mr = S(s->t->mr);
-    s->nr = S(s->t->nr);
+    s->mr = s->t->S(mr);
+    s->nr = s->t->S(nr);
     s->panels_a = pl_div_up(job->m, s->mr);
     s->panels_b = pl_div_up(job->n, s->nr);
     if (job->b_packed != NULL)
@@ -230,7 +244,7 @@ static void row_range(void *ctx, int64_t begin, int64_t end) {
     const vector_job *v = ctx;
     const S(pl_gemm_job) *j = v->job;
     E y[VECTOR_COLS];
-    S(v->t->row)(j->a, j->b + begin, j->b_rs, end - begin, j->k, y);
+    v->t->S(row)(j->a, j->b + begin, j->b_rs, end - begin, j->k, y);
     vector_finish(j, 0, begin, end - begin, y);
 }
 /* A few rows times a B whose columns are contiguous: dot products, B read once for all rows. */
@@ -241,19 +255,19 @@ static void dots_range(void *ctx, int64_t begin, int64_t end) {
     for (int64_t col = begin; col < end; col += 32) {
         const int64_t n = pl_i64_min(32, end - col);
         for (int64_t i = 0; i < j->m; i++) {
-            S(v->t->dots)(j->a + i * j->a_rs, j->b + col * j->b_cs, j->b_cs, n, j->k, y);
+            v->t->S(dots)(j->a + i * j->a_rs, j->b + col * j->b_cs, j->b_cs, n, j->k, y);
             vector_finish(j, i, col, n, y);
         }
     }
 }
 
 static bool use_row(const S(pl_gemm_job) * j) {
-    return j->m == 1 && j->b != NULL && j->b_packed == NULL && j->a_packed == NULL &&
-           j->b_cs == 1 && j->a_cs == 1;
+    return j->m == 1 && j->b != NULL && j->a != NULL && j->b_packed == NULL &&
+           j->a_packed == NULL && j->b_cs == 1 && j->a_cs == 1;
 }
 static bool use_dots(const S(pl_gemm_job) * j) {
-    return j->m <= 4 && j->b != NULL && j->b_packed == NULL && j->a_packed == NULL &&
-           j->b_rs == 1 && j->a_cs == 1;
+    return j->m <= 4 && j->b != NULL && j->a != NULL && j->b_packed == NULL &&
+           j->a_packed == NULL && j->b_rs == 1 && j->a_cs == 1;
 }
 
 /* Room for the packed copies, in elements, and how many panels and blocks of k a super-block has.
@@ -341,6 +355,6 @@ void S(pl_gemm_pack_b)(pl_pool *pool, const S(pl_gemm_job) * job, E *to) {
     pl_pool_for(pool, s.panels_b, 4, pack_b_range, &s);
 }
 int64_t S(pl_gemm_packed_b_size)(int64_t k, int64_t n) {
-    const int64_t nr = S(pl_gemm_table_get()->nr);
+    const int64_t nr = pl_gemm_table_get()->S(nr);
     return k * pl_div_up(n, nr) * nr;
 }

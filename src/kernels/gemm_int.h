@@ -69,26 +69,36 @@ pl_status pl_gemm_check(const pl_gemm_shape *shape, size_t bytes_a, size_t bytes
 
 /* One product with everything spelt out; element (i,k) of A at a[i * a_rs + k * a_cs], (k,j) of B
  * at b[k * b_rs + j * b_cs]. Packed forms are those of pl_gemm_pack_a/b over all of k. */
+/* Rows k0 … k0 + len, columns at … at + n of a matrix as a panel: to[k * stride + j]. May instead
+ * leave `to` alone and say where the rows lie: *base and *taps (b_fill of a full panel only). */
+typedef void (*pl_gemm_fill_f32)(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n,
+                                 int64_t stride, pl_f32 *to, const pl_f32 **base,
+                                 const int64_t **taps);
 typedef struct pl_gemm_job_f32 {
     int64_t m, n, k;
     const pl_f32 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
-    /* Instead of b: writes columns col … col + cols of rows k0 … k0 + len as a packed panel. */
-    void (*b_fill)(const void *ctx, int64_t k0, int64_t len, int64_t col, int64_t cols, pl_f32 *to);
-    const void *b_fill_ctx;
+    /* Instead of a and b, see pl_gemm_fill_f32. */
+    pl_gemm_fill_f32 a_fill, b_fill;
+    const void *fill_ctx;
     const pl_f32 *a_packed, *b_packed; /* NULL: packed on the way */
     pl_f32 *c;
     int64_t ldc;
     float alpha, beta;
     const pl_f32 *bias; /* one for each row, or NULL */
 } pl_gemm_job_f32;
+/* Rows k0 … k0 + len, columns at … at + n of a matrix as a panel: to[k * stride + j]. May instead
+ * leave `to` alone and say where the rows lie: *base and *taps (b_fill of a full panel only). */
+typedef void (*pl_gemm_fill_f64)(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n,
+                                 int64_t stride, pl_f64 *to, const pl_f64 **base,
+                                 const int64_t **taps);
 typedef struct pl_gemm_job_f64 {
     int64_t m, n, k;
     const pl_f64 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
-    /* Instead of b: writes columns col … col + cols of rows k0 … k0 + len as a packed panel. */
-    void (*b_fill)(const void *ctx, int64_t k0, int64_t len, int64_t col, int64_t cols, pl_f64 *to);
-    const void *b_fill_ctx;
+    /* Instead of a and b, see pl_gemm_fill_f64. */
+    pl_gemm_fill_f64 a_fill, b_fill;
+    const void *fill_ctx;
     const pl_f64 *a_packed, *b_packed;
     pl_f64 *c;
     int64_t ldc;

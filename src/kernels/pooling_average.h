@@ -15,8 +15,8 @@ static void S(average_range)(void *ctx, int64_t begin, int64_t end) {
         memset(sum, 0, (size_t)g->out[2] * sizeof *sum);
         tap_walk w = walk_of(g, row);
         while (walk_next(&w))
-            S(j->t->sum_row)
-        (x + w.from + w.first * g->stride[2], g->stride[2], w.last - w.first, sum + w.first);
+            j->t->S(sum_row)(x + w.from + w.first * g->stride[2], g->stride[2], w.last - w.first,
+                             sum + w.first);
         const double outer = cells(j->p, 0, row / g->out[1], j->with_pad) *
                              cells(j->p, 1, row % g->out[1], j->with_pad);
         for (int64_t o = 0; o < g->out[2]; o++)

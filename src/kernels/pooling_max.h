@@ -30,7 +30,7 @@ static void S(max_row)(const job *j, const E *x, int64_t step, int64_t n, E *acc
     for (int64_t i = 0; i < n; i++)
         if (x[i * step] > acc[i]) acc[i] = x[i * step];
 #else
-    S(j->t->max_row)(x, step, n, acc);
+    j->t->S(max_row)(x, step, n, acc);
 #endif
 }
 

@@ -72,7 +72,7 @@ static pl_status join_copy(pl_eval *c, pl_datum *const *parts, size_t n, const j
     int64_t n_outer = 1;
     for (int i = 0; i < l->axis; i++)
         n_outer *= l->dims[i];
-    if (to->n_elements == 0) return PL_OK;
+    if (to->n_elements == 0 || n_outer == 0) return PL_OK;
     const int64_t row = to->n_elements / n_outer;
     const size_t size = pl_dtype_bytes(to->dtype);
     int64_t at = 0;
@@ -95,7 +95,7 @@ static pl_status join_copy(pl_eval *c, pl_datum *const *parts, size_t n, const j
 
 pl_status pl_join(pl_eval *c, pl_datum *const *parts, size_t n, int64_t axis, bool stack,
                   const char *what, pl_tensor **out) {
-    join_layout l;
+    join_layout l = { 0 };
     PL_TRY(join_shape(c, parts, n, axis, stack, what, &l));
     pl_tensor *to = NULL;
     PL_TRY(pl_tensor_new(parts[0]->tensor->dtype, l.rank, l.dims, &to, c->err));

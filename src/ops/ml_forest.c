@@ -35,6 +35,7 @@ static pl_status numbers_of(const pl_eval *c, pl_forest *f, const char *name, co
     const float *floats = pl_attr_floats(c->node, name, n);
     const pl_tensor *t = pl_attr_tensor(c->node, as_tensor);
     *out = NULL;
+    if (floats == NULL) *n = 0;
     if (floats == NULL && t == NULL) return PL_OK;
     if (floats != NULL && t != NULL) {
         return pl_eval_fail(c, "both '%s' and '%s' are given", name, as_tensor);
@@ -144,7 +145,7 @@ static pl_status node_attrs_init(const pl_eval *c, pl_forest *f, node_attrs *a) 
     PL_TRY(ints_of(c, "nodes_truenodeids", a->n, &a->on_true));
     PL_TRY(ints_of(c, "nodes_falsenodeids", a->n, &a->on_false));
     PL_TRY(numbers_of(c, f, "nodes_values", "nodes_values_as_tensor", &a->values, &n_values));
-    if (n_values != a->n) {
+    if (a->values == NULL || n_values != a->n) {
         return pl_eval_fail(c, "nodes_values has %zu elements, expected %zu", n_values, a->n);
     }
     a->missing = pl_attr_ints(c->node, "nodes_missing_value_tracks_true", &n_missing);

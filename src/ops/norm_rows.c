@@ -35,12 +35,13 @@
     }                                                                                              \
     static void apply_blocks_##F(const pl_norm *j, const pl_##F *x, pl_##F *y, T mean,             \
                                  double inverse, const pl_##F *scale, const pl_##F *bias) {        \
-        for (int64_t k = 0; k * j->block < j->n; k++) {                                            \
+        const int64_t n = j->n, block = j->block; /* stores might alias them in *j */              \
+        for (int64_t k = 0; k * block < n; k++) {                                                  \
             const T a = (T)(scale != NULL ? inverse * (double)scale[k] : inverse);                 \
             const T b = bias != NULL ? bias[k] : 0;                                                \
-            const pl_##F *from = x + k * j->block;                                                 \
-            pl_##F *to = y + k * j->block;                                                         \
-            for (int64_t i = 0; i < j->block; i++)                                                 \
+            const pl_##F *from = x + k * block;                                                    \
+            pl_##F *to = y + k * block;                                                            \
+            for (int64_t i = 0; i < block; i++)                                                    \
                 to[i] = (from[i] - mean) * a + b;                                                  \
         }                                                                                          \
     }                                                                                              \

@@ -85,6 +85,8 @@ typedef enum pl_op_flags {
     PL_OP_SHAPE = 1 << 7, /* used in shape arithmetic: folded by inference when inputs are known */
     PL_OP_NO_FP64 = 1 << 8, /* gold falls back to native for this op alone */
     PL_OP_TRAINING = 1 << 9,
+    PL_OP_TRANSFORM = 1 << 10, /* every output mixes a whole axis: errors are relative to the
+                                  largest element, not to each (DFT) */
 } pl_op_flags;
 
 /* PyTorch's autocast lists. */
@@ -173,6 +175,7 @@ pl_status pl_ops_resolve(pl_model *model, pl_err *err);
  * is given. Resolved nodes only. */
 bool pl_node_is_random(const pl_node *node);
 bool pl_model_is_random(const pl_model *model); /* any node, bodies too */
+bool pl_model_has_flag(const pl_model *model, unsigned flag);
 
 /* ---- attributes: the node's, else the row's default ---- */
 int64_t pl_attr_int(const pl_node *node, const char *name);

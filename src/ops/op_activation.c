@@ -18,17 +18,22 @@ typedef struct params { /* attributes as the formulas use them */
 
 /* ---- formulas of one element ---- */
 
+/* a and b are copied first: a store to y might otherwise change them, and no loop would vectorise.
+ */
+#define LOOP(name, F, T, EXPR)                                                                     \
+    static void name(const void *p, const pl_##F *x_, pl_##F *y_, size_t n) {                      \
+        const params *q = p;                                                                       \
+        const T a = q == NULL ? 0 : (T)q->a, b = q == NULL ? 0 : (T)q->b;                          \
+        (void)a, (void)b;                                                                          \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            const T x = x_[i];                                                                     \
+            y_[i] = (EXPR);                                                                        \
+        }                                                                                          \
+    }
 #define FORMULA(name, EXPR_F32, EXPR_F64)                                                          \
-    PL_UNARY_FLOAT(name, params, EXPR_F32, EXPR_F64)                                               \
-    static const pl_unary_ops name##_ops = { .f32 = name##_f32, .f64 = name##_f64 };
-
-FORMULA(leaky_relu, x < 0 ? (float)p->a * x : x, x < 0 ? p->a * x : x)
-FORMULA(elu, x < 0 ? (float)p->a * expm1f(x) : x, x < 0 ? p->a * expm1(x) : x)
-FORMULA(selu, (float)p->b *(x > 0 ? x : (float)p->a * expm1f(x)),
-        p->b *(x > 0 ? x : p->a * expm1(x)))
-FORMULA(celu, x < 0 ? (float)p->a * expm1f(x / (float)p->a) : x, x < 0 ? p->a * expm1(x / p->a) : x)
-FORMULA(softsign, x / (1 + fabsf(x)), x / (1 + fabs(x)))
-FORMULA(thresholded_relu, x > (float)p->a || isnan(x) ? x : 0, x > p->a || isnan(x) ? x : 0)
+    LOOP(name##_f32, f32, float, EXPR_F32)                                                         \
+    LOOP(name##_f64, f64, double, EXPR_F64)
+#define FORMULA_BOTH(name, EXPR) FORMULA(name, EXPR, EXPR)
 
 static float unit_f32(float x) {
     return x < 0 ? 0 : x > 1 ? 1 : x;
@@ -36,18 +41,22 @@ static float unit_f32(float x) {
 static double unit_f64(double x) {
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
-FORMULA(hard_sigmoid, unit_f32((float)p->a *x + (float)p->b), unit_f64(p->a *x + p->b))
-/* HardSwish-14: alpha 1/6, beta 1/2. */
-FORMULA(hard_swish, x *unit_f32(x / 6 + 0.5f), x *unit_f64(x / 6 + 0.5))
 
+FORMULA_BOTH(leaky_relu, x < 0 ? a * x : x)
+FORMULA_BOTH(thresholded_relu, x > a || isnan(x) ? x : 0)
+FORMULA(softsign, x / (1 + fabsf(x)), x / (1 + fabs(x)))
+FORMULA(hard_sigmoid, unit_f32(a *x + b), unit_f64(a *x + b))
+/* HardSwish-14: alpha 1/6, beta 1/2. */
+FORMULA(hard_swish, x *unit_f32(x *(1.0f / 6) + 0.5f), x *unit_f64(x *(1.0 / 6) + 0.5))
 /* a is lambd, b is bias. */
-PL_UNARY_FLOAT(shrink, params,
-               isnan(x)                                            ? x
-               : x<-(float)p->a ? x + (float)p->b : x>(float) p->a ? x - (float)p->b
-                                                                   : 0,
-               isnan(x)                       ? x
-               : x<-p->a ? x + p->b : x> p->a ? x - p->b
-                                              : 0)
+FORMULA_BOTH(shrink, (x < -a) ? x + b : (x > a) ? x - b : isnan(x) ? x : 0)
+
+#define OPS(name) static const pl_unary_ops name##_ops = { .f32 = name##_f32, .f64 = name##_f64 };
+OPS(leaky_relu)
+OPS(thresholded_relu)
+OPS(softsign)
+OPS(hard_sigmoid)
+OPS(hard_swish)
 
 /* ---- formulas of blocks: the vector maths ---- */
 
@@ -68,6 +77,35 @@ VMATH(gelu_tanh, gelu_tanh)
 VMATH(sigmoid, sigmoid)
 VMATH(silu, silu)
 VMATH(softplus, softplus)
+
+/* Elu and its kin: x < 0 ? negative * (exp(x / width) - 1) : positive * x. */
+typedef struct elu_params {
+    double width, negative, positive;
+} elu_params;
+/* exp(x) - 1 is 2t / (1 - t) with t = tanh(x / 2), which is as exact as t for x <= 0. */
+static void elu_f32(const void *p, const pl_f32 *x, pl_f32 *y, size_t n) {
+    const elu_params *a = p;
+    const float width = (float)a->width, negative = (float)a->negative;
+    const float positive = (float)a->positive;
+    float t[BLOCK];
+    for (size_t at = 0; at < n; at += BLOCK) {
+        const size_t m = n - at < BLOCK ? n - at : BLOCK;
+        for (size_t i = 0; i < m; i++)
+            t[i] = (x[at + i] < 0 ? x[at + i] : 0) / width * 0.5f;
+        pl_vmath_get()->f32.tanh(t, t, m);
+        for (size_t i = 0; i < m; i++) {
+            const float v = x[at + i];
+            const float below = negative * (2 * t[i] / (1 - t[i])), above = positive * v;
+            y[at + i] = v < 0 ? below : above;
+        }
+    }
+}
+static void elu_f64(const void *p, const pl_f64 *x, pl_f64 *y, size_t n) {
+    const elu_params *a = p;
+    for (size_t i = 0; i < n; i++) {
+        y[i] = x[i] < 0 ? a->negative * expm1(x[i] / a->width) : a->positive * x[i];
+    }
+}
 
 /* Mish-18: x * tanh(log(1 + w)) with w = e^x is x * n / (n + 2) with n = w * (w + 2), which needs
  * one exponential and loses nothing. From x = 20 the factor is 1 in float, from 40 in double. */
@@ -127,7 +165,7 @@ static pl_status relu_eval(pl_eval *c) {
 
 #define SIMPLE(name)                                                                               \
     static pl_status name##_eval(pl_eval *c) {                                                     \
-        return pl_eval_unary(c, &name##_ops, NULL);                                                \
+        return pl_eval_unary(c, &name##_ops, &(const params){ 0, 0 });                             \
     }
 #define WITH_ALPHA(name)                                                                           \
     static pl_status name##_eval(pl_eval *c) {                                                     \
@@ -135,8 +173,6 @@ static pl_status relu_eval(pl_eval *c) {
         return pl_eval_unary(c, &name##_ops, &p);                                                  \
     }
 WITH_ALPHA(leaky_relu)
-WITH_ALPHA(elu)
-WITH_ALPHA(celu)
 WITH_ALPHA(thresholded_relu)
 SIMPLE(softsign)
 SIMPLE(hard_swish)
@@ -144,9 +180,22 @@ SIMPLE(mish)
 SIMPLE(sigmoid)
 SIMPLE(softplus)
 
+static pl_status eval_elu(pl_eval *c, double width, double negative, double positive) {
+    static const pl_unary_ops ops = { .f32 = elu_f32, .f64 = elu_f64 };
+    static const pl_unary_ops in_double = { .f64 = elu_f64 };
+    const elu_params p = { width, negative, positive };
+    return pl_eval_unary(c, width > 0 ? &ops : &in_double, &p);
+}
+static pl_status elu_eval(pl_eval *c) {
+    return eval_elu(c, 1, pl_attr_float(c->node, "alpha"), 1);
+}
+static pl_status celu_eval(pl_eval *c) {
+    const double alpha = pl_attr_float(c->node, "alpha");
+    return eval_elu(c, alpha, alpha, 1);
+}
 static pl_status selu_eval(pl_eval *c) {
-    const params p = { pl_attr_float(c->node, "alpha"), pl_attr_float(c->node, "gamma") };
-    return pl_eval_unary(c, &selu_ops, &p);
+    const double gamma = pl_attr_float(c->node, "gamma");
+    return eval_elu(c, 1, pl_attr_float(c->node, "alpha") * gamma, gamma);
 }
 
 static pl_status hard_sigmoid_eval(pl_eval *c) {

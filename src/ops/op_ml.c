@@ -47,7 +47,7 @@ static pl_status extractor_eval(pl_eval *c) {
         return pl_eval_fail(c, "index %lld is not within 0 to %lld", (long long)indices[i],
                             (long long)width - 1);
     }
-    if (z == NULL || z->n_elements == 0) return PL_OK;
+    if (z == NULL || z->n_elements == 0 || n == 0) return PL_OK;
     const size_t size = pl_dtype_bytes(x->dtype);
     const int64_t n_rows = z->n_elements / (int64_t)n;
     for (int64_t row = 0, to = 0; row < n_rows; row++) {

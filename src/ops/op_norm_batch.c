@@ -23,24 +23,26 @@ typedef struct job {
 #define LOOPS(F, T)                                                                                \
     static void apply_##F(void *ctx, int64_t begin, int64_t end) {                                 \
         const job *j = ctx;                                                                        \
+        const int64_t inner = j->inner;                                                            \
         const pl_##F *mean = j->mean, *factor = j->factor, *bias = j->bias;                        \
         for (int64_t row = begin; row < end; row++) {                                              \
             const int64_t k = row % j->channels;                                                   \
             const T m = mean[k], a = factor[k], b = bias[k];                                       \
             const pl_##F *x = (const pl_##F *)j->x + row * j->inner;                               \
             pl_##F *y = (pl_##F *)j->y + row * j->inner;                                           \
-            for (int64_t i = 0; i < j->inner; i++)                                                 \
+            for (int64_t i = 0; i < inner; i++)                                                    \
                 y[i] = (x[i] - m) * a + b;                                                         \
         }                                                                                          \
     }                                                                                              \
     /* inner == 1: a row is a sample. */                                                           \
     static void apply_flat_##F(void *ctx, int64_t begin, int64_t end) {                            \
         const job *j = ctx;                                                                        \
+        const int64_t channels = j->channels;                                                      \
         const pl_##F *mean = j->mean, *factor = j->factor, *bias = j->bias;                        \
         for (int64_t row = begin; row < end; row++) {                                              \
             const pl_##F *x = (const pl_##F *)j->x + row * j->channels;                            \
             pl_##F *y = (pl_##F *)j->y + row * j->channels;                                        \
-            for (int64_t k = 0; k < j->channels; k++)                                              \
+            for (int64_t k = 0; k < channels; k++)                                                 \
                 y[k] = (x[k] - mean[k]) * factor[k] + bias[k];                                     \
         }                                                                                          \
     }                                                                                              \

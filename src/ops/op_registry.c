@@ -200,19 +200,40 @@ bool pl_node_is_random(const pl_node *node) {
     return true;
 }
 
-static pl_status note_random(void *ctx, pl_graph *graph, pl_err *err) {
-    bool *found = ctx;
-    for (size_t i = 0; i < graph->n_nodes && !*found; i++) {
-        *found = pl_node_is_random(graph->nodes[i]);
-        PL_TRY(pl_node_each_body(graph->nodes[i], note_random, ctx, err));
+typedef struct node_search {
+    bool (*matches)(const pl_node *node, unsigned flag);
+    unsigned flag;
+    bool found;
+} node_search;
+
+static pl_status search_graph(void *ctx, pl_graph *graph, pl_err *err) {
+    node_search *search = ctx;
+    for (size_t i = 0; i < graph->n_nodes && !search->found; i++) {
+        search->found = search->matches(graph->nodes[i], search->flag);
+        PL_TRY(pl_node_each_body(graph->nodes[i], search_graph, ctx, err));
     }
     return PL_OK;
 }
 
+static bool matches_random(const pl_node *node, unsigned flag) {
+    (void)flag;
+    return pl_node_is_random(node);
+}
+
+static bool matches_flag(const pl_node *node, unsigned flag) {
+    return node->def != NULL && (node->def->flags & flag) != 0;
+}
+
 bool pl_model_is_random(const pl_model *model) {
-    bool found = false;
-    (void)note_random(&found, model->graph, NULL);
-    return found;
+    node_search search = { matches_random, 0, false };
+    (void)search_graph(&search, model->graph, NULL);
+    return search.found;
+}
+
+bool pl_model_has_flag(const pl_model *model, unsigned flag) {
+    node_search search = { matches_flag, flag, false };
+    (void)search_graph(&search, model->graph, NULL);
+    return search.found;
 }
 
 /* ---- rules that are spelt, not written ---- */

@@ -14,7 +14,7 @@ extern const pl_op_def pl_ops_unary[];
 
 /* From libm, by name. */
 #define LIBM(name, fn)                                                                             \
-    PL_UNARY_FLOAT(name, void, fn##f(x), fn(x))                                                    \
+    PL_UNARY_PLAIN(name, fn##f(x), fn(x))                                                    \
     static pl_status name##_eval(pl_eval *c) {                                                     \
         static const pl_unary_ops ops = { .f32 = name##_f32, .f64 = name##_f64 };                  \
         return pl_eval_unary(c, &ops, NULL);                                                       \
@@ -57,13 +57,13 @@ VMATH(exp, exp)
 VMATH(log, log)
 VMATH(tanh, tanh)
 
-PL_UNARY_FLOAT(reciprocal, void, 1.0f / x, 1.0 / x)
+PL_UNARY_PLAIN(reciprocal, 1.0f / x, 1.0 / x)
 static pl_status reciprocal_eval(pl_eval *c) {
     static const pl_unary_ops ops = { .f32 = reciprocal_f32, .f64 = reciprocal_f64 };
     return pl_eval_unary(c, &ops, NULL);
 }
 
-PL_UNARY_FLOAT(abs, void, fabsf(x), fabs(x))
+PL_UNARY_PLAIN(abs, fabsf(x), fabs(x))
 static void abs_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
     (void)p;
     /* Through unsigned: the minimum wraps onto itself instead of overflowing. */
@@ -78,7 +78,7 @@ static pl_status abs_eval(pl_eval *c) {
     return pl_eval_unary(c, &ops, NULL);
 }
 
-PL_UNARY_FLOAT(neg, void, -x, -x)
+PL_UNARY_PLAIN(neg, -x, -x)
 static void neg_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
     (void)p;
     for (size_t i = 0; i < n; i++) y[i] = (int64_t)(0u - (uint64_t)x[i]);
@@ -89,7 +89,7 @@ static pl_status neg_eval(pl_eval *c) {
 }
 
 /* Sign-13: NaN stays NaN, as in NumPy. */
-PL_UNARY_FLOAT(sign, void, isnan(x) ? x : (float)((x > 0) - (x < 0)),
+PL_UNARY_PLAIN(sign, isnan(x) ? x : (float)((x > 0) - (x < 0)),
                isnan(x) ? x : (double)((x > 0) - (x < 0)))
 static void sign_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
     (void)p;

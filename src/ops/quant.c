@@ -327,15 +327,6 @@ static void run_layout(pl_eval *c, quant_job *j, const pl_tensor *x, pl_tensor *
     pl_pool_for(c->pool, j->l.n_runs, grain, quant_runs, j);
 }
 
-static pl_status run_per_tensor(pl_eval *c, quant_job *j, const pl_tensor *x, pl_tensor *y,
-                                const double *scale, const double *zero) {
-    j->l = layout_whole(x);
-    j->scale = scale;
-    j->zero = zero;
-    run_layout(c, j, x, y);
-    return PL_OK;
-}
-
 static pl_status run_job(pl_eval *c, quant_job *j, const pl_tensor *x, pl_tensor *y) {
     const pl_tensor *scale = pl_in(c, 1), *zero = pl_in(c, 2);
     double *s = pl_scratch(c, (size_t)scale->n_elements, sizeof(*s)), *z = NULL;
@@ -473,6 +464,16 @@ pl_status pl_dequantize_eval(pl_eval *c) {
     return run_job(c, &job, x, y);
 }
 
+void pl_quant_whole(pl_eval *c, const pl_tensor *x, pl_tensor *y, double scale, double zero) {
+    quant_job job = { .l = layout_whole(x),
+                      .saturate = true,
+                      .precision = x->dtype,
+                      .scale = &scale,
+                      .zero = &zero };
+    job.piece = x->dtype == PL_F64 ? quantize_f64 : quantize_f32;
+    run_layout(c, &job, x, y);
+}
+
 /* ---- DynamicQuantizeLinear ---- */
 
 typedef struct range_job {
@@ -529,8 +530,6 @@ pl_status pl_dynamic_quantize_eval(pl_eval *c) {
     PL_TRY(pl_quant_dynamic(c, x, &scale, &zero));
     if (y_scale != NULL) pl_store_f64(y_scale->dtype, &scale, y_scale->data, 1);
     if (y_zero != NULL) pl_store_f64(PL_U8, &zero, y_zero->data, 1);
-    if (y == NULL) return PL_OK;
-    quant_job job = { .saturate = true, .precision = x->dtype };
-    job.piece = x->dtype == PL_F64 ? quantize_f64 : quantize_f32;
-    return run_per_tensor(c, &job, x, y, &scale, &zero);
+    if (y != NULL) pl_quant_whole(c, x, y, scale, zero);
+    return PL_OK;
 }

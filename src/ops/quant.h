@@ -47,5 +47,7 @@ pl_status pl_dequantize_eval(pl_eval *c);
  * int8, com.microsoft), computed in float or, for F64, in double. */
 pl_status pl_quant_dynamic(pl_eval *c, const pl_tensor *x, double *scale, double *zero);
 pl_status pl_dynamic_quantize_eval(pl_eval *c);
+/* All of x by one scale and zero point into y, which has the quantised type. */
+void pl_quant_whole(pl_eval *c, const pl_tensor *x, pl_tensor *y, double scale, double zero);
 
 #endif

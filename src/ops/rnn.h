@@ -5,6 +5,7 @@
 #ifndef PL_RNN_H
 #define PL_RNN_H
 
+#include "kernels/gemm.h"
 #include "ops/eval.h"
 
 typedef enum pl_rnn_kind { PL_RNN_PLAIN, PL_RNN_GRU, PL_RNN_LSTM } pl_rnn_kind;
@@ -28,6 +29,12 @@ typedef struct pl_rnn {
 /* Reads attributes and input shapes; lengths from input 4 (or seq for all). */
 pl_status pl_rnn_read(pl_eval *c, pl_rnn_kind kind, pl_rnn *out);
 
+/* Weights packed for the products, kept for as long as the node may (between runs when they are
+ * constant): W, R, and the last gate of R, which the GRU multiplies apart. */
+typedef struct pl_rnn_packed {
+    pl_gemm_state *w[2], *r[2], *r_last[2];
+} pl_rnn_packed;
+
 /* A product that a variant replaces: y(m,n) = x(m,k) * weight^T for one direction. Used by the
  * quantised LSTM; NULL = a plain GEMM with W or R. */
 typedef struct pl_rnn_product {
@@ -38,6 +45,10 @@ typedef struct pl_rnn_product {
 /* All directions and steps; inputs are those of the node, outputs too. */
 pl_status pl_rnn_run_f32(pl_eval *c, const pl_rnn *rnn, const pl_rnn_product *product);
 pl_status pl_rnn_run_f64(pl_eval *c, const pl_rnn *rnn, const pl_rnn_product *product);
+
+/* The node's own packed weights, or `local` (released by the caller) when they may change. */
+pl_rnn_packed *pl_rnn_packed_get(pl_eval *c, pl_rnn_packed *local);
+void pl_rnn_packed_release(pl_rnn_packed *packed);
 
 /* Applies an activation to n elements in place. */
 void pl_rnn_act_f32(const pl_rnn_act *act, pl_f32 *x, int64_t n);

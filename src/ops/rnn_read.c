@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "kernels/vmath.h"
 #include "ops/rnn.h"
 
@@ -165,4 +166,29 @@ pl_status pl_rnn_read(pl_eval *c, pl_rnn_kind kind, pl_rnn *out) {
     out->input_forget = pl_attr_int(c->node, "input_forget") != 0;
     PL_TRY(read_acts(c, out));
     return read_lengths(c, out);
+}
+
+void pl_rnn_packed_release(pl_rnn_packed *packed) {
+    for (int d = 0; d < 2; d++) {
+        pl_gemm_state_free(packed->w[d]);
+        pl_gemm_state_free(packed->r[d]);
+        pl_gemm_state_free(packed->r_last[d]);
+    }
+    *packed = (pl_rnn_packed){ 0 };
+}
+
+static void packed_free(void *packed) {
+    pl_rnn_packed_release(packed);
+    pl_free(packed);
+}
+
+pl_rnn_packed *pl_rnn_packed_get(pl_eval *c, pl_rnn_packed *local) {
+    const bool constant = c->in_constant != NULL && c->in_constant[1] && c->in_constant[2];
+    if (!constant || c->state == NULL) return local;
+    if (*c->state == NULL) {
+        *c->state = pl_calloc(1, sizeof(pl_rnn_packed));
+        if (*c->state == NULL) return local; /* slower, not wrong */
+        *c->state_free = packed_free;
+    }
+    return *c->state;
 }

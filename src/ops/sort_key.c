@@ -1,4 +1,5 @@
-/* Sort keys: floats by their bits as double, integers with the sign bit turned. */
+/* Sort keys (floats by their bits as double, integers with the sign bit turned), and a heap of
+ * them. */
 #include "ops/sort_key.h"
 
 #include <string.h>
@@ -37,4 +38,17 @@ void pl_sort_keys(pl_dtype dtype, const void *from, uint64_t *to, size_t n) {
             keys_of_integers(dtype, x, to + at, m);
         }
     }
+}
+
+void pl_sort_sift_down(pl_sort_entry *heap, int64_t n, int64_t i) {
+    const pl_sort_entry moved = heap[i];
+    for (;;) {
+        int64_t child = 2 * i + 1;
+        if (child >= n) break;
+        if (child + 1 < n && pl_sort_before(&heap[child + 1], &heap[child])) child++;
+        if (!pl_sort_before(&heap[child], &moved)) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moved;
 }

@@ -11,4 +11,15 @@
 /* Keys of n contiguous elements of a numeric or bool type. */
 void pl_sort_keys(pl_dtype dtype, const void *from, uint64_t *to, size_t n);
 
+/* A heap of numbered keys. On top: the smallest key, of equals the one with the largest number. */
+typedef struct pl_sort_entry {
+    uint64_t key;
+    int64_t at;
+} pl_sort_entry;
+static inline bool pl_sort_before(const pl_sort_entry *a, const pl_sort_entry *b) {
+    return a->key != b->key ? a->key < b->key : a->at > b->at;
+}
+/* Lets entry i sink to its place among n; those below it are in order. */
+void pl_sort_sift_down(pl_sort_entry *heap, int64_t n, int64_t i);
+
 #endif

@@ -5,6 +5,7 @@
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -454,4 +455,13 @@ const char *pl_tensor_describe(const pl_tensor *t, char *out, size_t n_out) {
     snprintf(out, n_out, "%s%s", pl_dtype_name(t->dtype),
              pl_dims_describe(t->rank, t->dims, dims, sizeof dims));
     return out;
+}
+
+double pl_tensor_max_abs(const pl_tensor *t) {
+    double largest = 0;
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        const double x = fabs(pl_tensor_get_f64(t, i));
+        if (isfinite(x) && x > largest) largest = x;
+    }
+    return largest;
 }

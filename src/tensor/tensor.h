@@ -71,6 +71,7 @@ bool pl_tensor_identical(const pl_tensor *a, const pl_tensor *b);
 /* One element of a contiguous numeric tensor. */
 double pl_tensor_get_f64(const pl_tensor *t, int64_t i);
 int64_t pl_tensor_get_i64(const pl_tensor *t, int64_t i);
+double pl_tensor_max_abs(const pl_tensor *t); /* of the finite elements; 0 when there is none */
 /* "float[1,3,224,224]" into a caller's buffer; always terminated. */
 const char *pl_tensor_describe(const pl_tensor *t, char *out, size_t n_out);
 

@@ -3,6 +3,78 @@
 
 #include "kernels/simd/simd.h"
 
+/* Every second lane of two vectors. */
+static inline pl_vf f32_even(pl_vf a, pl_vf b) {
+#if PL_SIMD_AVX512
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+#elif PL_SIMD_FMA
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+#else
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#endif
+}
+static inline pl_vd f64_even(pl_vd a, pl_vd b) {
+#if PL_SIMD_AVX512
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+#elif PL_SIMD_FMA
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#else
+    return __builtin_shufflevector(a, b, 0, 2);
+#endif
+}
+
+/* The first n lanes. */
+static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
+#if PL_SIMD_AVX512
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
+#else
+    if (n == PL_VF)
+        pl_vf_store(p, v);
+    else
+        memcpy(p, &v, (size_t)n * sizeof(float));
+#endif
+}
+static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
+#if PL_SIMD_AVX512
+    _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m512d)v);
+#else
+    if (n == PL_VD)
+        pl_vd_store(p, v);
+    else
+        memcpy(p, &v, (size_t)n * sizeof(double));
+#endif
+}
+
+#if PL_SIMD_AVX512
+typedef pl_vh f32_half;
+typedef double f64_half __attribute__((vector_size(32)));
+typedef double f64_half_any __attribute__((vector_size(32), aligned(1), may_alias));
+static inline f32_half f32_half_load(const void *p) {
+    return *(const pl_vh_any *)p;
+}
+static inline f64_half f64_half_load(const void *p) {
+    return *(const f64_half_any *)p;
+}
+static inline f32_half f32_half_set(float s) {
+    return (f32_half)_mm256_set1_ps(s);
+}
+static inline f64_half f64_half_set(double s) {
+    return (f64_half)_mm256_set1_pd(s);
+}
+static inline f32_half f32_half_mac(f32_half a, f32_half b, f32_half c) {
+    return (f32_half)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+static inline f64_half f64_half_mac(f64_half a, f64_half b, f64_half c) {
+    return (f64_half)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+}
+static inline void f32_half_store_n(pl_f32 *p, f32_half v, int64_t n) {
+    _mm256_mask_storeu_ps(p, (__mmask8)((1u << n) - 1u), (__m256)v);
+}
+static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
+    _mm256_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m256d)v);
+}
+#endif
+
 #define T float
 #define E pl_f32
 #define V pl_vf
@@ -35,8 +107,9 @@
 #include "kernels/simd/conv_rows.h"
 
 #define PL_ROWS(suffix)                                                                            \
-    .fill_##suffix = suffix##_fill, .depthwise_##suffix = suffix##_depthwise,                      \
-    .gather_##suffix = suffix##_gather, .max_row_##suffix = suffix##_max_row,                      \
+    .stage_##suffix = suffix##_stage, .fill_##suffix = suffix##_fill,                              \
+    .depthwise_##suffix = suffix##_depthwise, .transpose_##suffix = suffix##_transpose,            \
+    .depthwise_rows_##suffix = suffix##_depthwise_rows, .max_row_##suffix = suffix##_max_row,      \
     .sum_row_##suffix = suffix##_sum_row, .scatter_##suffix = suffix##_scatter
 
 const pl_conv_table PL_SIMD(pl_conv_table) = { PL_ROWS(f32), PL_ROWS(f64) };

@@ -19,16 +19,31 @@ typedef struct pl_conv_run {
     int64_t from, n;
 } pl_conv_run;
 
+/* How the rows of a plane are staged. Row r of the stage holds row rows[r] of the input, or zeros
+ * (-1); phase f of it starts with lo[f] zeros, then every step-th element from from[f] on up to
+ * place hi[f], then zeros. */
+typedef struct pl_conv_plan {
+    const int64_t *rows, *from, *lo, *hi;
+    int64_t n_rows, step, phase, in; /* in: elements of an input row */
+} pl_conv_plan;
+
 #define PL_CONV_TYPED(E, suffix)                                                                   \
-    /* to[p * nr + j] for n_taps rows p and the columns of all runs; zero behind the last column.  \
-     * Writes up to a vector behind the last row. */                                               \
+    /* Stages one plane; x_end: where the tensor ends, behind which nothing may be read. Writes a  \
+     * vector behind the last row. */                                                              \
+    void (*stage_##suffix)(const pl_conv_plan *plan, const E *x, const E *x_end, E *to);           \
+    /* to[p * stride + j] for n_taps rows p and the columns of all runs, zeros up to `width`. */   \
     void (*fill_##suffix)(const E *staged, const int64_t *taps, int64_t n_taps,                    \
-                          const pl_conv_run *runs, int64_t n_runs, int64_t cols, E *to);           \
+                          const pl_conv_run *runs, int64_t n_runs, int64_t cols, int64_t width,    \
+                          int64_t stride, E *to);                                                  \
     /* y[i] = sum over taps of w[t] * staged[taps[t] + i] + bias. Writes whole vectors. */         \
     void (*depthwise_##suffix)(const E *staged, const int64_t *taps, const E *w, int64_t n_taps,   \
                                E bias, int64_t n, E *y);                                           \
-    /* to[i] = x[i * step] */                                                                      \
-    void (*gather_##suffix)(const E *x, int64_t step, int64_t n, E *to);                           \
+    /* The same for rows of n outputs each, `step` apart in the stage, dense in y. */              \
+    void (*depthwise_rows_##suffix)(const E *staged, int64_t step, const int64_t *taps,            \
+                                    const E *w, int64_t n_taps, E bias, int64_t rows, int64_t n,   \
+                                    E *y);                                                         \
+    /* y (cols, rows) = x (rows, cols) transposed, plus bias[col] when given */                    \
+    void (*transpose_##suffix)(const E *x, int64_t rows, int64_t cols, const E *bias, E *y);       \
     /* acc[i] = the larger of acc[i] and x[i * step], NaN winning */                               \
     void (*max_row_##suffix)(const E *x, int64_t step, int64_t n, E *acc);                         \
     /* acc[i] += x[i * step], in f64 */                                                            \

@@ -21,6 +21,7 @@ typedef struct pl_tile_f32 {
     int64_t k;
     const pl_f32 *a, *b;
     int64_t ldb;
+    const int64_t *taps; /* instead of ldb: row k of B lies at b + taps[k]; nr columns. Or NULL */
     pl_f32 *c;
     int64_t ldc, rows, cols;
     float alpha, beta;
@@ -30,6 +31,7 @@ typedef struct pl_tile_f64 {
     int64_t k;
     const pl_f64 *a, *b;
     int64_t ldb;
+    const int64_t *taps; /* instead of ldb: row k of B lies at b + taps[k]; nr columns. Or NULL */
     pl_f64 *c;
     int64_t ldc, rows, cols;
     double alpha, beta;

@@ -2,35 +2,41 @@
  * with T element, E its unaligned form, V vector, VN its lanes, VLOAD, VSTORE, VSET, MAC, F(name),
  * TILE. */
 
-/* Everything but the plain full tile: edges, alpha, beta, bias. */
-static void F(finish)(const TILE *t, const T *acc, int64_t stride) {
-    const bool plain = t->alpha == 1 && t->beta == 0 && t->bias == NULL;
-    for (int64_t i = 0; i < t->rows; i++) {
+/* Everything but the plain full tile: edges, alpha, beta. acc may be changed. */
+static void F(finish)(const TILE *t, T *acc, int64_t stride) {
+    const int64_t n = t->cols;
+    for (int64_t i = 0; i < t->rows; i++, acc += stride) {
         E *c = t->c + i * t->ldc;
-        if (plain) {
-            memcpy(c, acc + i * stride, (size_t)t->cols * sizeof(T));
-            continue;
+        if (t->alpha != 1)
+            for (int64_t j = 0; j < n; j++)
+                acc[j] *= t->alpha;
+        if (t->beta == 1)
+            for (int64_t j = 0; j < n; j++)
+                acc[j] += c[j];
+        else if (t->beta != 0)
+            for (int64_t j = 0; j < n; j++)
+                acc[j] += t->beta * c[j];
+        if (t->bias != NULL) {
+            const T bias = t->bias[i];
+            for (int64_t j = 0; j < n; j++)
+                acc[j] += bias;
         }
-        const T bias = t->bias == NULL ? 0 : t->bias[i];
-        for (int64_t j = 0; j < t->cols; j++) {
-            T v = t->alpha * acc[i * stride + j];
-            if (t->beta != 0) v += t->beta == 1 ? c[j] : t->beta * c[j];
-            c[j] = t->bias == NULL ? v : v + bias;
-        }
+        memcpy(c, acc, (size_t)n * sizeof(T));
     }
 }
 
 /* rows and nv are constants in every instance, so that the accumulators live in registers. */
 static inline __attribute__((always_inline)) void F(tile_of)(const TILE *t, const int rows,
-                                                             const int nv) {
+                                                             const int nv, const bool taps) {
     V acc[ACC_MAX];
-    const E *a = t->a, *b = t->b;
-    const int64_t ldb = t->ldb;
+    const E *a = t->a, *row = t->b;
+    const int64_t ldb = t->ldb, *tap = t->taps;
     PL_UNROLL
     for (int i = 0; i < rows * nv; i++)
         acc[i] = VSET(0);
     for (int64_t k = t->k; k > 0; k--) {
         V bv[2];
+        const E *b = taps ? t->b + *tap++ : row;
         PL_UNROLL
         for (int j = 0; j < nv; j++)
             bv[j] = VLOAD(b + j * VN);
@@ -43,22 +49,24 @@ static inline __attribute__((always_inline)) void F(tile_of)(const TILE *t, cons
             }
         }
         a += rows;
-        b += ldb;
+        row += ldb;
     }
     E *c = t->c;
-    if (t->cols == nv * VN && t->alpha == 1 && t->bias == NULL && (t->beta == 0 || t->beta == 1)) {
+    if (t->cols == nv * VN && t->alpha == 1 && (t->beta == 0 || t->beta == 1)) {
         const int64_t ldc = t->ldc;
-        if (t->beta == 0) {
+        if (t->beta == 1) {
             PL_UNROLL
             for (int i = 0; i < rows * nv; i++)
-                VSTORE(c + (i / nv) * ldc + (i % nv) * VN, acc[i]);
-        } else {
-            PL_UNROLL
-            for (int i = 0; i < rows * nv; i++) {
-                E *p = c + (i / nv) * ldc + (i % nv) * VN;
-                VSTORE(p, VLOAD(p) + acc[i]);
-            }
+                acc[i] = VLOAD(c + (i / nv) * ldc + (i % nv) * VN) + acc[i];
         }
+        if (t->bias != NULL) {
+            PL_UNROLL
+            for (int i = 0; i < rows * nv; i++)
+                acc[i] = acc[i] + VSET(t->bias[i / nv]);
+        }
+        PL_UNROLL
+        for (int i = 0; i < rows * nv; i++)
+            VSTORE(c + (i / nv) * ldc + (i % nv) * VN, acc[i]);
         return;
     }
     T buf[ACC_MAX * VN];
@@ -70,10 +78,13 @@ static inline __attribute__((always_inline)) void F(tile_of)(const TILE *t, cons
 
 #define ROWS(n)                                                                                    \
     static void F(tile_##n##_1)(const TILE *t) {                                                   \
-        F(tile_of)(t, n, 1);                                                                       \
+        F(tile_of)(t, n, 1, false);                                                                \
     }                                                                                              \
     static void F(tile_##n##_2)(const TILE *t) {                                                   \
-        F(tile_of)(t, n, 2);                                                                       \
+        F(tile_of)(t, n, 2, false);                                                                \
+    }                                                                                              \
+    static void F(taps_##n)(const TILE *t) {                                                       \
+        F(tile_of)(t, n, 2, true);                                                                 \
     }
 ROWS(1)
 ROWS(2)
@@ -96,8 +107,8 @@ ROWS(14)
 #undef ROWS
 static void F(tile)(const TILE *t) {
 #define ROWS(n)                                                                                    \
-    { F(tile_##n##_1), F(tile_##n##_2) }
-    static void (*const by_shape[MR][2])(const TILE *) = {
+    { F(tile_##n##_1), F(tile_##n##_2), F(taps_##n) }
+    static void (*const by_shape[MR][3])(const TILE *) = {
         ROWS(1),
         ROWS(2),
         ROWS(3),
@@ -118,7 +129,7 @@ static void F(tile)(const TILE *t) {
 #endif
     };
 #undef ROWS
-    by_shape[t->rows - 1][t->cols > VN](t);
+    by_shape[t->rows - 1][t->taps != NULL ? 2 : t->cols > VN](t);
 }
 
 /* to[p * ld_to + i] = from[i * ld_from + p], in small blocks of 16-byte vectors. */
