@@ -44,8 +44,10 @@ def duplicate_value():
 
 
 def unknown_op():
-    return model([helper.make_node("Frobnicate", ["x"], ["y"], name="n1", domain="com.example")],
-                 opset=17)
+    m = onnx.ModelProto.FromString(model(
+        [helper.make_node("Frobnicate", ["x"], ["y"], name="n1", domain="com.example")]))
+    m.opset_import.append(helper.make_opsetid("com.example", 3))
+    return m.SerializeToString()
 
 
 def unknown_op_onnx():
