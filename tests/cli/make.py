@@ -34,6 +34,12 @@ def weights():
     return model([node("Mul", ["x", "w"], ["y"])], initializers=[w])
 
 
+def big_weights():
+    w = helper.make_tensor("w", FLOAT, [500, 2], [2.0] * 1000)
+    return model([node("Mul", ["x", "w"], ["m"]), node("ReduceMax", ["m"], ["y"], axes=[0], keepdims=0)],
+                 initializers=[w])
+
+
 def cycle():
     return model([node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"]),
                   node("Neg", ["b"], ["y"])])
