@@ -216,7 +216,11 @@ static pl_status allocate_outputs(pl_eval *c) {
         for (int d = 0; d < type->rank; d++)
             dims[d] = type->dims[d].value;
         pl_tensor *t = NULL;
-        PL_TRY(pl_tensor_new(type->dtype, type->rank, dims, &t, c->err));
+        const pl_status st = pl_tensor_new(type->dtype, type->rank, dims, &t, c->err);
+        if (st != PL_OK) {
+            char text[600];
+            return pl_err_wrap(c->err, st, "%s", pl_node_describe(c->node, text, sizeof(text)));
+        }
         PL_TRY(pl_datum_of_tensor_take(t, &c->out[i], c->err));
     }
     return PL_OK;
