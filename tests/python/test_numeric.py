@@ -565,12 +565,12 @@ def norms():
                 add("MeanVarianceNormalization", [x],
                     Near(y, mvn_error(w, m, var, 1e-9, u, tuple(axes), k) + 0 * y, name), axes=axes)
             if len(shape) > 2:
-                size, alpha, beta, bias = 3, 0.01, 0.75, 2.0
+                size, alpha, beta, bias = 3, 1 / 64, 0.75, 2.0
                 sq = np.zeros_like(w)
                 for ch in range(shape[1]):
                     lo, hi = max(0, ch - 1), min(shape[1] - 1, ch + 1)
                     sq[:, ch] = np.sum(w[:, lo:hi + 1] ** 2, axis=1)
-                y = w / (bias + np.float32(alpha) / size * sq) ** beta
+                y = w / (bias + alpha / size * sq) ** beta
                 # power: 2 ulp, its base has 4 roundings scaled by beta < 1
                 add("LRN", [x], Near(y, 12 * u * np.abs(y), name), size=size, alpha=alpha, beta=beta, bias=bias)
 
