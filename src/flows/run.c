@@ -9,6 +9,7 @@
 #include "flows/outputs.h"
 #include "interp/interp.h"
 #include "ops/op.h"
+#include "passes/backward.h"
 
 typedef struct run {
     pl_model *model;
@@ -26,6 +27,8 @@ typedef struct run {
 
 static pl_status run_init(run *r, plumb_model *m, const plumb_run_options *options, pl_err *err) {
     pl_graph *graph = m->model->graph;
+    *r = (run){ .model = m->model };
+    PL_TRY(pl_lower_gradient(m->model, err));
     *r = (run){ .model = m->model,
                 .options = options,
                 .load_seconds = m->load_seconds,

@@ -12,6 +12,7 @@
 #include "interp/interp.h"
 #include "onnx/onnx.h"
 #include "ops/op.h"
+#include "passes/backward.h"
 #include "tensor/tensor_proto.h"
 
 typedef struct suite {
@@ -140,6 +141,7 @@ static pl_status case_open(test_case *t, const char *model_path, const suite *s,
     const pl_interp_options options = { .pool = s->options->pool,
                                         .fp64 = s->options->fp64,
                                         .any_shape = true };
+    PL_TRY(pl_lower_gradient(t->model, err));
     PL_TRY(pl_interp_new(t->model, &options, &t->interp, err));
     t->n_in = t->model->graph->n_inputs;
     t->n_out = t->model->graph->n_outputs;

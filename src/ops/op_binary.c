@@ -10,6 +10,7 @@
 #include "kernels/vmath.h"
 #include "ops/content_map.h"
 #include "ops/elementwise.h"
+#include "ops/grad.h"
 #include "ops/infer.h"
 #include "ops/legacy_broadcast.h"
 
@@ -400,6 +401,47 @@ static pl_status prelu_infer(pl_infer *c) {
     return PL_OK;
 }
 
+/* ---- gradients ---- */
+
+/* dx[i] = g, summed over what broadcasting repeated. */
+static pl_status give(pl_grad *c, int i, pl_value *g) {
+    return pl_g_unbroadcast(c, g, c->node->out[0]->type, c->node->in[i], &c->dx[i]);
+}
+
+static pl_status add_grad(pl_grad *c) {
+    if (c->wanted[0]) PL_TRY(give(c, 0, c->dy[0]));
+    return c->wanted[1] ? give(c, 1, c->dy[0]) : PL_OK;
+}
+
+static pl_status sub_grad(pl_grad *c) {
+    pl_value *negative = NULL;
+    if (c->wanted[0]) PL_TRY(give(c, 0, c->dy[0]));
+    if (!c->wanted[1]) return PL_OK;
+    PL_TRY(pl_g_unary(c, "Neg", c->dy[0], &negative));
+    return give(c, 1, negative);
+}
+
+static pl_status mul_grad(pl_grad *c) {
+    for (int i = 0; i < 2; i++) {
+        pl_value *g = NULL;
+        if (!c->wanted[i]) continue;
+        PL_TRY(pl_g_binary(c, "Mul", c->dy[0], c->node->in[1 - i], c->node->out[0]->type, &g));
+        PL_TRY(give(c, i, g));
+    }
+    return PL_OK;
+}
+
+static pl_status div_grad(pl_grad *c) { /* da = dy / b; db = -da * y */
+    const pl_type *type = c->node->out[0]->type;
+    pl_value *da = NULL, *product = NULL, *db = NULL;
+    PL_TRY(pl_g_binary(c, "Div", c->dy[0], c->node->in[1], type, &da));
+    if (c->wanted[0]) PL_TRY(give(c, 0, da));
+    if (!c->wanted[1]) return PL_OK;
+    PL_TRY(pl_g_binary(c, "Mul", da, c->node->out[0], type, &product));
+    PL_TRY(pl_g_unary(c, "Neg", product, &db));
+    return give(c, 1, db);
+}
+
 /* ---- rows ---- */
 
 #define AB(ta, tb)                                                                                 \
@@ -414,7 +456,9 @@ static pl_status prelu_infer(pl_infer *c) {
       AB(PL_T_NUMERIC, PL_T_NUMERIC),                                                              \
       .infer = fn##_infer,                                                                         \
       .eval = fn##_eval,                                                                           \
-      PL_LATER,                                                                                    \
+      .grad = fn##_grad,                                                                           \
+      .bound = PL_BOUND_TODO,                                                                      \
+      .emit = PL_EMIT_TODO,                                                                        \
       .autocast = PL_AMP_WIDEST,                                                                   \
       .samples = PL_SAMPLES(                                                                       \
           { TEXT(name_, "float", ""), ranges, 0 },                                                 \

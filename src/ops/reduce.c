@@ -96,10 +96,19 @@ static int64_t int_op(fold_op op, bool is_u64, int64_t a, int64_t v) {
 RUN_PRODUCT(product_f32, pl_f32)
 RUN_PRODUCT(product_f64, pl_f64)
 
+/* Of a few elements: a call would cost more. */
+enum { SHORT = 8 };
+static double short_sum(const pl_f32 *x, size_t n) {
+    double sum = 0;
+    for (size_t k = 0; k < n; k++)
+        sum += (double)x[k];
+    return sum;
+}
+
 static double run_f32(fold_op op, const pl_f32 *x, size_t n) {
     const pl_vmath_f32 *v = &pl_vmath_get()->f32;
     switch (op) {
-    case ADD: return v->sum(x, n);
+    case ADD: return n < SHORT ? short_sum(x, n) : v->sum(x, n);
     case ADD_ABS: return v->sum_abs(x, n);
     case ADD_SQUARE: return v->sum_sq(x, n);
     case MULTIPLY: return product_f32(x, n);
@@ -279,6 +288,20 @@ static int64_t row_offset(const job *j, int64_t at) {
     return offset;
 }
 
+/* Max and min of floats need no wider accumulators. */
+static void fold_extremes(const job *j, const unit *w, row *acc) {
+    const pl_vmath_f32 *v = &pl_vmath_get()->f32;
+    float best[BLOCK];
+    for (size_t k = 0; k < w->width; k++)
+        best[k] = j->op == TAKE_MAX ? -HUGE_VALF : HUGE_VALF;
+    for (int64_t r = w->row_begin; r < w->row_end; r++) {
+        const pl_f32 *x = (const pl_f32 *)(const void *)w->x + row_offset(j, r);
+        (j->op == TAKE_MAX ? v->max : v->min)(best, x, best, w->width);
+    }
+    for (size_t k = 0; k < w->width; k++)
+        acc->f[k] = (double)best[k];
+}
+
 /* shift: not NULL = sum of exp(x - shift). */
 static void fold_unit(const job *j, const unit *w, fold_op op, const double *shift, row *acc) {
     start(j, op, acc, w->width);
@@ -311,13 +334,38 @@ static void units_range(void *ctx, int64_t begin, int64_t end) {
             finish(j, &acc, w.width, y);
             continue;
         }
-        fold_unit(j, &w, j->op, NULL, &acc);
+        if (j->dtype == PL_F32 && !j->inner_reduced && (j->op == TAKE_MAX || j->op == TAKE_MIN)) {
+            fold_extremes(j, &w, &acc);
+        } else {
+            fold_unit(j, &w, j->op, NULL, &acc);
+        }
         if (j->n_parts == 1) {
             finish(j, &acc, w.width, y);
         } else {
             memcpy(&j->partial[u], &acc, sizeof(double) * w.width);
         }
     }
+}
+
+/* Runs that lie one after the other, one output each: no places to compute. */
+static void runs_range(void *ctx, int64_t begin, int64_t end) {
+    const job *j = ctx;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        const int64_t n = pl_i64_min(BLOCK, end - at);
+        const char *x = j->x + (size_t)(at * j->inner) * j->size;
+        row acc;
+        for (int64_t k = 0; k < n; k++, x += (size_t)j->inner * j->size) {
+            acc.f[k] = j->dtype == PL_F32
+                           ? run_f32(j->op, (const pl_f32 *)(const void *)x, (size_t)j->inner)
+                           : run_f64(j->op, (const pl_f64 *)(const void *)x, (size_t)j->inner);
+        }
+        finish(j, &acc, (size_t)n, j->y + (size_t)at * j->size);
+    }
+}
+
+static bool is_runs(const job *j) {
+    return j->inner_reduced && j->n_rows == 1 && j->n_keep <= 1 && j->n_parts == 1 &&
+           j->kind != PL_REDUCE_LOG_SUM_EXP && (j->dtype == PL_F32 || j->dtype == PL_F64);
 }
 
 static void join_range(void *ctx, int64_t begin, int64_t end) {
@@ -416,7 +464,8 @@ pl_status pl_reduce(pl_eval *c, pl_reduce_kind kind, const pl_tensor *x, const b
     }
     const int64_t width = j.inner_reduced ? 1 : pl_i64_min(j.inner, BLOCK);
     const int64_t each = pl_i64_max(1, j.count / j.n_parts * width);
-    pl_pool_for(c->pool, n * j.n_parts, pl_i64_max(1, GRAIN / each), units_range, &j);
+    pl_pool_for(c->pool, n * j.n_parts, pl_i64_max(1, GRAIN / each),
+                is_runs(&j) ? runs_range : units_range, &j);
     if (j.n_parts > 1) pl_pool_for(c->pool, n, 1, join_range, &j);
     return PL_OK;
 }

@@ -96,14 +96,50 @@ static void arg_block(const job *j, const char *x, pl_i64 *y, size_t width) {
         y[k] = at[k];
 }
 
+/* Floats: the same in the order of the numbers, which a NaN stands above. */
+#define ARG_F32(fn, BETTER)                                                                        \
+    static void fn(const job *j, const pl_f32 *x, int32_t *at, float *best, size_t width) {        \
+        for (int64_t i = 1; i < j->n; i++) {                                                       \
+            const pl_f32 *row = x + i * j->inner;                                                  \
+            const int32_t number = (int32_t)i;                                                     \
+            for (size_t k = 0; k < width; k++) {                                                   \
+                const float v = row[k], b = best[k];                                               \
+                const bool better = (BETTER);                                                      \
+                best[k] = better ? v : b;                                                          \
+                at[k] = better ? number : at[k];                                                   \
+            }                                                                                      \
+        }                                                                                          \
+    }
+ARG_F32(arg_max_first, (v > b) | ((v != v) & (b == b)))
+ARG_F32(arg_max_last, (v >= b) | (v != v))
+ARG_F32(arg_min_first, (v < b) | ((v != v) & (b == b)))
+ARG_F32(arg_min_last, (v <= b) | (v != v))
+
+static void arg_block_f32(const job *j, const pl_f32 *x, pl_i64 *y, size_t width) {
+    int32_t at[BLOCK] = { 0 };
+    float best[BLOCK];
+    for (size_t k = 0; k < width; k++)
+        best[k] = x[k];
+    if (j->smallest) {
+        (j->last ? arg_min_last : arg_min_first)(j, x, at, best, width);
+    } else {
+        (j->last ? arg_max_last : arg_max_first)(j, x, at, best, width);
+    }
+    for (size_t k = 0; k < width; k++)
+        y[k] = at[k];
+}
+
 static void arg_range(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
     for (int64_t u = begin; u < end; u++) {
         const int64_t outer = u / j->n_blocks, from = u % j->n_blocks * BLOCK;
         const char *x = j->x + (size_t)(outer * j->n * j->inner + from) * j->size;
         pl_i64 *y = (pl_i64 *)(void *)j->y + outer * j->inner + from;
-        if (j->inner > 1) {
-            arg_block(j, x, y, (size_t)pl_i64_min(BLOCK, j->inner - from));
+        const size_t width = (size_t)pl_i64_min(BLOCK, j->inner - from);
+        if (j->inner > 1 && j->dtype == PL_F32 && j->n <= INT32_MAX) {
+            arg_block_f32(j, (const pl_f32 *)(const void *)x, y, width);
+        } else if (j->inner > 1) {
+            arg_block(j, x, y, width);
         } else {
             *y = j->dtype == PL_F32 ? arg_row_f32(j, (const pl_f32 *)(const void *)x)
                                     : arg_row(j, x);
