@@ -349,6 +349,11 @@ class Bounded:
     def __getitem__(self, at):
         return self.of(self.v[at], self.e[at])
 
+    def put(self, at, part):
+        v, e = self.v.copy(), self.e.copy()
+        v[at], e[at] = part.v, part.e
+        return self.of(v, e)
+
     @property
     def T(self):
         return self.of(self.v.T, self.e.T)

@@ -290,8 +290,29 @@ def attention(name):
             add("Attention", [q, k, v] + ([mask] if given else []), y.near(name), is_causal=causal)
 
 
+def gold(name):
+    """--fp64 on a 16-bit model: nothing is rounded to 16 bits any more."""
+    suite.group = f"{name} model with --fp64"
+    u = 2 * U["f64"]  # torch's own error counts, too
+    near = lambda y, size, k: Near(np.asarray(y, np.float64), u * (c(k) + 4) * np.asarray(size, np.float64), "f64")
+    for m, k, n in [(3, 5, 7), (17, 64, 33), (1, 1000, 3)]:
+        a, b, z = random(rng, (m, k), name), random(rng, (k, n), name), random(rng, (n,), name)
+        p, q = a.wide(), b.wide()
+        size = np.abs(p) @ np.abs(q)
+        add("MatMul", [a, b], near(p @ q, size, k), fp64=True)
+        add("Gemm", [a, b, z], near(p @ q + z.wide(), size + np.abs(z.wide()), k), fp64=True)
+        add("Softmax", [a], near(torch.softmax(t(p), 1), np.ones((m, k)), k), fp64=True)
+        add("ReduceMean", [a, int64(1)], near(p.mean(1, keepdims=True), np.abs(p).mean(1, keepdims=True), k), fp64=True)
+        add("LayerNormalization", [a, Tensor(np.ones(k, TYPES[name][1]), name)],
+            near(F.layer_norm(t(p), (k,), eps=float(np.float32(1e-5))), np.full((m, k), 8.0), k), fp64=True)
+        add("Exp", [a], near(np.exp(p), np.exp(p), 1), fp64=True)
+        add([("Mul", ["x0", "x0"], ["s"], {}), ("Sqrt", ["s"], ["y0"], {})], [a], near(np.abs(p), np.abs(p), 1), fp64=True)
+    x, w = random(rng, (1, 4, 9, 9), name), random(rng, (6, 4, 3, 3), name)
+    add("Conv", [x, w], near(F.conv2d(t(x.data), t(w.data)), F.conv2d(t(np.abs(x.data)), t(np.abs(w.data))), 36), fp64=True)
+
+
 for low in LOW:
-    for make in (products, convolutions, poolings, norms, softmaxes, reductions, chains, recurrent, attention):
+    for make in (products, convolutions, poolings, norms, softmaxes, reductions, chains, recurrent, attention, gold):
         make(low)
 overflow()
 suite.finish()
