@@ -1,13 +1,13 @@
 /* The FFT against the sum that defines it, and against itself backwards. */
-/* clang-format off: cmocka.h needs these before it */
-#include <cmocka.h>
+/* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <cmocka.h>
 /* clang-format on */
+
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/rng.h"
 #include "ops/fft.h"
