@@ -295,6 +295,7 @@ pl_status S(pl_conv)(pl_pool *pool, const pl_conv_shape *shape, const E *x, cons
                      const E *bias, E *y, pl_conv_state **state, pl_err *err) {
     conv c = { .pool = pool, .t = pl_conv_table_get(), .x = x, .w = w, .bias = bias, .y = y };
     pl_conv_state *own = NULL;
+    if (pl_libs_plain()) return S(pl_conv_plain)(shape, x, w, bias, y, err);
     PL_TRY(pl_conv_geo_of(shape, &c.g, err));
     if (c.g.batch == 0 || c.g.co == 0 || c.g.n_out == 0) return PL_OK;
     c.st = pl_conv_stage_of(&c.g);

@@ -65,6 +65,7 @@ pl_status S(pl_conv_transpose)(pl_pool *pool, const pl_conv_shape *shape, const 
                                const E *bias, E *y, pl_err *err) {
     S(back) b = { .t = pl_conv_table_get(), .bias = bias };
     pl_status st = PL_OK;
+    if (pl_libs_plain()) return S(pl_conv_transpose_plain)(shape, x, w, bias, y, err);
     PL_TRY(pl_conv_geo_of(shape, &b.g, err));
     const pl_conv_geo *g = &b.g;
     if (g->batch == 0 || g->co == 0 || g->n_out == 0) return PL_OK;

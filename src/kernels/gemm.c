@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm_int.h"
+#include "kernels/libs.h"
 
 const pl_gemm_table *pl_gemm_table_of(int isa) {
     if (isa > (int)pl_cpu_isa_max()) return NULL;

@@ -39,6 +39,7 @@ static pl_status S(state_ensure)(pl_pool *pool, pl_gemm_state **slot, const pl_g
 pl_status S(pl_gemm)(pl_pool *pool, const pl_gemm_shape *shape, T alpha, const E *a, const E *b,
                      T beta, E *c, pl_gemm_state **state, pl_err *err) {
     pl_gemm_shape s;
+    if (pl_libs_plain()) return S(pl_gemm_plain)(shape, alpha, a, b, beta, c, err);
     PL_TRY(pl_gemm_check(shape, sizeof(T), sizeof(T), sizeof(T), &s, err));
     fold_batch(&s);
     S(batch_ctx) x = { .s = &s, .a = a, .b = b, .c = c };

@@ -185,7 +185,8 @@ static void super_run(pl_pool *pool, super *s) {
     const S(pl_gemm_job) *j = s->job;
     s->row0 = row_of(s, s->pa0);
     s->row1 = row_of(s, s->pa1);
-    if (j->a_packed == NULL) pl_pool_for(pool, s->pa1 - s->pa0, 4, pack_a_range, s);
+    if (j->a_packed == NULL)
+        pl_pool_for(pool, s->pa1 - s->pa0, j->a_fill != NULL ? 1 : 4, pack_a_range, s);
     if (s->mode == B_FIRST) {
         pl_pool_for(pool, s->pb1 - s->pb0, 4, pack_b_range, s);
     } else if (s->mode == B_DIRECT && s->pb1 * s->nr > j->n) {
@@ -231,12 +232,11 @@ typedef struct vector_job {
     const S(pl_gemm_job) * job;
 } vector_job;
 
-static void vector_finish(const S(pl_gemm_job) * j, int64_t row, int64_t col, int64_t n,
-                          const E *y) {
+static void vector_finish(const S(pl_gemm_job) * j, int64_t col, int64_t n, const E *y) {
     for (int64_t q = 0; q < n; q++) {
-        E *c = j->c + row * j->ldc + col + q;
+        E *c = j->c + col + q;
         const T r = j->alpha * y[q] + (j->beta == 0 ? 0 : j->beta * *c);
-        *c = j->bias == NULL ? r : r + j->bias[row];
+        *c = j->bias == NULL ? r : r + j->bias[0];
     }
 }
 /* One row times a row-major B. */
@@ -245,20 +245,15 @@ static void row_range(void *ctx, int64_t begin, int64_t end) {
     const S(pl_gemm_job) *j = v->job;
     E y[VECTOR_COLS];
     v->t->S(row)(j->a, j->b + begin, j->b_rs, end - begin, j->k, y);
-    vector_finish(j, 0, begin, end - begin, y);
+    vector_finish(j, begin, end - begin, y);
 }
-/* A few rows times a B whose columns are contiguous: dot products, B read once for all rows. */
+/* One row times a B whose columns are contiguous: dot products. */
 static void dots_range(void *ctx, int64_t begin, int64_t end) {
     const vector_job *v = ctx;
     const S(pl_gemm_job) *j = v->job;
-    E y[32];
-    for (int64_t col = begin; col < end; col += 32) {
-        const int64_t n = pl_i64_min(32, end - col);
-        for (int64_t i = 0; i < j->m; i++) {
-            v->t->S(dots)(j->a + i * j->a_rs, j->b + col * j->b_cs, j->b_cs, n, j->k, y);
-            vector_finish(j, i, col, n, y);
-        }
-    }
+    E y[VECTOR_COLS];
+    v->t->S(dots)(j->a, j->b + begin * j->b_cs, j->b_cs, end - begin, j->k, y);
+    vector_finish(j, begin, end - begin, y);
 }
 
 static bool use_row(const S(pl_gemm_job) * j) {
@@ -266,7 +261,7 @@ static bool use_row(const S(pl_gemm_job) * j) {
            j->a_packed == NULL && j->b_cs == 1 && j->a_cs == 1;
 }
 static bool use_dots(const S(pl_gemm_job) * j) {
-    return j->m <= 4 && j->b != NULL && j->a != NULL && j->b_packed == NULL &&
+    return j->m == 1 && j->b != NULL && j->a != NULL && j->b_packed == NULL &&
            j->a_packed == NULL && j->b_rs == 1 && j->a_cs == 1;
 }
 

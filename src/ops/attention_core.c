@@ -10,7 +10,7 @@
 #include "kernels/gemm.h"
 #include "kernels/vmath.h"
 
-enum { QUERY_BLOCK = 64, ROTARY_BLOCK = 64 };
+enum { QUERY_BLOCK = 128, ROTARY_BLOCK = 64, ROW_ALIGN = 16 };
 
 typedef struct key_range {
     int64_t first, end;

@@ -73,7 +73,8 @@ static void S(finish_row)(const attention_block *k, int64_t i, E *x) {
 
 static pl_status S(block)(const attention_block *k) {
     const pl_attention *a = k->a;
-    const int64_t n = k->key1 - k->key0, rows = k->row1 - k->row0, ld = n + 1;
+    const int64_t n = k->key1 - k->key0, rows = k->row1 - k->row0;
+    const int64_t ld = (n + 1 + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
     const int64_t kv = k->h / (a->q_heads / a->kv_heads);
     E *x = pl_malloc((size_t)rows * (size_t)ld * sizeof(T));
     if (x == NULL) return PL_E_MEMORY;

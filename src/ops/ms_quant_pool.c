@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "ops/move.h"
 #include "ops/ms_quant.h"
-#include "ops/pool.h"
+#include "ops/pool_window.h"
 
 /* ---- windows ---- */
 

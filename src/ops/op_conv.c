@@ -1,7 +1,7 @@
 /* Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, com.microsoft FusedConv.
- * The transposed one is in conv_transpose.c, the integer ones in conv_quant.c. */
+ * The transposed one is in convolve_transpose.c, the integer ones in convolve_quant.c. */
 #include "ops/compute.h"
-#include "ops/conv.h"
+#include "ops/convolve.h"
 #include "ops/fused.h"
 #include "ops/quant.h"
 

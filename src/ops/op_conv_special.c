@@ -4,7 +4,7 @@
 
 #include "base/size.h"
 #include "kernels/gemm.h"
-#include "ops/conv.h"
+#include "ops/convolve.h"
 
 extern const pl_op_def pl_ops_conv_special[];
 

@@ -5,7 +5,7 @@
 #include "base/size.h"
 #include "kernels/vmath.h"
 #include "ops/compute.h"
-#include "ops/pool.h"
+#include "ops/pool_window.h"
 
 extern const pl_op_def pl_ops_pool[];
 

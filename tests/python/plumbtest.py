@@ -239,6 +239,9 @@ class Near:
     def __init__(self, value, err, name):
         self.value, self.name = np.asarray(value), name
         self.err = np.broadcast_to(np.asarray(err, dtype=self.value.dtype), self.value.shape)
+        self.q = 0.0  # the largest error in units of its bound, once checked
+        if not np.all(np.isfinite(self.err[np.isfinite(self.value)])):
+            raise ValueError("a bound that is not finite bounds nothing")
 
     def check(self, got):
         want = self.value
@@ -252,6 +255,7 @@ class Near:
             near = np.abs(y - want) <= self.err + half
             over = np.isinf(y) & (np.sign(y) == np.sign(want)) & (np.abs(want) + self.err >= edge)
             same = (y == want) | (np.isnan(y) & np.isnan(want))
+            self.q = float(np.max(np.abs(y - want) / (self.err + half), initial=0, where=np.isfinite(y) & np.isfinite(want)))
         return first_bad(~(near | over | same), got.data, want, self.err + half)
 
 
@@ -344,6 +348,11 @@ class Bounded:
 
     def __getitem__(self, at):
         return self.of(self.v[at], self.e[at])
+
+    def put(self, at, part):
+        v, e = self.v.copy(), self.e.copy()
+        v[at], e[at] = part.v, part.e
+        return self.of(v, e)
 
     @property
     def T(self):
@@ -497,4 +506,7 @@ class Suite:
                 self.explain(failed, i)
             else:
                 print(f"ok {i} - {group}: {len(cases)} cases")
+                if self.opts.verbose:
+                    q = max((w.q for x in cases for w in x.wants if isinstance(w, Near)), default=0)
+                    print(f"# largest error {q:.2f} of its bound")
         sys.exit(1 if any(x.error is not None for x in self.cases) else 0)

@@ -84,15 +84,16 @@ def run(op, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, direction="for
         acts = [(name, alphas.pop(0) if alphas else None, betas.pop(0) if betas else None) for name in names[d * per:(d + 1) * per]]
         backward = direction == "reverse" or d == 1
         bounded = lambda v: Bounded(v, 0, u)
-        for s in range(batch):
-            h = bounded((zeros(dirs, batch, n) if h0 is None else h0)[d, s:s + 1])
-            cell = bounded((zeros(dirs, batch, n) if c0 is None else c0)[d, s:s + 1])
-            times = range(int(lens[s]))
-            for t in reversed(times) if backward else times:
-                h, cell = step(op, bounded(x[t, s:s + 1]), h, cell, bounded(w[d]), bounded(r[d]), bounded(b[d]), bounded(p[d]), acts, clip,
-                               linear_before_reset, input_forget)
-                y_v[t, d, s], y_e[t, d, s] = h.v[0], h.e[0]
-            for key, value in (("h", h), ("c", cell)):
-                if value is not None:
-                    last[key][0][d, s], last[key][1][d, s] = value.v[0], value.e[0]
+        h = bounded(zeros(batch, n) if h0 is None else h0[d])
+        cell = bounded(zeros(batch, n) if c0 is None else c0[d])
+        weights = [bounded(v[d]) for v in (w, r, b, p)]
+        for k in range(int(np.max(lens, initial=0))):
+            on = np.flatnonzero(k < lens)  # the sequences that are still running, each at its own time
+            times = lens[on] - 1 - k if backward else np.full(len(on), k)
+            new, new_cell = step(op, bounded(x[times, on]), h[on], cell[on], *weights, acts, clip, linear_before_reset, input_forget)
+            h = h.put(on, new)
+            cell = cell if new_cell is None else cell.put(on, new_cell)
+            y_v[times, d, on], y_e[times, d, on] = new.v, new.e
+        for key, value in (("h", h), ("c", cell)):
+            last[key][0][d], last[key][1][d] = value.v, value.e
     return Bounded(y_v, y_e, u), Bounded(*last["h"], u), Bounded(*last["c"], u)

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from plumbtest import (FLOATS, FORMAT, INTS, LOW, NUMBERS, OPSET, SIGNED, TYPES, U, U_COMPUTE, UNSIGNED, Exact, Near,
+from plumbtest import (FLOATS, FORMAT, INTS, LOW, NUMBERS, OPSET, SIGNED, TYPES, U, U_COMPUTE, UNSIGNED, Bounded, Exact, Near,
                        Suite, Tensor, c, exactly, int64, random, round_to, ulp, within_ulps)
 
 rng = np.random.default_rng(2024)
@@ -565,12 +565,12 @@ def norms():
                 add("MeanVarianceNormalization", [x],
                     Near(y, mvn_error(w, m, var, 1e-9, u, tuple(axes), k) + 0 * y, name), axes=axes)
             if len(shape) > 2:
-                size, alpha, beta, bias = 3, 0.01, 0.75, 2.0
+                size, alpha, beta, bias = 3, 1 / 64, 0.75, 2.0
                 sq = np.zeros_like(w)
                 for ch in range(shape[1]):
                     lo, hi = max(0, ch - 1), min(shape[1] - 1, ch + 1)
                     sq[:, ch] = np.sum(w[:, lo:hi + 1] ** 2, axis=1)
-                y = w / (bias + np.float32(alpha) / size * sq) ** beta
+                y = w / (bias + alpha / size * sq) ** beta
                 # power: 2 ulp, its base has 4 roundings scaled by beta < 1
                 add("LRN", [x], Near(y, 12 * u * np.abs(y), name), size=size, alpha=alpha, beta=beta, bias=bias)
 
@@ -592,7 +592,45 @@ def layer_norm(w, g, b, over, eps, u):
     return y, np.abs(g) * mvn_error(w, m, var, eps, u, over, k) + u * np.abs(y) + u * np.abs(b)
 
 
+def attention():
+    """4-D and 3-D inputs, grouped queries, float and bool masks, causal, softcap, scale; the formula of Attention-23."""
+    for name in ("f32", "f64"):
+        suite.group = f"Attention {name}"
+        u = U_COMPUTE[name]
+        for (batch, heads, kv, lq, lk, d, dv), (mask, causal, cap, scale, flat) in itertools.product(
+                [(1, 1, 1, 3, 4, 8, 8), (2, 4, 2, 5, 7, 6, 3), (1, 6, 1, 9, 9, 16, 16)],
+                [("", 0, 0.0, None, 0), ("float", 0, 0.0, None, 0), ("bool", 0, 0.0, None, 0), ("", 1, 0.0, None, 0), ("", 0, 2.0, None, 0),
+                 ("float", 0, 0.0, 0.3, 1), ("", 1, 0.0, None, 1)]):
+            q, k, v = random(rng, (batch, heads, lq, d), name), random(rng, (batch, kv, lk, d), name), random(rng, (batch, kv, lk, dv), name)
+            attrs = {}
+            root = np.sqrt(np.longdouble(d) ** -0.5 if scale is None else np.longdouble(np.float32(scale)))
+            share = lambda t: np.repeat(t.wide(), heads // kv, axis=1)
+            scores = (Bounded(q.wide().astype(np.longdouble), 0, u) * root) @ (Bounded(share(k).swapaxes(-1, -2), 0, u) * root)
+            if mask == "float":
+                m = random(rng, (lq, lk), name)
+                scores = scores + m.wide()
+            if mask == "bool" or causal:
+                keep = rng.random((batch, 1, lq, lk)) < 0.6 if mask else np.tril(np.ones((lq, lk), bool))
+                if mask:
+                    keep[..., 0] = True
+                    m = Tensor(keep)
+            if cap:
+                scores = (scores * (1 / cap)).map(np.tanh, 1, 2) * cap
+            if mask == "bool" or causal:  # far below: exp() gives 0
+                hidden = np.broadcast_to(~keep, scores.v.shape)
+                scores = scores.of(np.where(hidden, -20000, scores.v), np.where(hidden, 0, scores.e))
+            y = scores.softmax(-1) @ share(v)
+            ins = [q, k, v]
+            if flat:
+                join = lambda a: np.ascontiguousarray(np.swapaxes(a, 1, 2)).reshape(a.shape[0], a.shape[2], -1)
+                ins = [Tensor(join(t.data), name) for t in ins]
+                y = y.of(join(y.v), join(y.e))
+                attrs = {"q_num_heads": heads, "kv_num_heads": kv}
+            attrs.update({} if scale is None else {"scale": scale}, **({"softcap": cap} if cap else {}))
+            add("Attention", ins + ([m] if mask else []), y.near(name), is_causal=causal, **attrs)
+
+
 for make in (unary, activations, binary, powers, comparisons, selections, reductions, empty_reductions, arg_reductions,
-             running_sums, products, einsums, softmaxes, norms):
+             running_sums, products, einsums, softmaxes, norms, attention):
     make()
 suite.finish()

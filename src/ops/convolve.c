@@ -1,5 +1,5 @@
 /* Shapes of convolutions, and direct loops for any number of spatial dims. */
-#include "ops/conv.h"
+#include "ops/convolve.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Pooling: the shape rule of all pools, and loops for any number of spatial dims. */
-#ifndef PL_POOL_OPS_H
-#define PL_POOL_OPS_H
+#ifndef PL_POOL_WINDOW_H
+#define PL_POOL_WINDOW_H
 
 #include "kernels/pooling.h"
 #include "ops/eval.h"

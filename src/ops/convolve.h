@@ -1,6 +1,6 @@
 /* Convolutions: shapes shared by Conv, ConvTranspose, ConvInteger, QLinearConv and FusedConv. */
-#ifndef PL_OPS_CONV_H
-#define PL_OPS_CONV_H
+#ifndef PL_CONVOLVE_H
+#define PL_CONVOLVE_H
 
 #include "kernels/conv.h"
 #include "ops/eval.h"

@@ -1,5 +1,5 @@
 /* The shape rule of pools, and their loops for any number of spatial dims. */
-#include "ops/pool.h"
+#include "ops/pool_window.h"
 
 #include <math.h>
 
@@ -68,7 +68,8 @@ typedef struct any_job {
 /* What one window gathers. */
 typedef struct gathered {
     double value;
-    int64_t at, count;
+    int64_t at;
+    double count; /* may be far beyond the input: kernels of SAME padding have no limit */
 } gathered;
 
 static void take(const pl_pool_rule *rule, double v, int64_t at, gathered *g) {
@@ -107,14 +108,14 @@ static gathered gather(const any_job *j, const pl_f64 *x, const int64_t *cell) {
         if (j->rule->count_include_pad) {
             pl_window_taps_in(w, d, cell[d], -w->pad_begin[d], w->in[d] + w->pad_end[d],
                               &padded_first, &last);
-            g.count *= last - padded_first;
+            g.count *= (double)(last - padded_first);
         }
         pl_window_taps_in(w, d, cell[d], 0, w->in[d], &first[d], &last);
         n_taps[d] = last - first[d];
         seen *= n_taps[d];
         tap[d] = first[d];
     }
-    if (!j->rule->count_include_pad) g.count = seen;
+    if (!j->rule->count_include_pad) g.count = (double)seen;
     if (seen == 0) return g;
     int64_t offset[PL_RANK_MAX] = { 0 };
     do {
@@ -133,7 +134,7 @@ static void any_planes(void *ctx, int64_t begin, int64_t end) {
         for (int64_t o = 0; o < j->n_out; o++) {
             const gathered g = gather(j, j->x + p * j->n_in, cell);
             double v = g.value;
-            if (j->rule->kind == PL_POOL_AVERAGE) v = g.value / (double)g.count;
+            if (j->rule->kind == PL_POOL_AVERAGE) v = g.value / g.count;
             if (j->rule->kind == PL_POOL_LP && j->rule->p != 1) {
                 v = j->rule->p == 2 ? sqrt(g.value) : pow(g.value, 1 / j->rule->p);
             }

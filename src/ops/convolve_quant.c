@@ -1,6 +1,6 @@
 /* ConvInteger-10 and QLinearConv-10. */
 #include "ops/compute.h"
-#include "ops/conv.h"
+#include "ops/convolve.h"
 #include "ops/quant.h"
 
 /* One value, or one for each output channel. */

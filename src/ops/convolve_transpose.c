@@ -3,7 +3,7 @@
 
 #include "base/size.h"
 #include "ops/compute.h"
-#include "ops/conv.h"
+#include "ops/convolve.h"
 
 /* Places dim d: out, and pad_begin of the kernel. Sizes were bounded by pl_window_read. */
 static pl_status place(const pl_node *node, pl_window *w, int d, int64_t in, const int64_t *shape,
