@@ -27,10 +27,12 @@ static double distance_from_sum(const pl_cplx *x, const pl_cplx *y, size_t n) {
             const long double a =
                 -2 * 3.14159265358979323846264338327950288L * (long double)(j * k % n) / n;
             const long double c = cosl(a), s = sinl(a);
-            re += x[j].re * c - x[j].im * s;
-            im += x[j].re * s + x[j].im * c;
+            const long double a_re = (long double)x[j].re, a_im = (long double)x[j].im;
+            re += a_re * c - a_im * s;
+            im += a_re * s + a_im * c;
         }
-        worst = fmax(worst, (double)fmaxl(fabsl(re - y[k].re), fabsl(im - y[k].im)));
+        worst = fmax(worst, fabs((double)(re - (long double)y[k].re)));
+        worst = fmax(worst, fabs((double)(im - (long double)y[k].im)));
     }
     return worst;
 }
