@@ -63,7 +63,7 @@ pl_status pl_conv_check_bias(const pl_infer *c, int i, pl_dim channels) {
 pl_status pl_conv_infer_shape(pl_infer *c, int x, int w, pl_dtype dtype) {
     const int rank_w = pl_infer_rank(c, w);
     int n = 0;
-    pl_window win;
+    pl_window win = { 0 };
     pl_dim out[PL_RANK_MAX];
     PL_TRY(pl_window_rank(c, x, &n));
     if (n < 0) return pl_infer_set_unranked(c, 0, dtype);

@@ -32,7 +32,7 @@ static pl_status load_less_zero(pl_eval *c, int i, int i_zero, double **out) {
 static pl_status accumulate(pl_eval *c, operands o, const pl_tensor *y, pl_i32 *acc) {
     const pl_tensor *x = pl_in(c, o.x), *w = pl_in(c, o.w), *wz = pl_in(c, o.w_zero);
     const int64_t groups = pl_attr_int(c->node, "group");
-    pl_window win;
+    pl_window win = { 0 };
     PL_TRY(pl_conv_window(c, x, w, &win));
     if (win.n > 3 || x->n_elements == 0 || w->n_elements == 0) {
         double *fx = NULL, *fw = NULL;

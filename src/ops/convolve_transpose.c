@@ -109,7 +109,7 @@ pl_status pl_conv_transpose_infer(pl_infer *c) {
     const int64_t group = pl_attr_int(c->node, "group");
     const int rank_w = pl_infer_rank(c, 1);
     int n = 0;
-    pl_window win;
+    pl_window win = { 0 };
     pl_dim out[PL_RANK_MAX];
     if (group < 1) return pl_infer_fail(c, "group is %lld", (long long)group);
     PL_TRY(pl_window_rank(c, 0, &n));
@@ -157,7 +157,7 @@ pl_status pl_conv_transpose_eval(pl_eval *c) {
     pl_tensor *y = pl_out(c, 0);
     const bool bias = pl_has(c, 2);
     const int64_t groups = pl_attr_int(c->node, "group");
-    pl_window win;
+    pl_window win = { 0 };
     PL_TRY(pl_conv_transpose_window(c, x, w, &win));
     if (y->n_elements == 0) return PL_OK;
     const pl_conv_shape s = pl_conv_shape_of(&win, x, y->dims[1], groups);

@@ -7,7 +7,7 @@
 
 pl_status pl_pool_infer(pl_infer *c) {
     int n = 0;
-    pl_window w;
+    pl_window w = { 0 };
     pl_dim out[PL_RANK_MAX];
     PL_TRY(pl_window_rank(c, 0, &n));
     if (n < 0) {
