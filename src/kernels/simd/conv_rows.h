@@ -32,27 +32,27 @@ static void F(stage)(const pl_conv_plan *plan, const E *x, const E *x_end, E *to
         }
 }
 
+/* Vectors run over the end of a row by less than VN: that must stay within the panel, for another
+ * thread may be filling the next one. */
 static void F(fill)(const E *staged, const int64_t *taps, int64_t n_taps, const pl_conv_run *runs,
                     int64_t n_runs, int64_t cols, int64_t width, int64_t stride, E *to) {
-    for (int64_t p = 0; p + 1 < n_taps; p++, to += stride) {
+    const int64_t n_fast = n_taps - 1 - (VN + stride - 1) / stride;
+    for (int64_t p = 0; p < n_taps; p++, to += stride) {
         const E *from = staged + taps[p];
         E *at = to;
         for (int64_t r = 0; r < n_runs; r++) {
-            for (int64_t i = 0; i < runs[r].n; i += VN)
-                VSTORE(at + i, VLOAD(from + runs[r].from + i));
+            const E *run = from + runs[r].from;
+            if (p < n_fast)
+                for (int64_t i = 0; i < runs[r].n; i += VN)
+                    VSTORE(at + i, VLOAD(run + i));
+            else
+                for (int64_t i = 0; i < runs[r].n; i++)
+                    at[i] = run[i];
             at += runs[r].n;
         }
         for (int64_t j = cols; j < width; j++)
             to[j] = 0;
     }
-    if (n_taps == 0) return;
-    const E *from = staged + taps[n_taps - 1]; /* the last row must end where it ends */
-    E *at = to;
-    for (int64_t r = 0; r < n_runs; r++)
-        for (int64_t i = 0; i < runs[r].n; i++)
-            *at++ = from[runs[r].from + i];
-    for (int64_t j = cols; j < width; j++)
-        to[j] = 0;
 }
 
 static void F(depthwise)(const E *staged, const int64_t *taps, const E *w, int64_t n_taps, E bias,
