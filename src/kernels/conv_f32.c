@@ -10,4 +10,4 @@
 #define T float
 #define E pl_f32
 #define S(name) name##_f32
-#include "kernels/conv_float.h"
+#include "kernels/conv_float.inc"

@@ -10,4 +10,4 @@
 #define T double
 #define E pl_f64
 #define S(name) name##_f64
-#include "kernels/conv_float.h"
+#include "kernels/conv_float.inc"

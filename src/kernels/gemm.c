@@ -119,11 +119,11 @@ static bool batch_is_parallel(const pl_gemm_shape *s, pl_pool *pool) {
 #define S(name) name##_f32
 #define T float
 #define E pl_f32
-#include "kernels/gemm_batch.h"
+#include "kernels/gemm_batch.inc"
 #undef S
 #undef T
 #undef E
 #define S(name) name##_f64
 #define T double
 #define E pl_f64
-#include "kernels/gemm_batch.h"
+#include "kernels/gemm_batch.inc"

@@ -30,13 +30,13 @@ typedef struct linear_job {
 #define E pl_f32
 #define EXP expf
 #define S(name) name##_f32
-#include "ops/linear_attention_rows.h"
+#include "ops/linear_attention_rows.inc"
 
 #define T double
 #define E pl_f64
 #define EXP exp
 #define S(name) name##_f64
-#include "ops/linear_attention_rows.h"
+#include "ops/linear_attention_rows.inc"
 
 /* ---- shapes ---- */
 

@@ -41,7 +41,7 @@ static inline void f64_transpose_block(f64_block v[2]) {
 #define MAC pl_vf_mac
 #define TILE pl_tile_f32
 #define F(name) f32_##name
-#include "kernels/simd/gemm_tile.h"
+#include "kernels/simd/gemm_tile.inc"
 #undef T
 #undef E
 #undef V
@@ -63,7 +63,7 @@ static inline void f64_transpose_block(f64_block v[2]) {
 #define MAC pl_vd_mac
 #define TILE pl_tile_f64
 #define F(name) f64_##name
-#include "kernels/simd/gemm_tile.h"
+#include "kernels/simd/gemm_tile.inc"
 
 /* Pairs of int16 products added into int32: vpmaddwd. |x| <= 255, so a pair stays below 2^17. */
 static inline pl_vu madd(pl_vi a, pl_vi b) {
