@@ -17,7 +17,10 @@ enum { PL_GEMM_KC = 384 };
 const pl_gemm_table *pl_gemm_table_get(void);
 const pl_gemm_table *pl_gemm_table_of(int isa); /* for tests and benches; NULL when lacking */
 
+/* a >= 0. Strides are 1 or 2 nearly always, and a division costs as much as a short row. */
 static inline int64_t pl_div_up(int64_t a, int64_t b) {
+    if (b == 1) return a;
+    if (b == 2) return (a >> 1) + (a & 1);
     return a / b + (a % b != 0);
 }
 
