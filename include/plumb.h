@@ -196,6 +196,12 @@ PLUMB_API plumb_status plumb_test(const char *const *dirs, size_t n_dirs,
                                   const plumb_test_options *options, plumb_test_counts *counts,
                                   char **text, plumb_error *err);
 
+/* ---- metrics ---- */
+
+/* ---- recordings and the store ---- */
+
+/* ---- backends ---- */
+
 #ifdef __cplusplus
 }
 #endif

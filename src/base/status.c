@@ -40,7 +40,7 @@ static void text_mark_cut(char *out, size_t size) {
     const size_t end = pl_utf8_cut(out, size - 1, size - 4);
     out[end] = '\0';
     pl_utf8_clean(out);
-    strcat(out, "...");
+    memcpy(out + strlen(out), "...", 4);
 }
 
 __attribute__((format(printf, 3, 0))) static void text_format(char *out, size_t size,

@@ -7,7 +7,14 @@
 #include "cli/args.h"
 
 /* One line per command. */
-#define COMMANDS(X) X(info) X(run) X(test) X(convert) X(ops)
+/* clang-format off */
+#define COMMANDS(X)                                                                                \
+    X(info)                                                                                        \
+    X(run)                                                                                         \
+    X(test)                                                                                        \
+    X(convert)                                                                                     \
+    X(ops)
+/* clang-format on */
 
 #define X(name) extern const pl_command pl_command_##name;
 COMMANDS(X)

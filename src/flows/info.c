@@ -101,7 +101,7 @@ static pl_status collect(facts *f, const plumb_info_options *options, pl_err *er
         f->why_not[sizeof(f->why_not) - 1] = '\0';
     }
     pl_dim_map_release(&dims);
-    qsort(f->ops, f->n_ops, sizeof(op_count), by_count);
+    if (f->n_ops > 0) qsort(f->ops, f->n_ops, sizeof(op_count), by_count);
     f->seconds = pl_api_seconds() - start;
     return st;
 }

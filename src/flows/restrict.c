@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "graph/edit.h"
 #include "onnx/onnx.h"
+#include "ops/infer.h"
 
 typedef struct name_list {
     const char **names;
@@ -37,8 +38,15 @@ static pl_status name_list_init(name_list *list, const pl_model *model, const ch
     return PL_OK;
 }
 
-pl_status pl_model_restrict(const pl_model *model, const char *function, const char *from,
-                            const char *to, pl_model **out, pl_err *err) {
+/* Values that become inputs need their types, which the file may not tell. What cannot be inferred
+ * stays open: the part may not contain it. */
+static void infer_types(pl_model *model) {
+    const pl_infer_options options = { 0 };
+    if (pl_ops_resolve(model, NULL) == PL_OK) (void)pl_model_infer(model, &options, NULL);
+}
+
+pl_status pl_model_restrict(pl_model *model, const char *function, const char *from, const char *to,
+                            pl_model **out, pl_err *err) {
     *out = NULL;
     pl_model *whole = NULL;
     name_list inputs = { 0 }, outputs = { 0 };
@@ -48,6 +56,7 @@ pl_status pl_model_restrict(const pl_model *model, const char *function, const c
         model = whole;
     }
     if (from != NULL || to != NULL) {
+        if (from != NULL) infer_types(model);
         PL_TRY_GOTO(done, st, name_list_init(&inputs, model, from, err));
         PL_TRY_GOTO(done, st, name_list_init(&outputs, model, to, err));
         PL_TRY_GOTO(

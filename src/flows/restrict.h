@@ -6,7 +6,7 @@
 
 /* *out stays NULL when there is nothing to restrict. Lists are comma-separated value names; a name
  * that holds a comma is taken whole when a value of that name exists. */
-pl_status pl_model_restrict(const pl_model *model, const char *function, const char *from,
-                            const char *to, pl_model **out, pl_err *err);
+pl_status pl_model_restrict(pl_model *model, const char *function, const char *from, const char *to,
+                            pl_model **out, pl_err *err);
 
 #endif

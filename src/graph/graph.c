@@ -11,11 +11,17 @@ bool pl_domain_is_onnx(const char *domain) {
     return domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0;
 }
 
-static void model_strings_release(void *strings) { pl_strmap_release(strings); }
+static void model_strings_release(void *strings) {
+    pl_strmap_release(strings);
+}
 
-static void graph_names_release(void *names) { pl_strmap_release(names); }
+static void graph_names_release(void *names) {
+    pl_strmap_release(names);
+}
 
-static void tensor_release(void *tensor) { pl_tensor_unref(tensor); }
+static void tensor_release(void *tensor) {
+    pl_tensor_unref(tensor);
+}
 
 pl_status pl_model_new(pl_model **out, pl_err *err) {
     pl_arena *arena = pl_arena_new();
@@ -147,8 +153,7 @@ pl_status pl_graph_add_value_n(pl_graph *graph, const char *name, size_t n_name,
     return PL_OK;
 }
 
-pl_status pl_graph_add_fresh_value(pl_graph *graph, const char *base, pl_value **out,
-                                   pl_err *err) {
+pl_status pl_graph_add_fresh_value(pl_graph *graph, const char *base, pl_value **out, pl_err *err) {
     if (base[0] == '\0') base = "value";
     if (pl_graph_find_in_scope(graph, base) == NULL) {
         return pl_graph_add_value(graph, base, out, err);
@@ -279,7 +284,8 @@ pl_status pl_node_each_body(const pl_node *node, pl_body_fn fn, void *ctx, pl_er
             PL_TRY(fn(ctx, attr->graph, err));
         }
         if (attr->type != PL_ATTR_GRAPHS) continue;
-        for (size_t k = 0; k < attr->n; k++) PL_TRY(fn(ctx, attr->graphs[k], err));
+        for (size_t k = 0; k < attr->n; k++)
+            PL_TRY(fn(ctx, attr->graphs[k], err));
     }
     return PL_OK;
 }

@@ -37,7 +37,8 @@ static pl_status walk_node_uses(const pl_node *node, use_walk *walk, pl_err *err
 
 static pl_status walk_body_uses(void *ctx, pl_graph *body, pl_err *err) {
     use_walk *walk = ctx;
-    for (size_t i = 0; i < body->n_nodes; i++) PL_TRY(walk_node_uses(body->nodes[i], walk, err));
+    for (size_t i = 0; i < body->n_nodes; i++)
+        PL_TRY(walk_node_uses(body->nodes[i], walk, err));
     for (size_t i = 0; i < body->n_outputs; i++) {
         PL_TRY(walk->fn(walk->ctx, body->outputs[i], err));
     }
@@ -146,7 +147,8 @@ static pl_status sort_out_of_order(sorter *s, pl_err *err) {
     }
     PL_TRY_GOTO(done, st, place_all(s, sorted, heap, err));
     memcpy(graph->nodes, sorted, n * sizeof(pl_node *));
-    for (size_t i = 0; i < n; i++) graph->nodes[i]->index = (uint32_t)i;
+    for (size_t i = 0; i < n; i++)
+        graph->nodes[i]->index = (uint32_t)i;
 done:
     pl_free(sorted);
     pl_free(heap);
@@ -233,10 +235,11 @@ static pl_status verify_node(pl_node *node, int depth, pl_err *err) {
 
 static pl_status verify_graph(pl_graph *graph, int depth, pl_err *err) {
     if (depth > PL_GRAPH_DEPTH_MAX) {
-        return pl_fail(err, PL_E_LIMIT, "graph '%s': bodies are nested deeper than %d",
-                       graph->name, PL_GRAPH_DEPTH_MAX);
+        return pl_fail(err, PL_E_LIMIT, "graph '%s': bodies are nested deeper than %d", graph->name,
+                       PL_GRAPH_DEPTH_MAX);
     }
-    for (size_t i = 0; i < graph->n_nodes; i++) PL_TRY(verify_node(graph->nodes[i], depth, err));
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        PL_TRY(verify_node(graph->nodes[i], depth, err));
     for (size_t i = 0; i < graph->n_outputs; i++) {
         const pl_value *value = graph->outputs[i];
         if (!has_source(value) || !is_visible(graph, value)) {

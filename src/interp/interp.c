@@ -198,7 +198,8 @@ static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *
     if (st == PL_OK) {
         st = publish(in, node, out, err);
     } else {
-        for (uint32_t i = 0; i < node->n_out; i++) pl_datum_unref(out[i]);
+        for (uint32_t i = 0; i < node->n_out; i++)
+            pl_datum_unref(out[i]);
     }
 done:
     for (uint32_t i = 0; i < node->n_in; i++)

@@ -22,7 +22,7 @@ typedef pl_status (*pl_interp_hook)(void *ctx, const pl_node *node, const pl_val
 typedef struct pl_interp_options {
     pl_pool *pool; /* borrowed; NULL = one thread */
     bool fp64;
-    uint64_t seed; /* of random operators that have none of their own */
+    uint64_t seed;  /* of random operators that have none of their own */
     bool any_shape; /* inputs may have other shapes than the model declares (test data does) */
     pl_interp_hook hook;
     void *hook_ctx;
@@ -36,9 +36,9 @@ pl_status pl_interp_new(pl_model *model, const pl_interp_options *options, pl_in
                         pl_err *err);
 void pl_interp_free(pl_interp *interp);
 
-/* in[i] belongs to model->graph->inputs[i]; NULL takes the input's default (its initializer).
+/* data[i] belongs to model->graph->inputs[i]; NULL takes the input's default (its initializer).
  * out[i] receives a new reference for model->graph->outputs[i]. Types and shapes of the inputs are
  * checked against the model's. */
-pl_status pl_interp_run(pl_interp *interp, pl_datum *const *in, pl_datum **out, pl_err *err);
+pl_status pl_interp_run(pl_interp *interp, pl_datum *const *data, pl_datum **out, pl_err *err);
 
 #endif

@@ -5,8 +5,9 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/conv_int.h"
+#include "kernels/libs.h"
 
 #define T float
 #define E pl_f32
 #define S(name) name##_f32
-#include "kernels/conv_float.h"
+#include "kernels/conv_float.inc"

@@ -5,8 +5,9 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/conv_int.h"
+#include "kernels/libs.h"
 
 #define T double
 #define E pl_f64
 #define S(name) name##_f64
-#include "kernels/conv_float.h"
+#include "kernels/conv_float.inc"

@@ -48,7 +48,7 @@ void pl_conv_direct_f32(const pl_conv_geo *g, const pl_f32 *x, const pl_f32 *w, 
 void pl_conv_direct_f64(const pl_conv_geo *g, const pl_f64 *x, const pl_f64 *w, const pl_f64 *bias,
                         int64_t channel, pl_f64 *y);
 
-/* What a state holds depends on the way; see conv_float.h. */
+/* What a state holds depends on the way; see conv_float.inc. */
 struct pl_conv_state {
     pl_conv_geo geo;
     const void *w;

@@ -4,17 +4,18 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/conv_int.h"
+#include "kernels/libs.h"
 
 enum { COLS_MAX = 4 << 20 }; /* elements of columns held at a time */
 
 #define T float
 #define E pl_f32
 #define S(name) name##_f32
-#include "kernels/conv_transpose.h"
+#include "kernels/conv_transpose.inc"
 #undef T
 #undef E
 #undef S
 #define T double
 #define E pl_f64
 #define S(name) name##_f64
-#include "kernels/conv_transpose.h"
+#include "kernels/conv_transpose.inc"

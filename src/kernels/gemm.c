@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm_int.h"
+#include "kernels/libs.h"
 
 const pl_gemm_table *pl_gemm_table_of(int isa) {
     if (isa > (int)pl_cpu_isa_max()) return NULL;
@@ -118,11 +119,11 @@ static bool batch_is_parallel(const pl_gemm_shape *s, pl_pool *pool) {
 #define S(name) name##_f32
 #define T float
 #define E pl_f32
-#include "kernels/gemm_batch.h"
+#include "kernels/gemm_batch.inc"
 #undef S
 #undef T
 #undef E
 #define S(name) name##_f64
 #define T double
 #define E pl_f64
-#include "kernels/gemm_batch.h"
+#include "kernels/gemm_batch.inc"

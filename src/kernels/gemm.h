@@ -2,9 +2,10 @@
  *
  * op(A) is m x k, op(B) is k x n, C is m x n; with trans_a the matrix in memory is k x m. beta == 0
  * never reads C; k == 0 gives beta * C. C overlaps neither A nor B.
- * The bits of C do not depend on the number of threads. They may depend on the instruction set and
- * on whether a state is given (see kernels/README.md for which library serves what).
- * Dims < 0, leading dims that are too small and overflowing extents are PL_E_INVALID. */
+ * The bits of C depend on A, B, the shape and the instruction set; not on the number of threads,
+ * nor on whether a state is given. (m and transposition choose the way: one row of A alone may
+ * differ in the last places from the same row among many.) Dims < 0, leading dims that are too
+ * small and overflowing extents are PL_E_INVALID. */
 #ifndef PL_GEMM_H
 #define PL_GEMM_H
 

@@ -6,4 +6,4 @@
 #define T float
 #define E pl_f32
 #define S(name) name##_f32
-#include "kernels/gemm_driver.h"
+#include "kernels/gemm_driver.inc"

@@ -6,4 +6,4 @@
 #define T double
 #define E pl_f64
 #define S(name) name##_f64
-#include "kernels/gemm_driver.h"
+#include "kernels/gemm_driver.inc"

@@ -97,6 +97,8 @@ static int64_t column_major_of(const pl_conv_geo *g, int64_t at) {
     return z + g->in[0] * (y + g->in[1] * x);
 }
 
+enum { COLUMNS_MAX = 2048 }; /* a wider row is pooled tap by tap */
+
 typedef struct job {
     const geo *p;
     const pl_conv_table *t;
@@ -119,8 +121,8 @@ static int64_t plane_grain(const geo *p) {
 #define S(name) name##_f32
 #define LOWEST (-INFINITY)
 #define IS_NAN(v) ((v) != (v))
-#include "kernels/pooling_average.h"
-#include "kernels/pooling_max.h"
+#include "kernels/pooling_average.inc"
+#include "kernels/pooling_max.inc"
 #undef T
 #undef E
 #undef S
@@ -129,8 +131,8 @@ static int64_t plane_grain(const geo *p) {
 #define E pl_f64
 #define S(name) name##_f64
 #define LOWEST (-(double)INFINITY)
-#include "kernels/pooling_average.h"
-#include "kernels/pooling_max.h"
+#include "kernels/pooling_average.inc"
+#include "kernels/pooling_max.inc"
 #undef T
 #undef E
 #undef S
@@ -142,7 +144,7 @@ static int64_t plane_grain(const geo *p) {
 #define E pl_i8
 #define S(name) name##_i8
 #define LOWEST INT8_MIN
-#include "kernels/pooling_max.h"
+#include "kernels/pooling_max.inc"
 #undef T
 #undef E
 #undef S
@@ -151,4 +153,4 @@ static int64_t plane_grain(const geo *p) {
 #define E pl_u8
 #define S(name) name##_u8
 #define LOWEST 0
-#include "kernels/pooling_max.h"
+#include "kernels/pooling_max.inc"

@@ -2,10 +2,10 @@
  *
  * Maps: y[i] = f(x[i]); y may be x (in place), otherwise they do not overlap. An element's bits do
  * not depend on its position in the array. avx2 and avx512 give the same bits; base may differ in
- * the last place. Errors in ulp of the result, measured over all 2^32 floats (tests/unit):
- *   f32: exp, log, tanh, erf, sigmoid <= 2; gelu, silu, softplus <= 4.   f64: exp, sigmoid, silu
- * own; the rest through libm. Special values as libm; the composites as their formula: silu(-inf) =
- * gelu(-inf) = NaN.
+ * the last place. Errors in ulp of the result, the worst of every 101st float
+ * (bench/kernels/ulp_vmath): f32: exp, log, tanh, erf, sigmoid <= 2; gelu, silu, softplus <= 4.
+ * f64: exp, sigmoid, silu own; the rest through libm. Special values as libm; the composites as
+ * their formula: silu(-inf) = gelu(-inf) = NaN.
  *
  * Reductions run in fixed lanes combined pairwise, so their bits depend on n only, never on the
  * instruction set. f32 sums are carried in f64 and returned in f64: the caller rounds once.

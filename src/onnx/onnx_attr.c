@@ -176,8 +176,8 @@ static pl_status read_external(pl_onnx_reader *r, const pl_tensor_proto_info *in
 pl_status pl_onnx_read_tensor(pl_onnx_reader *r, pl_bytes bytes, const char **name, pl_tensor **out,
                               pl_err *err) {
     pl_tensor_proto_info info = { 0 };
-    pl_status st = pl_tensor_proto_read(bytes, r->map, &info, out, err);
-    if (st == PL_OK && info.is_external) st = read_external(r, &info, out, err);
+    PL_TRY(pl_tensor_proto_read(bytes, r->map, &info, out, err));
+    const pl_status st = info.is_external ? read_external(r, &info, out, err) : PL_OK;
     if (st != PL_OK) {
         return pl_err_wrap(err, st, "tensor '%.*s'", (int)pl_size_min(info.name.n_bytes, 200),
                            info.name.n_bytes > 0 ? pl_bytes_chars(info.name) : "");

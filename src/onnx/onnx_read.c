@@ -153,6 +153,10 @@ static pl_status read_node_head(pl_bytes bytes, node_head *out, pl_err *err) {
                        (int)(out->name.n_bytes < 200 ? out->name.n_bytes : 200),
                        pl_bytes_chars(out->name));
     }
+    if (memchr(out->op.data, 0, out->op.n_bytes) != NULL) {
+        return pl_fail(err, PL_E_FORMAT, "node '%.*s' has an op_type with a NUL byte",
+                       (int)pl_size_min(out->name.n_bytes, 200), pl_bytes_chars(out->name));
+    }
     return PL_OK;
 }
 

@@ -10,7 +10,7 @@
 #include "kernels/gemm.h"
 #include "kernels/vmath.h"
 
-enum { QUERY_BLOCK = 64, ROTARY_BLOCK = 64 };
+enum { QUERY_BLOCK = 128, ROTARY_BLOCK = 64, ROW_ALIGN = 16 };
 
 typedef struct key_range {
     int64_t first, end;
@@ -63,13 +63,13 @@ static void round_to_f64(pl_dtype dtype, pl_f64 *x, int64_t n) {
 #define E pl_f32
 #define V pl_vmath_get()->f32
 #define S(name) name##_f32
-#include "ops/attention_rows.h"
+#include "ops/attention_rows.inc"
 
 #define T double
 #define E pl_f64
 #define V pl_vmath_get()->f64
 #define S(name) name##_f64
-#include "ops/attention_rows.h"
+#include "ops/attention_rows.inc"
 
 typedef struct attention_job {
     const pl_attention *a;

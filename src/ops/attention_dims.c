@@ -71,3 +71,14 @@ pl_status pl_meet_heads(const pl_infer *c, const char *attr, int64_t *out) {
     if (*out >= 1) return PL_OK;
     return pl_infer_fail(c, "%s is %lld, expected at least 1", attr, (long long)*out);
 }
+
+pl_status pl_meet_length(pl_infer *c, int i, const char *what, pl_dim *out) {
+    *out = PL_DIM_UNKNOWN;
+    if (pl_infer_rank(c, i) > 1) return pl_infer_fail(c, "%s is not one length", what);
+    size_t n = 0;
+    const int64_t *ints = pl_infer_ints(c, i, &n);
+    if (ints == NULL) return PL_OK;
+    if (n != 1 || ints[0] < 0) return pl_infer_fail(c, "%s is not one length", what);
+    *out = pl_dim_of(ints[0]);
+    return PL_OK;
+}

@@ -15,6 +15,8 @@ pl_status pl_meet_rank(const pl_infer *c, int i, const char *what, int rank, boo
 /* Right-aligned dims of input i are 1 or those given (unknown ones pass). */
 pl_status pl_meet_broadcast(const pl_infer *c, int i, const char *what, int rank,
                             const pl_dim *dims);
+/* The one integer in input i, as a length: unknown when its content is not at hand. */
+pl_status pl_meet_length(pl_infer *c, int i, const char *what, pl_dim *out);
 /* A count of heads: at least 1. */
 pl_status pl_meet_heads(const pl_infer *c, const char *attr, int64_t *out);
 

@@ -6,6 +6,7 @@
 enum {
     BLOCK = 1024,        /* elements converted at a time: three buffers stay in L1 */
     CHUNK = 8192,        /* elements of a row that one unit of work takes */
+    SHORT_ROW = 64,      /* below this, operands are laid out in blocks first */
     UNIT_MIN = 16 * 1024 /* elements below which threads do not pay */
 };
 
@@ -81,7 +82,8 @@ static void unary_range_f64(void *ctx, int64_t begin, int64_t end) {
 }
 
 static bool unary_serves(const pl_unary_ops *ops, pl_dtype dtype) {
-    if (ops->f64_b != NULL) return dtype != PL_STRING && pl_dtype_class_of(dtype) != PL_CLASS_COMPLEX;
+    if (ops->f64_b != NULL)
+        return dtype != PL_STRING && pl_dtype_class_of(dtype) != PL_CLASS_COMPLEX;
     switch (pl_dtype_class_of(dtype)) {
     case PL_CLASS_FLOAT: return ops->f32 != NULL || ops->f64 != NULL;
     case PL_CLASS_INT:
@@ -137,17 +139,20 @@ void pl_broadcast_init(pl_broadcast *b, int rank, const int64_t *dims, int n_ten
         if (dims[d] == 1) continue;
         const int at = b->rank;
         b->dims[at] = dims[d];
-        for (int k = 0; k < n_tensors; k++) b->strides[k][at] = aligned_stride(tensors[k], rank, d);
+        for (int k = 0; k < n_tensors; k++)
+            b->strides[k][at] = aligned_stride(tensors[k], rank, d);
         if (at > 0 && can_merge(b, at, dims[d])) {
             b->dims[at - 1] *= dims[d];
-            for (int k = 0; k < n_tensors; k++) b->strides[k][at - 1] = b->strides[k][at];
+            for (int k = 0; k < n_tensors; k++)
+                b->strides[k][at - 1] = b->strides[k][at];
         } else {
             b->rank++;
         }
     }
     b->n_inner = b->rank == 0 ? 1 : b->dims[b->rank - 1];
     b->n_outer = 1;
-    for (int d = 0; d + 1 < b->rank; d++) b->n_outer *= b->dims[d];
+    for (int d = 0; d + 1 < b->rank; d++)
+        b->n_outer *= b->dims[d];
 }
 
 int64_t pl_broadcast_row(const pl_broadcast *b, int k, int64_t outer) {
@@ -282,6 +287,76 @@ static void binary_units(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* ---- short rows: a call for each would cost more than its elements ---- */
+
+typedef struct row_walk { /* offset of one operand, row after row */
+    const pl_broadcast *b;
+    int k;
+    int64_t index[PL_RANK_MAX];
+    int64_t offset;
+} row_walk;
+
+static void row_walk_start(row_walk *w, const pl_broadcast *b, int k, int64_t outer) {
+    w->b = b;
+    w->k = k;
+    w->offset = pl_broadcast_row(b, k, outer);
+    for (int d = b->rank - 2; d >= 0; d--) {
+        w->index[d] = outer % b->dims[d];
+        outer /= b->dims[d];
+    }
+}
+
+static void row_walk_next(row_walk *w) {
+    for (int d = w->b->rank - 2; d >= 0; d--) {
+        const int64_t stride = w->b->strides[w->k][d];
+        w->offset += stride;
+        if (++w->index[d] < w->b->dims[d]) return;
+        w->offset -= stride * w->b->dims[d];
+        w->index[d] = 0;
+    }
+}
+
+#define COPY_ROW(T)                                                                                \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        ((T *)to)[i] = ((const T *)from)[i * step];                                                \
+    }
+
+static void copy_row(const char *from, int64_t step, char *to, int64_t n, size_t size) {
+    switch (size) {
+    case 1: COPY_ROW(pl_u8) return;
+    case 2: COPY_ROW(pl_u16) return;
+    case 4: COPY_ROW(pl_u32) return;
+    default: COPY_ROW(pl_u64) return;
+    }
+}
+
+/* Lays out elements at..at+n of operand k, as the result's order has them. */
+static void lay_out(const binary_job *j, int k, int64_t at, int64_t n, char *to) {
+    const char *from = k == 0 ? j->x : j->y;
+    const int64_t step = pl_broadcast_step(&j->b, k), row = j->b.n_inner;
+    const size_t size = j->from_bytes;
+    row_walk walk;
+    row_walk_start(&walk, &j->b, k, at / row);
+    for (int64_t inner = at % row; n > 0; inner = 0) {
+        const int64_t m = row - inner < n ? row - inner : n;
+        copy_row(from + (size_t)(walk.offset + inner * step) * size, step, to, m, size);
+        to += (size_t)m * size;
+        n -= m;
+        row_walk_next(&walk);
+    }
+}
+
+static void binary_short_rows(void *ctx, int64_t begin, int64_t end) {
+    const binary_job *j = ctx;
+    char x[BLOCK * 8], y[BLOCK * 8];
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        const int64_t n = end - at < BLOCK ? end - at : BLOCK;
+        lay_out(j, 0, at, n, x);
+        lay_out(j, 1, at, n, y);
+        binary_stretch(j, x, 1, y, 1, j->z + (size_t)at * j->to_bytes, (size_t)n);
+    }
+}
+
 static bool binary_serves(const pl_binary_ops *ops, pl_dtype dtype) {
     switch (pl_dtype_class_of(dtype)) {
     case PL_CLASS_FLOAT: return ops->f32 != NULL || ops->f64 != NULL || ops->f64_b != NULL;
@@ -295,8 +370,8 @@ static bool binary_serves(const pl_binary_ops *ops, pl_dtype dtype) {
     return false;
 }
 
-pl_status pl_eval_binary_on(pl_eval *c, const pl_binary_ops *ops, const void *p,
-                            const pl_tensor *x, const pl_tensor *y, pl_tensor *z) {
+pl_status pl_eval_binary_on(pl_eval *c, const pl_binary_ops *ops, const void *p, const pl_tensor *x,
+                            const pl_tensor *y, pl_tensor *z) {
     if (!binary_serves(ops, x->dtype)) return pl_eval_no_type(c, x->dtype);
     if (z->n_elements == 0) return PL_OK;
     binary_job job = { .ops = ops,
@@ -309,6 +384,10 @@ pl_status pl_eval_binary_on(pl_eval *c, const pl_binary_ops *ops, const void *p,
                        .y = y->data,
                        .z = z->data };
     pl_broadcast_init(&job.b, z->rank, z->dims, 2, (const pl_tensor *const[]){ x, y });
+    if (job.b.n_inner < SHORT_ROW && job.b.n_outer > 1) {
+        pl_pool_for(c->pool, z->n_elements, UNIT_MIN, binary_short_rows, &job);
+        return PL_OK;
+    }
     job.n_chunks = (job.b.n_inner + CHUNK - 1) / CHUNK;
     const int64_t per_unit = job.b.n_inner < CHUNK ? job.b.n_inner : CHUNK;
     const int64_t grain = UNIT_MIN / per_unit > 1 ? UNIT_MIN / per_unit : 1;

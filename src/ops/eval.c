@@ -9,7 +9,9 @@
 
 /* ---- inputs ---- */
 
-const pl_datum *pl_in_datum(const pl_eval *c, int i) { return i < c->n_in ? c->in[i] : NULL; }
+const pl_datum *pl_in_datum(const pl_eval *c, int i) {
+    return i < c->n_in ? c->in[i] : NULL;
+}
 
 const pl_tensor *pl_in(const pl_eval *c, int i) {
     const pl_datum *d = pl_in_datum(c, i);
@@ -101,7 +103,8 @@ pl_status pl_out_view(pl_eval *c, int i, int k) {
         return pl_fail(c->err, PL_E_INTERNAL, "%s: view without a shape", c->node->op);
     }
     int64_t dims[PL_RANK_MAX];
-    for (int d = 0; d < type->rank; d++) dims[d] = type->dims[d].value;
+    for (int d = 0; d < type->rank; d++)
+        dims[d] = type->dims[d].value;
     pl_tensor *view = NULL;
     PL_TRY(pl_tensor_reshape(x, type->rank, dims, &view, c->err));
     return pl_out_set_take(c, i, view);
@@ -114,7 +117,8 @@ pl_dtype pl_eval_dtype(const pl_eval *c, pl_dtype dtype) {
 
 /* ---- failures ---- */
 
-__attribute__((format(printf, 3, 0))) static pl_status eval_vfail(const pl_eval *c, pl_status status, const char *format, va_list args) {
+__attribute__((format(printf, 3, 0))) static pl_status
+eval_vfail(const pl_eval *c, pl_status status, const char *format, va_list args) {
     (void)pl_vfail(c->err, status, format, args);
     char text[600];
     return pl_err_wrap(c->err, status, "%s", pl_node_describe(c->node, text, sizeof(text)));
@@ -158,7 +162,8 @@ typedef struct call_tables { /* per node, in scratch */
 
 static const pl_type *type_of_tensor(pl_arena *arena, const pl_tensor *t) {
     pl_dim dims[PL_RANK_MAX];
-    for (int d = 0; d < t->rank; d++) dims[d] = pl_dim_of(t->dims[d]);
+    for (int d = 0; d < t->rank; d++)
+        dims[d] = pl_dim_of(t->dims[d]);
     return pl_type_tensor(arena, t->dtype, t->rank, dims);
 }
 
@@ -176,8 +181,7 @@ static const pl_type *type_of_datum(pl_arena *arena, const pl_datum *d) {
     return elem == NULL ? NULL : pl_type_of(arena, d->kind, elem);
 }
 
-static bool tables_init(call_tables *t, pl_arena *arena, const pl_node *node,
-                        pl_datum *const *in) {
+static bool tables_init(call_tables *t, pl_arena *arena, const pl_node *node, pl_datum *const *in) {
     t->in_type = pl_arena_array(arena, node->n_in, sizeof(pl_type *));
     t->out_type = pl_arena_array(arena, node->n_out, sizeof(pl_type *));
     t->in_tensor = pl_arena_array(arena, node->n_in, sizeof(pl_tensor *));
@@ -194,7 +198,8 @@ static bool tables_init(call_tables *t, pl_arena *arena, const pl_node *node,
         if (t->in_type[i] == NULL) return false;
         if (in[i]->kind == PL_TYPE_TENSOR) t->in_tensor[i] = in[i]->tensor;
     }
-    for (uint32_t i = 0; i < node->n_out; i++) t->wanted[i] = node->out[i] != NULL;
+    for (uint32_t i = 0; i < node->n_out; i++)
+        t->wanted[i] = node->out[i] != NULL;
     return true;
 }
 
@@ -208,9 +213,14 @@ static pl_status allocate_outputs(pl_eval *c) {
                            c->node->op, i);
         }
         int64_t dims[PL_RANK_MAX];
-        for (int d = 0; d < type->rank; d++) dims[d] = type->dims[d].value;
+        for (int d = 0; d < type->rank; d++)
+            dims[d] = type->dims[d].value;
         pl_tensor *t = NULL;
-        PL_TRY(pl_tensor_new(type->dtype, type->rank, dims, &t, c->err));
+        const pl_status st = pl_tensor_new(type->dtype, type->rank, dims, &t, c->err);
+        if (st != PL_OK) {
+            char text[600];
+            return pl_err_wrap(c->err, st, "%s", pl_node_describe(c->node, text, sizeof(text)));
+        }
         PL_TRY(pl_datum_of_tensor_take(t, &c->out[i], c->err));
     }
     return PL_OK;
@@ -237,7 +247,8 @@ pl_status pl_eval_node(const pl_node *node, pl_datum *const *in, pl_datum **out,
     call_tables t;
     pl_err local = PL_ERR_INIT;
     if (err == NULL) err = &local;
-    for (uint32_t i = 0; i < node->n_out; i++) out[i] = NULL;
+    for (uint32_t i = 0; i < node->n_out; i++)
+        out[i] = NULL;
     if (!tables_init(&t, setup->scratch, node, in)) return pl_fail_memory(err, node->n_in);
     pl_infer infer = { .node = node,
                        .arena = setup->scratch,

@@ -6,10 +6,9 @@
 
 #include <setjmp.h>
 #include <stdio.h>
-/* clang-format off: jpeglib.h needs FILE, jerror.h needs jpeglib.h */
+/* jpeglib.h needs FILE. */
 #include <jerror.h>
 #include <jpeglib.h>
-/* clang-format on */
 
 #include "base/alloc.h"
 

@@ -29,9 +29,11 @@ static int on_error(TIFF *tif, void *ctx, const char *module, const char *format
     return 1; /* handled: nothing is printed */
 }
 
+/* A tag beyond the end of the file is only a warning to libtiff, which then guesses. */
+static int on_warning(TIFF *tif, void *ctx, const char *module, const char *format, va_list args)
+    __attribute__((format(printf, 4, 0)));
 static int on_warning(TIFF *tif, void *ctx, const char *module, const char *format, va_list args) {
-    (void)tif, (void)ctx, (void)module, (void)format, (void)args;
-    return 1;
+    return strncmp(format, "IO error", 8) == 0 ? on_error(tif, ctx, module, format, args) : 1;
 }
 
 static tmsize_t on_read(thandle_t handle, void *to, tmsize_t n) {
@@ -145,8 +147,10 @@ pl_status pl_image_decode_tiff(pl_bytes bytes, uint64_t max_pixels, pl_image *ou
     if (tif == NULL) {
         return pl_fail(err, PL_E_FORMAT, "TIFF: %s", job.message[0] ? job.message : "bad header");
     }
-    const pl_status st = decode(tif, max_pixels, out, err);
+    pl_status st = decode(tif, max_pixels, out, err);
     TIFFClose(tif);
+    /* Some paths of libtiff fill what is missing with zeros and go on. */
+    if (st == PL_OK && job.message[0] != 0) st = pl_fail(err, PL_E_FORMAT, "TIFF: %s", job.message);
     return st;
 }
 

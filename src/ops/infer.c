@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-bool pl_infer_has(const pl_infer *c, int i) { return i < c->n_in && c->in[i] != NULL; }
+bool pl_infer_has(const pl_infer *c, int i) {
+    return i < c->n_in && c->in[i] != NULL;
+}
 
 pl_dtype pl_infer_dtype_of(const pl_infer *c, int i) {
     if (!pl_infer_has(c, i) || c->in[i]->kind != PL_TYPE_TENSOR) return PL_UNDEFINED;
@@ -51,7 +53,9 @@ static pl_dtype dtype_under(bool fp64, pl_dtype dtype) {
     return fp64 && raised ? PL_F64 : dtype;
 }
 
-pl_dtype pl_infer_dtype(const pl_infer *c, pl_dtype dtype) { return dtype_under(c->fp64, dtype); }
+pl_dtype pl_infer_dtype(const pl_infer *c, pl_dtype dtype) {
+    return dtype_under(c->fp64, dtype);
+}
 
 pl_status pl_infer_axis(const pl_infer *c, int64_t axis, int rank, int *out) {
     if (axis < -rank || axis >= rank) {
@@ -132,7 +136,8 @@ pl_status pl_infer_broadcast_inputs(pl_infer *c, int first, int last, int *rank,
         }
         if (r > *rank) *rank = r;
     }
-    for (int d = 0; d < *rank; d++) out[d] = pl_dim_of(1);
+    for (int d = 0; d < *rank; d++)
+        out[d] = pl_dim_of(1);
     for (int i = first; i <= last; i++) {
         if (!pl_infer_has(c, i)) continue;
         const int r = pl_infer_rank(c, i);
@@ -187,7 +192,8 @@ pl_status pl_infer_merge(pl_infer *c, const pl_type *a, const pl_type *b, const 
 /* ---- shared rules ---- */
 
 pl_status pl_infer_same_as_first(pl_infer *c) {
-    for (int i = 0; i < c->n_out; i++) PL_TRY(pl_infer_set_like(c, i, 0));
+    for (int i = 0; i < c->n_out; i++)
+        PL_TRY(pl_infer_set_like(c, i, 0));
     return PL_OK;
 }
 
@@ -198,9 +204,13 @@ static pl_status broadcast_all(pl_infer *c, pl_dtype dtype) {
     return pl_infer_set(c, 0, dtype, rank, dims);
 }
 
-pl_status pl_infer_broadcast(pl_infer *c) { return broadcast_all(c, pl_infer_dtype_of(c, 0)); }
+pl_status pl_infer_broadcast(pl_infer *c) {
+    return broadcast_all(c, pl_infer_dtype_of(c, 0));
+}
 
-pl_status pl_infer_broadcast_bool(pl_infer *c) { return broadcast_all(c, PL_BOOL); }
+pl_status pl_infer_broadcast_bool(pl_infer *c) {
+    return broadcast_all(c, PL_BOOL);
+}
 
 pl_status pl_infer_nothing(pl_infer *c) {
     (void)c;

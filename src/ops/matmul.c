@@ -35,7 +35,8 @@ static pl_dim dim_of(const pl_type *t, int axis) {
     return axis < 0 ? pl_dim_of(1) : t->dims[axis];
 }
 
-pl_status pl_matmul_infer(pl_infer *c, int a, int b, pl_matmul_options o, pl_dtype dtype) {
+pl_status pl_matmul_infer(pl_infer *c, int a, int b, pl_matmul_options options, pl_dtype dtype) {
+    const pl_matmul_options o = options;
     const int rank_a = pl_infer_rank(c, a), rank_b = pl_infer_rank(c, b);
     if (rank_a == 0 || rank_b == 0) return pl_infer_fail(c, "an operand is a scalar");
     if (rank_a < 0 || rank_b < 0) return pl_infer_set_unranked(c, 0, dtype);
@@ -96,8 +97,9 @@ static pl_status batch_offsets(pl_eval *c, const pl_matmul *p, const pl_tensor *
     return PL_OK;
 }
 
-pl_status pl_matmul_plan(pl_eval *c, const pl_tensor *a, const pl_tensor *b, pl_matmul_options o,
-                         pl_matmul *p) {
+pl_status pl_matmul_plan(pl_eval *c, const pl_tensor *a, const pl_tensor *b,
+                         pl_matmul_options options, pl_matmul *p) {
+    const pl_matmul_options o = options;
     const roles ra = roles_of(a->rank, true, o.trans_a, o.trans_batch_a);
     const roles rb = roles_of(b->rank, false, o.trans_b, o.trans_batch_b);
     memset(p, 0, sizeof(*p));

@@ -24,7 +24,7 @@ typedef struct pl_matmul {
 
 /* The kernel's side. Offsets are in scratch. Shapes were checked by the rule. */
 pl_status pl_matmul_plan(pl_eval *c, const pl_tensor *a, const pl_tensor *b,
-                         pl_matmul_options options, pl_matmul *out);
+                         pl_matmul_options options, pl_matmul *p);
 
 /* y = alpha * a * b for float types (low precision through f32) and integers (wrapping). Constant
  * input i_b keeps its packed form in the node's state. */

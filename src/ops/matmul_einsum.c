@@ -153,7 +153,7 @@ pl_status pl_einsum_infer(pl_infer *c) {
     for (int i = 0; i < c->n_in; i++) {
         if (pl_infer_rank(c, i) < 0) return pl_infer_set_unranked(c, 0, dtype);
     }
-    equation e;
+    equation e = { 0 };
     pl_dim size[N_LABELS], out[PL_RANK_MAX];
     PL_TRY(read_equation(c, c->arena, &e));
     for (int i = 0; i < N_LABELS; i++)
@@ -318,7 +318,7 @@ static pl_status contract(work *w, const operand *x, const operand *y, const boo
         return pl_eval_fail(w->c, "an intermediate result has too many dims");
     }
     int order[PL_RANK_MAX];
-    operand a, b;
+    operand a = { 0 }, b = { 0 };
     pl_gemm_shape g = { .m = 1, .n = 1, .k = 1, .batch = 1 };
     memcpy(order, batch, (size_t)n_batch * sizeof(int));
     memcpy(order + n_batch, left, (size_t)n_left * sizeof(int));
@@ -380,7 +380,7 @@ static void needed_after(const equation *e, int first, bool *needed) {
 static pl_status evaluate(work *w, const equation *e, operand *result) {
     bool needed[N_LABELS], own[N_LABELS];
     for (int t = 0; t < e->n_terms; t++) {
-        operand next, both;
+        operand next = { 0 }, both = { 0 };
         void *data = load_input(w, t);
         if (data == NULL) return pl_eval_memory(w->c);
         needed_after(e, t + 1, needed);
@@ -417,8 +417,8 @@ static pl_status equation_of(pl_eval *c, equation *e) {
 
 pl_status pl_einsum_eval(pl_eval *c) {
     pl_tensor *y = pl_out(c, 0);
-    equation e;
-    operand result = { 0 }, last;
+    equation e = { 0 };
+    operand result = { 0 }, last = { 0 };
     work w = { .c = c };
     w.dtype = !pl_dtype_is_float(y->dtype) ? PL_I64 : y->dtype == PL_F64 ? PL_F64 : PL_F32;
     w.bytes = pl_dtype_bytes(w.dtype);

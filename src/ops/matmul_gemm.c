@@ -109,7 +109,7 @@ static pl_status gemm_with(pl_eval *c, const pl_fused *fused) {
     if (!pl_dtype_is_float(y->dtype)) return gemm_ints(c, &p, alpha, beta);
     pl_kept *kept = pl_kept_of(c, 1);
     if (y->dtype == PL_F64) {
-        if (beta != 0) spread_f64(t, t->data, y->data, p.m, p.n);
+        if (t != NULL && beta != 0) spread_f64(t, t->data, y->data, p.m, p.n);
         PL_TRY(pl_gemm_f64(c->pool, &p.gemm, alpha, a->data, b->data, beta, y->data,
                            pl_kept_gemm(kept), c->err));
         pl_fused_apply_f64(c->pool, fused, y->data, y->n_elements);
@@ -121,7 +121,7 @@ static pl_status gemm_with(pl_eval *c, const pl_fused *fused) {
     if (fa == NULL || fb == NULL || fy == NULL || (t != NULL && fc == NULL)) {
         return pl_eval_memory(c);
     }
-    if (beta != 0) spread_f32(t, fc, fy, p.m, p.n);
+    if (t != NULL && beta != 0) spread_f32(t, fc, fy, p.m, p.n);
     PL_TRY(pl_gemm_f32(c->pool, &p.gemm, (float)alpha, fa, fb, (float)beta, fy, pl_kept_gemm(kept),
                        c->err));
     pl_fused_apply_f32(c->pool, fused, fy, y->n_elements);

@@ -35,7 +35,7 @@ static pl_status group_inputs(const pl_infer *c, group_types *t) {
     }
     PL_TRY(pl_meet_divide(c, "dim 2 of query", hidden, t->heads, &t->size));
     for (int i = KEY; i <= VALUE; i++) {
-        pl_dim size;
+        pl_dim size = PL_DIM_UNKNOWN;
         PL_TRY(pl_meet_rank(c, i, i == KEY ? "key" : "value", 3, &known));
         PL_TRY(pl_meet_agree(c, "the batch size", pl_infer_dim(c, i, 0), &t->batch));
         PL_TRY(pl_meet_agree(c, "the sequence length", pl_infer_dim(c, i, 1), &t->len));
@@ -90,18 +90,6 @@ static pl_status group_caches(const pl_infer *c, const group_types *t) {
     return pl_meet_agree(c, "the size of head_sink", pl_infer_dim(c, SINK, 0), &heads);
 }
 
-static pl_status group_total(pl_infer *c, group_types *t) {
-    t->total = PL_DIM_UNKNOWN;
-    size_t n = 0;
-    const int64_t *total = pl_infer_ints(c, TOTAL, &n);
-    if (total == NULL) return PL_OK;
-    if (n != 1 || total[0] < 0) {
-        return pl_infer_fail(c, "total_sequence_length is not one length");
-    }
-    t->total = pl_dim_of(total[0]);
-    return PL_OK;
-}
-
 pl_status pl_ms_group_infer(pl_infer *c) {
     group_types t;
     memset(&t, 0, sizeof(t));
@@ -119,7 +107,7 @@ pl_status pl_ms_group_infer(pl_infer *c) {
     PL_TRY(group_inputs(c, &t));
     PL_TRY(group_past(c, &t));
     PL_TRY(group_caches(c, &t));
-    PL_TRY(group_total(c, &t));
+    PL_TRY(pl_meet_length(c, TOTAL, "total_sequence_length", &t.total));
     bool known = false;
     PL_TRY(pl_meet_rank(c, SEQLENS, "seqlens_k", 1, &known));
     PL_TRY(pl_meet_agree(c, "the batch size", pl_infer_dim(c, SEQLENS, 0), &t.batch));
@@ -341,7 +329,7 @@ static pl_status rotary_head_size(const pl_infer *c, int64_t *heads, int64_t *si
     if (dim < 0 || dim % 2 != 0) {
         return pl_infer_fail(c, "rotary_embedding_dim is %lld", (long long)dim);
     }
-    if (n < 0 || (dim > 0 && n == 0 && rank == 3)) {
+    if (n < 0 || (dim > 0 && n == 0 && rank != 4)) {
         return pl_infer_fail(c, "num_heads is %lld, expected at least 1", (long long)n);
     }
     if (!pl_dim_known(last) || !pl_dim_known(width) || width.value > INT32_MAX) return PL_OK;

@@ -51,7 +51,7 @@ static pl_status check_count(const pl_infer *c, int i, int64_t expected) {
 }
 
 pl_status pl_matmul_nbits_infer(pl_infer *c) {
-    layout l;
+    layout l = { 0 };
     pl_dim out[PL_RANK_MAX];
     const int rank = pl_infer_rank(c, A);
     PL_TRY(layout_of(c->node, &l, c->err));

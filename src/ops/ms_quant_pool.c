@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "ops/move.h"
 #include "ops/ms_quant.h"
-#include "ops/pool.h"
+#include "ops/pool_window.h"
 
 /* ---- windows ---- */
 
@@ -17,8 +17,8 @@ static int axis_of(bool channels_last, int d) {
 
 static pl_status infer_windows(pl_infer *c, bool channels_last) {
     int n = 0;
-    pl_window w;
-    pl_dim out[PL_RANK_MAX];
+    pl_window w = { 0 };
+    pl_dim out[PL_RANK_MAX] = { { 0, NULL } };
     const pl_dtype dtype = pl_infer_dtype_of(c, 0);
     PL_TRY(pl_window_rank(c, 0, &n));
     if (n < 0) return pl_infer_set_unranked(c, 0, dtype);
@@ -69,7 +69,7 @@ typedef pl_status (*pool_bytes_fn)(pl_eval *c, const pl_window *w, int64_t plane
 static pl_status pool_turned(pl_eval *c, bool channels_last, pool_bytes_fn fn) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
-    pl_window w;
+    pl_window w = { 0 };
     PL_TRY(place_windows(c, x, channels_last, &w));
     if (y->n_elements == 0) return PL_OK;
     if (x->n_elements == 0) return pl_eval_fail(c, "planes of the input have no elements");
@@ -134,7 +134,7 @@ pl_status pl_nhwc_max_pool_eval(pl_eval *c) {
 pl_status pl_qlinear_global_pool_infer(pl_infer *c) {
     const int rank = pl_infer_rank(c, 0);
     const bool last = pl_attr_int(c->node, "channels_last") != 0;
-    pl_dim out[PL_RANK_MAX];
+    pl_dim out[PL_RANK_MAX] = { { 0, NULL } };
     PL_TRY(pl_qparam_check(c, 0, 1, 2));
     PL_TRY(pl_qparam_check(c, 0, 3, 4));
     if (rank < 0) return pl_infer_set_unranked(c, 0, pl_infer_dtype_of(c, 0));
@@ -167,7 +167,8 @@ static pl_status means(pl_eval *c, const int64_t *step) {
             index[d] = 0;
         }
     }
-    const double n = (double)(x->n_elements / y->n_elements);
+    const int64_t each = x->n_elements / y->n_elements;
+    const double n = (double)each;
     for (int64_t i = 0; i < y->n_elements; i++) {
         v[i] = ((double)sums[i] / n - in.zero) * in.scale / out.scale;
     }
@@ -202,8 +203,8 @@ static pl_status read_axes(const pl_node *node, int rank, bool *reduced, pl_err 
 
 pl_status pl_qlinear_reduce_mean_infer(pl_infer *c) {
     const int rank = pl_infer_rank(c, 0);
-    bool reduced[PL_RANK_MAX];
-    pl_dim out[PL_RANK_MAX];
+    bool reduced[PL_RANK_MAX] = { false };
+    pl_dim out[PL_RANK_MAX] = { { 0, NULL } };
     int n = 0;
     PL_TRY(pl_qparam_check(c, 0, 1, 2));
     PL_TRY(pl_qparam_check(c, 0, 3, 4));
@@ -218,7 +219,7 @@ pl_status pl_qlinear_reduce_mean_infer(pl_infer *c) {
 
 pl_status pl_qlinear_reduce_mean_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
-    bool reduced[PL_RANK_MAX];
+    bool reduced[PL_RANK_MAX] = { false };
     int64_t step[PL_RANK_MAX] = { 0 }, size = 1;
     PL_TRY(read_axes(c->node, x->rank, reduced, c->err));
     if (pl_out(c, 0)->n_elements == 0) return PL_OK;

@@ -327,13 +327,12 @@ static pl_status flex_infer(pl_infer *c) {
     return pl_infer_set(c, Y, pl_infer_dtype_of(c, Q), 4, y);
 }
 
-static pl_status store(pl_tensor *t, bool wide, const void *data) {
+static void store(pl_tensor *t, bool wide, const void *data) {
     if (wide) {
         pl_store_f64(t->dtype, data, t->data, (size_t)t->n_elements);
     } else {
         pl_store_f32(t->dtype, data, t->data, (size_t)t->n_elements);
     }
-    return PL_OK;
 }
 
 static void load(const pl_tensor *t, bool wide, void *data) {
@@ -357,7 +356,8 @@ static pl_status modify(pl_eval *c, const char *attr, pl_dtype dtype, const int6
     pl_tensor *t = NULL;
     pl_datum *in = NULL, *out = NULL;
     PL_TRY(pl_tensor_new(dtype, 4, dims, &t, c->err));
-    PL_TRY(store(t, wide, x));
+    if (t == NULL) return pl_eval_memory(c);
+    store(t, wide, x);
     PL_TRY(pl_datum_of_tensor_take(t, &in, c->err));
     pl_status st = c->run_body(c, body, &in, 1, &out, 1);
     if (st == PL_OK) {
@@ -368,7 +368,7 @@ static pl_status modify(pl_eval *c, const char *attr, pl_dtype dtype, const int6
         } else {
             st = pl_tensor_contiguous(result, &dense, c->err);
         }
-        if (st == PL_OK) load(dense, wide, x);
+        if (dense != NULL) load(dense, wide, x);
         pl_tensor_unref(dense);
     }
     pl_datum_unref(in);
@@ -460,7 +460,7 @@ static pl_status rotary_heads(const pl_infer *c, pl_dim *heads, pl_dim *size) {
 }
 
 static pl_status rotary_infer(pl_infer *c) {
-    pl_dim heads, size;
+    pl_dim heads = open_dim, size = open_dim;
     PL_TRY(rotary_heads(c, &heads, &size));
     const int rank = pl_infer_rank(c, R_X);
     const bool by_position = pl_infer_has(c, R_POSITION);

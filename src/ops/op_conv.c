@@ -1,7 +1,7 @@
 /* Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, com.microsoft FusedConv.
- * The transposed one is in conv_transpose.c, the integer ones in conv_quant.c. */
+ * The transposed one is in convolve_transpose.c, the integer ones in convolve_quant.c. */
 #include "ops/compute.h"
-#include "ops/conv.h"
+#include "ops/convolve.h"
 #include "ops/fused.h"
 #include "ops/quant.h"
 
@@ -51,7 +51,7 @@ static pl_status conv_f32(pl_eval *c, const pl_window *win, pl_tensor *y, pl_f32
 /* y = activation(conv + z). */
 static pl_status conv_with(pl_eval *c, const pl_fused *fused, int z) {
     pl_tensor *y = pl_out(c, 0);
-    pl_window win;
+    pl_window win = { 0 };
     PL_TRY(pl_conv_window(c, pl_in(c, 0), pl_in(c, 1), &win));
     if (y->n_elements == 0) return PL_OK;
     if (y->dtype == PL_F64) {

@@ -4,7 +4,7 @@
 
 #include "base/size.h"
 #include "kernels/gemm.h"
-#include "ops/conv.h"
+#include "ops/convolve.h"
 
 extern const pl_op_def pl_ops_conv_special[];
 
@@ -121,7 +121,7 @@ static pl_status deform_conv_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, X), *w = pl_in(c, W);
     pl_tensor *y = pl_out(c, 0);
     const int64_t groups = pl_attr_int(c->node, "group"), c_out = w->dims[0];
-    pl_window win;
+    pl_window win = { 0 };
     PL_TRY(pl_conv_window(c, x, w, &win));
     if (y->n_elements == 0) return PL_OK;
     const bool bias = pl_has(c, BIAS), masked = pl_has(c, MASK);
@@ -295,7 +295,7 @@ static pl_status col2im_infer(pl_infer *c) {
         if (c->concrete) return pl_infer_fail(c, "image_shape and block_shape are not lists");
         return pl_infer_set_unranked(c, 0, dtype);
     }
-    pl_window w;
+    pl_window w = { 0 };
     pl_dim out[PL_RANK_MAX];
     PL_TRY(col2im_window(c->node, image, n_image, block, n_block, &w, c->err));
     int64_t taps = 1, cells = 1;
@@ -346,7 +346,7 @@ static pl_status col2im_eval(pl_eval *c) {
     size_t n_image = 0, n_block = 0;
     const int64_t *image = pl_in_ints(c, 1, &n_image), *block = pl_in_ints(c, 2, &n_block);
     if (image == NULL || block == NULL) return pl_eval_memory(c);
-    pl_window w;
+    pl_window w = { 0 };
     PL_TRY(col2im_window(c->node, image, n_image, block, n_block, &w, c->err));
     if (y->n_elements == 0) return PL_OK;
     col2im_job job = { .w = &w,

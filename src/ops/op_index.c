@@ -36,7 +36,7 @@ static void blocks_range(void *ctx, int64_t begin, int64_t end) {
 
 static pl_status copy_blocks(pl_eval *c, const pl_tensor *x, pl_tensor *y, int64_t n_slabs,
                              int64_t slab, const int64_t *offsets, int64_t n) {
-    if (y->n_elements == 0) return PL_OK;
+    if (y->n_elements == 0 || n == 0) return PL_OK;
     const int64_t size = (int64_t)pl_dtype_bytes(x->dtype);
     block_job j = { .x = x->data,
                     .y = y->data,

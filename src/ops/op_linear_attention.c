@@ -30,13 +30,13 @@ typedef struct linear_job {
 #define E pl_f32
 #define EXP expf
 #define S(name) name##_f32
-#include "ops/linear_attention_rows.h"
+#include "ops/linear_attention_rows.inc"
 
 #define T double
 #define E pl_f64
 #define EXP exp
 #define S(name) name##_f64
-#include "ops/linear_attention_rows.h"
+#include "ops/linear_attention_rows.inc"
 
 /* ---- shapes ---- */
 
@@ -95,7 +95,8 @@ static pl_status linear_infer(pl_infer *c) {
         PL_TRY(pl_meet_agree(c, "the batch size", pl_infer_dim(c, i, 0), &batch));
         if (i != PAST) PL_TRY(pl_meet_agree(c, "the length", pl_infer_dim(c, i, 1), &len));
     }
-    pl_dim dk = PL_DIM_UNKNOWN, dv = PL_DIM_UNKNOWN, found, keys;
+    pl_dim dk = PL_DIM_UNKNOWN, dv = PL_DIM_UNKNOWN, found = PL_DIM_UNKNOWN;
+    pl_dim keys = PL_DIM_UNKNOWN;
     PL_TRY(pl_meet_divide(c, "the last dim of query", pl_infer_dim(c, QUERY, 2), q_heads, &dk));
     PL_TRY(pl_meet_divide(c, "the last dim of key", pl_infer_dim(c, KEY, 2), kv_heads, &found));
     PL_TRY(pl_meet_agree(c, "the key size", found, &dk));

@@ -26,7 +26,7 @@ static pl_status hidden_sizes(const pl_infer *c, int64_t heads, pl_dim packed, p
     size_t n = 0;
     const int64_t *given = pl_attr_ints(c->node, "qkv_hidden_sizes", &n);
     if (n == 0) {
-        pl_dim one;
+        pl_dim one = PL_DIM_UNKNOWN;
         PL_TRY(pl_meet_divide(c, "dim 1 of weights", packed, 3, &one));
         sizes[0] = sizes[1] = sizes[2] = one;
     } else {
@@ -46,7 +46,7 @@ static pl_status hidden_sizes(const pl_infer *c, int64_t heads, pl_dim packed, p
         }
     }
     for (int i = 0; i < 3; i++) {
-        pl_dim one;
+        pl_dim one = PL_DIM_UNKNOWN;
         PL_TRY(pl_meet_divide(c, "a hidden size", sizes[i], heads, &one));
     }
     return PL_OK;
@@ -60,7 +60,7 @@ static pl_status meet_past(pl_infer *c, const packed_ports *p, int64_t heads, co
     if (!pl_infer_has(c, p->past)) return PL_OK;
     bool known = false;
     PL_TRY(pl_meet_rank(c, p->past, "past", 5, &known));
-    pl_dim two = pl_dim_of(2), n = pl_dim_of(heads), size;
+    pl_dim two = pl_dim_of(2), n = pl_dim_of(heads), size = PL_DIM_UNKNOWN;
     PL_TRY(pl_meet_divide(c, "a hidden size", sizes[0], heads, &size));
     PL_TRY(pl_meet_agree(c, "dim 0 of past", pl_infer_dim(c, p->past, 0), &two));
     PL_TRY(pl_meet_agree(c, "the batch size", pl_infer_dim(c, p->past, 1), batch));
@@ -69,24 +69,17 @@ static pl_status meet_past(pl_infer *c, const packed_ports *p, int64_t heads, co
     *past_len = pl_infer_dim(c, p->past, 3);
     if (pl_attr_int(c->node, "past_present_share_buffer") == 0) return PL_OK;
     *capacity = *past_len;
-    *past_len = PL_DIM_UNKNOWN;
     if (p->past_len < 0 || !pl_infer_has(c, p->past_len)) {
         return pl_infer_fail(c, "a shared past needs past_sequence_length");
     }
-    size_t n_ints = 0;
-    const int64_t *ints = pl_infer_ints(c, p->past_len, &n_ints);
-    if (ints == NULL) return PL_OK;
-    if (n_ints != 1 || ints[0] < 0) {
-        return pl_infer_fail(c, "past_sequence_length is not one length");
-    }
-    *past_len = pl_dim_of(ints[0]);
-    return PL_OK;
+    return pl_meet_length(c, p->past_len, "past_sequence_length", past_len);
 }
 
 static pl_status packed_infer(pl_infer *c, const packed_ports *p) {
     int64_t heads = 0;
     bool known = false;
-    pl_dim sizes[3], past_len, capacity, total, size;
+    pl_dim past_len = PL_DIM_UNKNOWN, capacity = PL_DIM_UNKNOWN, total = PL_DIM_UNKNOWN;
+    pl_dim size = PL_DIM_UNKNOWN, sizes[3] = { size, size, size };
     PL_TRY(pl_meet_heads(c, "num_heads", &heads));
     if (pl_attr_int(c->node, "do_rotary") != 0) {
         return pl_node_fail(c->err, PL_E_UNSUPPORTED, c->node, "do_rotary is not supported");
@@ -435,13 +428,7 @@ static pl_status mha_past(pl_infer *c, const mha_ports *p, mha_types *t) {
     if (!shares_past(c->node, p, has_past, has_len)) return PL_OK;
     if (!has_len) return pl_infer_fail(c, "a shared past needs past_sequence_length");
     t->capacity = length;
-    t->past_len = PL_DIM_UNKNOWN;
-    size_t n = 0;
-    const int64_t *ints = pl_infer_ints(c, p->past_len, &n);
-    if (ints == NULL) return PL_OK;
-    if (n != 1 || ints[0] < 0) return pl_infer_fail(c, "past_sequence_length is not one length");
-    t->past_len = pl_dim_of(ints[0]);
-    return PL_OK;
+    return pl_meet_length(c, p->past_len, "past_sequence_length", &t->past_len);
 }
 
 static pl_status mha_set(pl_infer *c, const mha_types *t, bool shared) {
@@ -511,7 +498,7 @@ static pl_status mha_heads(pl_eval *c, pl_attention *a) {
     }
     a->head_size = q->dims[2] / n;
     a->q = pl_heads_bsnh(qd, n, a->q_len, a->head_size);
-    if (k->rank == 5) {
+    if (k->rank == 5 || v == NULL) {
         a->kv_len = k->dims[1];
         a->v_size = a->head_size;
         const int64_t row = n * 2 * a->head_size;

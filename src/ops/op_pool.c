@@ -5,7 +5,7 @@
 #include "base/size.h"
 #include "kernels/vmath.h"
 #include "ops/compute.h"
-#include "ops/pool.h"
+#include "ops/pool_window.h"
 
 extern const pl_op_def pl_ops_pool[];
 
@@ -30,7 +30,7 @@ static pl_status max_pool_eval(pl_eval *c) {
     pl_tensor *y = pl_out(c, 0), *indices = pl_out(c, 1);
     const pl_pool_rule rule = { .kind = PL_POOL_MAX,
                                 .column_major = pl_attr_int(c->node, "storage_order") != 0 };
-    pl_window w;
+    pl_window w = { 0 };
     PL_TRY(pl_pool_window(c, x, &w));
     if ((y != NULL ? y : indices)->n_elements == 0) return PL_OK;
     if (w.n > 3 || x->n_elements == 0 || y == NULL) return pool_general(c, &w, &rule);
@@ -57,7 +57,7 @@ static pl_status average_pool_eval(pl_eval *c) {
     const pl_pool_rule rule = { .kind = PL_POOL_AVERAGE,
                                 .count_include_pad =
                                     pl_attr_int(c->node, "count_include_pad") != 0 };
-    pl_window w;
+    pl_window w = { 0 };
     PL_TRY(pl_pool_window(c, x, &w));
     if (y->n_elements == 0) return PL_OK;
     if (w.n > 3 || x->n_elements == 0) return pool_general(c, &w, &rule);
@@ -90,7 +90,7 @@ static pl_status lp_pool_infer(pl_infer *c) {
 
 static pl_status lp_pool_eval(pl_eval *c) {
     const pl_pool_rule rule = { .kind = PL_POOL_LP, .p = p_of(c->node) };
-    pl_window w;
+    pl_window w = { 0 };
     PL_TRY(pl_pool_window(c, pl_in(c, 0), &w));
     if (pl_out(c, 0)->n_elements == 0) return PL_OK;
     return pool_general(c, &w, &rule);
@@ -202,7 +202,7 @@ static pl_status unpooled(const pl_node *node, const pl_window *w, int d, int64_
 
 static pl_status unpool_given_shape(pl_infer *c, int rank) {
     size_t n = 0;
-    pl_dim out[PL_RANK_MAX];
+    pl_dim out[PL_RANK_MAX] = { { 0, NULL } };
     const int64_t *shape = pl_infer_ints(c, 2, &n);
     if (shape == NULL) return pl_infer_set(c, 0, pl_infer_dtype_of(c, 0), -1, NULL);
     if (n != (size_t)rank) {
@@ -220,8 +220,8 @@ static pl_status unpool_given_shape(pl_infer *c, int rank) {
 
 static pl_status max_unpool_infer(pl_infer *c) {
     int n = 0;
-    pl_window w;
-    pl_dim out[PL_RANK_MAX];
+    pl_window w = { 0 };
+    pl_dim out[PL_RANK_MAX] = { { 0, NULL } };
     PL_TRY(pl_window_rank(c, 0, &n));
     if (n < 0) return pl_infer_set_unranked(c, 0, pl_infer_dtype_of(c, 0));
     if (pl_infer_rank(c, 1) >= 0 && pl_infer_rank(c, 1) != n + 2) {
@@ -250,8 +250,8 @@ static pl_status max_unpool_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0), *at = pl_in(c, 1);
     pl_tensor *y = pl_out(c, 0);
     const size_t bytes = pl_dtype_bytes(x->dtype);
-    pl_window w;
-    int64_t own[PL_RANK_MAX], total = 0;
+    pl_window w = { 0 };
+    int64_t own[PL_RANK_MAX] = { 0 }, total = 0;
     PL_TRY(pl_window_read(c->node, x->rank - 2, &w, c->err));
     for (int d = 0; d < x->rank; d++) {
         own[d] = x->dims[d];
@@ -267,8 +267,8 @@ static pl_status max_unpool_eval(pl_eval *c) {
         }
         bool inside = true;
         for (int d = x->rank - 1; d >= 0; d--) {
-            const int64_t digit = index % own[d];
-            index /= own[d];
+            const int64_t size = pl_i64_max(1, own[d]), digit = index % size;
+            index /= size;
             if (digit >= y->dims[d]) inside = false;
             to += digit * step;
             step *= y->dims[d];

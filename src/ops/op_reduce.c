@@ -95,7 +95,7 @@ static pl_status reduce_eval(pl_eval *c, pl_reduce_kind kind) {
     }
     for (int d = 0; d < x->rank; d++)
         reduced[d] = reduces_all(c->node, n);
-    for (size_t k = 0; k < n; k++)
+    for (size_t k = 0; axes != NULL && k < n; k++)
         reduced[axes[k] < 0 ? axes[k] + x->rank : axes[k]] = true;
     return pl_reduce(c, kind, x, reduced, pl_out(c, 0));
 }

@@ -237,8 +237,8 @@ typedef struct roi_job {
 static void roi_samples(roi_axis *a) {
     const double bin = a->size / (double)a->n_out;
     for (int64_t i = 0; i < a->n_out * a->grid; i++) {
-        double at = a->start + (double)(i / a->grid) * bin +
-                    ((double)(i % a->grid) + 0.5) * bin / (double)a->grid;
+        const int64_t output = i / a->grid, step = i % a->grid;
+        double at = a->start + (double)output * bin + ((double)step + 0.5) * bin / (double)a->grid;
         roi_sample *s = &a->samples[i];
         *s = (roi_sample){ 0, 0, 0, 0 };
         if (a->n_in == 0 || !(at >= -1 && at <= (double)a->n_in)) continue;

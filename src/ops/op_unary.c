@@ -14,7 +14,7 @@ extern const pl_op_def pl_ops_unary[];
 
 /* From libm, by name. */
 #define LIBM(name, fn)                                                                             \
-    PL_UNARY_PLAIN(name, fn##f(x), fn(x))                                                    \
+    PL_UNARY_PLAIN(name, fn##f(x), fn(x))                                                          \
     static pl_status name##_eval(pl_eval *c) {                                                     \
         static const pl_unary_ops ops = { .f32 = name##_f32, .f64 = name##_f64 };                  \
         return pl_eval_unary(c, &ops, NULL);                                                       \
@@ -67,11 +67,13 @@ PL_UNARY_PLAIN(abs, fabsf(x), fabs(x))
 static void abs_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
     (void)p;
     /* Through unsigned: the minimum wraps onto itself instead of overflowing. */
-    for (size_t i = 0; i < n; i++) y[i] = x[i] < 0 ? (int64_t)(0u - (uint64_t)x[i]) : x[i];
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] < 0 ? (int64_t)(0u - (uint64_t)x[i]) : x[i];
 }
 static void abs_u64(const void *p, const pl_u64 *x, pl_u64 *y, size_t n) {
     (void)p;
-    for (size_t i = 0; i < n; i++) y[i] = x[i];
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i];
 }
 static pl_status abs_eval(pl_eval *c) {
     static const pl_unary_ops ops = { abs_f32, abs_f64, abs_i64, abs_u64, NULL, NULL };
@@ -81,7 +83,8 @@ static pl_status abs_eval(pl_eval *c) {
 PL_UNARY_PLAIN(neg, -x, -x)
 static void neg_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
     (void)p;
-    for (size_t i = 0; i < n; i++) y[i] = (int64_t)(0u - (uint64_t)x[i]);
+    for (size_t i = 0; i < n; i++)
+        y[i] = (int64_t)(0u - (uint64_t)x[i]);
 }
 static pl_status neg_eval(pl_eval *c) {
     static const pl_unary_ops ops = { .f32 = neg_f32, .f64 = neg_f64, .i64 = neg_i64 };
@@ -93,11 +96,13 @@ PL_UNARY_PLAIN(sign, isnan(x) ? x : (float)((x > 0) - (x < 0)),
                isnan(x) ? x : (double)((x > 0) - (x < 0)))
 static void sign_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
     (void)p;
-    for (size_t i = 0; i < n; i++) y[i] = (x[i] > 0) - (x[i] < 0);
+    for (size_t i = 0; i < n; i++)
+        y[i] = (x[i] > 0) - (x[i] < 0);
 }
 static void sign_u64(const void *p, const pl_u64 *x, pl_u64 *y, size_t n) {
     (void)p;
-    for (size_t i = 0; i < n; i++) y[i] = x[i] > 0;
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] > 0;
 }
 static pl_status sign_eval(pl_eval *c) {
     static const pl_unary_ops ops = { sign_f32, sign_f64, sign_i64, sign_u64, NULL, NULL };
@@ -106,7 +111,8 @@ static pl_status sign_eval(pl_eval *c) {
 
 static void is_nan(const void *p, const pl_f64 *x, pl_u8 *y, size_t n) {
     (void)p;
-    for (size_t i = 0; i < n; i++) y[i] = (uint8_t)(isnan(x[i]) != 0);
+    for (size_t i = 0; i < n; i++)
+        y[i] = (uint8_t)(isnan(x[i]) != 0);
 }
 static pl_status is_nan_eval(pl_eval *c) {
     static const pl_unary_ops ops = { .f64_b = is_nan };
@@ -131,7 +137,8 @@ static pl_status is_inf_eval(pl_eval *c) {
 
 static void not_b(const void *p, const pl_u8 *x, pl_u8 *y, size_t n) {
     (void)p;
-    for (size_t i = 0; i < n; i++) y[i] = x[i] == 0;
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] == 0;
 }
 static pl_status not_eval(pl_eval *c) {
     static const pl_unary_ops ops = { .b = not_b };
@@ -140,7 +147,8 @@ static pl_status not_eval(pl_eval *c) {
 
 static void bitwise_not_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
     (void)p;
-    for (size_t i = 0; i < n; i++) y[i] = ~x[i];
+    for (size_t i = 0; i < n; i++)
+        y[i] = ~x[i];
 }
 static pl_status bitwise_not_eval(pl_eval *c) {
     static const pl_unary_ops ops = { .i64 = bitwise_not_i64 };
@@ -156,9 +164,11 @@ static pl_status infer_bool_like_first(pl_infer *c) {
 
 #define X_ANY(types) .in = PL_PORTS({ "X", types, 0 }), .out = PL_PORTS({ "Y", types, 0 })
 #define REAL(name_, since_, fn, amp, ranges)                                                       \
-    { .name = name_, .since = since_, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT), PL_OLD_ATTRS, \
-      .infer = pl_infer_same_as_first, .eval = fn, PL_LATER, .autocast = amp,                      \
-      .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 }) }
+    {                                                                                              \
+        .name = name_, .since = since_, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT),             \
+        PL_OLD_ATTRS, .infer = pl_infer_same_as_first, .eval = fn, PL_LATER, .autocast = amp,      \
+        .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 })       \
+    }
 /* consumed_inputs of opset 1 to 5 was a hint for in-place work; it has no meaning. */
 #define PL_OLD_ATTRS .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS))
 

@@ -214,13 +214,14 @@ static int64_t int_start(fold_op op, pl_dtype dtype) {
 
 static void start(const job *j, fold_op op, row *acc, size_t n) {
     static const double NEUTRAL[] = { 0, 0, 0, 1, -HUGE_VAL, HUGE_VAL };
-    const int64_t neutral = j->integers ? int_start(op, j->dtype) : 0;
-    for (size_t k = 0; k < n; k++) {
-        if (j->integers) {
-            acc->i[k] = neutral;
-        } else {
-            acc->f[k] = NEUTRAL[op];
-        }
+    if (j->integers) {
+        acc->i[0] = int_start(op, j->dtype);
+        for (size_t k = 1; k < n; k++)
+            acc->i[k] = acc->i[0];
+    } else {
+        acc->f[0] = NEUTRAL[op];
+        for (size_t k = 1; k < n; k++)
+            acc->f[k] = acc->f[0];
     }
 }
 
@@ -324,7 +325,7 @@ static void units_range(void *ctx, int64_t begin, int64_t end) {
         char *y = j->y + (size_t)w.output * j->size;
         row acc;
         if (j->kind == PL_REDUCE_LOG_SUM_EXP) {
-            double shift[BLOCK];
+            double shift[BLOCK] = { 0 };
             fold_unit(j, &w, TAKE_MAX, NULL, &acc);
             for (size_t k = 0; k < w.width; k++)
                 shift[k] = isfinite(acc.f[k]) ? acc.f[k] : 0;

@@ -208,7 +208,8 @@ static void normalise(double *w, int n) {
 
 static void weigh(const pl_resize *r, const pl_resize_axis *a, double x, int n, int64_t *at,
                   double *w) {
-    const double scale = kernel_scale(r, a), base = floor(x) - (double)(n / 2 - 1);
+    const int before = n / 2 - 1; /* taps left of the one at floor(x) */
+    const double scale = kernel_scale(r, a), base = floor(x) - before;
     for (int t = 0; t < n; t++) {
         const double place = base + t, d = (place - x) * scale;
         const bool outside = place < 0 || place > (double)(a->n_in - 1);

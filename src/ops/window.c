@@ -95,14 +95,14 @@ pl_status pl_window_place(const pl_node *node, pl_window *w, int d, int64_t in, 
         return PL_OK;
     }
     const int64_t stride = w->stride[d];
-    const int64_t room = in + w->pad_begin[d] + w->pad_end[d] - span_of(w, d);
+    const int64_t padded = in + w->pad_begin[d] + w->pad_end[d];
+    const int64_t room = padded - span_of(w, d);
     const bool ceils = w->ceil_mode && w->auto_pad == PL_PAD_NOTSET;
     if (room < 0 && !(ceils && room + stride > 0)) {
         return pl_node_fail(err, PL_E_INVALID, node,
                             "the window spans %lld cells of spatial dim %d, which has %lld with "
                             "its padding",
-                            (long long)span_of(w, d), d,
-                            (long long)(in + w->pad_begin[d] + w->pad_end[d]));
+                            (long long)span_of(w, d), d, (long long)padded);
     }
     int64_t out = room < 0 ? 1 : room / stride + 1;
     if (ceils && room > 0 && room % stride != 0) out++;

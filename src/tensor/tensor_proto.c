@@ -322,14 +322,26 @@ static pl_status tensor_read(pl_bytes bytes, pl_file_map *map, scan *s, bool all
     return read_typed(bytes, s, out, err);
 }
 
+/* For a message about a tensor whose reading stopped before its name. */
+static pl_bytes find_name(pl_bytes bytes) {
+    pl_wire wire = pl_wire_of(bytes);
+    pl_wire_field field;
+    pl_bytes name = { (const uint8_t *)"", 0 };
+    while (pl_wire_next(&wire, &field))
+        if (field.number == NAME && field.type == 2) name = field.bytes;
+    return name;
+}
+
 pl_status pl_tensor_proto_read(pl_bytes bytes, pl_file_map *map, pl_tensor_proto_info *info,
                                pl_tensor **out, pl_err *err) {
     scan s = { 0 };
     *out = NULL;
     const pl_status st = tensor_read(bytes, map, &s, info != NULL, out, err);
-    if (st != PL_OK)
-        return pl_err_wrap(err, st, "tensor '%.*s'", (int)pl_size_min(s.info.name.n_bytes, 200),
-                           s.info.name.data ? (const char *)s.info.name.data : "");
+    if (st != PL_OK) {
+        const pl_bytes name = find_name(bytes);
+        return pl_err_wrap(err, st, "tensor '%.*s'", (int)pl_size_min(name.n_bytes, 200),
+                           (const char *)name.data);
+    }
     if (info) *info = s.info;
     return PL_OK;
 }

@@ -1,5 +1,6 @@
 /* Fuzz target: any bytes as an ONNX model. What reads is resolved, typed, written and read again;
  * what is small is run on generated inputs. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "flows/inputs.h"
@@ -101,7 +102,10 @@ static void write_and_read(const pl_model *model) {
     pl_model *again = NULL;
     if (pl_model_serialize(model, &buf, &err) == PL_OK) {
         const pl_bytes bytes = { (const uint8_t *)pl_buf_str(&buf), buf.n_bytes };
-        if (pl_model_read_bytes(bytes, NULL, NULL, "again", &again, &err) != PL_OK) abort();
+        if (pl_model_read_bytes(bytes, NULL, NULL, "again", &again, &err) != PL_OK) {
+            fprintf(stderr, "what was written cannot be read: %s\n", err.message);
+            abort();
+        }
     }
     pl_model_free(again);
     pl_buf_release(&buf);

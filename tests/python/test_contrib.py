@@ -27,7 +27,7 @@ LIMIT = 1e-4
 # Operators without a kernel in ORT's CPU build, which therefore cannot be compared, and why.
 UNTESTED = {
     "BiasAdd": "CUDA only", "BiasSplitGelu": "CUDA only", "GroupNorm": "CUDA only", "SkipGroupNorm": "CUDA only",
-    "BiasSoftmax": "CUDA only",
+    "BiasSoftmax": "CUDA only", "QLinearReduceMean": "no kernel",
     "LayerNormalization": "ORT has it in ai.onnx", "SimplifiedLayerNormalization": "ORT has it in ai.onnx",
 }
 
@@ -52,6 +52,8 @@ def family(fn):
 def case(op, label, inputs, outputs=1, steps=0, opset=17, **attrs):
     """inputs: arrays, None for one that is left out; outputs: how many, or a list of bool (wanted or left out)."""
     wanted = [True] * outputs if isinstance(outputs, int) else outputs
+    if "opset_" in attrs:  # an attribute of that name
+        attrs["opset"] = attrs.pop("opset_")
     CASES.append((op, f"{op} {label}", inputs, wanted, steps, opset, attrs))
 
 
@@ -278,12 +280,76 @@ def products():
 
 
 @family
+def causal_convolution():
+    case("CausalConvWithState", "", [f32(2, 3, 5), f32(3, 1, 3), f32(3), f32(2, 3, 2)], 2, activation="silu", ndim=1)
+    case("CausalConvWithState", "no state", [f32(2, 3, 5), f32(3, 1, 3)], 2, activation="none", ndim=1)
+
+
+@family
 def recurrent():
     t, b, i, h = 4, 2, 3, 5
     w = rng.integers(-90, 90, (1, i, 4 * h)).astype(np.int8)
     r = rng.integers(-90, 90, (1, h, 4 * h)).astype(np.int8)
     scales = [np.array([0.01], np.float32), np.array([0], np.int8)] * 2
     case("DynamicQuantizeLSTM", "", [f32(t, b, i), w, r, f32(1, 8 * h), None, None, None, None, *scales], 3, hidden_size=h)
+
+
+@family
+def quantised():
+    """Answers are integers: a value on the edge between two may fall either way."""
+    def u8(*shape):
+        return rng.integers(0, 256, shape).astype(np.uint8)
+
+    def i8(*shape):
+        return rng.integers(-128, 128, shape).astype(np.int8)
+
+    def s(x):
+        return np.array(x, np.float32)
+
+    def z(x, dtype=np.uint8):
+        return np.array(x, dtype)
+
+    case("QuantizeLinear", "", [f32(3, 4), s(0.02), z(128)], steps=1)
+    case("QuantizeLinear", "axis", [f32(3, 4), s([0.02, 0.03, 0.01]), z([128, 120, 9])], steps=1, axis=0)
+    case("DequantizeLinear", "", [u8(3, 4), s(0.02), z(128)])
+    case("DequantizeLinear", "int8", [i8(3, 4), s(0.02), z(-3, np.int8)])
+    for name, b, zero in (("int8", i8(4, 5), z(3, np.int8)), ("uint8", u8(4, 5), z(120))):
+        case("DynamicQuantizeMatMul", name, [f32(3, 4), b, s(0.02), zero])
+        case("DynamicQuantizeMatMul", f"{name}, bias", [f32(3, 4), b, s(0.02), zero, f32(5)])
+        case("MatMulIntegerToFloat", name, [u8(3, 4), b, s(0.1), s(0.02), z(100), zero])
+        case("MatMulIntegerToFloat", f"{name}, columns, bias",
+             [u8(3, 4), b, s(0.1), np.abs(f32(5)), z(100), np.full(5, zero), f32(5)])
+    case("DynamicQuantizeMatMul", "columns", [f32(2, 3, 4), i8(4, 5), np.abs(f32(5)), i8(5)])
+    for bits, block in ((4, 16), (4, 32), (8, 16)):
+        k, n = 40, 6
+        blocks = -(-k // block)
+        weights = u8(n, blocks, block * bits // 8)
+        scales = np.abs(f32(n * blocks)) * np.float32(0.1)
+        zeros = u8(n * -(-blocks * bits // 8))
+        attrs = dict(K=k, N=n, bits=bits, block_size=block)
+        case("MatMulNBits", f"{bits} bits, block {block}", [f32(3, k), weights, scales], **attrs)
+        case("MatMulNBits", f"{bits} bits, block {block}, zero points", [f32(2, 3, k), weights, scales, zeros], **attrs)
+        case("MatMulNBits", f"{bits} bits, block {block}, bias", [f32(1, k), weights, scales, None, None, f32(n)], **attrs)
+    case("NhwcMaxPool", "", [u8(1, 6, 6, 3)], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    case("QGemm", "", [u8(3, 4), s(0.1), z(100), i8(4, 5), s(0.02), z(3, np.int8), None, s(0.1), z(110)], steps=1)
+    case("QGemm", "to float, bias", [u8(4, 3), s(0.1), z(100), i8(5, 4), s(0.02), z(0, np.int8), i32(rng.integers(-99, 99, 5))],
+         transA=1, transB=1, alpha=0.5)
+    for op in ("QLinearAdd", "QLinearMul"):
+        case(op, "", [u8(3, 4), s(0.02), z(128), u8(3, 4), s(0.03), z(100), s(0.05), z(120)], steps=1)
+        case(op, "broadcast, int8", [i8(2, 3, 4), s(0.02), z(1, np.int8), i8(4), s(0.03), z(2, np.int8), s(0.05), z(-5, np.int8)],
+             steps=1)
+    case("QLinearAveragePool", "", [u8(1, 3, 6, 6), s(0.02), z(128), s(0.03), z(100)], steps=1, kernel_shape=[3, 3],
+         pads=[1, 1, 1, 1])
+    case("QLinearAveragePool", "padding counts", [u8(1, 3, 6, 6), s(0.02), z(128), s(0.03), z(100)], steps=1,
+         kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+    case("QLinearGlobalAveragePool", "", [u8(2, 3, 5, 5), s(0.02), z(128), s(0.03), z(100)], steps=1)
+    case("QLinearGlobalAveragePool", "channels last", [u8(2, 5, 5, 3), s(0.02), z(128), s(0.03), z(100)], steps=1, channels_last=1)
+    case("QLinearConcat", "", [s(0.03), z(120), u8(2, 3), s(0.02), z(128), u8(2, 2), s(0.04), z(99)], steps=1, axis=1)
+    case("QLinearLeakyRelu", "", [u8(3, 40), s(0.02), z(128), s(0.03), z(100)], steps=1, alpha=0.1)
+    case("QLinearSigmoid", "", [u8(3, 40), s(0.05), z(128), s(1 / 256), z(0)], steps=1)
+    case("QLinearSoftmax", "", [u8(3, 10), s(0.05), z(128), s(1 / 256), z(0)], steps=1, axis=-1, opset_=13)
+    case("QLinearWhere", "", [rng.integers(0, 2, (3, 4)).astype(bool), u8(3, 4), s(0.02), z(128), u8(3, 4), s(0.03), z(100),
+                              s(0.03), z(110)], steps=1)
 
 
 # ---- running ----
@@ -315,7 +381,9 @@ def make_model(op, inputs, wanted, opset, attrs):
 # Types that ORT cannot tell from the inputs.
 OUTPUT_TYPES = {"MultiHeadAttention": {3: TensorProto.FLOAT}, "DecoderMaskedMultiHeadAttention": {3: TensorProto.FLOAT}}
 # ORT's kernel takes these only as constants.
-INITIALIZERS = {"DynamicQuantizeLSTM": (1, 2, 8, 9, 10, 11), "FusedConv": (1, 2)}
+INITIALIZERS = {"DynamicQuantizeLSTM": (1, 2, 8, 9, 10, 11), "FusedConv": (1, 2), "MatMulNBits": (1, 2, 3),
+                "QLinearLeakyRelu": (1, 2, 3, 4), "QLinearSigmoid": (1, 2, 3, 4), "QLinearSoftmax": (1, 2, 3, 4),
+                "QGemm": (1, 2, 3, 4, 5, 6, 7, 8), "QLinearConcat": (0, 1, 3, 4, 6, 7)}
 
 
 def difference(name, ref, got, steps):

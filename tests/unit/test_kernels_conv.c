@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "kernels/conv.h"
+#include "kernels/conv_int.h"
 
 /* clang-format off */
 #include <cmocka.h> /* needs the headers above it */
@@ -250,6 +251,65 @@ static void test_conv__shapes_of_real_models_are_right(void **state) {
     }
 }
 
+/* The next panel may belong to another thread: no vector may run over the end of this one. */
+static void test_conv__a_filled_panel_ends_where_it_ends(void **state) {
+    (void)state;
+    float staged[400], to[700];
+    int64_t taps[20];
+    for (int i = 0; i < 400; i++)
+        staged[i] = (float)i;
+    for (int i = 0; i < 20; i++)
+        taps[i] = 7 * i;
+    for (int64_t rows = 1; rows <= 32; rows++)
+        for (int64_t n_taps = 1; n_taps <= 20; n_taps++)
+            for (int64_t first = 1; first <= rows; first++) { /* two runs, or one */
+                const pl_conv_run runs[2] = { { 0, first }, { 50, rows - first } };
+                for (int i = 0; i < 700; i++)
+                    to[i] = -1;
+                pl_conv_table_get()->fill_f32(staged, taps, n_taps, runs, first < rows ? 2 : 1,
+                                              rows, rows, rows, to);
+                for (int64_t i = 0; i < n_taps * rows; i++) {
+                    const int64_t j = i % rows;
+                    assert_true(to[i] == staged[7 * (i / rows) + (j < first ? j : 50 + j - first)]);
+                }
+                for (int64_t i = n_taps * rows; i < 700; i++)
+                    assert_true(to[i] == -1);
+            }
+}
+
+/* Panels are filled by several threads at once: many rounds, so that they meet at every border. */
+static void test_conv__threads_do_not_touch_each_other(void **state) {
+    (void)state;
+    const pl_conv_shape shapes[] = {
+        { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+        { 2, 1, 30, 64, 1, { 5, 5 }, { 5, 5 }, { 1, 2 }, { 1, 1 }, { 1, 1 }, { 0, 1 } },
+        { 2, 1, 20, 40, 1, { 13, 13 }, { 7, 7 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+        { 2, 1, 32, 96, 1, { 28, 28 }, { 28, 28 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+        { 2, 1, 64, 64, 64, { 14, 14 }, { 14, 14 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 2, 2 } },
+    };
+    float *x = malloc(100000 * sizeof *x), *w = malloc(100000 * sizeof *w);
+    float *one = malloc(100000 * sizeof *one), *many = malloc(100000 * sizeof *many);
+    for (int i = 0; i < 100000; i++) {
+        x[i] = (float)unit();
+        w[i] = (float)unit();
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const pl_conv_shape *s = &shapes[i];
+        const size_t n = (size_t)(s->c_out * s->out[0] * s->out[1]) * sizeof *one;
+        pl_conv_state *st = NULL;
+        assert_int_equal(pl_conv_f32(NULL, s, x, w, NULL, one, NULL, NULL), 0);
+        for (int round = 0; round < 100; round++) {
+            assert_int_equal(pl_conv_f32(pool, s, x, w, NULL, many, &st, NULL), 0);
+            assert_memory_equal(one, many, n);
+        }
+        pl_conv_state_free(st);
+    }
+    free(x);
+    free(w);
+    free(one);
+    free(many);
+}
+
 static void test_conv__huge_dilation_and_padding_stay_small(void **state) {
     (void)state;
     /* Staging these would need gigabytes: the direct way must take them. */
@@ -376,6 +436,8 @@ int main(void) {
         cmocka_unit_test(test_conv__random_shapes_are_right),
         cmocka_unit_test(test_conv__random_depthwise_shapes_are_right),
         cmocka_unit_test(test_conv__shapes_of_real_models_are_right),
+        cmocka_unit_test(test_conv__a_filled_panel_ends_where_it_ends),
+        cmocka_unit_test(test_conv__threads_do_not_touch_each_other),
         cmocka_unit_test(test_conv__huge_dilation_and_padding_stay_small),
         cmocka_unit_test(test_conv__transposed_random_shapes_are_right),
         cmocka_unit_test(test_conv__integers_are_exact),

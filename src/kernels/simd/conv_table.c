@@ -84,7 +84,7 @@ static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
 #define VSET pl_vf_set
 #define MAC pl_vf_mac
 #define F(name) f32_##name
-#include "kernels/simd/conv_rows.h"
+#include "kernels/simd/conv_rows.inc"
 #undef T
 #undef E
 #undef V
@@ -104,7 +104,7 @@ static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
 #define VSET pl_vd_set
 #define MAC pl_vd_mac
 #define F(name) f64_##name
-#include "kernels/simd/conv_rows.h"
+#include "kernels/simd/conv_rows.inc"
 
 #define PL_ROWS(suffix)                                                                            \
     .stage_##suffix = suffix##_stage, .fill_##suffix = suffix##_fill,                              \

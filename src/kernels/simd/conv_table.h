@@ -31,7 +31,8 @@ typedef struct pl_conv_plan {
     /* Stages one plane; x_end: where the tensor ends, behind which nothing may be read. Writes a  \
      * vector behind the last row. */                                                              \
     void (*stage_##suffix)(const pl_conv_plan *plan, const E *x, const E *x_end, E *to);           \
-    /* to[p * stride + j] for n_taps rows p and the columns of all runs, zeros up to `width`. */   \
+    /* to[p * stride + j] for n_taps rows p and the columns of all runs, zeros up to `width`;      \
+     * nothing behind the last. */                                                                 \
     void (*fill_##suffix)(const E *staged, const int64_t *taps, int64_t n_taps,                    \
                           const pl_conv_run *runs, int64_t n_runs, int64_t cols, int64_t width,    \
                           int64_t stride, E *to);                                                  \

@@ -41,7 +41,7 @@ static inline void f64_transpose_block(f64_block v[2]) {
 #define MAC pl_vf_mac
 #define TILE pl_tile_f32
 #define F(name) f32_##name
-#include "kernels/simd/gemm_tile.h"
+#include "kernels/simd/gemm_tile.inc"
 #undef T
 #undef E
 #undef V
@@ -63,30 +63,32 @@ static inline void f64_transpose_block(f64_block v[2]) {
 #define MAC pl_vd_mac
 #define TILE pl_tile_f64
 #define F(name) f64_##name
-#include "kernels/simd/gemm_tile.h"
+#include "kernels/simd/gemm_tile.inc"
 
 /* Pairs of int16 products added into int32: vpmaddwd. |x| <= 255, so a pair stays below 2^17. */
-static inline pl_vi madd(pl_vi a, pl_vi b) {
+static inline pl_vu madd(pl_vi a, pl_vi b) {
 #if PL_SIMD_AVX512
-    return (pl_vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+    return (pl_vu)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 #elif PL_SIMD_FMA
-    return (pl_vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+    return (pl_vu)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #elif defined(__SSE2__)
     typedef short v8 __attribute__((vector_size(16)));
-    return (pl_vi)__builtin_ia32_pmaddwd128((v8)a, (v8)b);
+    return (pl_vu)__builtin_ia32_pmaddwd128((v8)a, (v8)b);
 #else
-    return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
+    const pl_vi al = (pl_vi)((pl_vu)a << 16) >> 16, bl = (pl_vi)((pl_vu)b << 16) >> 16;
+    return (pl_vu)(al * bl + (a >> 16) * (b >> 16));
 #endif
 }
 
 typedef int32_t vi_any __attribute__((vector_size(PL_VB), aligned(1), may_alias));
+typedef uint32_t vu_any __attribute__((vector_size(PL_VB), aligned(1), may_alias));
 
 static inline __attribute__((always_inline)) void
 i16_tile_of(int64_t k_pairs, const int16_t *a, const int16_t *b, pl_i32 *acc_out, const int rows) {
-    pl_vi acc[ACC_MAX];
+    pl_vu acc[ACC_MAX]; /* wraps */
     PL_UNROLL
     for (int i = 0; i < 2 * rows; i++)
-        acc[i] = (pl_vi){ 0 };
+        acc[i] = (pl_vu){ 0 };
     for (; k_pairs > 0; k_pairs--) {
         const pl_vi b0 = *(const vi_any *)(const void *)b;
         const pl_vi b1 = *(const vi_any *)(const void *)(b + 2 * PL_VF);
@@ -103,7 +105,7 @@ i16_tile_of(int64_t k_pairs, const int16_t *a, const int16_t *b, pl_i32 *acc_out
     }
     PL_UNROLL
     for (int i = 0; i < 2 * rows; i++)
-        *(vi_any *)(void *)(acc_out + i * PL_VF) = acc[i];
+        *(vu_any *)(void *)(acc_out + i * PL_VF) = acc[i];
 }
 
 #define ROWS(n)                                                                                    \

@@ -46,6 +46,8 @@ typedef float pl_vf __attribute__((vector_size(PL_VB)));
 typedef double pl_vd __attribute__((vector_size(PL_VB)));
 typedef int32_t pl_vi __attribute__((vector_size(PL_VB)));
 typedef int64_t pl_vl __attribute__((vector_size(PL_VB)));
+typedef uint32_t pl_vu __attribute__((vector_size(PL_VB))); /* where bits may run over */
+typedef uint64_t pl_vw __attribute__((vector_size(PL_VB)));
 typedef float pl_vf_any __attribute__((vector_size(PL_VB), aligned(1), may_alias));
 typedef double pl_vd_any __attribute__((vector_size(PL_VB), aligned(1), may_alias));
 typedef float pl_vh __attribute__((vector_size(PL_VB / 2))); /* PL_VD floats */

@@ -36,7 +36,7 @@ static inline pl_vf pl_vf_scale(pl_vf x, pl_vf n) {
     return (pl_vf)_mm512_scalef_ps((__m512)x, (__m512)n);
 #else
     const pl_vi i = __builtin_convertvector(n, pl_vi), half = i >> 1;
-    return x * (pl_vf)((half + 127) << 23) * (pl_vf)((i - half + 127) << 23);
+    return x * (pl_vf)((pl_vu)(half + 127) << 23) * (pl_vf)((pl_vu)(i - half + 127) << 23);
 #endif
 }
 
@@ -65,8 +65,8 @@ static inline pl_vf pl_vf_log(pl_vf x) {
     const pl_vf tiny = pl_vf_set(0x1p-126f), zero = pl_vf_set(0.0f), inf = pl_vf_set(INFINITY);
     const pl_vf m0 = pl_vf_lt(x, tiny, x * 0x1p23f, x);
     const pl_vf k0 = pl_vf_lt(x, tiny, pl_vf_set(-23.0f), zero);
-    const pl_vi e = ((pl_vi)m0 - 0x3f3504f3) >> 23; /* m in [sqrt(1/2), sqrt(2)) */
-    const pl_vf m = (pl_vf)((pl_vi)m0 - (e << 23));
+    const pl_vi e = (pl_vi)((pl_vu)m0 - 0x3f3504f3u) >> 23; /* m in [sqrt(1/2), sqrt(2)) */
+    const pl_vf m = (pl_vf)((pl_vu)m0 - ((pl_vu)e << 23));
     const pl_vf k = k0 + __builtin_convertvector(e, pl_vf);
     pl_vf r = pl_vf_log_poly(m - 1.0f, k);
     r = pl_vf_lt(x, inf, r, x); /* infinity and NaN give themselves */

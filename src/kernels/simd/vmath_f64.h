@@ -28,9 +28,9 @@ static inline pl_vd pl_vd_exp(pl_vd x) {
     p = pl_vd_mac(p, r, pl_vd_set(1.0 / 6));
     p = pl_vd_mac(p, r, pl_vd_set(0.5));
     p = pl_vd_mac(p, r * r, r) + 1.0;
-    const pl_vl i = (pl_vl)t - 0x4338000000000000; /* avx2 cannot shift 64 bits right with sign */
-    const pl_vl half = (pl_vl)pl_vd_mac(n, pl_vd_set(0.5), magic) - 0x4338000000000000;
-    return p * (pl_vd)((half + 1023) << 52) * (pl_vd)((i - half + 1023) << 52);
+    const pl_vw i = (pl_vw)t - 0x4338000000000000u; /* avx2 cannot shift 64 bits right with sign */
+    const pl_vw half = (pl_vw)pl_vd_mac(n, pl_vd_set(0.5), magic) - 0x4338000000000000u;
+    return p * (pl_vd)((half + 1023u) << 52) * (pl_vd)((i - half + 1023u) << 52);
 }
 #else
 static inline pl_vd pl_vd_exp(pl_vd x) {

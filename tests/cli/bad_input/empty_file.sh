@@ -1,0 +1,2 @@
+: >m.onnx
+"$PLUMB" info m.onnx

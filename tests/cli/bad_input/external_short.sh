@@ -1,0 +1,3 @@
+head -c 4 /dev/zero >w.bin
+/usr/bin/python3 "$TESTS/make.py" external:w.bin m.onnx
+"$PLUMB" info m.onnx

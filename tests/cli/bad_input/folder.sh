@@ -1,0 +1,2 @@
+mkdir m.onnx
+"$PLUMB" info m.onnx

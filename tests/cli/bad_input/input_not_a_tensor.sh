@@ -1,0 +1,2 @@
+/usr/bin/python3 "$TESTS/make.py" relu m.onnx
+"$PLUMB" run m.onnx -i x=m.onnx

@@ -1,0 +1,2 @@
+mkdir d
+"$PLUMB" test d

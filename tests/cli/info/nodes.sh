@@ -1,0 +1,1 @@
+"$PLUMB" info "$TESTS/small.onnxtxt" --nodes --dim N=4

@@ -1,0 +1,1 @@
+"$PLUMB" info "$TESTS/small.onnxtxt" --from a --to y

@@ -1,0 +1,134 @@
+"""Writes the models that the cases need and that the text form cannot say:  make.py KIND OUT
+Broken on purpose, so nothing is checked here."""
+
+import sys
+
+import onnx
+from onnx import TensorProto, helper
+
+FLOAT = TensorProto.FLOAT
+
+
+def value(name, shape=(2,), dtype=FLOAT):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def model(nodes, inputs=("x",), outputs=("y",), initializers=(), opset=17):
+    graph = helper.make_graph(nodes, "g", [value(n) for n in inputs], [value(n) for n in outputs],
+                              initializers)
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    m.ir_version = 8
+    return m.SerializeToString()
+
+
+def node(op, inputs, outputs, **attrs):
+    return helper.make_node(op, inputs, outputs, **attrs)
+
+
+def relu():
+    return model([node("Relu", ["x"], ["y"])])
+
+
+def weights():
+    w = helper.make_tensor("w", FLOAT, [2], [1.5, -2.0])
+    return model([node("Mul", ["x", "w"], ["y"])], initializers=[w])
+
+
+def big_weights():
+    w = helper.make_tensor("w", FLOAT, [500, 2], [2.0] * 1000)
+    return model([node("Mul", ["x", "w"], ["m"]), node("ReduceMax", ["m"], ["y"], axes=[0], keepdims=0)],
+                 initializers=[w])
+
+
+def cycle():
+    return model([node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"]),
+                  node("Neg", ["b"], ["y"])])
+
+
+def duplicate_value():
+    return model([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])])
+
+
+def unknown_op():
+    m = onnx.ModelProto.FromString(model(
+        [helper.make_node("Frobnicate", ["x"], ["y"], name="n1", domain="com.example")]))
+    m.opset_import.append(helper.make_opsetid("com.example", 3))
+    return m.SerializeToString()
+
+
+def unknown_op_onnx():
+    return model([node("Frobnicate", ["x"], ["y"])], opset=17)
+
+
+def missing_value():
+    return model([node("Add", ["x", "nowhere"], ["y"])])
+
+
+def too_few_inputs():
+    return model([node("Add", ["x"], ["y"])])
+
+
+def external(location):
+    w = TensorProto(name="w", data_type=FLOAT, dims=[2])
+    w.data_location = TensorProto.EXTERNAL
+    w.external_data.add(key="location", value=location)
+    return model([node("Mul", ["x", "w"], ["y"])], initializers=[w])
+
+
+def huge_initializer():
+    w = TensorProto(name="w", data_type=FLOAT, dims=[1 << 40, 1 << 40], raw_data=b"12345678")
+    return model([node("Mul", ["x", "w"], ["y"])], initializers=[w])
+
+
+def negative_dim():
+    w = TensorProto(name="w", data_type=FLOAT, dims=[-2], raw_data=b"12345678")
+    return model([node("Mul", ["x", "w"], ["y"])], initializers=[w])
+
+
+def huge_shape():
+    shape = helper.make_tensor("s", TensorProto.INT64, [3], [1 << 31, 1 << 31, 1 << 31])
+    return model([node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"], ["y"])],
+                 initializers=[shape])
+
+
+def no_type():
+    m = onnx.ModelProto.FromString(relu())
+    m.graph.input[0].ClearField("type")
+    return m.SerializeToString()
+
+
+def varint(n):
+    out = bytearray()
+    while n >= 128:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def deep_nesting(depth=10000):
+    """If in If in If … Python's protobuf refuses to build it, so its bytes are laid by hand."""
+    rest = field(1, b"c") + field(2, b"y") + field(4, b"If")  # NodeProto: input, output, op_type
+    body = field(1, field(1, b"c") + field(2, b"y") + field(4, b"Identity"))
+    for _ in range(depth):
+        attr = field(1, b"then_branch") + field(6, body) + b"\xa0\x01\x05"
+        body = field(1, rest + field(5, attr))
+    graph = body + field(2, b"g")
+    for number, name in ((11, b"c"), (12, b"y")):
+        graph += field(number, field(1, name) + field(2, field(1, b"\x08\x09" + field(2, b""))))
+    return b"\x08\x08" + field(7, graph) + field(8, field(1, b"") + b"\x10\x11")
+
+
+def main():
+    kind, out = sys.argv[1:3]
+    name, _, argument = kind.partition(":")
+    make = globals()[name]
+    with open(out, "wb") as f:
+        f.write(make(argument) if argument else make())
+
+
+main()

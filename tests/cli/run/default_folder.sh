@@ -1,0 +1,2 @@
+"$PLUMB" run "$TESTS/small.onnxtxt" >log
+ls plumb-out/*

@@ -1,0 +1,3 @@
+/usr/bin/python3 "$TESTS/npy.py" x.npy float32 2,3
+"$PLUMB" run "$TESTS/small.onnxtxt" -i x=x.npy --fp64 -o out >log
+/usr/bin/python3 "$TESTS/show.py" out/s.npy

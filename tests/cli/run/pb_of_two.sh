@@ -1,0 +1,1 @@
+"$PLUMB" run "$TESTS/small.onnxtxt" -o out.pb

@@ -1,0 +1,2 @@
+"$PLUMB" run "$TESTS/small.onnxtxt" --save none
+ls
