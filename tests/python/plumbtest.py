@@ -6,6 +6,7 @@ comes from NumPy or torch in a wider type, never from plumb. On failure the smal
 saved as a model of its own, with the command that runs it."""
 
 import argparse
+import atexit
 import os
 import re
 import shutil
@@ -167,11 +168,13 @@ def decode(path):
     if name == "bf16":
         x = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
     elif bits in (2, 4):
-        codes = ((np.frombuffer(raw, np.uint8)[:, None] >> (bits * np.arange(8 // bits))) & ((1 << bits) - 1)).ravel()[:n]
+        codes = ((np.frombuffer(raw, np.uint8)[:,
+                                               None] >> (bits * np.arange(8 // bits))) & ((1 << bits) - 1)).ravel()[:n]
         if name == "f4e2m1":
             x = SMALL_FLOAT[name][codes]
         else:
-            x = np.where(codes >= 1 << (bits - 1), codes.astype(np.int64) - (1 << bits), codes) if name[0] == "i" else codes
+            x = np.where(codes >= 1 << (bits - 1), codes.astype(np.int64) - (1 << bits),
+                         codes) if name[0] == "i" else codes
     elif name in SMALL_FLOAT:
         x = SMALL_FLOAT[name][np.frombuffer(raw, np.uint8)]
     else:
@@ -255,7 +258,8 @@ class Near:
             near = np.abs(y - want) <= self.err + half
             over = np.isinf(y) & (np.sign(y) == np.sign(want)) & (np.abs(want) + self.err >= edge)
             same = (y == want) | (np.isnan(y) & np.isnan(want))
-            self.q = float(np.max(np.abs(y - want) / (self.err + half), initial=0, where=np.isfinite(y) & np.isfinite(want)))
+            self.q = float(np.max(np.abs(y - want) / (self.err + half), initial=0,
+                                  where=np.isfinite(y) & np.isfinite(want)))
         return first_bad(~(near | over | same), got.data, want, self.err + half)
 
 
@@ -425,17 +429,27 @@ class Suite:
         parser = argparse.ArgumentParser()
         parser.add_argument("-k", dest="filter", default="", help="only groups whose name holds this text")
         parser.add_argument("-v", dest="verbose", action="store_true", help="list every failing case")
-        parser.add_argument("--full", action="store_true")
+        parser.add_argument("--seed", type=int, default=0, help="other random tensors")
+        parser.add_argument("--full", action="store_true", help="accepted: every test runs all that it has")
         self.opts = parser.parse_args()
         fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # plumb syncs each file that it writes
         self.cases, self.group, self.root = [], "cases", Path(tempfile.mkdtemp(prefix="plumb-cases-", dir=fast))
-        self.n_runs = 0
+        atexit.register(shutil.rmtree, self.root, ignore_errors=True)
+        self.n_runs, self.checks = 0, []
+
+    def rng(self, number):
+        return np.random.default_rng([number, self.opts.seed])
 
     def add(self, op, inputs, wants, opset=OPSET, domain="", fp64=False, **attrs):
         if self.opts.filter not in self.group:
             return
         wants = wants if isinstance(wants, (list, tuple)) else [wants]
         self.cases.append(Case(self.group, op, inputs, wants, opset, domain, fp64, attrs))
+
+    def extra(self, name, check):
+        """A test of its own: check() gives None or what is wrong."""
+        if self.opts.filter in name:
+            self.checks.append((name, check))
 
     def run(self, cases):
         """Runs cases as one model; when that fails, in parts, down to the one that is to blame."""
@@ -494,11 +508,10 @@ class Suite:
         for cases in parts.values():
             for at in range(0, len(cases), CHUNK):
                 self.run(cases[at:at + CHUNK])
-        shutil.rmtree(self.root)
         groups = {}
         for case in self.cases:
             groups.setdefault(case.group, []).append(case)
-        print(f"1..{len(groups)}")
+        print(f"1..{len(groups) + len(self.checks)}")
         for i, (group, cases) in enumerate(groups.items(), 1):
             failed = [x for x in cases if x.error is not None]
             if failed:
@@ -509,4 +522,9 @@ class Suite:
                 if self.opts.verbose:
                     q = max((w.q for x in cases for w in x.wants if isinstance(w, Near)), default=0)
                     print(f"# largest error {q:.2f} of its bound")
-        sys.exit(1 if any(x.error is not None for x in self.cases) else 0)
+        wrong = any(x.error is not None for x in self.cases)
+        for i, (name, check) in enumerate(self.checks, len(groups) + 1):
+            text = check()
+            print(f"ok {i} - {name}" if text is None else f"not ok {i} - {name}\n# {text}")
+            wrong = wrong or text is not None
+        sys.exit(1 if wrong else 0)

@@ -38,7 +38,8 @@ def activate(x, spec):
 
 
 def clipped(x, limit):
-    return x if limit is None else x.of(np.clip(x.v, -np.float64(np.float32(limit)), np.float64(np.float32(limit))), x.e)
+    return x if limit is None else x.of(np.clip(x.v, -np.float64(np.float32(limit)), np.float64(np.float32(limit))),
+                                        x.e)
 
 
 def step(op, x, h, cell, w, r, b, p, acts, clip, reset_after, coupled):
@@ -65,7 +66,8 @@ def step(op, x, h, cell, w, r, b, p, acts, clip, reset_after, coupled):
     return o * act(cell, 2), cell  # clip: "applied to the input of activations", so to h's, too
 
 
-def run(op, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, direction="forward", activations=None, alpha=None, beta=None,
+def run(op, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, direction="forward", activations=None, alpha=None,
+        beta=None,
         clip=None, linear_before_reset=0, input_forget=0, u=2.0**-24):
     """x [seq, batch, in], w [dirs, gates * hidden, in] and so on, in the wide type. Returns Bounded Y, Y_h, Y_c."""
     seq, batch, _ = x.shape
@@ -81,7 +83,8 @@ def run(op, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, direction="for
     last = {"h": (zeros(dirs, batch, n), zeros(dirs, batch, n)), "c": (zeros(dirs, batch, n), zeros(dirs, batch, n))}
     for d in range(dirs):
         per = len(DEFAULTS[op])
-        acts = [(name, alphas.pop(0) if alphas else None, betas.pop(0) if betas else None) for name in names[d * per:(d + 1) * per]]
+        acts = [(name, alphas.pop(0) if alphas else None,
+                 betas.pop(0) if betas else None) for name in names[d * per:(d + 1) * per]]
         backward = direction == "reverse" or d == 1
         bounded = lambda v: Bounded(v, 0, u)
         h = bounded(zeros(batch, n) if h0 is None else h0[d])
@@ -90,7 +93,8 @@ def run(op, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, direction="for
         for k in range(int(np.max(lens, initial=0))):
             on = np.flatnonzero(k < lens)  # the sequences that are still running, each at its own time
             times = lens[on] - 1 - k if backward else np.full(len(on), k)
-            new, new_cell = step(op, bounded(x[times, on]), h[on], cell[on], *weights, acts, clip, linear_before_reset, input_forget)
+            new, new_cell = step(op, bounded(x[times, on]), h[on], cell[on], *weights, acts, clip, linear_before_reset,
+                                 input_forget)
             h = h.put(on, new)
             cell = cell if new_cell is None else cell.put(on, new_cell)
             y_v[times, d, on], y_e[times, d, on] = new.v, new.e

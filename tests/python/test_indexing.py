@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
-from plumbtest import (FLOATS, FORMAT, INTS, NUMBERS, SMALL_FLOAT, TYPES, U, Exact, Near, Suite, Tensor, exactly,
+from plumbtest import (FLOATS, FORMAT, INTS, NUMBERS, OPSET, SMALL_FLOAT, TYPES, U, Exact, Near, Suite, Tensor, exactly,
                        int64, random, round_to)
 
-rng = np.random.default_rng(99)
 suite = Suite()
+rng = suite.rng(99)
 add = suite.add
 ANY = NUMBERS + ["bool", "str", "c64", "c128"]
 
@@ -30,12 +30,14 @@ def any_of(shape, dim):
 def gathers():
     for name in ANY:
         suite.group = f"Gather {name}"
-        for shape, axis, at in [((5,), 0, ()), ((5,), -1, (3,)), ((3, 4), 0, (2, 2)), ((3, 4), 1, (5,)), ((2, 3, 4), -2, (1, 2)),
+        for shape, axis, at in [((5,), 0, ()), ((5,), -1, (3,)), ((3, 4), 0, (2, 2)), ((3, 4), 1, (5,)),
+                                ((2, 3, 4), -2, (1, 2)),
                                 ((0, 3), 1, (2,)), ((3, 4), 0, (0,)), ((2, 1, 3, 2), 2, (3, 0)), ((40, 33), 0, (17,))]:
             x, i = random(rng, shape, name), any_of(at, shape[axis])
             add("Gather", [x, index(i)], Exact(np.take(x.data, i % max(shape[axis], 1), axis), name), axis=axis)
         suite.group = f"GatherElements {name}"
-        for shape, axis, at in [((5,), 0, (3,)), ((3, 4), 0, (2, 4)), ((3, 4), -1, (3, 7)), ((2, 3, 4), 1, (2, 5, 4)), ((2, 3), 0, (0, 3)),
+        for shape, axis, at in [((5,), 0, (3,)), ((3, 4), 0, (2, 4)), ((3, 4), -1, (3, 7)), ((2, 3, 4), 1, (2, 5, 4)),
+                                ((2, 3), 0, (0, 3)),
                                 ((3, 4), 0, (2, 2)), ((2, 3, 4), 2, (1, 2, 3))]:
             x, i = random(rng, shape, name), any_of(at, shape[axis])
             # indices may be smaller than data in the other axes
@@ -43,8 +45,10 @@ def gathers():
             want = np.take_along_axis(x.data[cut], i % shape[axis], axis)
             add("GatherElements", [x, index(i)], Exact(want, name), axis=axis)
         suite.group = f"GatherND {name}"
-        for shape, batch, at, depth in [((4,), 0, (3,), 1), ((3, 4), 0, (2,), 2), ((3, 4), 0, (2, 2), 1), ((2, 3, 4), 1, (2, 5), 1),
-                                        ((2, 3, 4), 1, (2,), 2), ((2, 3, 4, 2), 2, (2, 3), 1), ((3, 4), 0, (0,), 1), ((3, 4), 0, (), 2)]:
+        for shape, batch, at, depth in [((4,), 0, (3,), 1), ((3, 4), 0, (2,), 2), ((3, 4), 0, (2, 2), 1),
+                                        ((2, 3, 4), 1, (2, 5), 1),
+                                        ((2, 3, 4), 1, (2,), 2), ((2, 3, 4, 2), 2, (2, 3), 1), ((3, 4), 0, (0,), 1),
+                                        ((3, 4), 0, (), 2)]:
             x = random(rng, shape, name)
             i = np.stack([any_of(at, shape[batch + d]) for d in range(depth)], -1)
             want = np.empty(at + shape[batch + depth:], x.data.dtype)
@@ -91,7 +95,8 @@ def scatters():
     for name in ANY:
         suite.group = f"ScatterElements {name}"
         for reduction in reductions_of(name):
-            for shape, axis, at in [((5,), 0, (3,)), ((3, 4), 0, (2, 4)), ((3, 4), -1, (3, 3)), ((2, 3, 4), 1, (2, 3, 4)),
+            for shape, axis, at in [((5,), 0, (3,)), ((3, 4), 0, (2, 4)), ((3, 4), -1, (3, 3)),
+                                    ((2, 3, 4), 1, (2, 3, 4)),
                                     ((2, 3), 0, (0, 3)), ((3, 4), 1, (2, 2)), ((4,), 0, (9,))]:
                 axis_ = axis % len(shape)
                 if reduction == "none" and at[axis_] > shape[axis_]:
@@ -100,16 +105,19 @@ def scatters():
                 i = any_of(at, shape[axis])
                 if reduction == "none" and i.size:  # which of two updates wins is not defined
                     i = np.apply_along_axis(lambda v: rng.permutation(shape[axis])[:len(v)], axis_, i)
-                places = [tuple(int(i[p]) % shape[axis] if a == axis_ else p[a] for a in range(len(shape))) for p in np.ndindex(*at)]
+                places = [tuple(int(i[p]) % shape[axis] if a == axis_ else p[a] for a in range(len(shape)))
+                          for p in np.ndindex(*at)]
                 wide = u.wide() if name in FORMAT else u.data
                 want = scatter(x, places, [wide[p] for p in np.ndindex(*at)], reduction)
                 attrs = {} if reduction == "none" else {"reduction": reduction}
                 add("ScatterElements", [x, index(i), u], want, axis=axis, **attrs)
                 if reduction == "none":
-                    add("Scatter", [x, index(i), u], want, axis=axis, opset=10) if axis >= 0 and name != "bf16" else None
+                    add("Scatter", [x, index(i), u], want, axis=axis,
+                        opset=10) if axis >= 0 and name != "bf16" else None
         suite.group = f"ScatterND {name}"
         for reduction in reductions_of(name):
-            for shape, at, depth in [((6,), (3,), 1), ((3, 4), (2,), 2), ((5, 2), (2, 2), 1), ((3, 4, 2), (3,), 2), ((3, 4), (0,), 1)]:
+            for shape, at, depth in [((6,), (3,), 1), ((3, 4), (2,), 2), ((5, 2), (2, 2), 1), ((3, 4, 2), (3,), 2),
+                                     ((3, 4), (0,), 1)]:
                 x = random(rng, shape, name, 0, 3)
                 n = int(np.prod(at))
                 flat = rng.permutation(int(np.prod(shape[:depth])))[:n] if reduction == "none" else \
@@ -118,7 +126,8 @@ def scatters():
                 i = np.where(rng.random(i.shape) < 0.3, i - np.array(shape[:depth]), i)
                 u = random(rng, at + shape[depth:], name, 0, 3)
                 wide = u.wide() if name in FORMAT else u.data
-                places = [tuple(int(v) for v in i[p[:len(at)]] % np.array(shape[:depth])) + p[len(at):] for p in np.ndindex(*u.shape)]
+                places = [tuple(int(v) for v in i[p[:len(at)]] % np.array(shape[:depth])) + p[len(at):]
+                          for p in np.ndindex(*u.shape)]
                 attrs = {} if reduction == "none" else {"reduction": reduction}
                 add("ScatterND", [x, Tensor(i.astype(np.int64)), u],
                     scatter(x, places, [wide[p] for p in np.ndindex(*u.shape)], reduction), **attrs)
@@ -155,7 +164,8 @@ def non_zeros():
 def top_ks():
     for name in NUMBERS:
         suite.group = f"TopK {name}"
-        for shape, axis, k in [((5,), 0, 3), ((5,), -1, 5), ((3, 4), 0, 2), ((3, 4), -1, 0), ((2, 3, 4), 1, 2), ((2, 300), -1, 17),
+        for shape, axis, k in [((5,), 0, 3), ((5,), -1, 5), ((3, 4), 0, 2), ((3, 4), -1, 0), ((2, 3, 4), 1, 2),
+                               ((2, 300), -1, 17),
                                ((2, 1), 1, 1), ((0, 3), 1, 2), ((300,), 0, 300)]:
             for largest in (1, 0):
                 x = random(rng, shape, name, 0, 9)
@@ -178,7 +188,8 @@ def top_ks():
 def uniques():
     for name in NUMBERS + ["bool", "str"]:
         suite.group = f"Unique {name}"
-        for shape, axis in [((7,), None), ((7,), 0), ((3, 4), None), ((6, 2), 0), ((2, 6), -1), ((3, 2, 2), 1), ((1,), None), ((150,), None)]:
+        for shape, axis in [((7,), None), ((7,), 0), ((3, 4), None), ((6, 2), 0), ((2, 6), -1), ((3, 2, 2), 1),
+                            ((1,), None), ((150,), None)]:
             x = random(rng, shape, name, 0, 2 if axis is not None and len(shape) > 1 else 4)
             if name in FORMAT:
                 x = Tensor(np.floor(x.data), name)
@@ -196,8 +207,48 @@ def add_unique(x, axis):
         counts = [keys.count(v) for v in order]
         y = rows[first] if axis is None else np.moveaxis(rows[first], 0, axis)
         attrs = {} if axis is None else {"axis": axis}
-        add("Unique", [x], [Exact(np.ascontiguousarray(y), x.name)] + [Exact(np.array(v, np.int64)) for v in (first, inverse, counts)],
-            sorted=by_value, **attrs)
+        numbers = [Exact(np.array(v, np.int64)) for v in (first, inverse, counts)]
+        add("Unique", [x], [Exact(np.ascontiguousarray(y), x.name)] + numbers, sorted=by_value, **attrs)
+
+
+# ---- small and 16-bit types through operators that only move -------------------------------------
+
+def moves():
+    """bfloat16, 8-bit floats and types below a byte (odd counts, so that the last byte is half empty)."""
+    for name in ["bf16", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "u4", "i4", "f4e2m1", "u2", "i2"]:
+        suite.group = f"moves {name}"
+        table = SMALL_FLOAT.get(name)
+        low, high = {"u4": (0, 16), "i4": (-8, 8), "u2": (0, 4), "i2": (-2, 2)}.get(name, (-9, 9))
+        values = np.arange(low, high) if table is None else table[np.isfinite(table)]
+        for shape in [(3, 5), (1, 7), (2, 3, 5), (5,), (0, 3), (1, 1)]:
+            x = Tensor(rng.choice(values, shape), name)
+            opset = 25 if name in ("u2", "i2") else OPSET
+            same = lambda op, ins, y, **attrs: add(op, ins, Exact(y, name), opset=opset, **attrs)
+            n = int(np.prod(shape))
+            perm = [int(a) for a in rng.permutation(len(shape))]
+            same("Transpose", [x], x.data.transpose(perm), perm=perm)
+            same("Identity", [x], x.data)
+            same("Reshape", [x, int64(n)], x.data.reshape(n), allowzero=1)
+            same("Flatten", [x], x.data.reshape(-1 if n else 0, shape[-1]) if len(shape) > 1 else x.data[:, None],
+                 axis=max(len(shape) - 1, 1))
+            same("Unsqueeze", [x, int64(0)], x.data[None])
+            same("Squeeze", [Tensor(x.data[None], name), int64(0)], x.data)
+            add("Shape", [x], Exact(np.array(shape, np.int64)), opset=opset)
+            if len(shape) == 2:
+                zero = Tensor(values[1], name)
+                want = np.pad(x.data, ((0, 1), (1, 2)), constant_values=zero.data[()])
+                same("Pad", [x, int64(0, 1, 1, 2), zero], want)
+    for name in ["bf16"]:
+        suite.group = f"moves {name}"
+        for shape in [(3, 5), (2, 3, 5), (0, 3)]:
+            x, y = random(rng, shape, name), random(rng, shape, name)
+            add("Concat", [x, y], Exact(np.concatenate([x.data, y.data], -1), name), axis=-1)
+            add("Slice", [x, int64(-1), int64(-9), int64(-1), int64(-2)], Exact(x.data[..., ::-2], name))
+            add("Split", [x, int64(1, shape[-1] - 1)], [Exact(x.data[..., :1], name), Exact(x.data[..., 1:], name)],
+                axis=-1)
+            add("Expand", [x, int64(2, *shape)], Exact(np.broadcast_to(x.data, (2,) + shape), name))
+            add("Tile", [x, int64(*[2] * len(shape))], Exact(np.tile(x.data, [2] * len(shape)), name))
+            add("Trilu", [x, int64(0, shape=())], Exact(np.triu(x.data), name))
 
 
 # ---- convert -------------------------------------------------------------------------------------
@@ -270,10 +321,12 @@ def sub_byte_casts():
     codes = Tensor(SMALL_FLOAT["f4e2m1"].astype(np.float32), "f4e2m1")
     for other in FLOATS:
         add("Cast", [codes], Exact(codes.data.astype(TYPES[other][1]), other), to=TYPES[other][0])
-        x = Tensor(np.array([0.25, 0.26, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 4.9, -0.25, -0.75, -5, 6, 9, -100, 0, -0.0], TYPES[other][1]), other)
+        x = Tensor(np.array([0.25, 0.26, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 4.9, -0.25, -0.75, -5, 6, 9, -100, 0, -0.0],
+                            TYPES[other][1]), other)
         x = Tensor(round_to(x.data, other), other)
         # nearest, ties to even, beyond 6 saturates
-        add("Cast", [x], Exact(to_small_float(np.clip(x.double(), -6, 6), "f4e2m1", 1), "f4e2m1", signs=True), to=TYPES["f4e2m1"][0])
+        add("Cast", [x], Exact(to_small_float(np.clip(x.double(), -6, 6), "f4e2m1", 1), "f4e2m1", signs=True),
+            to=TYPES["f4e2m1"][0])
 
 
     suite.group = "Cast f8e8m0"
@@ -287,7 +340,8 @@ def sub_byte_casts():
 def bfloat_casts():
     suite.group = "Cast bf16 and others"
     wide = rng.standard_normal(200) * 10.0 ** rng.integers(-44, 39, 200)
-    edge = np.array([255.5 * 2.0**120, 255.4999 * 2.0**120, 65519.9, 65520, 2.0**-25, 2.0**-24 * 1.5, 2.0**-134, 1e-45, np.inf, np.nan, -0.0,
+    edge = np.array([255.5 * 2.0**120, 255.4999 * 2.0**120, 65519.9, 65520, 2.0**-25, 2.0**-24 * 1.5, 2.0**-134, 1e-45,
+                     np.inf, np.nan, -0.0,
                      1.00390625, 1.01171875, 1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-11 + 2.0**-40])
     x64 = Tensor(np.concatenate([wide, edge]), "f64")
     for a in FLOATS:
@@ -307,6 +361,7 @@ def bfloat_casts():
                 add("Cast", [ends], Exact(ends.data.astype(TYPES[b][1])), to=TYPES[b][0])
 
 
-for make in (gathers, scatters, one_hots, non_zeros, top_ks, uniques, float8_casts, sub_byte_casts, bfloat_casts):
+for make in (gathers, scatters, one_hots, non_zeros, top_ks, uniques, moves, float8_casts, sub_byte_casts,
+             bfloat_casts):
     make()
 suite.finish()

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 import rnn_reference
 from plumbtest import FORMAT, LOW, TYPES, U, Bounded, Exact, Near, Suite, Tensor, c, exactly, int64, random, round_to
 
-rng = np.random.default_rng(16)
 suite = Suite()
+rng = suite.rng(16)
 add = suite.add
 U32 = U["f32"]
 
@@ -52,7 +52,8 @@ def products(name):
 
 CONVS = [  # in, weight, groups, stride, dilation, pad
     ((1, 1, 5), (1, 1, 3), 1, 1, 1, 1), ((2, 4, 9), (6, 2, 3), 2, 2, 1, 1), ((1, 3, 8, 8), (4, 3, 3, 3), 1, 1, 1, 1),
-    ((2, 6, 7, 9), (6, 1, 3, 3), 6, 1, 2, 2), ((1, 16, 6, 6), (8, 16, 1, 1), 1, 1, 1, 0), ((1, 64, 5, 5), (3, 64, 3, 3), 1, 2, 1, 1),
+    ((2, 6, 7, 9), (6, 1, 3, 3), 6, 1, 2, 2), ((1, 16, 6, 6), (8, 16, 1, 1), 1, 1, 1, 0),
+    ((1, 64, 5, 5), (3, 64, 3, 3), 1, 2, 1, 1),
     ((1, 4, 4, 5, 6), (2, 2, 2, 3, 2), 2, 1, 1, 0), ((1, 8, 12, 12), (16, 8, 5, 5), 1, 1, 1, 2)]
 
 
@@ -83,7 +84,8 @@ def convolutions(name):
 
 def poolings(name):
     suite.group = f"pooling {name}"
-    for shape, k, stride, pad in [((1, 2, 9), 3, 2, 1), ((2, 3, 8, 9), 3, 2, 1), ((1, 2, 6, 6), 2, 2, 0), ((1, 1, 5, 6, 7), 2, 1, 0),
+    for shape, k, stride, pad in [((1, 2, 9), 3, 2, 1), ((2, 3, 8, 9), 3, 2, 1), ((1, 2, 6, 6), 2, 2, 0),
+                                  ((1, 1, 5, 6, 7), 2, 1, 0),
                                   ((1, 2, 20, 20), 11, 3, 5)]:
         d = len(shape) - 2
         x = random(rng, shape, name)
@@ -169,7 +171,8 @@ def softmaxes(name):
 
 def reductions(name):
     suite.group = f"reductions {name}"
-    for shape, axes in [((4096,), (0,)), ((3, 1000), (1,)), ((1000, 3), (0,)), ((8, 9, 10), (0, 2)), ((5, 6, 7, 2), (1, 2)), ((7,), (0,)), ((40, 41), (0, 1))]:
+    for shape, axes in [((4096,), (0,)), ((3, 1000), (1,)), ((1000, 3), (0,)), ((8, 9, 10), (0, 2)),
+                        ((5, 6, 7, 2), (1, 2)), ((7,), (0,)), ((40, 41), (0, 1))]:
         k = int(np.prod([shape[a] for a in axes]))
         for low in (-2, 0.5):
             x = random(rng, shape, name, low, 2)
@@ -204,18 +207,23 @@ def chains(name):
             s = r(a + b)
             m = r(s * p)
             d = r(m - q)
-            add([("Add", ["x0", "x1"], ["y0"], {}), ("Mul", ["y0", "x2"], ["y1"], {}), ("Sub", ["y1", "x3"], ["y2"], {})], xs,
+            add([("Add", ["x0", "x1"], ["y0"], {}), ("Mul", ["y0", "x2"], ["y1"], {}),
+                 ("Sub", ["y1", "x3"], ["y2"], {})], xs,
                 [Exact(v, name) for v in (s, m, d)])
             # fused, the product would not be rounded
-            add([("Mul", ["x0", "x1"], ["m"], {}), ("Add", ["m", "x2"], ["s"], {}), ("Div", ["s", "x3"], ["y0"], {})], xs,
-                Exact(r(r(r(a * b) + p) / np.where(q == 0, 1, q)), name) if np.all(q != 0) else [Exact(r(r(a * b) + p), name)])
+            add([("Mul", ["x0", "x1"], ["m"], {}), ("Add", ["m", "x2"], ["s"], {}), ("Div", ["s", "x3"], ["y0"], {})],
+                xs,
+                Exact(r(r(r(a * b) + p) / np.where(q == 0, 1, q)),
+                      name) if np.all(q != 0) else [Exact(r(r(a * b) + p), name)])
             root = r(np.sqrt(r(np.abs(a))))
-            add([("Abs", ["x0"], ["t"], {}), ("Sqrt", ["t"], ["u"], {}), ("Mul", ["u", "u"], ["y0"], {})], xs[:1], Exact(r(root * root), name))
+            add([("Abs", ["x0"], ["t"], {}), ("Sqrt", ["t"], ["u"], {}), ("Mul", ["u", "u"], ["y0"], {})], xs[:1],
+                Exact(r(root * root), name))
     suite.group = f"a sum of ones stops where the type ends, not before {name}"
     for n in (300, 2500, 5000):
         ones = Tensor(np.ones(n, TYPES[name][1]), name)
         add("ReduceSum", [ones, int64(0)], exactly(np.array([float(n)]), name))
-        add("MatMul", [Tensor(ones.data[None], name), Tensor(ones.data[:, None], name)], exactly(np.array([[float(n)]]), name))
+        add("MatMul", [Tensor(ones.data[None], name), Tensor(ones.data[:, None], name)],
+            exactly(np.array([[float(n)]]), name))
 
 
 def overflow():
@@ -225,7 +233,8 @@ def overflow():
     f16 = lambda v: Exact(np.array(v, np.float16))
     add("Add", [big, big], f16([inf, -inf, 60000, 8]))
     add("Mul", [big, big], f16([inf, inf, inf, 16]))
-    add("Exp", [Tensor(np.array([11, 12, -20, 11.09375], np.float16))], Near(np.exp([11, 12, -20, 11.09375]), 0.05, "f16"))
+    add("Exp", [Tensor(np.array([11, 12, -20, 11.09375], np.float16))],
+        Near(np.exp([11, 12, -20, 11.09375]), 0.05, "f16"))
     add("Cast", [Tensor(np.array([65519, 65520, 1e6, -1e6], np.float32))], f16([65504, inf, inf, -inf]), to=10)
     add("ReduceSum", [big, int64(0)], exactly(np.array([30004.0]), "f16"))  # 60000 - 60000 + ..: float holds it
     many = Tensor(np.full(100, 60000, np.float16))
@@ -260,13 +269,15 @@ def recurrent(name):
     for op in rnn_reference.N_GATES:
         suite.group = f"{op} {name}"
         g = rnn_reference.N_GATES[op]
-        for (seq, batch, n_in, n), direction, lens in itertools.product([(4, 2, 3, 5), (6, 1, 8, 16)],
-                                                                       ("forward", "reverse", "bidirectional"), (False, True)):
+        for (seq, batch, n_in, n), direction, lens in itertools.product(
+                [(4, 2, 3, 5), (6, 1, 8, 16)], ("forward", "reverse", "bidirectional"), (False, True)):
             dirs = 2 if direction == "bidirectional" else 1
             make = lambda *s: random(rng, s, name, -1, 1)
-            x, w, r, b, h = make(seq, batch, n_in), make(dirs, g * n, n_in), make(dirs, g * n, n), make(dirs, 2 * g * n), make(dirs, batch, n)
+            x, h = make(seq, batch, n_in), make(dirs, batch, n)
+            w, r, b = make(dirs, g * n, n_in), make(dirs, g * n, n), make(dirs, 2 * g * n)
             length = Tensor(rng.integers(1, seq + 1, batch).astype(np.int32)) if lens else None
-            values = rnn_reference.run(op, x.wide(), w.wide(), r.wide(), b.wide(), None if length is None else length.data, h.wide(),
+            values = rnn_reference.run(op, x.wide(), w.wide(), r.wide(), b.wide(),
+                                       None if length is None else length.data, h.wide(),
                                        direction=direction)
             wants = [v.near(name) for v in values[:3 if op == "LSTM" else 2]]
             add(op, [x, w, r, b, length, h], wants, opset=22, hidden_size=n, direction=direction)
@@ -306,9 +317,11 @@ def gold(name):
         add("LayerNormalization", [a, Tensor(np.ones(k, TYPES[name][1]), name)],
             near(F.layer_norm(t(p), (k,), eps=float(np.float32(1e-5))), np.full((m, k), 8.0), k), fp64=True)
         add("Exp", [a], near(np.exp(p), np.exp(p), 1), fp64=True)
-        add([("Mul", ["x0", "x0"], ["s"], {}), ("Sqrt", ["s"], ["y0"], {})], [a], near(np.abs(p), np.abs(p), 1), fp64=True)
+        add([("Mul", ["x0", "x0"], ["s"], {}), ("Sqrt", ["s"], ["y0"], {})], [a], near(np.abs(p), np.abs(p), 1),
+            fp64=True)
     x, w = random(rng, (1, 4, 9, 9), name), random(rng, (6, 4, 3, 3), name)
-    add("Conv", [x, w], near(F.conv2d(t(x.data), t(w.data)), F.conv2d(t(np.abs(x.data)), t(np.abs(w.data))), 36), fp64=True)
+    add("Conv", [x, w], near(F.conv2d(t(x.data), t(w.data)), F.conv2d(t(np.abs(x.data)), t(np.abs(w.data))), 36),
+        fp64=True)
 
 
 for low in LOW:

@@ -20,7 +20,8 @@ HERE = Path(__file__).resolve().parent
 def wide_values():
     rng = np.random.default_rng(1)
     x = rng.standard_normal(20000) * 10.0 ** rng.integers(-45, 39, 20000)
-    return np.concatenate([x, [0, -0.0, np.inf, -np.inf, np.nan, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 2.0**-133, 2.0**-134, 3e38, 3.4e38]])
+    return np.concatenate([x, [0, -0.0, np.inf, -np.inf, np.nan, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 2.0**-133, 2.0**-134,
+                               3e38, 3.4e38]])
 
 
 def test_round__bf16_as_torch():
@@ -94,7 +95,8 @@ def test_near__refuses_a_bound_that_bounds_nothing():
 def test_exact__finds_type_shape_value_and_sign():
     e = p.Exact(np.array([0.0, 1.0], np.float32), signs=True)
     assert e.check(p.Tensor(np.array([0.0, 1.0], np.float32))) is None
-    for bad in (np.array([0.0, 1.0]), np.array([[0.0, 1.0]], np.float32), np.array([0.0, 2.0], np.float32), np.array([-0.0, 1.0], np.float32),
+    for bad in (np.array([0.0, 1.0]), np.array([[0.0, 1.0]], np.float32), np.array([0.0, 2.0], np.float32),
+                np.array([-0.0, 1.0], np.float32),
                 np.array([np.nan, 1.0], np.float32)):
         assert e.check(p.Tensor(bad)) is not None, bad
 

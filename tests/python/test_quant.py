@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 from plumbtest import Exact, Suite, Tensor, U, exactly, random, round_to
 
-rng = np.random.default_rng(8)
 suite = Suite()
+rng = suite.rng(8)
 add = suite.add
 RANGE = {"u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767), "u4": (0, 15), "i4": (-8, 7)}
 
@@ -69,7 +69,8 @@ def quantize():
     for shape, axis, block, scales in layouts():
         if block == 0:
             x, s = random(rng, shape, "i32", -100000, 100000), random(rng, scales, "f32", 0.01, 0.1)
-            add("DequantizeLinear", [x, s], exactly(x.data * spread(s.data, shape, axis, 0).astype(np.float64), "f32"), axis=axis)
+            add("DequantizeLinear", [x, s], exactly(x.data * spread(s.data, shape, axis, 0).astype(np.float64), "f32"),
+                axis=axis)
 
 
 def dynamic():
@@ -88,7 +89,8 @@ def integer_products():
     for a_kind, b_kind in itertools.product(("u8", "i8"), ("u8", "i8")):
         suite.group = f"integer products {a_kind} {b_kind}"
         full = lambda kind: {"low": RANGE[kind][0], "high": RANGE[kind][1] + 1}
-        for a_shape, b_shape in [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((1, 4), (4, 1)), ((2, 3, 4), (2, 4, 5)), ((7, 130), (130, 9)), ((0, 3), (3, 2))]:
+        for a_shape, b_shape in [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((1, 4), (4, 1)), ((2, 3, 4), (2, 4, 5)),
+                                 ((7, 130), (130, 9)), ((0, 3), (3, 2))]:
             a, b = random(rng, a_shape, a_kind, **full(a_kind)), random(rng, b_shape, b_kind, **full(b_kind))
             za, zb = random(rng, (), a_kind, **full(a_kind)), random(rng, (), b_kind, **full(b_kind))
             wide = lambda t: t.data.astype(np.int64)
@@ -96,12 +98,15 @@ def integer_products():
             add("MatMulInteger", [a, b, za, zb], Exact(((wide(a) - wide(za)) @ (wide(b) - wide(zb))).astype(np.int32)))
             columns = random(rng, b_shape[-1:], b_kind, **full(b_kind))
             if len(b_shape) == 2:
-                add("MatMulInteger", [a, b, za, columns], Exact(((wide(a) - wide(za)) @ (wide(b) - wide(columns))).astype(np.int32)))
+                add("MatMulInteger", [a, b, za, columns],
+                    Exact(((wide(a) - wide(za)) @ (wide(b) - wide(columns))).astype(np.int32)))
             sa, sb, sy = (random(rng, (), "f32", 0.01, 0.1) for _ in range(3))
             zy = random(rng, (), a_kind, RANGE[a_kind][0] // 2, RANGE[a_kind][1] // 2)
             exact = ((wide(a) - wide(za)) @ (wide(b) - wide(zb))) * (sa.wide() * sb.wide() / sy.wide())
             suite.add("QLinearMatMul", [a, sa, za, b, sb, zb, sy, zy], Code(exact, zy, a_kind))
-        for shape, weight, stride, pad, groups in [((1, 2, 6, 7), (3, 2, 3, 3), 1, 1, 1), ((2, 4, 9), (4, 2, 3), 2, 0, 2), ((1, 3, 5, 5), (3, 1, 2, 2), 1, 0, 3)]:
+        for shape, weight, stride, pad, groups in [((1, 2, 6, 7), (3, 2, 3, 3), 1, 1, 1),
+                                                   ((2, 4, 9), (4, 2, 3), 2, 0, 2),
+                                                   ((1, 3, 5, 5), (3, 1, 2, 2), 1, 0, 3)]:
             d = len(shape) - 2
             x, w = random(rng, shape, a_kind, **full(a_kind)), random(rng, weight, b_kind, **full(b_kind))
             zx, zw = random(rng, (), a_kind, **full(a_kind)), random(rng, (), b_kind, **full(b_kind))
@@ -109,7 +114,8 @@ def integer_products():
             y = [F.conv1d, F.conv2d][d - 1](*centred, None, stride, pad, 1, groups).numpy()
             attrs = {"strides": [stride] * d, "pads": [pad] * (2 * d), "group": groups}
             add("ConvInteger", [x, w, zx, zw], Exact(y.astype(np.int32)), **attrs)
-            sx, sw, sy = random(rng, (), "f32", 0.01, 0.1), random(rng, weight[:1], "f32", 0.01, 0.1), random(rng, (), "f32", 0.1, 0.3)
+            sx, sw = random(rng, (), "f32", 0.01, 0.1), random(rng, weight[:1], "f32", 0.01, 0.1)
+            sy = random(rng, (), "f32", 0.1, 0.3)
             bias = random(rng, weight[:1], "i32", -5000, 5000)
             zy = random(rng, (), a_kind, RANGE[a_kind][0] // 2, RANGE[a_kind][1] // 2)
             column = lambda v: v.reshape((1, -1) + (1,) * d)

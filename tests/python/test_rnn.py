@@ -12,8 +12,8 @@ import torch
 import rnn_reference as ref
 from plumbtest import Near, Suite, Tensor, U_COMPUTE, random
 
-rng = np.random.default_rng(5)
 suite = Suite()
+rng = suite.rng(5)
 SIZES = [(1, 1, 1, 1), (4, 2, 3, 5), (7, 3, 4, 2), (2, 1, 6, 17), (3, 5, 1, 3)]  # seq, batch, in, hidden
 # torch gate k is ONNX gate ORDER[k]: torch LSTM i f g o, GRU r z n; ONNX LSTM i o f c, GRU z r h
 ORDER = {"RNN": [0], "GRU": [1, 0, 2], "LSTM": [0, 2, 3, 1]}
@@ -35,7 +35,8 @@ class Net:
         self.p = make(dirs, 3 * n) if peepholes else None
 
     def inputs(self, layout=0):
-        turn = lambda t: t if t is None or not layout else Tensor(np.ascontiguousarray(np.swapaxes(t.data, 0, 1)), t.name)
+        turned = lambda t: Tensor(np.ascontiguousarray(np.swapaxes(t.data, 0, 1)), t.name)
+        turn = lambda t: t if t is None or not layout else turned(t)
         ins = [turn(self.x), self.w, self.r, self.b, self.lens, turn(self.h0)]
         ins += [turn(self.c0), self.p] if self.op == "LSTM" else []
         while ins[-1] is None:
@@ -44,7 +45,8 @@ class Net:
 
     def reference(self, **options):
         wide = lambda t: None if t is None else t.data if t.name == "i32" else t.wide()
-        return ref.run(self.op, wide(self.x), wide(self.w), wide(self.r), wide(self.b), wide(self.lens), wide(self.h0), wide(self.c0),
+        return ref.run(self.op, wide(self.x), wide(self.w), wide(self.r), wide(self.b), wide(self.lens), wide(self.h0),
+                       wide(self.c0),
                        wide(self.p), u=U_COMPUTE[self.name], **options)
 
     def torch(self):
@@ -67,7 +69,8 @@ class Net:
                 states = (double(self.h0), double(self.c0)) if self.op == "LSTM" else double(self.h0)
             x = double(self.x)
             if self.lens is not None:
-                x = torch.nn.utils.rnn.pack_padded_sequence(x, torch.from_numpy(self.lens.data.astype(np.int64)), enforce_sorted=False)
+                lens = torch.from_numpy(self.lens.data.astype(np.int64))
+                x = torch.nn.utils.rnn.pack_padded_sequence(x, lens, enforce_sorted=False)
             y, last = net(x, states)
             if self.lens is not None:
                 y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, total_length=seq)
@@ -89,7 +92,8 @@ def add(net, values, direction, layout=0, **attrs):
 def against_torch():
     for op, name in itertools.product(ref.N_GATES, ("f32", "f64")):
         suite.group = f"{op} {name} against torch"
-        for size, dirs, bias, lens, states in itertools.product(SIZES, (1, 2), (True, False), (False, True), (False, True)):
+        for size, dirs, bias, lens, states in itertools.product(
+                SIZES, (1, 2), (True, False), (False, True), (False, True)):
             net = Net(op, name, size, dirs, bias, lens, states)
             after = {"linear_before_reset": 1} if op == "GRU" else {}
             bounds = net.reference(direction="bidirectional" if dirs == 2 else "forward", **after)
@@ -127,7 +131,8 @@ def reverse_by_flipping():
             values = net.torch()
             net.x = ordinary
             values[0] = values[0][::-1]
-            add(net, [v.of(np.ascontiguousarray(t).astype(v.v.dtype), 2 * v.e) for t, v in zip(values, flipped)], "reverse", **after)
+            add(net, [v.of(np.ascontiguousarray(t).astype(v.v.dtype), 2 * v.e) for t, v in zip(values, flipped)],
+                "reverse", **after)
 
 
 def variants():
@@ -161,7 +166,8 @@ def variants():
                 add(net, values, "forward", activations=whole, activation_alpha=alpha, activation_beta=beta)
             elif act in ("LeakyRelu", "ThresholdedRelu", "Elu"):
                 whole = [act] * per
-                add(net, net.reference(activations=whole, alpha=alpha), "forward", activations=whole, activation_alpha=alpha)
+                add(net, net.reference(activations=whole, alpha=alpha), "forward", activations=whole,
+                    activation_alpha=alpha)
 
 
 def outputs_left_out():

@@ -11,9 +11,8 @@ import torch.nn.functional as F
 
 from plumbtest import U, Exact, Near, Suite, Tensor, c, int64, random
 
-rng = np.random.default_rng(31)
-torch.manual_seed(31)
 suite = Suite()
+rng = suite.rng(31)
 MODES = ["f32", "f64", "gold"]  # gold: f32 model, run with --fp64
 
 
@@ -73,14 +72,21 @@ def same_pads(size, kernel, stride, dilation, upper):
 # ---- convolutions --------------------------------------------------------------------------------
 
 CONVS = [  # input, channels out, kernel, strides, dilations, pads, groups
-    ((1, 1, 5), 1, (3,), (1,), (1,), (0, 0), 1), ((2, 4, 11), 6, (3,), (2,), (2,), (1, 3), 2), ((1, 3, 8), 3, (4,), (3,), (1,), (2, 0), 3),
-    ((1, 3, 8, 9), 4, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1), ((2, 6, 7, 9), 6, (3, 2), (1, 2), (2, 1), (2, 0, 1, 1), 6),
-    ((1, 4, 6, 5), 8, (1, 1), (1, 1), (1, 1), (0, 0, 0, 0), 1), ((1, 4, 6, 5), 8, (1, 1), (2, 2), (1, 1), (0, 0, 0, 0), 2),
-    ((2, 3, 12, 13), 5, (5, 4), (2, 3), (1, 1), (0, 2, 3, 1), 1), ((1, 8, 9, 9), 16, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4),
-    ((1, 17, 10, 11), 19, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1), ((1, 6, 9, 10), 12, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), 6),
+    ((1, 1, 5), 1, (3,), (1,), (1,), (0, 0), 1), ((2, 4, 11), 6, (3,), (2,), (2,), (1, 3), 2),
+    ((1, 3, 8), 3, (4,), (3,), (1,), (2, 0), 3),
+    ((1, 3, 8, 9), 4, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    ((2, 6, 7, 9), 6, (3, 2), (1, 2), (2, 1), (2, 0, 1, 1), 6),
+    ((1, 4, 6, 5), 8, (1, 1), (1, 1), (1, 1), (0, 0, 0, 0), 1),
+    ((1, 4, 6, 5), 8, (1, 1), (2, 2), (1, 1), (0, 0, 0, 0), 2),
+    ((2, 3, 12, 13), 5, (5, 4), (2, 3), (1, 1), (0, 2, 3, 1), 1),
+    ((1, 8, 9, 9), 16, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4),
+    ((1, 17, 10, 11), 19, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    ((1, 6, 9, 10), 12, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), 6),
     ((1, 2, 4, 5, 6), 4, (2, 3, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0, 0, 0, 0), 1),
-    ((2, 4, 5, 6, 7), 4, (3, 2, 3), (2, 1, 2), (1, 2, 1), (1, 0, 1, 1, 1, 0), 2), ((0, 3, 6, 6), 2, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), 1),
-    ((1, 32, 20, 20), 33, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1), ((3, 16, 14, 14), 16, (7, 7), (1, 1), (1, 1), (3, 3, 3, 3), 16)]
+    ((2, 4, 5, 6, 7), 4, (3, 2, 3), (2, 1, 2), (1, 2, 1), (1, 0, 1, 1, 1, 0), 2),
+    ((0, 3, 6, 6), 2, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), 1),
+    ((1, 32, 20, 20), 33, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    ((3, 16, 14, 14), 16, (7, 7), (1, 1), (1, 1), (3, 3, 3, 3), 16)]
 
 
 def convolutions():
@@ -97,7 +103,8 @@ def convolutions():
                 for upper in (True, False):
                     auto = same_pads(shape[2:], kernel, stride, dilation, upper)
                     fn = lambda p, q, r=None, pads=auto: conv(padded(p, pads), q, r, stride, 0, dilation, groups)
-                    m.add("Conv", parts, m.linear(fn, parts, k), auto_pad="SAME_UPPER" if upper else "SAME_LOWER", kernel_shape=kernel, **attrs)
+                    m.add("Conv", parts, m.linear(fn, parts, k), auto_pad="SAME_UPPER" if upper else "SAME_LOWER",
+                          kernel_shape=kernel, **attrs)
             fn = lambda p, q: conv(p, q, None, stride, 0, dilation, groups)
             if all(n >= (k_ - 1) * di + 1 for n, k_, di in zip(shape[2:], kernel, dilation)):
                 m.add("Conv", [x, w], m.linear(fn, [x, w], k), auto_pad="VALID", **attrs)
@@ -113,7 +120,8 @@ def transposed():
             k = shape[1] // groups * int(np.prod(kernel)) + 1
             attrs = {"strides": stride, "dilations": dilation, "group": groups}
             for extra in ((0,) * d, tuple(s - 1 for s in stride)):
-                whole = [s * (n - 1) + (q - 1) * di + 1 + e for s, n, q, di, e in zip(stride, shape[2:], kernel, dilation, extra)]
+                whole = [s * (n - 1) + (q - 1) * di + 1 + e
+                         for s, n, q, di, e in zip(stride, shape[2:], kernel, dilation, extra)]
                 if any(n - pads[i] - pads[d + i] < 1 for i, n in enumerate(whole)):
                     continue
 
@@ -122,7 +130,8 @@ def transposed():
                     y = conv(p, q, None, stride, 0, 0, groups, dilation)
                     y = padded(y, [0] * d + list(extra))
                     y = y if r is None else y + r.reshape((1, -1) + (1,) * d)
-                    cut = (slice(None), slice(None)) + tuple(slice(pads[i], y.shape[2 + i] - pads[d + i]) for i in range(d))
+                    inside = tuple(slice(pads[i], y.shape[2 + i] - pads[d + i]) for i in range(d))
+                    cut = (slice(None), slice(None)) + inside
                     return y[cut]
                 for parts in ([x, w], [x, w, b]):
                     m.add("ConvTranspose", parts, m.linear(fn, parts, k), pads=pads, output_padding=extra, **attrs)
@@ -131,8 +140,10 @@ def transposed():
 # ---- pooling -------------------------------------------------------------------------------------
 
 POOLS = [  # input, kernel, strides, pads (symmetric for torch), dilations
-    ((1, 2, 9), (3,), (2,), (1,), (1,)), ((2, 3, 10), (2,), (3,), (0,), (3,)), ((1, 2, 8, 9), (3, 2), (2, 1), (1, 0), (1, 1)),
-    ((2, 3, 7, 7), (2, 2), (2, 2), (0, 0), (1, 1)), ((1, 1, 9, 11), (3, 3), (1, 2), (1, 1), (2, 2)), ((1, 2, 5, 6, 7), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 1, 1)),
+    ((1, 2, 9), (3,), (2,), (1,), (1,)), ((2, 3, 10), (2,), (3,), (0,), (3,)),
+    ((1, 2, 8, 9), (3, 2), (2, 1), (1, 0), (1, 1)),
+    ((2, 3, 7, 7), (2, 2), (2, 2), (0, 0), (1, 1)), ((1, 1, 9, 11), (3, 3), (1, 2), (1, 1), (2, 2)),
+    ((1, 2, 5, 6, 7), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 1, 1)),
     ((1, 1, 4, 4), (4, 4), (1, 1), (0, 0), (1, 1)), ((1, 3, 16, 16), (3, 3), (2, 2), (1, 1), (1, 1))]
 
 
@@ -150,18 +161,21 @@ def pooling():
                 # torch counts within a channel, ONNX within the tensor
                 plane = int(np.prod(shape[2:]))
                 at = at.numpy() + plane * np.arange(shape[0] * shape[1]).reshape(shape[:2] + (1,) * d)
-                m.add("MaxPool", [x], [m.same(y), Exact(at.astype(np.int64))], ceil_mode=ceil, dilations=dilation, **attrs)
+                m.add("MaxPool", [x], [m.same(y), Exact(at.astype(np.int64))], ceil_mode=ceil, dilations=dilation,
+                      **attrs)
                 m.add("MaxPool", [x], m.same(y), ceil_mode=ceil, dilations=dilation, **attrs)
                 if all(v == 1 for v in dilation):
                     for whole in (0, 1):
                         fn = lambda v: mean(v, kernel, stride, pad, bool(ceil), bool(whole))
-                        m.add("AveragePool", [x], m.linear(fn, [x], n + 1), ceil_mode=ceil, count_include_pad=whole, **attrs)
+                        m.add("AveragePool", [x], m.linear(fn, [x], n + 1), ceil_mode=ceil, count_include_pad=whole,
+                              **attrs)
             if all(v == 1 for v in dilation):
                 uneven = pad + tuple(p + 1 for p in pad)
                 y = largest(padded(t(x.data), uneven, -np.inf), kernel, stride)
                 m.add("MaxPool", [x], m.same(y), kernel_shape=kernel, strides=stride, pads=uneven)
                 fn = lambda v: mean(padded(v, uneven), kernel, stride)
-                m.add("AveragePool", [x], m.linear(fn, [x], n + 1), kernel_shape=kernel, strides=stride, pads=uneven, count_include_pad=1)
+                m.add("AveragePool", [x], m.linear(fn, [x], n + 1), kernel_shape=kernel, strides=stride, pads=uneven,
+                      count_include_pad=1)
                 part = mean(padded(torch.ones(shape).double(), uneven), kernel, stride)
                 fn = lambda v: mean(padded(v, uneven), kernel, stride) / part
                 m.add("AveragePool", [x], m.linear(fn, [x], n + 2), kernel_shape=kernel, strides=stride, pads=uneven)
@@ -172,7 +186,8 @@ def pooling():
                     m.add("MaxPool", [x], m.same(y), kernel_shape=kernel, strides=stride, auto_pad=name)
                     part = mean(padded(torch.ones(shape).double(), auto), kernel, stride)
                     fn = lambda v: mean(padded(v, auto), kernel, stride) / part
-                    m.add("AveragePool", [x], m.linear(fn, [x], n + 2), kernel_shape=kernel, strides=stride, auto_pad=name)
+                    m.add("AveragePool", [x], m.linear(fn, [x], n + 2), kernel_shape=kernel, strides=stride,
+                          auto_pad=name)
                 for p in (1, 2, 3):
                     total = mean(padded(t(np.abs(x.data)) ** p, pad + pad), kernel, stride) * n
                     y = total ** (1 / p)
@@ -186,8 +201,10 @@ def pooling():
 
 def resizes():
     for m in modes("Resize"):
-        for shape, sizes in [((1, 2, 7), (11,)), ((1, 1, 9), (4,)), ((1, 2, 5, 6), (9, 11)), ((2, 3, 8, 9), (5, 4)), ((1, 1, 4, 4), (8, 8)),
-                             ((1, 2, 3, 4, 5), (5, 6, 9)), ((1, 1, 6, 5), (6, 5)), ((1, 2, 5, 5), (10, 3)), ((1, 1, 33, 40), (57, 71))]:
+        for shape, sizes in [((1, 2, 7), (11,)), ((1, 1, 9), (4,)), ((1, 2, 5, 6), (9, 11)), ((2, 3, 8, 9), (5, 4)),
+                             ((1, 1, 4, 4), (8, 8)),
+                             ((1, 2, 3, 4, 5), (5, 6, 9)), ((1, 1, 6, 5), (6, 5)), ((1, 2, 5, 5), (10, 3)),
+                             ((1, 1, 33, 40), (57, 71))]:
             x = m.random(shape)
             d = len(sizes)
             to = int64(*shape[:2], *sizes)
@@ -201,15 +218,18 @@ def resizes():
                 # 4 roundings of each weighted term, and the coordinate itself: u * longest side * slope
                 err = (8 if mode == "linear" else 24) * np.abs(x.data).max() + max(max(sizes), max(shape)) * span
                 attrs = {"cubic_coeff_a": -0.75} if mode == "cubic" else {}
-                m.add("Resize", [x, None, None, to], m.near(y, np.full(y.shape, err)), mode=mode, coordinate_transformation_mode=where, **attrs)
+                m.add("Resize", [x, None, None, to], m.near(y, np.full(y.shape, err)), mode=mode,
+                      coordinate_transformation_mode=where, **attrs)
             y = F.interpolate(t(x.data), size=sizes, mode="nearest")
-            m.add("Resize", [x, None, None, to], m.same(y), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+            m.add("Resize", [x, None, None, to], m.same(y), mode="nearest", coordinate_transformation_mode="asymmetric",
+                  nearest_mode="floor")
             if all(b <= a for a, b in zip(shape[2:], sizes)) and d == 2:  # torch's antialias leaves out what is outside
                 for mode, theirs in (("linear", "bilinear"), ("cubic", "bicubic")):
                     y = F.interpolate(t(x.data), size=sizes, mode=theirs, antialias=True)
                     err = 40 * np.abs(x.data).max() + 8 * max(shape) * span
                     a = {"cubic_coeff_a": -0.5} if mode == "cubic" else {}
-                    m.add("Resize", [x, None, None, to], m.near(y, np.full(y.shape, err)), mode=mode, antialias=1, exclude_outside=1, **a)
+                    m.add("Resize", [x, None, None, to], m.near(y, np.full(y.shape, err)), mode=mode, antialias=1,
+                          exclude_outside=1, **a)
         x = m.random((1, 2, 4, 5))
         y = F.interpolate(t(x.data), scale_factor=(2.0, 3.0), mode="nearest-exact")
         scales = Tensor(np.array([1, 1, 2, 3], np.float32))
@@ -219,11 +239,13 @@ def resizes():
 
 def grid_samples():
     for m in modes("GridSample"):
-        for shape, out in [((1, 2, 5, 6), (3, 4)), ((2, 1, 7, 4), (6, 5)), ((1, 2, 3, 4, 5), (2, 3, 4)), ((1, 1, 1, 1), (2, 2))]:
+        for shape, out in [((1, 2, 5, 6), (3, 4)), ((2, 1, 7, 4), (6, 5)), ((1, 2, 3, 4, 5), (2, 3, 4)),
+                           ((1, 1, 1, 1), (2, 2))]:
             d = len(out)
             x, grid = m.random(shape), m.random((shape[0],) + out + (d,), -1.5, 1.5)
             span = float(np.ptp(x.data)) + float(np.abs(x.data).max())
-            for mode, pad, corners in itertools.product(("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection"), (False, True)):
+            for mode, pad, corners in itertools.product(("bilinear", "nearest", "bicubic"),
+                                                        ("zeros", "border", "reflection"), (False, True)):
                 if d == 3 and mode == "bicubic":
                     continue
                 if mode == "bicubic" and pad != "zeros":
@@ -240,7 +262,8 @@ def grid_samples():
             d = len(size) - 2
             theta = m.random((size[0], d, d + 1))
             y = F.affine_grid(t(theta.data), list(size), bool(corners))
-            m.add("AffineGrid", [theta, int64(*size)], m.near(y, np.full(y.shape, 12.0 * (d + 1))), align_corners=corners)
+            m.add("AffineGrid", [theta, int64(*size)], m.near(y, np.full(y.shape, 12.0 * (d + 1))),
+                  align_corners=corners)
 
 
 # ---- norms and losses ----------------------------------------------------------------------------
@@ -265,7 +288,8 @@ def norms():
             col = lambda v: np.abs(v.data.astype(np.float64)).reshape((1, ch) + (1,) * (rank - 2))
             tail = lambda y: np.abs(y.numpy()) + col(b)
             y = F.instance_norm(t(w), weight=t(g.data), bias=t(b.data), eps=eps)
-            m.add("InstanceNormalization", [x, g, b], m.near(y, col(g) * norm_error(w, tuple(range(2, rank)), eps) + tail(y)), epsilon=eps)
+            err = col(g) * norm_error(w, tuple(range(2, rank)), eps) + tail(y)
+            m.add("InstanceNormalization", [x, g, b], m.near(y, err), epsilon=eps)
             mean, var = m.random((ch,)), m.random((ch,), 0.5, 2)
             y = F.batch_norm(t(w), t(mean.data), t(var.data), t(g.data), t(b.data), False, 0, eps)
             err = 5 * col(g) / np.sqrt(col(var)) * (np.abs(w) + col(mean)) + tail(y)
@@ -276,13 +300,15 @@ def norms():
             momentum = float(np.float32(0.75))
             n = w.size // ch
             keep = lambda old, new: old.data.astype(np.float64) * momentum + new * (1 - momentum)
-            wants = [m.near(y, col(g) * norm_error(w, over, eps) + tail(y)), m.near(keep(mean, now), np.full(ch, c(n) * 4 + 4.0)),
+            wants = [m.near(y, col(g) * norm_error(w, over, eps) + tail(y)),
+                     m.near(keep(mean, now), np.full(ch, c(n) * 4 + 4.0)),
                      m.near(keep(var, spread), np.full(ch, c(n) * 16 + 8.0))]
             m.add("BatchNormalization", [x, g, b, mean, var], wants, epsilon=eps, momentum=0.75, training_mode=1)
             for groups in (1, 2, ch):
                 y = F.group_norm(t(w), groups, t(g.data), t(b.data), eps)
                 err = norm_error(w.reshape(shape[0], groups, -1), (2,), eps).reshape(shape)
-                m.add("GroupNormalization", [x, g, b], m.near(y, col(g) * err + tail(y)), num_groups=groups, epsilon=eps)
+                m.add("GroupNormalization", [x, g, b], m.near(y, col(g) * err + tail(y)), num_groups=groups,
+                      epsilon=eps)
             for axis in range(1, rank):
                 part = shape[axis:]
                 g2, b2 = m.random(part, 0.5, 2), m.random(part)
@@ -292,7 +318,8 @@ def norms():
                 m.add("LayerNormalization", [x, g2, b2], m.near(y, err), axis=axis, epsilon=eps)
                 r = torch.rsqrt((t(w) ** 2).mean(over, True) + eps)
                 y = t(w) * r * t(g2.data)
-                m.add("RMSNormalization", [x, g2], m.near(y, (c(int(np.prod(part))) + 6) * np.abs(y.numpy())), axis=axis, epsilon=eps)
+                m.add("RMSNormalization", [x, g2], m.near(y, (c(int(np.prod(part))) + 6) * np.abs(y.numpy())),
+                      axis=axis, epsilon=eps)
             if rank > 3:
                 y = F.local_response_norm(t(w), 3, alpha=1 / 64, beta=0.75, k=2.0)
                 m.add("LRN", [x], m.near(y, 12 * np.abs(y.numpy())), size=3, alpha=1 / 64, beta=0.75, bias=2.0)
@@ -332,12 +359,17 @@ def losses():
 # ---- activations and embeddings ------------------------------------------------------------------
 
 def activations():
-    table = [("Relu", F.relu, {}), ("Elu", lambda v: F.elu(v, 0.5), {"alpha": 0.5}), ("Selu", F.selu, {}), ("Celu", lambda v: F.celu(v, 2.0), {"alpha": 2.0}),
-             ("LeakyRelu", lambda v: F.leaky_relu(v, 0.125), {"alpha": 0.125}), ("Sigmoid", torch.sigmoid, {}), ("Tanh", torch.tanh, {}),
-             ("HardSwish", F.hardswish, {}), ("HardSigmoid", F.hardsigmoid, {"alpha": 1 / 6}), ("Mish", F.mish, {}), ("Softplus", F.softplus, {}),
-             ("Softsign", F.softsign, {}), ("Gelu", F.gelu, {}), ("Gelu", lambda v: F.gelu(v, approximate="tanh"), {"approximate": "tanh"}),
+    table = [("Relu", F.relu, {}), ("Elu", lambda v: F.elu(v, 0.5), {"alpha": 0.5}), ("Selu", F.selu, {}),
+             ("Celu", lambda v: F.celu(v, 2.0), {"alpha": 2.0}),
+             ("LeakyRelu", lambda v: F.leaky_relu(v, 0.125), {"alpha": 0.125}), ("Sigmoid", torch.sigmoid, {}),
+             ("Tanh", torch.tanh, {}),
+             ("HardSwish", F.hardswish, {}), ("HardSigmoid", F.hardsigmoid, {"alpha": 1 / 6}), ("Mish", F.mish, {}),
+             ("Softplus", F.softplus, {}),
+             ("Softsign", F.softsign, {}), ("Gelu", F.gelu, {}),
+             ("Gelu", lambda v: F.gelu(v, approximate="tanh"), {"approximate": "tanh"}),
              ("Erf", torch.erf, {}), ("Shrink", lambda v: F.softshrink(v, 0.5), {"lambd": 0.5, "bias": 0.5}),
-             ("Shrink", lambda v: F.hardshrink(v, 0.5), {"lambd": 0.5}), ("ThresholdedRelu", lambda v: F.threshold(v, 0.75, 0.0), {"alpha": 0.75})]
+             ("Shrink", lambda v: F.hardshrink(v, 0.5), {"lambd": 0.5}),
+             ("ThresholdedRelu", lambda v: F.threshold(v, 0.75, 0.0), {"alpha": 0.75})]
     for m in modes("activations"):
         for op, fn, attrs in table:
             if op == "HardSigmoid" and m.mode != "f32":
