@@ -6,6 +6,7 @@
 #ifndef PL_ELEMENTWISE_H
 #define PL_ELEMENTWISE_H
 
+#include "kernels/vmath.h"
 #include "ops/eval.h"
 
 /* Each formula works on a block of n contiguous elements. A member that the operator has no meaning
@@ -86,6 +87,17 @@ pl_status pl_eval_binary_on(pl_eval *c, const pl_binary_ops *ops, const void *p,
             const double x = x_[i_];                                                               \
             y_[i_] = (EXPR_F64);                                                                   \
         }                                                                                          \
+    }
+
+/* A function of the vector maths, by its name in the table. Defines NAME_f32 and NAME_f64. */
+#define PL_UNARY_VMATH(name, fn)                                                                   \
+    static void name##_f32(const void *p, const pl_f32 *x, pl_f32 *y, size_t n) {                  \
+        (void)p;                                                                                   \
+        pl_vmath_get()->f32.fn(x, y, n);                                                           \
+    }                                                                                              \
+    static void name##_f64(const void *p, const pl_f64 *x, pl_f64 *y, size_t n) {                  \
+        (void)p;                                                                                   \
+        pl_vmath_get()->f64.fn(x, y, n);                                                           \
     }
 
 /* Binary loops in the four stride patterns that occur, so that each vectorises. */

@@ -63,14 +63,7 @@ OPS(hard_swish)
 enum { BLOCK = 512 };
 
 #define VMATH(name, fn)                                                                            \
-    static void name##_f32(const void *p, const pl_f32 *x, pl_f32 *y, size_t n) {                  \
-        (void)p;                                                                                   \
-        pl_vmath_get()->f32.fn(x, y, n);                                                           \
-    }                                                                                              \
-    static void name##_f64(const void *p, const pl_f64 *x, pl_f64 *y, size_t n) {                  \
-        (void)p;                                                                                   \
-        pl_vmath_get()->f64.fn(x, y, n);                                                           \
-    }                                                                                              \
+    PL_UNARY_VMATH(name, fn)                                                                       \
     static const pl_unary_ops name##_ops = { .f32 = name##_f32, .f64 = name##_f64 };
 VMATH(gelu_erf, gelu_erf)
 VMATH(gelu_tanh, gelu_tanh)

@@ -18,17 +18,8 @@ enum { BLOCK = 512 };
 
 /* ---- Gelu and kin ---- */
 
-#define UNARY(name, fn)                                                                            \
-    static void name##_f32(const void *p, const pl_f32 *x, pl_f32 *y, size_t n) {                  \
-        (void)p;                                                                                   \
-        pl_vmath_get()->f32.fn(x, y, n);                                                           \
-    }                                                                                              \
-    static void name##_f64(const void *p, const pl_f64 *x, pl_f64 *y, size_t n) {                  \
-        (void)p;                                                                                   \
-        pl_vmath_get()->f64.fn(x, y, n);                                                           \
-    }
-UNARY(gelu, gelu_erf)
-UNARY(fast_gelu, gelu_tanh)
+PL_UNARY_VMATH(gelu, gelu_erf)
+PL_UNARY_VMATH(fast_gelu, gelu_tanh)
 
 /* fn(x + y), y a bias. */
 #define BIASED(name, F, T, fn)                                                                     \
