@@ -143,7 +143,7 @@ static inline double f32_exp_sum(const pl_f32 *x, pl_f32 *y, size_t n, float max
     return pl_lanes_sum(&acc);
 }
 
-static void f32_mul_s(const pl_f32 *a, float s, pl_f32 *z, size_t n);
+static void f32_mul_s(const pl_f32 *p, float s, pl_f32 *z, size_t n);
 
 static void f32_softmax(const pl_f32 *x, pl_f32 *y, size_t n) {
     const float max = f32_reduce_max(x, n);
