@@ -22,7 +22,7 @@ typedef struct unary_job {
 } unary_job;
 
 static void unary_float_block(const unary_job *j, const char *x, char *y, size_t n) {
-    if (j->ops->f32 != NULL) {
+    if (j->ops->f32 != NULL && j->from != PL_F64) {
         float buffer[BLOCK];
         pl_load_f32(j->from, x, buffer, n);
         j->ops->f32(j->p, buffer, buffer, n);
@@ -85,7 +85,7 @@ static bool unary_serves(const pl_unary_ops *ops, pl_dtype dtype) {
     if (ops->f64_b != NULL)
         return dtype != PL_STRING && pl_dtype_class_of(dtype) != PL_CLASS_COMPLEX;
     switch (pl_dtype_class_of(dtype)) {
-    case PL_CLASS_FLOAT: return ops->f32 != NULL || ops->f64 != NULL;
+    case PL_CLASS_FLOAT: return ops->f64 != NULL || (ops->f32 != NULL && dtype != PL_F64);
     case PL_CLASS_INT:
     case PL_CLASS_UINT: return ops->i64 != NULL;
     case PL_CLASS_BOOL: return ops->b != NULL;
@@ -187,7 +187,7 @@ static void binary_float_block(const binary_job *j, const char *x, size_t sx, co
         pl_load_f32(j->from, y, b, ny);
         j->ops->f32(j->p, a, sx, b, sy, r, n);
         pl_store_f32(j->to, r, z, n);
-    } else {
+    } else if (j->ops->f64 != NULL) {
         double a[BLOCK], b[BLOCK], r[BLOCK];
         pl_load_f64(j->from, x, a, nx);
         pl_load_f64(j->from, y, b, ny);
@@ -359,7 +359,8 @@ static void binary_short_rows(void *ctx, int64_t begin, int64_t end) {
 
 static bool binary_serves(const pl_binary_ops *ops, pl_dtype dtype) {
     switch (pl_dtype_class_of(dtype)) {
-    case PL_CLASS_FLOAT: return ops->f32 != NULL || ops->f64 != NULL || ops->f64_b != NULL;
+    case PL_CLASS_FLOAT:
+        return ops->f64 != NULL || ops->f64_b != NULL || (ops->f32 != NULL && dtype != PL_F64);
     case PL_CLASS_INT:
     case PL_CLASS_UINT: return ops->i64 != NULL || ops->i64_b != NULL;
     case PL_CLASS_BOOL: return ops->b != NULL || ops->i64_b != NULL;
