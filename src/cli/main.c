@@ -27,14 +27,15 @@ static const pl_command *const commands[] = {
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
-static void print_help(void) {
-    printf("plumb %s: find the operation where a model goes wrong\n\n"
-           "usage: plumb COMMAND [arguments] [options]\n\nCommands:\n",
-           plumb_version());
+static void print_help(FILE *to) {
+    fprintf(to,
+            "plumb %s: find the operation where a model goes wrong\n\n"
+            "usage: plumb COMMAND [arguments] [options]\n\nCommands:\n",
+            plumb_version());
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+        fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     }
-    printf("\n'plumb COMMAND --help' tells more.\n");
+    fprintf(to, "\n'plumb COMMAND --help' tells more.\n");
 }
 
 static const pl_command *find_command(const char *name) {
@@ -51,7 +52,7 @@ int main(int argc, char **argv) {
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_TOP_PAD, 16 << 20);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_help();
+        print_help(argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : 0;
     }
     if (strcmp(argv[1], "--version") == 0) {

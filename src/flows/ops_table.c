@@ -110,9 +110,22 @@ static void put_text(const char *filter, pl_buf *out) {
                   t.rows, t.grad, t.bound, t.emit);
 }
 
+static bool is_any_chosen(const char *filter) {
+    const pl_op_def *row = NULL;
+    for (size_t i = 0; (row = pl_op_at(i)) != NULL; i++) {
+        if (is_chosen(row, filter)) return true;
+    }
+    return false;
+}
+
 plumb_status plumb_ops(plumb_format format, const char *filter, char **text, plumb_error *error) {
     pl_err err = PL_ERR_INIT;
     pl_buf out = PL_BUF_INIT;
+    if (!is_any_chosen(filter)) {
+        const pl_status none =
+            pl_fail(&err, PL_E_NOT_FOUND, "no operator's name holds '%s'", filter);
+        return pl_api_return(none, &err, error);
+    }
     if (format == PLUMB_JSON) {
         put_json(filter, &out);
     } else {

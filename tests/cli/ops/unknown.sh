@@ -1,0 +1,1 @@
+"$PLUMB" ops Nonsense
