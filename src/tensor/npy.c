@@ -294,7 +294,7 @@ static pl_status read_elements(const npy_header *h, const int64_t *dims, pl_byte
     } else if (want > 0) {
         const size_t part = h->kind == 'c' ? h->item_size / 2 : h->item_size;
         memcpy(t->data, data.data, want);
-        swap_bytes(t->data, want / part, part);
+        if (part > 0) swap_bytes(t->data, want / part, part);
     }
     if (st != PL_OK) {
         pl_tensor_unref(t);
