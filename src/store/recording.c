@@ -482,13 +482,15 @@ pl_status pl_recording_read_datum(const pl_recording *rec, const pl_record *r, p
     return read_nested(rec, r, 0, &left, out, err);
 }
 
-static pl_status check_one(const pl_recording *rec, const pl_record *r, pl_err *err) {
+pl_status pl_recording_check_record(const pl_recording *rec, const pl_record *r, uint64_t *n_bytes,
+                                    pl_err *err) {
     pl_tensor *t = NULL;
     pl_dense dense;
     PL_TRY(pl_recording_read(rec, r, &t, err));
     pl_status st = pl_dense_init(&dense, t, err);
     if (st == PL_OK) {
         const pl_hash128 hash = pl_hash128_of(dense.data, dense.n_bytes);
+        *n_bytes = dense.n_bytes;
         if (r->has_hash && (hash.low != r->hash.low || hash.high != r->hash.high))
             st = pl_fail(err, PL_E_FORMAT, "%s: '%s' is damaged: its bytes have another hash",
                          rec->path, r->key);
@@ -499,7 +501,10 @@ static pl_status check_one(const pl_recording *rec, const pl_record *r, pl_err *
 }
 
 pl_status pl_recording_check(const pl_recording *rec, pl_err *err) {
-    for (size_t i = 0; i < rec->n_records; i++)
-        if (rec->records[i].has_data) PL_TRY(check_one(rec, &rec->records[i], err));
+    for (size_t i = 0; i < rec->n_records; i++) {
+        uint64_t n_bytes;
+        if (rec->records[i].has_data)
+            PL_TRY(pl_recording_check_record(rec, &rec->records[i], &n_bytes, err));
+    }
     return PL_OK;
 }

@@ -52,7 +52,9 @@ pl_status pl_recording_read(const pl_recording *recording, const pl_record *reco
 /* Tensors, sequences and optionals. */
 pl_status pl_recording_read_datum(const pl_recording *recording, const pl_record *record,
                                   pl_datum **out, pl_err *err);
-/* Reads everything and compares the hashes. */
+/* Reads everything, or one record with data, and compares the hashes. */
+pl_status pl_recording_check_record(const pl_recording *recording, const pl_record *record,
+                                    uint64_t *n_bytes, pl_err *err);
 pl_status pl_recording_check(const pl_recording *recording, pl_err *err);
 
 #endif
