@@ -279,6 +279,11 @@ plumb_status plumb_record(plumb_model *m, const plumb_record_options *options, c
     PL_TRY_GOTO(done, st, set_provenance(&r, &err));
     const size_t n_records = pl_recorder_count(r.recorder);
     const uint64_t n_bytes = pl_recorder_bytes(r.recorder);
+    if (n_records == 0 && options->n_names + options->n_ops + options->n_modules > 0) {
+        st =
+            pl_fail(&err, PL_E_INVALID, "no value fits the names, operators and modules asked for");
+        goto done;
+    }
     pl_recorder *recorder = r.recorder;
     r.recorder = NULL;
     PL_TRY_GOTO(done, st, pl_recorder_commit_take(recorder, &err));
