@@ -200,6 +200,59 @@ PLUMB_API plumb_status plumb_test(const char *const *dirs, size_t n_dirs,
 
 /* ---- recordings and the store ---- */
 
+/* An engine records itself in three calls: open, write each value under the name it has in the
+ * model, close. Writing is thread-safe. The file is a safetensors file (docs/formats/recording.md);
+ * it appears whole when it is closed, or not at all, and an existing one is never overwritten. */
+typedef struct plumb_recorder plumb_recorder;
+typedef struct plumb_recorder_options { /* NULL or 0 where unknown */
+    const char *engine;                 /* "my-engine" */
+    const char *engine_version;
+    const char *model; /* the file that the engine runs; its path and hash are noted */
+    const char *notes;
+    int stats_only; /* hash, min, max, mean, counts; no tensors */
+} plumb_recorder_options;
+PLUMB_API plumb_status plumb_recorder_open(const char *path, const plumb_recorder_options *options,
+                                           plumb_recorder **out, plumb_error *err);
+/* Strides are in elements, NULL = dense in C order; `data` is the first element. Data is copied to
+ * the file before the call returns. A name that comes again gets a call number: NAME#1, NAME#2, …
+ * Not for strings. */
+PLUMB_API plumb_status plumb_recorder_write(plumb_recorder *recorder, const char *name,
+                                            plumb_dtype dtype, int rank, const int64_t *dims,
+                                            const int64_t *strides, const void *data,
+                                            plumb_error *err);
+/* Gives the file its name; the recorder is freed either way. Fails when a write failed. */
+PLUMB_API plumb_status plumb_recorder_close(plumb_recorder *recorder, plumb_error *err);
+PLUMB_API void plumb_recorder_abandon(plumb_recorder *recorder); /* leaves no file; NULL is fine */
+
+typedef struct plumb_record_options {
+    plumb_inputs inputs;
+    int threads; /* of plumb's own pool; 0 = all */
+    int fp64;    /* gold */
+    int stats_only;
+    /* What is recorded: values that fit one of each list that is given. No list: everything. */
+    const char *const *names; /* POSIX extended regular expressions, searched in the value's name */
+    size_t n_names;
+    const char *const *ops; /* operator types */
+    size_t n_ops;
+    const char *const *modules; /* modules, with all below them */
+    size_t n_modules;
+    const char *output; /* the recording */
+    plumb_format format;
+    const plumb_progress *progress;
+} plumb_record_options;
+/* Runs the model on the reference interpreter and records its inputs and every intermediate. */
+PLUMB_API plumb_status plumb_record(plumb_model *model, const plumb_record_options *options,
+                                    char **text, plumb_error *err);
+
+/* The content store: what is in it; whether every blob is what its name says (*n_bad counts those
+ * that are not; a recording may be given instead of a store); removing what no index names. */
+PLUMB_API plumb_status plumb_store_ls(const char *dir, plumb_format format, char **text,
+                                      plumb_error *err);
+PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format, size_t *n_bad,
+                                          char **text, plumb_error *err);
+PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format format,
+                                      char **text, plumb_error *err);
+
 /* ---- backends ---- */
 
 #ifdef __cplusplus

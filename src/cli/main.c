@@ -11,8 +11,10 @@
 #define COMMANDS(X)                                                                                \
     X(info)                                                                                        \
     X(run)                                                                                         \
+    X(record)                                                                                      \
     X(test)                                                                                        \
     X(convert)                                                                                     \
+    X(store)                                                                                       \
     X(ops)
 /* clang-format on */
 

@@ -1,0 +1,295 @@
+/* The record flow: run on the reference interpreter, write every value as it appears. */
+#include "flows/record.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/api.h"
+#include "flows/inputs.h"
+#include "flows/provenance.h"
+#include "graph/edit.h"
+#include "interp/interp.h"
+#include "passes/backward.h"
+#include "store/graph_json.h"
+#include "store/recorder.h"
+
+enum { TUPLE_BYTES = 700 }; /* in the header, generously; nearly all tuples are shorter */
+
+/* ---- choosing ---- */
+
+pl_status pl_record_filter_init(pl_record_filter *f, const char *const *names, size_t n_names,
+                                pl_err *err) {
+    *f = (pl_record_filter){ .names = pl_calloc(n_names + 1, sizeof(regex_t)) };
+    if (f->names == NULL) return pl_fail_memory(err, n_names);
+    for (size_t i = 0; i < n_names; i++) {
+        const int code = regcomp(&f->names[i], names[i], REG_EXTENDED | REG_NOSUB);
+        if (code != 0) {
+            char text[200];
+            regerror(code, &f->names[i], text, sizeof(text));
+            return pl_fail(err, PL_E_USAGE, "'%s' is not a regular expression: %s", names[i], text);
+        }
+        f->n_names++;
+    }
+    return PL_OK;
+}
+
+void pl_record_filter_release(pl_record_filter *f) {
+    for (size_t i = 0; i < f->n_names; i++)
+        regfree(&f->names[i]);
+    pl_free(f->names);
+    *f = (pl_record_filter){ .names = NULL };
+}
+
+static bool fits_name(const pl_record_filter *f, const char *value) {
+    for (size_t i = 0; i < f->n_names; i++)
+        if (regexec(&f->names[i], value, 0, NULL, 0) == 0) return true;
+    return f->n_names == 0;
+}
+
+static bool fits_op(const pl_record_filter *f, const pl_node *node) {
+    for (size_t i = 0; node != NULL && i < f->n_ops; i++)
+        if (strcmp(f->ops[i], node->op) == 0) return true;
+    return f->n_ops == 0;
+}
+
+/* "a.b" stands for itself and for "a.b.c", not for "a.bc". */
+static bool fits_module(const pl_record_filter *f, const char *module) {
+    for (size_t i = 0; i < f->n_modules; i++) {
+        const size_t n = strlen(f->modules[i]);
+        if (strncmp(module, f->modules[i], n) == 0 && strchr("./", module[n]) != NULL) return true;
+    }
+    return f->n_modules == 0;
+}
+
+bool pl_record_filter_fits(const pl_record_filter *f, const char *value, const pl_node *node,
+                           const char *module) {
+    return fits_name(f, value) && fits_op(f, node) && fits_module(f, module);
+}
+
+const char *pl_record_graph_path(const pl_graph *graph, pl_arena *arena) {
+    if (graph->owner == NULL) return "";
+    const pl_node *owner = graph->owner;
+    const char *outer = pl_record_graph_path(owner->graph, arena);
+    const char *name = "body", *value = owner->op;
+    for (uint32_t i = 0; i < owner->n_attrs; i++)
+        if (owner->attrs[i].type == PL_ATTR_GRAPH && owner->attrs[i].graph == graph)
+            name = owner->attrs[i].name;
+    for (uint32_t i = owner->n_out; i-- > 0;)
+        if (owner->out[i] != NULL) value = owner->out[i]->name;
+    if (outer == NULL) return NULL;
+    return pl_arena_printf(arena, "%s%s%s/%s", outer, *outer == '\0' ? "" : "/", value, name);
+}
+
+/* ---- running ---- */
+
+typedef struct recording {
+    pl_model *model;
+    const plumb_record_options *options;
+    pl_record_filter filter;
+    pl_recorder *recorder;
+    pl_arena *scratch;
+    int64_t *calls; /* by value id: how often it was seen */
+    pl_pool *pool;
+    pl_interp *interp;
+    pl_datum **in, **out;
+    pl_progress progress;
+    double seconds;
+} recording;
+
+static pl_status on_value(void *ctx, const pl_node *node, const pl_value *value,
+                          const pl_datum *datum, pl_err *err) {
+    recording *r = ctx;
+    pl_origin origin;
+    pl_arena_reset(r->scratch);
+    PL_TRY(pl_node_origin(node, r->scratch, &origin, err));
+    const int64_t call = r->calls[value->id]++;
+    if (!pl_record_filter_fits(&r->filter, value->name, node, origin.module)) return PL_OK;
+    const char *path = pl_record_graph_path(value->graph, r->scratch);
+    if (path == NULL) return pl_fail_memory(err, 1);
+    const pl_record_info info = { .value = value->name,
+                                  .node = node->name,
+                                  .op = node->op,
+                                  .module = origin.module,
+                                  .graph = path,
+                                  .call = call,
+                                  .flags = value->is_output && value->graph->parent == NULL
+                                               ? PL_RECORD_OUTPUT
+                                               : 0 };
+    return pl_recorder_put_datum(r->recorder, &info, datum, err);
+}
+
+static pl_status record_inputs(recording *r, pl_err *err) {
+    const pl_graph *graph = r->model->graph;
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        const pl_value *v = graph->inputs[i];
+        if (r->in[i] == NULL || !pl_record_filter_fits(&r->filter, v->name, NULL, "")) continue;
+        const unsigned flags = PL_RECORD_INPUT | (v->is_output ? PL_RECORD_OUTPUT : 0);
+        const pl_record_info info = { .value = v->name, .flags = flags };
+        PL_TRY(pl_recorder_put_datum(r->recorder, &info, r->in[i], err));
+    }
+    return PL_OK;
+}
+
+static void put_list(pl_json *j, const char *key, const char *const *texts, size_t n) {
+    if (n == 0) return;
+    pl_json_key(j, key);
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < n; i++)
+        pl_json_string(j, texts[i]);
+    pl_json_array_end(j);
+}
+
+static pl_status set_provenance(recording *r, pl_err *err) {
+    const plumb_record_options *o = r->options;
+    pl_hash128 hash;
+    char hex[PL_HASH128_HEX];
+    pl_buf buf = PL_BUF_INIT;
+    pl_json j;
+    PL_TRY(pl_model_hash(r->model, &hash, err));
+    pl_hash128_hex(hash, hex);
+    pl_json_init(&j, &buf, false);
+    pl_json_object_begin(&j);
+    pl_json_put_string(&j, "model", r->model->path);
+    pl_json_put_string(&j, "model_hash", hex);
+    pl_json_put_string(&j, "backend", "eager");
+    pl_json_put_string(&j, "backend_version", PLUMB_VERSION);
+    pl_json_key(&j, "options");
+    pl_json_object_begin(&j);
+    pl_json_put_bool(&j, "fp64", o->fp64 != 0);
+    pl_json_put_bool(&j, "stats_only", o->stats_only != 0);
+    put_list(&j, "names", o->names, o->n_names);
+    put_list(&j, "ops", o->ops, o->n_ops);
+    put_list(&j, "modules", o->modules, o->n_modules);
+    put_list(&j, "inputs", o->inputs.files, o->inputs.n_files);
+    put_list(&j, "input_sets", o->inputs.sets, o->inputs.n_sets);
+    put_list(&j, "dims", o->inputs.dims, o->inputs.n_dims);
+    put_list(&j, "ranges", o->inputs.ranges, o->inputs.n_ranges);
+    pl_json_object_end(&j);
+    pl_json_put_int(&j, "seed", (int64_t)o->inputs.seed);
+    pl_json_put_int(&j, "threads", pl_pool_threads(r->pool));
+    pl_provenance_put_machine(&j);
+    pl_json_object_end(&j);
+    const pl_status st = pl_buf_ok(&buf)
+                             ? pl_recorder_set_provenance(r->recorder, pl_buf_str(&buf), err)
+                             : pl_fail_memory(err, buf.n_bytes);
+    pl_buf_release(&buf);
+    return st;
+}
+
+static pl_status open_recorder(recording *r, pl_err *err) {
+    const plumb_record_options *o = r->options;
+    pl_buf graph = PL_BUF_INIT;
+    pl_status st = pl_graph_json(r->model, &graph, err);
+    if (st == PL_OK) {
+        /* Escaped inside a string, the text grows; every other character may be a quote. */
+        const size_t reserve =
+            2 * graph.n_bytes + (size_t)r->model->n_values * TUPLE_BYTES + (64u << 10);
+        const pl_recorder_options options = { .stats_only = o->stats_only != 0,
+                                              .reserve_bytes = reserve };
+        st = pl_recorder_open(o->output, &options, &r->recorder, err);
+    }
+    if (st == PL_OK) st = pl_recorder_set_graph(r->recorder, pl_buf_str(&graph), err);
+    pl_buf_release(&graph);
+    return st;
+}
+
+static pl_status prepare(recording *r, pl_err *err) {
+    const plumb_record_options *o = r->options;
+    const pl_graph *graph = r->model->graph;
+    PL_TRY(pl_record_filter_init(&r->filter, o->names, o->n_names, err));
+    r->filter.ops = o->ops;
+    r->filter.n_ops = o->n_ops;
+    r->filter.modules = o->modules;
+    r->filter.n_modules = o->n_modules;
+    r->scratch = pl_arena_new();
+    r->pool = pl_pool_new(o->threads);
+    r->calls = pl_calloc((size_t)r->model->n_values + 1, sizeof(*r->calls));
+    r->in = pl_calloc(graph->n_inputs + 1, sizeof(*r->in));
+    r->out = pl_calloc(graph->n_outputs + 1, sizeof(*r->out));
+    if (r->scratch == NULL || r->pool == NULL || r->calls == NULL || r->in == NULL ||
+        r->out == NULL) {
+        return pl_fail_memory(err, r->model->n_values);
+    }
+    if (o->progress != NULL) r->progress = (pl_progress){ o->progress->update, o->progress->ctx };
+    const pl_interp_options interp = { .pool = r->pool,
+                                       .fp64 = o->fp64 != 0,
+                                       .seed = o->inputs.seed,
+                                       .hook = on_value,
+                                       .hook_ctx = r,
+                                       .progress = &r->progress };
+    return pl_interp_new(r->model, &interp, &r->interp, err);
+}
+
+static void release(recording *r) {
+    for (size_t i = 0; r->in != NULL && i < r->model->graph->n_inputs; i++)
+        pl_datum_unref(r->in[i]);
+    for (size_t i = 0; r->out != NULL && i < r->model->graph->n_outputs; i++)
+        pl_datum_unref(r->out[i]);
+    pl_free(r->in);
+    pl_free(r->out);
+    pl_free(r->calls);
+    pl_interp_free(r->interp);
+    pl_pool_free(r->pool);
+    pl_arena_free(r->scratch);
+    pl_recorder_abort_take(r->recorder);
+    pl_record_filter_release(&r->filter);
+}
+
+static pl_status describe(const recording *r, size_t n_records, uint64_t n_bytes, char **text,
+                          pl_err *err) {
+    pl_buf out = PL_BUF_INIT;
+    pl_json j;
+    if (r->options->format == PLUMB_JSON) {
+        pl_json_init(&j, &out, true);
+        pl_json_object_begin(&j);
+        pl_json_put_string(&j, "status", "ok");
+        pl_json_put_string(&j, "recording", r->options->output);
+        pl_json_put_int(&j, "records", (int64_t)n_records);
+        pl_json_put_int(&j, "bytes", (int64_t)n_bytes);
+        pl_json_key(&j, "timing");
+        pl_json_object_begin(&j);
+        pl_json_put_double(&j, "record_ms", 1e3 * r->seconds);
+        pl_json_object_end(&j);
+        pl_json_object_end(&j);
+        pl_buf_putc(&out, '\n');
+    } else {
+        pl_buf_printf(&out, "%zu values, %" PRIu64 " bytes -> %s  (%.1f ms)\n", n_records, n_bytes,
+                      r->options->output, 1e3 * r->seconds);
+    }
+    return pl_api_text_take(&out, text, err);
+}
+
+plumb_status plumb_record(plumb_model *m, const plumb_record_options *options, char **text,
+                          plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    recording r = { .model = m->model, .options = options };
+    pl_status st = PL_OK;
+    const double start = pl_api_seconds();
+    if (options->output == NULL) {
+        st = pl_fail(&err, PL_E_USAGE, "no file to record to");
+        goto done;
+    }
+    PL_TRY_GOTO(done, st, pl_lower_gradient(m->model, &err));
+    PL_TRY_GOTO(done, st, prepare(&r, &err));
+    PL_TRY_GOTO(done, st, pl_inputs_make(m->model, &options->inputs, r.in, &err));
+    PL_TRY_GOTO(done, st, open_recorder(&r, &err));
+    PL_TRY_GOTO(done, st, record_inputs(&r, &err));
+    PL_TRY_GOTO(done, st, pl_interp_run(r.interp, r.in, r.out, &err));
+    PL_TRY_GOTO(done, st, set_provenance(&r, &err));
+    const size_t n_records = pl_recorder_count(r.recorder);
+    const uint64_t n_bytes = pl_recorder_bytes(r.recorder);
+    if (n_records == 0 && options->n_names + options->n_ops + options->n_modules > 0) {
+        st =
+            pl_fail(&err, PL_E_INVALID, "no value fits the names, operators and modules asked for");
+        goto done;
+    }
+    pl_recorder *recorder = r.recorder;
+    r.recorder = NULL;
+    PL_TRY_GOTO(done, st, pl_recorder_commit_take(recorder, &err));
+    r.seconds = pl_api_seconds() - start;
+    st = describe(&r, n_records, n_bytes, text, &err);
+done:
+    release(&r);
+    return pl_api_return(st, &err, error);
+}

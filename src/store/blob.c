@@ -1,0 +1,168 @@
+#include "store/blob.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+/* ---- names ---- */
+
+void pl_blob_name(const pl_blob *blob, char out[PL_BLOB_NAME_MAX]) {
+    char hex[PL_HASH128_HEX];
+    pl_hash128_hex(blob->hash, hex);
+    snprintf(out, PL_BLOB_NAME_MAX, "%s-%" PRIu64 "-%s", pl_dtype_name(blob->dtype), blob->n_bytes,
+             hex);
+}
+
+static bool parse_hex64(const char *hex, uint64_t *out) {
+    uint64_t v = 0;
+    for (int i = 0; i < 16; i++) {
+        const char c = hex[i];
+        if (c >= '0' && c <= '9') {
+            v = v << 4 | (uint64_t)(c - '0');
+        } else if (c >= 'a' && c <= 'f') {
+            v = v << 4 | (uint64_t)(c - 'a' + 10);
+        } else {
+            return false;
+        }
+    }
+    *out = v;
+    return true;
+}
+
+bool pl_hash128_parse(const char *hex, pl_hash128 *out) {
+    return strlen(hex) == 32 && parse_hex64(hex, &out->high) && parse_hex64(hex + 16, &out->low);
+}
+
+bool pl_blob_parse(const char *name, pl_blob *out) {
+    const char *dash = strchr(name, '-');
+    const char *last = strrchr(name, '-');
+    char again[PL_BLOB_NAME_MAX];
+    pl_blob blob = { 0 };
+    if (dash == NULL || dash == last) return false;
+    blob.dtype = pl_dtype_by_name(name, (size_t)(dash - name));
+    if (blob.dtype == PL_UNDEFINED || !pl_hash128_parse(last + 1, &blob.hash)) return false;
+    blob.n_bytes = strtoull(dash + 1, NULL, 10);
+    /* One spelling only: no sign, no leading zero, no overflow. */
+    pl_blob_name(&blob, again);
+    if (strcmp(again, name) != 0) return false;
+    *out = blob;
+    return true;
+}
+
+bool pl_blob_equal(const pl_blob *a, const pl_blob *b) {
+    return a->dtype == b->dtype && a->n_bytes == b->n_bytes && a->hash.low == b->hash.low &&
+           a->hash.high == b->hash.high;
+}
+
+/* ---- bytes ---- */
+
+static void put_strings(pl_buf *buf, const pl_tensor *t) {
+    const pl_string *strings = t->data;
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        uint8_t length[8];
+        for (int k = 0; k < 8; k++)
+            length[k] = (uint8_t)((uint64_t)strings[i].n_bytes >> (8 * k));
+        pl_buf_append(buf, length, sizeof length);
+        pl_buf_append(buf, strings[i].data, strings[i].n_bytes);
+    }
+}
+
+pl_status pl_dense_init(pl_dense *d, const pl_tensor *t, pl_err *err) {
+    *d = (pl_dense){ .strings = PL_BUF_INIT };
+    PL_TRY(pl_tensor_contiguous(t, &d->owner, err));
+    if (t->dtype != PL_STRING) {
+        d->data = d->owner->data;
+        d->n_bytes = pl_tensor_bytes(d->owner);
+        return PL_OK;
+    }
+    put_strings(&d->strings, d->owner);
+    d->data = pl_buf_str(&d->strings);
+    d->n_bytes = d->strings.n_bytes;
+    if (pl_buf_ok(&d->strings)) return PL_OK;
+    pl_dense_release(d);
+    return pl_fail_memory(err, pl_tensor_bytes(t));
+}
+
+void pl_dense_release(pl_dense *d) {
+    pl_tensor_unref(d->owner);
+    pl_buf_release(&d->strings);
+    *d = (pl_dense){ .strings = PL_BUF_INIT };
+}
+
+pl_blob pl_dense_blob(const pl_dense *d, pl_dtype dtype) {
+    return (pl_blob){ dtype, d->n_bytes, pl_hash128_of(d->data, d->n_bytes) };
+}
+
+/* ---- and back ---- */
+
+static uint64_t read_length(const uint8_t *p) {
+    uint64_t n = 0;
+    for (int k = 0; k < 8; k++)
+        n |= (uint64_t)p[k] << (8 * k);
+    return n;
+}
+
+static pl_status restore_strings(int rank, const int64_t *dims, pl_bytes bytes, pl_tensor **out,
+                                 pl_err *err) {
+    int64_t n;
+    if (!pl_dims_product(rank, dims, &n) || (uint64_t)n > bytes.n_bytes / 8) {
+        return pl_fail(err, PL_E_FORMAT, "%zu bytes are too few for the strings of its shape",
+                       bytes.n_bytes);
+    }
+    pl_tensor *t = NULL;
+    pl_status st = PL_OK;
+    size_t at = 0;
+    PL_TRY(pl_tensor_new(PL_STRING, rank, dims, &t, err));
+    for (int64_t i = 0; i < n && st == PL_OK; i++) {
+        const uint64_t left = bytes.n_bytes - at;
+        const uint64_t length = left < 8 ? UINT64_MAX : read_length(bytes.data + at);
+        if (left < 8 || length > left - 8) {
+            st = pl_fail(err, PL_E_FORMAT, "string %" PRId64 " ends beyond the data", i);
+            break;
+        }
+        st = pl_tensor_set_string(t, i, (const char *)bytes.data + at + 8, (size_t)length, err);
+        at += 8 + (size_t)length;
+    }
+    if (st == PL_OK && at != bytes.n_bytes) {
+        st = pl_fail(err, PL_E_FORMAT, "%zu bytes after the last string", bytes.n_bytes - at);
+    }
+    if (st != PL_OK) {
+        pl_tensor_unref(t);
+        return st;
+    }
+    *out = t;
+    return PL_OK;
+}
+
+static pl_status restore_small(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes bytes,
+                               pl_tensor **out, pl_err *err) {
+    const bool is_signed = pl_dtype_class_of(dtype) == PL_CLASS_INT;
+    const unsigned bits = pl_dtype_bits(dtype), half = is_signed ? 1u << (bits - 1) : 0;
+    for (size_t i = 0; i < bytes.n_bytes; i++) {
+        if ((uint8_t)(bytes.data[i] + half) >> bits != 0) {
+            return pl_fail(err, PL_E_FORMAT, "byte %zu is not of type %s", i, pl_dtype_name(dtype));
+        }
+    }
+    PL_TRY(pl_tensor_new(dtype, rank, dims, out, err));
+    if (bytes.n_bytes > 0) memcpy((*out)->data, bytes.data, bytes.n_bytes);
+    return PL_OK;
+}
+
+pl_status pl_dense_restore(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes bytes,
+                           pl_file_map *map, pl_tensor **out, pl_err *err) {
+    int64_t n;
+    size_t want;
+    char text[200];
+    if (rank < 0 || rank > PL_RANK_MAX) return pl_fail(err, PL_E_LIMIT, "rank %d", rank);
+    if (dtype == PL_STRING) return restore_strings(rank, dims, bytes, out, err);
+    if (!pl_dims_product(rank, dims, &n) || !pl_size_mul((size_t)n, pl_dtype_bytes(dtype), &want) ||
+        want != bytes.n_bytes) {
+        return pl_fail(err, PL_E_FORMAT, "%zu bytes, but its shape is %s%s", bytes.n_bytes,
+                       pl_dtype_name(dtype), pl_dims_describe(rank, dims, text, sizeof text));
+    }
+    if (pl_dtype_bits(dtype) < 8) return restore_small(dtype, rank, dims, bytes, out, err);
+    return pl_tensor_from_map(dtype, rank, dims, map, bytes.data, out, err);
+}

@@ -1,0 +1,60 @@
+/* Reading a recording, plumb's own or somebody else's.
+ *
+ * One form for all: a list of records, each with what is known of its value, read one at a time.
+ * Known: recordings and plain safetensors files, npz archives, folders of npy files with or without
+ * Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets. Nothing in a file is believed
+ * unchecked. Reading different records from different threads is fine. */
+#ifndef PL_RECORDING_H
+#define PL_RECORDING_H
+
+#include "base/hash.h"
+#include "store/recorder.h"
+
+typedef struct pl_record {
+    const char *key;                                /* unique in the recording */
+    const char *value, *node, *op, *module, *graph; /* "" where unknown; value: else the key */
+    int64_t call;
+    pl_type_kind kind; /* TENSOR; of a SEQUENCE or OPTIONAL the items are records of their own */
+    const char *const *items; /* their keys */
+    size_t n_items;
+    bool has_shape; /* else dtype and shape are known after reading only */
+    pl_dtype dtype;
+    int rank;
+    int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
+    int64_t offset;
+    bool has_hash;
+    pl_hash128 hash; /* of the bytes as blob.h defines them */
+    unsigned flags;  /* PL_RECORD_* */
+    bool has_data;   /* false when only statistics were recorded, and for containers */
+    bool has_stats;
+    pl_stats stats;
+    const struct pl_record_source *source; /* where the bytes are */
+} pl_record;
+
+typedef struct pl_recording {
+    const char *path, *format; /* "plumb", "safetensors", "npz", "npy", "aimodelintermediates",
+                                  "polygraphy", "onnx-test-data" */
+    pl_record *records;        /* in the order of the run where that is known */
+    size_t n_records;
+    const char *provenance, *graph, *mappings; /* JSON, or NULL */
+    struct pl_recording_int *internal;
+} pl_recording;
+
+pl_status pl_recording_open(const char *path, pl_recording **out, pl_err *err);
+/* From memory; `name` stands for it in messages. Files only, not folders. */
+pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording **out,
+                                pl_err *err);
+void pl_recording_close(pl_recording *recording); /* tensors read stay valid; NULL is fine */
+const pl_record *pl_recording_find(const pl_recording *recording, const char *key); /* or NULL */
+/* In place where the file allows. PL_E_NOT_FOUND when only statistics were recorded. */
+pl_status pl_recording_read(const pl_recording *recording, const pl_record *record, pl_tensor **out,
+                            pl_err *err);
+/* Tensors, sequences and optionals. */
+pl_status pl_recording_read_datum(const pl_recording *recording, const pl_record *record,
+                                  pl_datum **out, pl_err *err);
+/* Reads everything, or one record with data, and compares the hashes. */
+pl_status pl_recording_check_record(const pl_recording *recording, const pl_record *record,
+                                    uint64_t *n_bytes, pl_err *err);
+pl_status pl_recording_check(const pl_recording *recording, pl_err *err);
+
+#endif

@@ -1,0 +1,53 @@
+/* Inside src/store only: what recording.c and the importers share. An importer fills a recording
+ * with records; a record's source says how to get its bytes later. */
+#ifndef PL_RECORDING_INT_H
+#define PL_RECORDING_INT_H
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/json_read.h"
+#include "base/strmap.h"
+#include "store/recording.h"
+#include "tensor/safetensors.h"
+
+typedef enum pl_source_kind {
+    PL_SOURCE_SAFETENSORS,
+    PL_SOURCE_TENSOR, /* read already */
+    PL_SOURCE_FILE,   /* one tensor file: npy or pb */
+    PL_SOURCE_BASE64  /* an npy file in base64 */
+} pl_source_kind;
+
+typedef struct pl_record_source {
+    pl_source_kind kind;
+    const pl_safetensors_entry *entry; /* SAFETENSORS */
+    pl_tensor *tensor;                 /* TENSOR; the recording owns a reference */
+    const char *path;                  /* FILE */
+    pl_dtype cast_to;                  /* FILE: the type it had before npy; else PL_UNDEFINED */
+    const char *text;                  /* BASE64 */
+    size_t n_text;
+} pl_record_source;
+
+struct pl_recording_int {
+    pl_arena *arena;
+    pl_file_map *map; /* or NULL */
+    pl_safetensors *safetensors;
+    pl_strmap by_key;    /* -> index + 1 */
+    pl_strmap next_call; /* key that came twice -> int64_t */
+    size_t capacity;
+};
+
+/* A new record with this key and value; a key that is taken gets #1, #2, …, and `call` with it.
+ * NULL when out of memory. Strings are copied. Pointers to records are good until the next call. */
+pl_record *pl_recording_add(pl_recording *rec, const char *key, pl_err *err);
+/* The same with a tensor, whose reference it takes, also on failure. */
+pl_status pl_recording_add_tensor_take(pl_recording *rec, const char *key, pl_tensor *t,
+                                       unsigned flags, pl_err *err);
+pl_record_source *pl_recording_source(pl_recording *rec, pl_source_kind kind); /* or NULL */
+
+pl_status pl_import_npz(pl_recording *rec, pl_err *err);
+bool pl_import_is_polygraphy(const void *data, size_t n_bytes);
+pl_status pl_import_polygraphy(pl_recording *rec, pl_err *err);
+pl_status pl_import_folder(pl_recording *rec, const char *dir, pl_err *err);
+pl_status pl_import_base64(const pl_record_source *source, pl_tensor **out, pl_err *err);
+
+#endif

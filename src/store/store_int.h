@@ -1,0 +1,46 @@
+/* Inside src/store only: what store.c and store_care.c share. */
+#ifndef PL_STORE_INT_H
+#define PL_STORE_INT_H
+
+#include <pthread.h>
+
+#include "base/strmap.h"
+#include "store/store.h"
+
+#define PL_STORE_VERSION_FILE "plumb-store"
+#define PL_STORE_VERSION_TEXT "1\n"
+
+enum { PL_STORE_FOLDERS = 16 };
+
+typedef struct pl_store_pending {
+    struct pl_store_pending *next;
+    pl_blob blob;
+    char *temporary;
+    int fd;
+    char name[PL_BLOB_NAME_MAX];
+} pl_store_pending;
+
+struct pl_store {
+    char *dir;
+    int lock_fd; /* -1: reading only */
+    uint64_t token;
+    pthread_mutex_t mutex; /* guards all below */
+    uint64_t n_temporaries;
+    pl_store_pending *pending;
+    size_t n_pending;
+    uint64_t pending_bytes;
+    pl_status failed; /* sticky: blobs were lost, so that nothing may be committed any more */
+    pl_strmap pending_by_name;
+    bool is_touched[PL_STORE_FOLDERS]; /* named there since the last commit */
+};
+
+/* Caller frees; NULL = out of memory. */
+char *pl_store_blob_path(const pl_store *store, const char *name);
+/* Checks the version; *mode_lock is LOCK_SH or LOCK_EX, tried without waiting when it is LOCK_EX.
+ */
+pl_status pl_store_lock(const char *dir, int how, int *out, pl_err *err);
+/* Length and hash of a mapped blob. */
+pl_status pl_blob_check(const pl_blob *blob, const char *name, const pl_file_map *map, pl_err *err);
+int pl_store_folder(const pl_blob *blob);
+
+#endif
