@@ -16,10 +16,14 @@ demo: all ## one minute: what plumb does, on a small model
 
 test: all ## every suite, under 15 minutes on two cores
 	@tools/setup --quiet test
+	@tools/fetch-models ci
+	@tools/export-models ci
 	@tests/run
 
 test-full: all ## the same, with all that is slow
 	@tools/setup --quiet test bench
+	@tools/fetch-models full
+	@tools/export-models full
 	@tests/run --full
 
 check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-tidy
@@ -28,6 +32,8 @@ check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-
 
 bench: all ## measure against ONNX Runtime; the table goes to bench/README.md
 	@tools/setup --quiet bench
+	@tools/fetch-models full
+	@tools/export-models full
 	@/usr/bin/python3 bench/run.py
 
 install: all ## library, program, header, man page, plumb.pc; PREFIX (/usr/local) and DESTDIR count
