@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "store/recorder_int.h"
 #include "tensor/safetensors.h"
-#include "tensor/safetensors_int.h"
 
 static const char *const flag_names[PL_RECORD_FLAGS] = { "input", "output", "strided",
                                                          "broadcast" };
@@ -96,7 +95,7 @@ static bool is_packed(pl_dtype dtype) {
 static void put_packed_type(pl_json *j, const pl_recorded *r) {
     if (r->place == PL_PLACE_NONE || !is_packed(r->dtype) || r->dtype == PL_STRING) return;
     pl_buf key = PL_BUF_INIT;
-    pl_buf_puts(&key, PL_SAFETENSORS_DTYPE_KEY);
+    pl_buf_puts(&key, PL_RECORDING_DTYPE_KEY);
     pl_buf_puts(&key, r->key);
     if (!pl_buf_ok(&key)) j->buf->failed = true;
     pl_json_put_string(j, pl_buf_str(&key), pl_dtype_name(r->dtype));
