@@ -1,0 +1,286 @@
+/* Lane masks, maxima and narrow loads for the metric kernels. */
+#ifndef PL_METRIC_LANES_H
+#define PL_METRIC_LANES_H
+
+#include "kernels/simd/simd.h"
+
+/* ---- masks: one truth value a lane ---- */
+#if PL_SIMD_AVX512
+typedef __mmask16 vm_f;
+typedef __mmask8 vm_d;
+static inline vm_f vf_le(pl_vf a, pl_vf b) {
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ);
+}
+static inline vm_f vf_less(pl_vf a, pl_vf b) {
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ);
+}
+static inline vm_f vf_differs(pl_vf a, pl_vf b) {
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NEQ_UQ);
+}
+static inline vm_f vf_and(vm_f x, vm_f y) {
+    return (vm_f)(x & y);
+}
+static inline pl_vf vf_keep(vm_f m, pl_vf v) {
+    return (pl_vf)_mm512_maskz_mov_ps(m, (__m512)v);
+}
+static inline pl_vf vf_drop(vm_f m, pl_vf v) {
+    return (pl_vf)_mm512_maskz_mov_ps((__mmask16)~m, (__m512)v);
+}
+static inline int vf_count(vm_f m) {
+    return __builtin_popcount(m);
+}
+static inline vm_d vd_le(pl_vd a, pl_vd b) {
+    return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_LE_OQ);
+}
+static inline vm_d vd_less(pl_vd a, pl_vd b) {
+    return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_LT_OQ);
+}
+static inline vm_d vd_differs(pl_vd a, pl_vd b) {
+    return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_NEQ_UQ);
+}
+static inline vm_d vd_and(vm_d x, vm_d y) {
+    return (vm_d)(x & y);
+}
+static inline pl_vd vd_keep(vm_d m, pl_vd v) {
+    return (pl_vd)_mm512_maskz_mov_pd(m, (__m512d)v);
+}
+static inline pl_vd vd_drop(vm_d m, pl_vd v) {
+    return (pl_vd)_mm512_maskz_mov_pd((__mmask8)~m, (__m512d)v);
+}
+static inline int vd_count(vm_d m) {
+    return __builtin_popcount(m);
+}
+static inline pl_vf vf_max(pl_vf a, pl_vf b) {
+    return (pl_vf)_mm512_max_ps((__m512)a, (__m512)b);
+}
+static inline pl_vd vd_max(pl_vd a, pl_vd b) {
+    return (pl_vd)_mm512_max_pd((__m512d)a, (__m512d)b);
+}
+static inline pl_vu vu_max(pl_vu a, pl_vu b) {
+    return (pl_vu)_mm512_max_epu32((__m512i)a, (__m512i)b);
+}
+static inline pl_vw vw_max(pl_vw a, pl_vw b) {
+    return (pl_vw)_mm512_max_epu64((__m512i)a, (__m512i)b);
+}
+#else
+typedef pl_vi vm_f;
+typedef pl_vl vm_d;
+static inline vm_f vf_le(pl_vf a, pl_vf b) {
+    return a <= b;
+}
+static inline vm_f vf_less(pl_vf a, pl_vf b) {
+    return a < b;
+}
+static inline vm_f vf_differs(pl_vf a, pl_vf b) {
+    return a != b;
+}
+static inline vm_f vf_and(vm_f x, vm_f y) {
+    return x & y;
+}
+static inline pl_vf vf_keep(vm_f m, pl_vf v) {
+    return (pl_vf)(m & (pl_vi)v);
+}
+static inline pl_vf vf_drop(vm_f m, pl_vf v) {
+    return (pl_vf)(~m & (pl_vi)v);
+}
+static inline vm_d vd_le(pl_vd a, pl_vd b) {
+    return a <= b;
+}
+static inline vm_d vd_less(pl_vd a, pl_vd b) {
+    return a < b;
+}
+static inline vm_d vd_differs(pl_vd a, pl_vd b) {
+    return a != b;
+}
+static inline vm_d vd_and(vm_d x, vm_d y) {
+    return x & y;
+}
+static inline pl_vd vd_keep(vm_d m, pl_vd v) {
+    return (pl_vd)(m & (pl_vl)v);
+}
+static inline pl_vd vd_drop(vm_d m, pl_vd v) {
+    return (pl_vd)(~m & (pl_vl)v);
+}
+#if PL_SIMD_FMA
+static inline int vf_count(vm_f m) {
+    return __builtin_popcount((unsigned)_mm256_movemask_ps((__m256)m));
+}
+static inline int vd_count(vm_d m) {
+    return __builtin_popcount((unsigned)_mm256_movemask_pd((__m256d)m));
+}
+static inline pl_vf vf_max(pl_vf a, pl_vf b) {
+    return (pl_vf)_mm256_max_ps((__m256)a, (__m256)b);
+}
+static inline pl_vd vd_max(pl_vd a, pl_vd b) {
+    return (pl_vd)_mm256_max_pd((__m256d)a, (__m256d)b);
+}
+static inline pl_vu vu_max(pl_vu a, pl_vu b) {
+    return (pl_vu)_mm256_max_epu32((__m256i)a, (__m256i)b);
+}
+#else
+static inline int vf_count(vm_f m) {
+    int n = 0;
+    for (int i = 0; i < PL_VF; i++)
+        n -= m[i];
+    return n;
+}
+static inline int vd_count(vm_d m) {
+    int n = 0;
+    for (int i = 0; i < PL_VD; i++)
+        n -= (int)m[i];
+    return n;
+}
+static inline pl_vf vf_max(pl_vf a, pl_vf b) {
+    return pl_vf_lt(a, b, b, a);
+}
+static inline pl_vd vd_max(pl_vd a, pl_vd b) {
+    return pl_vd_lt(a, b, b, a);
+}
+static inline pl_vu vu_max(pl_vu a, pl_vu b) {
+    const pl_vu m = (pl_vu)(a < b);
+    return (m & b) | (~m & a);
+}
+#endif
+static inline pl_vw vw_max(pl_vw a, pl_vw b) {
+    const pl_vw m = (pl_vw)(a < b);
+    return (m & b) | (~m & a);
+}
+#endif
+
+/* ---- distances in units of the last place ---- */
+/* Sign and magnitude to two's complement: neighbours differ by 1, and -0 is 0. */
+static inline pl_vi vi_ordered(pl_vi x) {
+    const pl_vi m = x >> 31;
+    return (x ^ (m & INT32_MAX)) - m;
+}
+static inline pl_vu vu_ulp(pl_vf a, pl_vf b) {
+    const pl_vi x = vi_ordered((pl_vi)a), y = vi_ordered((pl_vi)b);
+    const pl_vu d = (pl_vu)x - (pl_vu)y, m = (pl_vu)(x < y);
+    return (d ^ m) - m; /* negated where x < y; fits 32 bits without sign */
+}
+/* The same for 16-bit floats, given with their sign extended. */
+static inline pl_vu vu_ulp16(pl_vi a, pl_vi b) {
+    const pl_vi m = a >> 31, k = b >> 31;
+    const pl_vi d = (((a & 0x7fff) ^ m) - m) - (((b & 0x7fff) ^ k) - k), s = d >> 31;
+    return (pl_vu)((d ^ s) - s);
+}
+static inline pl_vl vl_ordered(pl_vl x) {
+    const pl_vl m = x >> 63;
+    return (x ^ (m & INT64_MAX)) - m;
+}
+static inline pl_vw vw_ulp(pl_vd a, pl_vd b) {
+    const pl_vl x = vl_ordered((pl_vl)a), y = vl_ordered((pl_vl)b);
+    const pl_vw d = (pl_vw)x - (pl_vw)y, m = (pl_vw)(x < y);
+    return (d ^ m) - m;
+}
+
+/* ---- lanes to one number ---- */
+static inline double vd_sum(pl_vd v) {
+    double lane[PL_VD];
+    memcpy(lane, &v, sizeof lane);
+    for (int half = PL_VD / 2; half >= 1; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+static inline double vd_top(pl_vd v) {
+    double top = v[0];
+    for (int j = 1; j < PL_VD; j++)
+        top = v[j] > top ? v[j] : top;
+    return top;
+}
+static inline float vf_top(pl_vf v) {
+    float top = v[0];
+    for (int j = 1; j < PL_VF; j++)
+        top = v[j] > top ? v[j] : top;
+    return top;
+}
+static inline uint32_t vu_top(pl_vu v) {
+    uint32_t top = v[0];
+    for (int j = 1; j < PL_VF; j++)
+        top = v[j] > top ? v[j] : top;
+    return top;
+}
+static inline uint64_t vw_top(pl_vw v) {
+    uint64_t top = v[0];
+    for (int j = 1; j < PL_VD; j++)
+        top = v[j] > top ? v[j] : top;
+    return top;
+}
+/* The floats of a vector, as doubles, added lane by lane into two vectors of doubles. */
+static inline pl_vd vd_low(pl_vf v) {
+    float lane[PL_VF];
+    memcpy(lane, &v, sizeof lane);
+    return pl_vd_load_f32(lane);
+}
+static inline pl_vd vd_high(pl_vf v) {
+    float lane[PL_VF];
+    memcpy(lane, &v, sizeof lane);
+    return pl_vd_load_f32(lane + PL_VD);
+}
+
+/* ---- PL_VF narrow elements as floats ---- */
+#if PL_SIMD_AVX512
+static inline pl_vf vf_load_f16(const void *p) {
+    return (pl_vf)_mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+static inline pl_vi vi_load_i16(const void *p) {
+    return (pl_vi)_mm512_cvtepi16_epi32(_mm256_loadu_si256(p));
+}
+static inline pl_vf vf_load_bf16(const void *p) {
+    return (pl_vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16);
+}
+static inline pl_vf vf_load_i8(const void *p) {
+    return (pl_vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
+}
+static inline pl_vf vf_load_u8(const void *p) {
+    return (pl_vf)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)));
+}
+#elif PL_SIMD_FMA
+static inline pl_vf vf_load_f16(const void *p) {
+    return (pl_vf)_mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+static inline pl_vi vi_load_i16(const void *p) {
+    return (pl_vi)_mm256_cvtepi16_epi32(_mm_loadu_si128(p));
+}
+static inline pl_vf vf_load_bf16(const void *p) {
+    return (pl_vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16);
+}
+static inline pl_vf vf_load_i8(const void *p) {
+    return (pl_vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
+}
+static inline pl_vf vf_load_u8(const void *p) {
+    return (pl_vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)));
+}
+#else
+static inline pl_vf vf_load_f16(const void *p) {
+    float lane[PL_VF];
+    for (int i = 0; i < PL_VF; i++)
+        lane[i] = pl_f16_to_f32(((const pl_u16 *)p)[i]);
+    return pl_vf_load(lane);
+}
+static inline pl_vi vi_load_i16(const void *p) {
+    const pl_i16 *x = p;
+    return (pl_vi){ x[0], x[1], x[2], x[3] };
+}
+static inline pl_vf vf_load_bf16(const void *p) {
+    uint32_t lane[PL_VF];
+    for (int i = 0; i < PL_VF; i++)
+        lane[i] = (uint32_t)((const pl_u16 *)p)[i] << 16;
+    return pl_vf_load(lane);
+}
+static inline pl_vf vf_load_i8(const void *p) {
+    float lane[PL_VF];
+    for (int i = 0; i < PL_VF; i++)
+        lane[i] = (float)((const pl_i8 *)p)[i];
+    return pl_vf_load(lane);
+}
+static inline pl_vf vf_load_u8(const void *p) {
+    float lane[PL_VF];
+    for (int i = 0; i < PL_VF; i++)
+        lane[i] = (float)((const pl_u8 *)p)[i];
+    return pl_vf_load(lane);
+}
+#endif
+
+#endif
