@@ -149,6 +149,17 @@ static inline pl_vw vw_max(pl_vw a, pl_vw b) {
 
 /* ---- distances in units of the last place ---- */
 /* Sign and magnitude to two's complement: neighbours differ by 1, and -0 is 0. */
+#if PL_SIMD_AVX512
+static inline __m512i vi_ordered(__m512i x) {
+    const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi32(INT32_MAX));
+    return _mm512_mask_sub_epi32(magnitude, _mm512_movepi32_mask(x), _mm512_setzero_si512(),
+                                 magnitude);
+}
+static inline pl_vu vu_ulp(pl_vf a, pl_vf b) {
+    const __m512i x = vi_ordered((__m512i)a), y = vi_ordered((__m512i)b);
+    return (pl_vu)_mm512_sub_epi32(_mm512_max_epi32(x, y), _mm512_min_epi32(x, y));
+}
+#else
 static inline pl_vi vi_ordered(pl_vi x) {
     const pl_vi m = x >> 31;
     return (x ^ (m & INT32_MAX)) - m;
@@ -158,12 +169,24 @@ static inline pl_vu vu_ulp(pl_vf a, pl_vf b) {
     const pl_vu d = (pl_vu)x - (pl_vu)y, m = (pl_vu)(x < y);
     return (d ^ m) - m; /* negated where x < y; fits 32 bits without sign */
 }
+#endif
 /* The same for 16-bit floats, given with their sign extended. */
 static inline pl_vu vu_ulp16(pl_vi a, pl_vi b) {
     const pl_vi m = a >> 31, k = b >> 31;
     const pl_vi d = (((a & 0x7fff) ^ m) - m) - (((b & 0x7fff) ^ k) - k), s = d >> 31;
     return (pl_vu)((d ^ s) - s);
 }
+#if PL_SIMD_AVX512
+static inline __m512i vl_ordered(__m512i x) {
+    const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi64(INT64_MAX));
+    return _mm512_mask_sub_epi64(magnitude, _mm512_movepi64_mask(x), _mm512_setzero_si512(),
+                                 magnitude);
+}
+static inline pl_vw vw_ulp(pl_vd a, pl_vd b) {
+    const __m512i x = vl_ordered((__m512i)a), y = vl_ordered((__m512i)b);
+    return (pl_vw)_mm512_sub_epi64(_mm512_max_epi64(x, y), _mm512_min_epi64(x, y));
+}
+#else
 static inline pl_vl vl_ordered(pl_vl x) {
     const pl_vl m = x >> 63;
     return (x ^ (m & INT64_MAX)) - m;
@@ -173,6 +196,7 @@ static inline pl_vw vw_ulp(pl_vd a, pl_vd b) {
     const pl_vw d = (pl_vw)x - (pl_vw)y, m = (pl_vw)(x < y);
     return (d ^ m) - m;
 }
+#endif
 
 /* ---- lanes to one number ---- */
 static inline double vd_sum(pl_vd v) {
@@ -183,31 +207,46 @@ static inline double vd_sum(pl_vd v) {
             lane[j] += lane[j + half];
     return lane[0];
 }
-static inline double vd_top(pl_vd v) {
-    double top = v[0];
-    for (int j = 1; j < PL_VD; j++)
-        top = v[j] > top ? v[j] : top;
-    return top;
+/* Through memory: a variable subscript on the vector itself would keep it there in the loop. */
+#define PL_LANES_TOP(name, vector, type, count)                                                    \
+    static inline type name(vector v) {                                                            \
+        type lane[count];                                                                          \
+        memcpy(lane, &v, sizeof lane);                                                             \
+        type top = lane[0];                                                                        \
+        for (int j = 1; j < (count); j++)                                                          \
+            top = lane[j] > top ? lane[j] : top;                                                   \
+        return top;                                                                                \
+    }
+PL_LANES_TOP(vd_top, pl_vd, double, PL_VD)
+PL_LANES_TOP(vf_top, pl_vf, float, PL_VF)
+PL_LANES_TOP(vu_top, pl_vu, uint32_t, PL_VF)
+PL_LANES_TOP(vw_top, pl_vw, uint64_t, PL_VD)
+
+/* ---- floats as doubles (gcc splits __builtin_convertvector in two) ---- */
+#if PL_SIMD_AVX512
+static inline pl_vd vd_load_f32(const void *p) {
+    return (pl_vd)_mm512_cvtps_pd(_mm256_loadu_ps(p));
 }
-static inline float vf_top(pl_vf v) {
-    float top = v[0];
-    for (int j = 1; j < PL_VF; j++)
-        top = v[j] > top ? v[j] : top;
-    return top;
+static inline pl_vd vd_low(pl_vf v) {
+    return (pl_vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)v));
 }
-static inline uint32_t vu_top(pl_vu v) {
-    uint32_t top = v[0];
-    for (int j = 1; j < PL_VF; j++)
-        top = v[j] > top ? v[j] : top;
-    return top;
+static inline pl_vd vd_high(pl_vf v) {
+    return (pl_vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)v, 1));
 }
-static inline uint64_t vw_top(pl_vw v) {
-    uint64_t top = v[0];
-    for (int j = 1; j < PL_VD; j++)
-        top = v[j] > top ? v[j] : top;
-    return top;
+#elif PL_SIMD_FMA
+static inline pl_vd vd_load_f32(const void *p) {
+    return (pl_vd)_mm256_cvtps_pd(_mm_loadu_ps(p));
 }
-/* The floats of a vector, as doubles, added lane by lane into two vectors of doubles. */
+static inline pl_vd vd_low(pl_vf v) {
+    return (pl_vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)v));
+}
+static inline pl_vd vd_high(pl_vf v) {
+    return (pl_vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1));
+}
+#else
+static inline pl_vd vd_load_f32(const void *p) {
+    return pl_vd_load_f32(p);
+}
 static inline pl_vd vd_low(pl_vf v) {
     float lane[PL_VF];
     memcpy(lane, &v, sizeof lane);
@@ -218,6 +257,7 @@ static inline pl_vd vd_high(pl_vf v) {
     memcpy(lane, &v, sizeof lane);
     return pl_vd_load_f32(lane + PL_VD);
 }
+#endif
 
 /* ---- PL_VF narrow elements as floats ---- */
 #if PL_SIMD_AVX512

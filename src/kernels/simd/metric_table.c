@@ -14,6 +14,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* INLINE everywhere: a state whose address leaves the function would live in memory. */
 enum { AHEAD = 4096, NARROW_RUN = 16 };
 
 INLINE void fetch(const char *a, const char *r) {
@@ -25,39 +26,38 @@ typedef struct counts {
     int64_t excluded, mismatch, subnormal, flushed;
 } counts;
 
-static void counts_store(const counts *c, size_t n_padding, pl_metric_block *out) {
+INLINE void counts_store(const counts *c, size_t n_padding, pl_metric_block *out) {
     out->n_excluded = c->excluded - (int64_t)n_padding; /* padding is 0 against 0 */
     out->n_mismatch = c->mismatch;
     out->n_subnormal = c->subnormal;
     out->n_flushed = c->flushed;
 }
 
-/* ---- floats that are small or excluded: rare, or a ReLU's zeros ---- */
+/* ---- floats that are small or excluded ---- */
 typedef struct small_f32 {
-    pl_vf floor, tiny, limit; /* limit: the larger of the two */
+    pl_vf floor, tiny;
     pl_vf max_excluded;
     counts n;
 } small_f32;
 
-static small_f32 small_f32_init(double floor, float tiny) {
+INLINE small_f32 small_f32_init(double floor, float tiny) {
     const float f = floor > (double)FLT_MAX ? FLT_MAX : (float)floor;
-    return (small_f32){ .floor = pl_vf_set(f),
-                        .tiny = pl_vf_set(tiny),
-                        .limit = pl_vf_set(f > tiny ? f : tiny) };
+    return (small_f32){ .floor = pl_vf_set(f), .tiny = pl_vf_set(tiny) };
 }
 
-/* The relative term of one vector, 0 where |r| <= floor. */
+/* The relative term of one vector, 0 where |r| <= floor. Excluded elements are too frequent and too
+ * irregular in narrow types for a branch; subnormal ones are not. */
 INLINE pl_vf relative_f32(small_f32 *s, pl_vf a, pl_vf abs_r, pl_vf abs_d) {
-    const pl_vf q = abs_d / abs_r;
-    if (__builtin_expect(vf_count(vf_le(abs_r, s->limit)) == 0, 1)) return q;
     const vm_f out = vf_le(abs_r, s->floor);
     s->n.excluded += vf_count(out);
     s->max_excluded = vf_max(s->max_excluded, vf_keep(out, abs_d));
-    const pl_vf zero = pl_vf_set(0);
-    const vm_f sub = vf_and(vf_less(abs_r, s->tiny), vf_less(zero, abs_r));
-    s->n.subnormal += vf_count(sub);
-    s->n.flushed += vf_count(vf_and(sub, vf_le(pl_vf_abs(a), zero)));
-    return vf_drop(out, q);
+    if (__builtin_expect(vf_count(vf_less(abs_r, s->tiny)) != 0, 0)) {
+        const pl_vf zero = pl_vf_set(0);
+        const vm_f sub = vf_and(vf_less(abs_r, s->tiny), vf_less(zero, abs_r));
+        s->n.subnormal += vf_count(sub);
+        s->n.flushed += vf_count(vf_and(sub, vf_le(pl_vf_abs(a), zero)));
+    }
+    return vf_drop(out, abs_d / abs_r);
 }
 
 /* ---- f32 ---- */
@@ -69,7 +69,7 @@ typedef struct pass_f32 {
 } pass_f32;
 
 INLINE void half_f32(pass_f32 *s, const char *a, const char *r) {
-    const pl_vd x = pl_vd_load_f32(a), y = pl_vd_load_f32(r), d = x - y, e = pl_vd_abs(d);
+    const pl_vd x = vd_load_f32(a), y = vd_load_f32(r), d = x - y, e = pl_vd_abs(d);
     s->sq = pl_vd_mac(d, d, s->sq);
     s->ab += e;
     s->top = vd_max(s->top, e);
@@ -91,7 +91,7 @@ INLINE pl_vf step_f32(pass_f32 *s, const char *a, const char *r) {
     return relative_f32(&s->small, x, abs_y, e);
 }
 
-static bool pass_f32_finish(pass_f32 *s, size_t n_padding, pl_metric_block *out) {
+INLINE bool pass_f32_finish(pass_f32 *s, size_t n_padding, pl_metric_block *out) {
     if (vu_top(s->bits) >= 0x7f800000u) return false;
     out->sum_sq = vd_sum(s->sq);
     out->sum_abs = vd_sum(s->ab);
@@ -171,12 +171,12 @@ INLINE void step_f64(pass_f64 *s, const char *a, const char *r) {
 }
 
 /* Squares must neither overflow nor vanish. */
-static bool in_range(double max_abs, double max_value, double low, double high) {
+INLINE bool in_range(double max_abs, double max_value, double low, double high) {
     if (max_value > high) return false;
     return (max_abs == 0 || max_abs >= low) && (max_value == 0 || max_value >= low);
 }
 
-static bool pass_f64_finish(pass_f64 *s, size_t n_padding, pl_metric_block *out) {
+INLINE bool pass_f64_finish(pass_f64 *s, size_t n_padding, pl_metric_block *out) {
     const uint64_t top = vw_top(s->bits);
     if (top >= 0x7ff0000000000000u) return false;
     memcpy(&out->max_abs, &top, sizeof top);
@@ -267,7 +267,7 @@ INLINE pl_vd widen_add(pl_vd to, pl_vf *from) {
     *from = pl_vf_set(0);
     return to + (vd_low(v) + vd_high(v));
 }
-static inline void empty_run(pass_narrow *s) {
+INLINE void empty_run(pass_narrow *s) {
     s->d_sq = widen_add(s->d_sq, &s->sq);
     s->d_ab = widen_add(s->d_ab, &s->ab);
     s->d_rr = widen_add(s->d_rr, &s->rr);
@@ -276,7 +276,7 @@ static inline void empty_run(pass_narrow *s) {
     s->d_rel = widen_add(s->d_rel, &s->rel);
 }
 
-static bool pass_narrow_finish(narrow kind, pass_narrow *s, size_t n_padding,
+INLINE bool pass_narrow_finish(narrow kind, pass_narrow *s, size_t n_padding,
                                pl_metric_block *out) {
     const uint32_t top = vu_top(s->bits), ulp = vu_top(s->ulp);
     if (top >= 0x7f800000u) return false;
