@@ -25,7 +25,7 @@ typedef struct pl_metric_block {
     int64_t max_ulp;
 } pl_metric_block;
 
-/* n <= PL_METRIC_BLOCK; any alignment. */
+/* n <= PL_METRIC_BLOCK; any alignment; floor is 0 or a power of two. */
 typedef bool (*pl_metric_block_fn)(const void *a, const void *r, size_t n, double floor,
                                    pl_metric_block *out);
 

@@ -33,6 +33,14 @@ INLINE void counts_store(const counts *c, size_t n_padding, pl_metric_block *out
     out->n_flushed = c->flushed;
 }
 
+/* Squares must neither overflow nor vanish. */
+INLINE bool in_range(double max_abs, double max_value, double low, double high) {
+    if (max_value > high) return false;
+    return (max_abs == 0 || max_abs >= low) && (max_value == 0 || max_value >= low);
+}
+
+#include "kernels/simd/metric_half.h"
+
 /* ---- floats that are small or excluded ---- */
 typedef struct small_f32 {
     pl_vf floor, tiny;
@@ -168,12 +176,6 @@ INLINE void step_f64(pass_f64 *s, const char *a, const char *r) {
         q = vd_drop(drop, q);
     }
     s->rel += q;
-}
-
-/* Squares must neither overflow nor vanish. */
-INLINE bool in_range(double max_abs, double max_value, double low, double high) {
-    if (max_value > high) return false;
-    return (max_abs == 0 || max_abs >= low) && (max_value == 0 || max_value >= low);
 }
 
 INLINE bool pass_f64_finish(pass_f64 *s, size_t n_padding, pl_metric_block *out) {
@@ -329,12 +331,21 @@ INLINE bool block_narrow(narrow kind, const char *a, const char *r, size_t n, do
     return pass_narrow_finish(kind, &s, n_padding, out);
 }
 
+#if PL_SIMD_AVX512
+static bool block_f16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
+    return block_half(false, a, r, n, floor, out);
+}
+static bool block_bf16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
+    return block_half(true, a, r, n, floor, out);
+}
+#else
 static bool block_f16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
     return block_narrow(NARROW_F16, a, r, n, floor, out);
 }
 static bool block_bf16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
     return block_narrow(NARROW_BF16, a, r, n, floor, out);
 }
+#endif
 static bool block_i8(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
     return block_narrow(NARROW_I8, a, r, n, floor, out);
 }
