@@ -13,8 +13,9 @@ typedef struct pass_half {
     pl_vd d_sq, d_ab, d_rr, d_aa, d_ar, d_rel;
     __m512 top, max_excluded;
     __m512i max_a, max_r, ulp;
-    __m512i floor, tiny; /* codes; tiny is the smallest normal less 1 */
+    __m512i floor, tiny; /* codes; tiny is the smallest normal number less 1 */
     counts n;
+    int64_t subnormal, flushed;
 } pass_half;
 
 INLINE __m512 half_widen(bool is_bf16, __m256i x) {
@@ -38,11 +39,11 @@ INLINE void half_sums(pass_half *s, __m512 x, __m512 y, __mmask16 out) {
 /* 32 elements. */
 INLINE void step_half(bool is_bf16, pass_half *s, const char *a, const char *r) {
     const __m512i x = _mm512_loadu_si512(a), y = _mm512_loadu_si512(r);
-    const __m512i zero = _mm512_setzero_si512(), magnitude = _mm512_set1_epi16(0x7fff);
+    const __m512i magnitude = _mm512_set1_epi16(0x7fff);
     const __m512i mx = _mm512_and_si512(x, magnitude), my = _mm512_and_si512(y, magnitude);
-    const __m512i ox = _mm512_mask_sub_epi16(mx, _mm512_movepi16_mask(x), zero, mx);
-    const __m512i oy = _mm512_mask_sub_epi16(my, _mm512_movepi16_mask(y), zero, my);
-    const __m512i ulp = _mm512_sub_epi16(_mm512_max_epi16(ox, oy), _mm512_min_epi16(ox, oy));
+    const __mmask32 opposite = _mm512_movepi16_mask(_mm512_xor_si512(x, y));
+    const __m512i gap = _mm512_abs_epi16(_mm512_sub_epi16(mx, my));
+    const __m512i ulp = _mm512_mask_add_epi16(gap, opposite, mx, my);
     s->ulp = _mm512_max_epu16(s->ulp, ulp);
     s->max_a = _mm512_max_epu16(s->max_a, mx);
     s->max_r = _mm512_max_epu16(s->max_r, my);
@@ -52,8 +53,8 @@ INLINE void step_half(bool is_bf16, pass_half *s, const char *a, const char *r) 
     const __mmask32 sub =
         _mm512_cmplt_epu16_mask(_mm512_sub_epi16(my, _mm512_set1_epi16(1)), s->tiny);
     if (__builtin_expect(sub != 0, 0)) {
-        s->n.subnormal += __builtin_popcount(sub);
-        s->n.flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
+        s->subnormal += __builtin_popcount(sub);
+        s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
     }
     half_sums(s, half_widen(is_bf16, _mm512_castsi512_si256(x)),
               half_widen(is_bf16, _mm512_castsi512_si256(y)), (__mmask16)out);
@@ -102,6 +103,8 @@ INLINE bool half_finish(bool is_bf16, pass_half *s, size_t n_padding, pl_metric_
     out->sum_ar = vd_sum(s->d_ar);
     out->max_excluded = (double)vf_top((pl_vf)s->max_excluded);
     out->max_ulp = half_top(s->ulp);
+    out->n_subnormal = s->subnormal;
+    out->n_flushed = s->flushed;
     counts_store(&s->n, n_padding, out);
     return true;
 }

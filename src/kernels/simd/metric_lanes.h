@@ -53,6 +53,9 @@ static inline int vd_count(vm_d m) {
 static inline pl_vf vf_max(pl_vf a, pl_vf b) {
     return (pl_vf)_mm512_max_ps((__m512)a, (__m512)b);
 }
+static inline pl_vf vf_max_where(vm_f k, pl_vf m, pl_vf v) {
+    return (pl_vf)_mm512_mask_max_ps((__m512)m, k, (__m512)m, (__m512)v);
+}
 static inline pl_vd vd_max(pl_vd a, pl_vd b) {
     return (pl_vd)_mm512_max_pd((__m512d)a, (__m512d)b);
 }
@@ -141,6 +144,9 @@ static inline pl_vu vu_max(pl_vu a, pl_vu b) {
     return (m & b) | (~m & a);
 }
 #endif
+static inline pl_vf vf_max_where(vm_f k, pl_vf m, pl_vf v) { /* v >= 0 */
+    return vf_max(m, vf_keep(k, v));
+}
 static inline pl_vw vw_max(pl_vw a, pl_vw b) {
     const pl_vw m = (pl_vw)(a < b);
     return (m & b) | (~m & a);
@@ -148,34 +154,26 @@ static inline pl_vw vw_max(pl_vw a, pl_vw b) {
 #endif
 
 /* ---- distances in units of the last place ---- */
-/* Sign and magnitude to two's complement: neighbours differ by 1, and -0 is 0. */
+/* Distance of two floats given as magnitudes, sign = the xor of both: of opposite signs the sum,
+ * else the difference. -0 is 0. Fits 32 bits without sign. */
+static inline pl_vu vu_ulp(pl_vu sign, pl_vu x, pl_vu y) {
 #if PL_SIMD_AVX512
-static inline __m512i vi_ordered(__m512i x) {
-    const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi32(INT32_MAX));
-    return _mm512_mask_sub_epi32(magnitude, _mm512_movepi32_mask(x), _mm512_setzero_si512(),
-                                 magnitude);
-}
-static inline pl_vu vu_ulp(pl_vf a, pl_vf b) {
-    const __m512i x = vi_ordered((__m512i)a), y = vi_ordered((__m512i)b);
-    return (pl_vu)_mm512_sub_epi32(_mm512_max_epi32(x, y), _mm512_min_epi32(x, y));
-}
+    const __m512i gap = _mm512_abs_epi32(_mm512_sub_epi32((__m512i)x, (__m512i)y));
+    return (pl_vu)_mm512_mask_add_epi32(gap, _mm512_movepi32_mask((__m512i)sign), (__m512i)x,
+                                        (__m512i)y);
 #else
-static inline pl_vi vi_ordered(pl_vi x) {
-    const pl_vi m = x >> 31;
-    return (x ^ (m & INT32_MAX)) - m;
-}
-static inline pl_vu vu_ulp(pl_vf a, pl_vf b) {
-    const pl_vi x = vi_ordered((pl_vi)a), y = vi_ordered((pl_vi)b);
-    const pl_vu d = (pl_vu)x - (pl_vu)y, m = (pl_vu)(x < y);
-    return (d ^ m) - m; /* negated where x < y; fits 32 bits without sign */
-}
+    const pl_vi d = (pl_vi)x - (pl_vi)y, m = d >> 31;
+    const pl_vu gap = (pl_vu)((d ^ m) - m), opposite = (pl_vu)((pl_vi)sign >> 31);
+    return (opposite & (x + y)) | (~opposite & gap);
 #endif
+}
 /* The same for 16-bit floats, given with their sign extended. */
 static inline pl_vu vu_ulp16(pl_vi a, pl_vi b) {
     const pl_vi m = a >> 31, k = b >> 31;
     const pl_vi d = (((a & 0x7fff) ^ m) - m) - (((b & 0x7fff) ^ k) - k), s = d >> 31;
     return (pl_vu)((d ^ s) - s);
 }
+/* Sign and magnitude to two's complement: neighbours differ by 1, and -0 is 0. */
 #if PL_SIMD_AVX512
 static inline __m512i vl_ordered(__m512i x) {
     const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi64(INT64_MAX));

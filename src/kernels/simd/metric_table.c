@@ -23,14 +23,12 @@ INLINE void fetch(const char *a, const char *r) {
 }
 
 typedef struct counts {
-    int64_t excluded, mismatch, subnormal, flushed;
+    int64_t excluded, mismatch;
 } counts;
 
 INLINE void counts_store(const counts *c, size_t n_padding, pl_metric_block *out) {
     out->n_excluded = c->excluded - (int64_t)n_padding; /* padding is 0 against 0 */
     out->n_mismatch = c->mismatch;
-    out->n_subnormal = c->subnormal;
-    out->n_flushed = c->flushed;
 }
 
 /* Squares must neither overflow nor vanish. */
@@ -39,40 +37,53 @@ INLINE bool in_range(double max_abs, double max_value, double low, double high) 
     return (max_abs == 0 || max_abs >= low) && (max_value == 0 || max_value >= low);
 }
 
-#include "kernels/simd/metric_half.h"
-
 /* ---- floats that are small or excluded ---- */
 typedef struct small_f32 {
-    pl_vf floor, tiny;
-    pl_vf max_excluded;
+    pl_vf floor, max_excluded;
     counts n;
 } small_f32;
 
-INLINE small_f32 small_f32_init(double floor, float tiny) {
-    const float f = floor > (double)FLT_MAX ? FLT_MAX : (float)floor;
-    return (small_f32){ .floor = pl_vf_set(f), .tiny = pl_vf_set(tiny) };
+INLINE small_f32 small_f32_init(double floor) {
+    return (small_f32){ .floor = pl_vf_set(floor > (double)FLT_MAX ? FLT_MAX : (float)floor) };
 }
 
-/* The relative term of one vector, 0 where |r| <= floor. Excluded elements are too frequent and too
- * irregular in narrow types for a branch; subnormal ones are not. */
-INLINE pl_vf relative_f32(small_f32 *s, pl_vf a, pl_vf abs_r, pl_vf abs_d) {
+/* The relative term of one vector, 0 where |r| <= floor. No branch: excluded elements are frequent
+ * and irregular in narrow types. */
+INLINE pl_vf relative_f32(small_f32 *s, pl_vf abs_r, pl_vf abs_d) {
     const vm_f out = vf_le(abs_r, s->floor);
     s->n.excluded += vf_count(out);
-    s->max_excluded = vf_max(s->max_excluded, vf_keep(out, abs_d));
-    if (__builtin_expect(vf_count(vf_less(abs_r, s->tiny)) != 0, 0)) {
-        const pl_vf zero = pl_vf_set(0);
-        const vm_f sub = vf_and(vf_less(abs_r, s->tiny), vf_less(zero, abs_r));
-        s->n.subnormal += vf_count(sub);
-        s->n.flushed += vf_count(vf_and(sub, vf_le(pl_vf_abs(a), zero)));
-    }
+    s->max_excluded = vf_max_where(out, s->max_excluded, abs_d);
     return vf_drop(out, abs_d / abs_r);
 }
+
+/* Subnormal elements of r are among the excluded ones, or the floor is below them: most blocks need
+ * not look. `tiny` is the code of the smallest normal number. */
+#define PL_COUNT_SUBNORMAL(name, type, magnitude)                                                  \
+    static void name(const void *pa, const void *pr, size_t n, type tiny, pl_metric_block *out) {  \
+        const PL_ELEMENT type *a = pa, *r = pr;                                                    \
+        type sub = 0, flushed = 0; /* n is small enough; lanes stay narrow */                      \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            const bool is = (type)((r[i] & (magnitude)) - 1) < (type)(tiny - 1);                   \
+            sub = (type)(sub + is);                                                                \
+            flushed = (type)(flushed + (is & ((a[i] & (magnitude)) == 0)));                        \
+        }                                                                                          \
+        out->n_subnormal = sub;                                                                    \
+        out->n_flushed = flushed;                                                                  \
+    }
+PL_COUNT_SUBNORMAL(subnormal_16, uint16_t, 0x7fffu)
+PL_COUNT_SUBNORMAL(subnormal_32, uint32_t, 0x7fffffffu)
+INLINE void subnormal_half(bool is_bf16, const void *a, const void *r, size_t n, double floor,
+                           pl_metric_block *out) {
+    if (out->n_excluded == 0 && floor >= (is_bf16 ? (double)FLT_MIN : 0x1p-14)) return;
+    subnormal_16(a, r, n, is_bf16 ? 0x80 : 0x400, out);
+}
+
+#include "kernels/simd/metric_half.h"
 
 /* ---- f32 ---- */
 typedef struct pass_f32 {
     pl_vd sq, ab, rr, aa, ar, rel, top;
-    pl_vf max_a, max_r;
-    pl_vu bits, ulp;
+    pl_vu max_a, max_r, ulp; /* magnitudes as codes: NaN and Inf are above all numbers */
     small_f32 small;
 } pass_f32;
 
@@ -90,17 +101,23 @@ INLINE pl_vf step_f32(pass_f32 *s, const char *a, const char *r) {
     const pl_vf x = pl_vf_load(a), y = pl_vf_load(r);
     half_f32(s, a, r);
     half_f32(s, a + PL_VB / 2, r + PL_VB / 2);
-    const pl_vf e = pl_vf_abs(x - y), abs_y = pl_vf_abs(y);
-    s->bits = vu_max(s->bits, (pl_vu)e);
-    s->max_a = vf_max(s->max_a, pl_vf_abs(x));
-    s->max_r = vf_max(s->max_r, abs_y);
-    s->ulp = vu_max(s->ulp, vu_ulp(x, y));
+    const pl_vu mx = (pl_vu)x & INT32_MAX, my = (pl_vu)y & INT32_MAX;
+    s->max_a = vu_max(s->max_a, mx);
+    s->max_r = vu_max(s->max_r, my);
+    s->ulp = vu_max(s->ulp, vu_ulp((pl_vu)x ^ (pl_vu)y, mx, my));
     s->small.n.mismatch += vf_count(vf_differs(x, y));
-    return relative_f32(&s->small, x, abs_y, e);
+    return relative_f32(&s->small, (pl_vf)my, pl_vf_abs(x - y));
+}
+
+INLINE double value_f32(uint32_t code) {
+    float f;
+    memcpy(&f, &code, sizeof f);
+    return (double)f;
 }
 
 INLINE bool pass_f32_finish(pass_f32 *s, size_t n_padding, pl_metric_block *out) {
-    if (vu_top(s->bits) >= 0x7f800000u) return false;
+    const uint32_t max_a = vu_top(s->max_a), max_r = vu_top(s->max_r);
+    if (max_a >= 0x7f800000u || max_r >= 0x7f800000u) return false;
     out->sum_sq = vd_sum(s->sq);
     out->sum_abs = vd_sum(s->ab);
     out->sum_rel = vd_sum(s->rel);
@@ -109,8 +126,8 @@ INLINE bool pass_f32_finish(pass_f32 *s, size_t n_padding, pl_metric_block *out)
     out->sum_aa = vd_sum(s->aa);
     out->sum_ar = vd_sum(s->ar);
     out->max_abs = vd_top(s->top);
-    out->max_a = (double)vf_top(s->max_a);
-    out->max_r = (double)vf_top(s->max_r);
+    out->max_a = value_f32(max_a);
+    out->max_r = value_f32(max_r);
     out->max_excluded = (double)vf_top(s->small.max_excluded);
     out->max_ulp = (int64_t)vu_top(s->ulp);
     counts_store(&s->small.n, n_padding, out);
@@ -120,7 +137,7 @@ INLINE bool pass_f32_finish(pass_f32 *s, size_t n_padding, pl_metric_block *out)
 static bool block_f32(const void *pa, const void *pr, size_t n, double floor,
                       pl_metric_block *out) {
     const char *a = pa, *r = pr;
-    pass_f32 s = { .small = small_f32_init(floor, FLT_MIN) };
+    pass_f32 s = { .small = small_f32_init(floor) };
     size_t i = 0;
     for (; i + 4 * PL_VF <= n; i += 4 * PL_VF, a += 4 * PL_VB, r += 4 * PL_VB) {
         for (int b = 0; b < 4 * PL_VB; b += 64)
@@ -140,7 +157,9 @@ static bool block_f32(const void *pa, const void *pr, size_t n, double floor,
         const pl_vf q = step_f32(&s, ta, tr);
         s.rel += vd_low(q) + vd_high(q);
     }
-    return pass_f32_finish(&s, n_padding, out);
+    if (!pass_f32_finish(&s, n_padding, out)) return false;
+    if (out->n_excluded > 0 || floor < (double)FLT_MIN) subnormal_32(pa, pr, n, 0x800000u, out);
+    return true;
 }
 
 /* ---- f64 ---- */
@@ -149,6 +168,7 @@ typedef struct pass_f64 {
     pl_vw bits, ulp;
     pl_vd floor, limit;
     counts n;
+    int64_t subnormal, flushed;
 } pass_f64;
 
 INLINE void step_f64(pass_f64 *s, const char *a, const char *r) {
@@ -171,8 +191,8 @@ INLINE void step_f64(pass_f64 *s, const char *a, const char *r) {
         s->n.excluded += vd_count(drop);
         s->max_excluded = vd_max(s->max_excluded, vd_keep(drop, e));
         const vm_d sub = vd_and(vd_less(abs_y, pl_vd_set(DBL_MIN)), vd_less(zero, abs_y));
-        s->n.subnormal += vd_count(sub);
-        s->n.flushed += vd_count(vd_and(sub, vd_le(pl_vd_abs(x), zero)));
+        s->subnormal += vd_count(sub);
+        s->flushed += vd_count(vd_and(sub, vd_le(pl_vd_abs(x), zero)));
         q = vd_drop(drop, q);
     }
     s->rel += q;
@@ -195,6 +215,8 @@ INLINE bool pass_f64_finish(pass_f64 *s, size_t n_padding, pl_metric_block *out)
     out->max_excluded = vd_top(s->max_excluded);
     const uint64_t ulp = vw_top(s->ulp);
     out->max_ulp = ulp > INT64_MAX ? INT64_MAX : (int64_t)ulp;
+    out->n_subnormal = s->subnormal;
+    out->n_flushed = s->flushed;
     counts_store(&s->n, n_padding, out);
     return true;
 }
@@ -242,26 +264,27 @@ INLINE pl_vf narrow_load(narrow kind, const char *p) {
 typedef struct pass_narrow {
     pl_vf sq, ab, rr, aa, ar, rel; /* of a run */
     pl_vd d_sq, d_ab, d_rr, d_aa, d_ar, d_rel;
-    pl_vf max_a, max_r;
-    pl_vu bits, ulp;
+    pl_vf top;
+    pl_vu max_a, max_r, ulp;
     small_f32 small;
 } pass_narrow;
 
 INLINE void step_narrow(narrow kind, pass_narrow *s, const char *a, const char *r) {
     const pl_vf x = narrow_load(kind, a), y = narrow_load(kind, r), d = x - y;
-    const pl_vf e = pl_vf_abs(d), abs_y = pl_vf_abs(y);
+    const pl_vf e = pl_vf_abs(d);
+    const pl_vu mx = (pl_vu)x & INT32_MAX, my = (pl_vu)y & INT32_MAX;
     s->sq = pl_vf_mac(d, d, s->sq);
     s->ab += e;
     s->rr = pl_vf_mac(y, y, s->rr);
     s->aa = pl_vf_mac(x, x, s->aa);
     s->ar = pl_vf_mac(x, y, s->ar);
-    s->bits = vu_max(s->bits, (pl_vu)e);
-    s->max_a = vf_max(s->max_a, pl_vf_abs(x));
-    s->max_r = vf_max(s->max_r, abs_y);
+    s->top = vf_max(s->top, e);
+    s->max_a = vu_max(s->max_a, mx);
+    s->max_r = vu_max(s->max_r, my);
     if (kind == NARROW_F16) s->ulp = vu_max(s->ulp, vu_ulp16(vi_load_i16(a), vi_load_i16(r)));
-    if (kind == NARROW_BF16) s->ulp = vu_max(s->ulp, vu_ulp(x, y));
+    if (kind == NARROW_BF16) s->ulp = vu_max(s->ulp, vu_ulp((pl_vu)x ^ (pl_vu)y, mx, my));
     s->small.n.mismatch += vf_count(vf_differs(x, y));
-    s->rel += relative_f32(&s->small, x, abs_y, e);
+    s->rel += relative_f32(&s->small, (pl_vf)my, e);
 }
 
 INLINE pl_vd widen_add(pl_vd to, pl_vf *from) {
@@ -280,13 +303,11 @@ INLINE void empty_run(pass_narrow *s) {
 
 INLINE bool pass_narrow_finish(narrow kind, pass_narrow *s, size_t n_padding,
                                pl_metric_block *out) {
-    const uint32_t top = vu_top(s->bits), ulp = vu_top(s->ulp);
-    if (top >= 0x7f800000u) return false;
-    float max_abs;
-    memcpy(&max_abs, &top, sizeof top);
-    out->max_abs = (double)max_abs;
-    out->max_a = (double)vf_top(s->max_a);
-    out->max_r = (double)vf_top(s->max_r);
+    const uint32_t max_a = vu_top(s->max_a), max_r = vu_top(s->max_r), ulp = vu_top(s->ulp);
+    if (max_a >= 0x7f800000u || max_r >= 0x7f800000u) return false;
+    out->max_abs = (double)vf_top(s->top);
+    out->max_a = value_f32(max_a);
+    out->max_r = value_f32(max_r);
     const double max = out->max_a > out->max_r ? out->max_a : out->max_r;
     if (!in_range(out->max_abs, max, 0x1p-50, 0x1p56)) return false;
     out->sum_sq = vd_sum(s->d_sq);
@@ -299,17 +320,17 @@ INLINE bool pass_narrow_finish(narrow kind, pass_narrow *s, size_t n_padding,
     out->max_excluded = (double)vf_top(s->small.max_excluded);
     out->max_ulp = kind == NARROW_F16    ? (int64_t)ulp
                    : kind == NARROW_BF16 ? (int64_t)(ulp >> 16)
-                                         : (int64_t)max_abs;
+                                         : (int64_t)out->max_abs;
     counts_store(&s->small.n, n_padding, out);
     return true;
 }
 
 INLINE bool block_narrow(narrow kind, const char *a, const char *r, size_t n, double floor,
                          pl_metric_block *out) {
-    const float tiny = kind == NARROW_F16 ? 0x1p-14f : kind == NARROW_BF16 ? FLT_MIN : 0;
+    const char *const first_a = a, *const first_r = r;
     const size_t bytes = narrow_bytes(kind), run = NARROW_RUN * PL_VF;
     const size_t step = PL_VF * bytes;
-    pass_narrow s = { .small = small_f32_init(floor, tiny) };
+    pass_narrow s = { .small = small_f32_init(floor) };
     size_t i = 0;
     for (; i + run <= n; i += run, a += run * bytes, r += run * bytes) {
         for (size_t b = 0; b < run * bytes; b += 64)
@@ -328,7 +349,9 @@ INLINE bool block_narrow(narrow kind, const char *a, const char *r, size_t n, do
         step_narrow(kind, &s, ta, tr);
     }
     empty_run(&s);
-    return pass_narrow_finish(kind, &s, n_padding, out);
+    if (!pass_narrow_finish(kind, &s, n_padding, out)) return false;
+    if (bytes == 2) subnormal_half(kind == NARROW_BF16, first_a, first_r, n, floor, out);
+    return true;
 }
 
 #if PL_SIMD_AVX512
