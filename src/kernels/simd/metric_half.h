@@ -23,7 +23,7 @@ INLINE __m512 half_widen(bool is_bf16, __m256i x) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-INLINE void half_sums(pass_half *s, __m512 x, __m512 y, __mmask16 out) {
+INLINE void half_sums(pass_half *s, __m512 x, __m512 y, __mmask16 in, __mmask16 out) {
     const __m512 d = _mm512_sub_ps(x, y), e = _mm512_abs_ps(d);
     s->sq = _mm512_fmadd_ps(d, d, s->sq);
     s->ab = _mm512_add_ps(s->ab, e);
@@ -33,7 +33,7 @@ INLINE void half_sums(pass_half *s, __m512 x, __m512 y, __mmask16 out) {
     s->ar = _mm512_fmadd_ps(x, y, s->ar);
     s->max_excluded = _mm512_mask_max_ps(s->max_excluded, out, s->max_excluded, e);
     const __m512 q = _mm512_div_ps(e, _mm512_abs_ps(y));
-    s->rel = _mm512_mask_add_ps(s->rel, (__mmask16)~out, s->rel, q);
+    s->rel = _mm512_mask_add_ps(s->rel, in, s->rel, q);
 }
 
 /* 32 elements. */
@@ -49,6 +49,7 @@ INLINE void step_half(bool is_bf16, pass_half *s, const char *a, const char *r) 
     s->max_r = _mm512_max_epu16(s->max_r, my);
     s->n.mismatch += __builtin_popcount(_mm512_test_epi16_mask(ulp, ulp));
     const __mmask32 out = _mm512_cmple_epu16_mask(my, s->floor);
+    const __mmask32 in = _mm512_cmpgt_epu16_mask(my, s->floor); /* cheaper than inverting */
     s->n.excluded += __builtin_popcount(out);
     const __mmask32 sub =
         _mm512_cmplt_epu16_mask(_mm512_sub_epi16(my, _mm512_set1_epi16(1)), s->tiny);
@@ -57,9 +58,10 @@ INLINE void step_half(bool is_bf16, pass_half *s, const char *a, const char *r) 
         s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
     }
     half_sums(s, half_widen(is_bf16, _mm512_castsi512_si256(x)),
-              half_widen(is_bf16, _mm512_castsi512_si256(y)), (__mmask16)out);
+              half_widen(is_bf16, _mm512_castsi512_si256(y)), (__mmask16)in, (__mmask16)out);
     half_sums(s, half_widen(is_bf16, _mm512_extracti64x4_epi64(x, 1)),
-              half_widen(is_bf16, _mm512_extracti64x4_epi64(y, 1)), (__mmask16)(out >> 16));
+              half_widen(is_bf16, _mm512_extracti64x4_epi64(y, 1)),
+              (__mmask16)_kshiftri_mask32(in, 16), (__mmask16)_kshiftri_mask32(out, 16));
 }
 
 INLINE pl_vd half_empty(pl_vd to, __m512 *from) {
@@ -120,7 +122,7 @@ INLINE uint16_t half_floor(bool is_bf16, double floor) {
 
 INLINE bool block_half(bool is_bf16, const char *a, const char *r, size_t n, double floor,
                        pl_metric_block *out) {
-    enum { RUN_STEPS = 8, STEP = 32 };
+    enum { RUN_STEPS = 16, STEP = 32 }; /* 32 additions to a lane of f32 at most */
     pass_half s = { .floor = _mm512_set1_epi16((short)half_floor(is_bf16, floor)),
                     .tiny = _mm512_set1_epi16(is_bf16 ? 0x7f : 0x3ff) };
     size_t i = 0;
