@@ -198,6 +198,51 @@ PLUMB_API plumb_status plumb_test(const char *const *dirs, size_t n_dirs,
 
 /* ---- metrics ---- */
 
+/* psnr, mae, mse, max_abs, mean_rel, rmse, cosine, snr, max_ulp, mismatch. */
+PLUMB_API size_t plumb_metric_count(void);
+PLUMB_API const char *plumb_metric_name(size_t i); /* NULL beyond the last */
+
+typedef enum plumb_pair_class { /* of two tensors, from best to worst */
+                                PLUMB_PAIR_EXACT,
+                                PLUMB_PAIR_FINITE,
+                                PLUMB_PAIR_NONFINITE, /* NaN or Inf on one side only */
+                                PLUMB_PAIR_STRUCTURAL /* shapes differ: nothing is measured */
+} plumb_pair_class;
+/* Every metric of a against the reference r; values[i] belongs to plumb_metric_name(i) and may be
+ * infinite, never NaN. `values` may be NULL. */
+PLUMB_API plumb_status plumb_measure(const plumb_tensor *a, const plumb_tensor *r, double *values,
+                                     plumb_pair_class *pair_class, plumb_error *err);
+
+/* PyTorch's same(ref, res, fp64_ref), with its names and quirks. */
+typedef struct plumb_same_options {
+    double tol;        /* 1e-3: both absolute and relative */
+    int equal_nan;     /* 1 */
+    int exact_dtype;   /* 1 */
+    int ignore_non_fp; /* 0 */
+    int cos_similarity;
+    int use_larger_multiplier_for_smaller_tensor;
+    int force_max_multiplier;
+    int use_iou_for_bool;
+    int relax_numpy_equality; /* taken, without effect: ONNX data has no NumPy scalars */
+    double iou_threshold;     /* 0.99 */
+} plumb_same_options;
+typedef struct plumb_same_result {
+    int same;         /* 1 yes, 0 no, -1 PyTorch would raise an exception */
+    const char *rule; /* which rule decided; static */
+    double ref_error; /* RMSE against fp64, where that rule was reached */
+    double res_error;
+    double multiplier;
+    char why[256]; /* one line; "" when same */
+} plumb_same_result;
+PLUMB_API void plumb_same_options_init(plumb_same_options *options); /* the values noted above */
+/* "tol=1e-4,equal_nan=0,…", over what is there. */
+PLUMB_API plumb_status plumb_same_options_parse(const char *text, plumb_same_options *options,
+                                                plumb_error *err);
+/* fp64 may be NULL: ref stands in. options NULL = the defaults. A difference is not an error. */
+PLUMB_API plumb_status plumb_same(const plumb_tensor *ref, const plumb_tensor *res,
+                                  const plumb_tensor *fp64, const plumb_same_options *options,
+                                  plumb_same_result *result, plumb_error *err);
+
 /* ---- recordings and the store ---- */
 
 /* An engine records itself in three calls: open, write each value under the name it has in the

@@ -1,0 +1,316 @@
+/* Cuts the tensors into blocks, runs them on the pool, and combines the results.
+ *
+ * The floor of the relative sum depends on max|r|, which is known only at the end. Blocks run with
+ * a guess from a sample; whoever ran with another floor than the final one runs again. The floor
+ * moves in powers of two, so that this is rare: an outlier above everything sampled, in another
+ * binade. Chunks of blocks bound the memory for partial results. */
+#include "metric/accumulate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "metric/accumulate_plain.h"
+#include "metric/metric_block.h"
+
+enum {
+    CHUNK_BLOCKS = 1024, /* a power of two: chunks are subtrees of one pairwise tree */
+    CHUNK = CHUNK_BLOCKS * PL_METRIC_BLOCK,
+    SAMPLED_BLOCKS = 4,
+    RUN = 512,
+};
+
+typedef struct pass {
+    pl_dtype type_a, type_r, coarse;
+    const char *a, *r;
+    size_t size_a, size_r;
+    int64_t n;
+    pl_metric_block_fn fast; /* NULL = plain */
+    double floor;
+    int64_t begin; /* of the chunk */
+    pl_accumulators *parts;
+} pass;
+
+void pl_accumulators_init(pl_accumulators *acc) {
+    memset(acc, 0, sizeof *acc);
+    acc->max_abs_index = acc->nonfinite_index = acc->mismatch_index = -1;
+}
+
+/* ---- merging ---- */
+/* Brings both to one scale: the larger, unless its sum is empty. */
+static double common_scale(int64_t *scale, int64_t other, bool have, bool have_other,
+                           double *factor_other) {
+    *factor_other = 1;
+    if (*scale == other || !have_other) return 1;
+    if (!have || other > *scale) {
+        const double down = have ? exp2((double)(*scale - other)) : 1;
+        *scale = other;
+        return down;
+    }
+    *factor_other = exp2((double)(other - *scale));
+    return 1;
+}
+
+static void merge_sums(pl_accumulators *acc, const pl_accumulators *more) {
+    double g;
+    double f = common_scale(&acc->d_scale, more->d_scale, acc->sum_abs > 0, more->sum_abs > 0, &g);
+    acc->sum_abs = acc->sum_abs * f + more->sum_abs * g;
+    acc->sum_sq = acc->sum_sq * f * f + more->sum_sq * g * g;
+    f = common_scale(&acc->v_scale, more->v_scale, acc->max_a > 0 || acc->max_r > 0,
+                     more->max_a > 0 || more->max_r > 0, &g);
+    acc->sum_rr = acc->sum_rr * f * f + more->sum_rr * g * g;
+    acc->sum_aa = acc->sum_aa * f * f + more->sum_aa * g * g;
+    acc->sum_ar = acc->sum_ar * f * f + more->sum_ar * g * g;
+    acc->sum_rel += more->sum_rel;
+}
+
+static void merge_first(int64_t *index, int64_t other, int64_t offset) {
+    if (other >= 0 && (*index < 0 || other + offset < *index)) *index = other + offset;
+}
+
+void pl_accumulators_merge(pl_accumulators *acc, const pl_accumulators *more, int64_t offset) {
+    merge_sums(acc, more);
+    const int64_t at = more->max_abs_index < 0 ? -1 : more->max_abs_index + offset;
+    if (at >= 0 && (acc->max_abs_index < 0 || more->max_abs > acc->max_abs ||
+                    (more->max_abs == acc->max_abs && at < acc->max_abs_index))) {
+        acc->max_abs = more->max_abs;
+        acc->max_abs_index = at;
+        acc->max_abs_a = more->max_abs_a;
+        acc->max_abs_r = more->max_abs_r;
+    }
+    merge_first(&acc->nonfinite_index, more->nonfinite_index, offset);
+    merge_first(&acc->mismatch_index, more->mismatch_index, offset);
+    acc->n += more->n;
+    acc->n_finite += more->n_finite;
+    acc->n_mismatch += more->n_mismatch;
+    acc->n_both_nan += more->n_both_nan;
+    acc->n_both_inf += more->n_both_inf;
+    acc->n_nan_a += more->n_nan_a;
+    acc->n_nan_r += more->n_nan_r;
+    acc->n_inf_a += more->n_inf_a;
+    acc->n_inf_r += more->n_inf_r;
+    acc->n_inf_sign += more->n_inf_sign;
+    acc->n_excluded += more->n_excluded;
+    acc->n_subnormal += more->n_subnormal;
+    acc->n_flushed += more->n_flushed;
+    if (more->max_ulp > acc->max_ulp) acc->max_ulp = more->max_ulp;
+    acc->max_a = fmax(acc->max_a, more->max_a);
+    acc->max_r = fmax(acc->max_r, more->max_r);
+    acc->max_excluded = fmax(acc->max_excluded, more->max_excluded);
+    acc->floor = fmax(acc->floor, more->floor);
+}
+
+static void merge_tree(pl_accumulators *parts, size_t n) {
+    for (size_t step = 1; step < n; step *= 2)
+        for (size_t i = 0; i + step < n; i += 2 * step)
+            pl_accumulators_merge(&parts[i], &parts[i + step], 0);
+}
+
+/* ---- the floor ---- */
+static double eps_of(pl_dtype t) {
+    if (pl_dtype_is_float(t)) return 2 * pl_dtype_unit_roundoff(t);
+    return t == PL_C64 ? 0x1p-23 : t == PL_C128 ? 0x1p-52 : 0;
+}
+
+static double floor_for(pl_dtype coarse, double max_r) {
+    if (max_r == 0) return 0;
+    int exponent;
+    frexp(max_r, &exponent);
+    return ldexp(eps_of(coarse), exponent - 1);
+}
+
+static double sample_max(const pass *p) {
+    double x[RUN], max = 0;
+    if (eps_of(p->coarse) == 0) return 0;
+    const int64_t n_blocks = p->n / PL_METRIC_BLOCK + 1;
+    const int64_t n_sampled = n_blocks < SAMPLED_BLOCKS ? n_blocks : SAMPLED_BLOCKS;
+    for (int64_t k = 0; k < n_sampled; k++) {
+        const int64_t begin = k * (n_blocks / n_sampled) * PL_METRIC_BLOCK;
+        const int64_t end = p->n - begin < PL_METRIC_BLOCK ? p->n : begin + PL_METRIC_BLOCK;
+        for (int64_t at = begin; at < end; at += RUN) {
+            const size_t m = (size_t)(end - at < RUN ? end - at : RUN);
+            pl_load_f64(p->type_r, p->r + (size_t)at * p->size_r, x, m); /* complex: Re */
+            for (size_t i = 0; i < m; i++) {
+                const double v = fabs(x[i]);
+                max = v > max && v <= 0x1.fffffffffffffp1023 ? v : max;
+            }
+        }
+    }
+    return max;
+}
+
+/* ---- blocks and chunks ---- */
+static void take_block(const pl_metric_block *b, int64_t n, double floor, pl_accumulators *out) {
+    pl_accumulators_init(out);
+    out->n = out->n_finite = n;
+    out->floor = floor;
+    out->sum_sq = b->sum_sq;
+    out->sum_abs = b->sum_abs;
+    out->sum_rel = b->sum_rel;
+    out->sum_rr = b->sum_rr;
+    out->sum_aa = b->sum_aa;
+    out->sum_ar = b->sum_ar;
+    out->max_abs = b->max_abs;
+    out->max_a = b->max_a;
+    out->max_r = b->max_r;
+    out->max_excluded = b->max_excluded;
+    out->n_excluded = b->n_excluded;
+    out->n_mismatch = b->n_mismatch;
+    out->n_subnormal = b->n_subnormal;
+    out->n_flushed = b->n_flushed;
+    out->max_ulp = b->max_ulp;
+    out->max_abs_index = 0; /* resolve_indices looks where in the block */
+    out->mismatch_index = b->n_mismatch > 0 ? 0 : -1;
+}
+
+static void run_block(void *ctx, int64_t begin, int64_t end) {
+    const pass *p = ctx;
+    const int64_t at = p->begin + begin;
+    const size_t n = (size_t)(end - begin);
+    const char *a = p->a + (size_t)at * p->size_a, *r = p->r + (size_t)at * p->size_r;
+    pl_accumulators *out = &p->parts[begin / PL_METRIC_BLOCK];
+    pl_metric_block block;
+    memset(&block, 0, sizeof block);
+    if (p->fast != NULL && p->fast(a, r, n, p->floor, &block)) {
+        take_block(&block, (int64_t)n, p->floor, out);
+    } else {
+        pl_accumulate_plain(p->type_a, a, p->type_r, r, n, p->coarse, p->floor, out);
+    }
+    if (out->max_abs_index >= 0) out->max_abs_index += at;
+    if (out->nonfinite_index >= 0) out->nonfinite_index += at;
+    if (out->mismatch_index >= 0) out->mismatch_index += at;
+}
+
+static void run_chunk(pl_pool *pool, pass *p, int64_t chunk, pl_accumulators *out) {
+    p->begin = chunk * CHUNK;
+    const int64_t n = p->n - p->begin < CHUNK ? p->n - p->begin : CHUNK;
+    pl_pool_for(pool, n, PL_METRIC_BLOCK, run_block, p);
+    merge_tree(p->parts, (size_t)((n + PL_METRIC_BLOCK - 1) / PL_METRIC_BLOCK));
+    *out = p->parts[0];
+}
+
+static void run_all(pl_pool *pool, pass *p, pl_accumulators *chunks, int64_t n_chunks) {
+    const double guess = sample_max(p);
+    double max_r = 0;
+    for (int64_t i = 0; i < n_chunks; i++) {
+        p->floor = floor_for(p->coarse, fmax(guess, max_r));
+        run_chunk(pool, p, i, &chunks[i]);
+        max_r = fmax(max_r, chunks[i].max_r);
+    }
+    p->floor = floor_for(p->coarse, max_r);
+    for (int64_t i = 0; i < n_chunks; i++)
+        if (chunks[i].floor != p->floor) run_chunk(pool, p, i, &chunks[i]);
+    merge_tree(chunks, (size_t)n_chunks);
+}
+
+/* The vector path knows only in which block the largest |d| and the first mismatch are. */
+static void resolve_indices(const pass *p, pl_accumulators *out) {
+    const int64_t starts[2] = { out->max_abs_index, out->mismatch_index };
+    for (int which = 0; which < 2; which++) {
+        const int64_t at = starts[which];
+        if (at < 0 || p->fast == NULL) continue;
+        const int64_t end = (at / PL_METRIC_BLOCK + 1) * PL_METRIC_BLOCK;
+        double top = -1;
+        for (int64_t i = at; i < (end < p->n ? end : p->n); i++) {
+            double a, r;
+            pl_load_f64(p->type_a, p->a + (size_t)i * p->size_a, &a, 1);
+            pl_load_f64(p->type_r, p->r + (size_t)i * p->size_r, &r, 1);
+            if (which == 1 && (a == r || (isnan(a) && isnan(r)))) continue;
+            if (which == 1) {
+                out->mismatch_index = i;
+                break;
+            }
+            if (!isfinite(a) || !isfinite(r) || fabs(a - r) <= top) continue;
+            out->max_abs = top = fabs(a - r); /* f16, bf16: rounded to f32 before */
+            out->max_abs_index = i;
+            out->max_abs_a = a;
+            out->max_abs_r = r;
+        }
+    }
+}
+
+/* ---- types ---- */
+static int significant_bits(pl_dtype t) {
+    const pl_dtype_class c = pl_dtype_class_of(t);
+    if (c == PL_CLASS_COMPLEX) return t == PL_C64 ? 24 : 53;
+    if (c == PL_CLASS_FLOAT) return (int)lrint(-log2(pl_dtype_unit_roundoff(t)));
+    return c == PL_CLASS_BOOL ? 1 : (int)pl_dtype_bits(t);
+}
+
+pl_dtype pl_dtype_coarser(pl_dtype a, pl_dtype b) {
+    const bool fa = pl_dtype_is_float(a) || pl_dtype_class_of(a) == PL_CLASS_COMPLEX;
+    const bool fb = pl_dtype_is_float(b) || pl_dtype_class_of(b) == PL_CLASS_COMPLEX;
+    if (fa != fb) return fa ? b : a;
+    return significant_bits(a) <= significant_bits(b) ? a : b;
+}
+
+static pl_metric_block_fn fast_for(pl_dtype a, pl_dtype r) {
+    const pl_metric_kernels *k = pl_metric_kernels_get();
+    if (a != r || k == NULL) return NULL;
+    switch (a) {
+    case PL_F32: return k->f32;
+    case PL_F64: return k->f64;
+    case PL_F16: return k->f16;
+    case PL_BF16: return k->bf16;
+    case PL_I8:
+    case PL_I4:
+    case PL_I2: return k->i8;
+    case PL_U8:
+    case PL_U4:
+    case PL_U2: return k->u8;
+    default: return NULL;
+    }
+}
+
+static pl_status check_pair(const pl_tensor *a, const pl_tensor *r, pl_err *err) {
+    char x[200], y[200];
+    if (!pl_tensor_same_shape(a, r)) {
+        return pl_fail(err, PL_E_INVALID, "%s and %s have different shapes",
+                       pl_tensor_describe(a, x, sizeof x), pl_tensor_describe(r, y, sizeof y));
+    }
+    if ((a->dtype == PL_STRING) != (r->dtype == PL_STRING)) {
+        return pl_fail(err, PL_E_INVALID, "%s cannot be measured against %s",
+                       pl_tensor_describe(a, x, sizeof x), pl_tensor_describe(r, y, sizeof y));
+    }
+    return PL_OK;
+}
+
+pl_status pl_accumulate(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, pl_accumulators *out,
+                        pl_err *err) {
+    pl_status st = PL_OK;
+    pl_tensor *ca = NULL, *cr = NULL;
+    pl_accumulators *chunks = NULL, *parts = NULL;
+    PL_TRY(check_pair(a, r, err));
+    pl_accumulators_init(out);
+    if (a->n_elements == 0) return PL_OK;
+    PL_TRY_GOTO(done, st, pl_tensor_contiguous(a, &ca, err));
+    PL_TRY_GOTO(done, st, pl_tensor_contiguous(r, &cr, err));
+
+    const int64_t n = a->n_elements, n_chunks = (n - 1) / CHUNK + 1;
+    const int64_t n_parts = n_chunks > 1 ? CHUNK_BLOCKS : (n - 1) / PL_METRIC_BLOCK + 1;
+    chunks = pl_calloc((size_t)n_chunks, sizeof *chunks);
+    parts = pl_calloc((size_t)n_parts, sizeof *parts);
+    if (chunks == NULL || parts == NULL) {
+        st = pl_fail_memory(err, (size_t)(n_chunks + n_parts) * sizeof *parts);
+        goto done;
+    }
+    pass p = { .type_a = a->dtype,
+               .type_r = r->dtype,
+               .coarse = pl_dtype_coarser(a->dtype, r->dtype),
+               .a = ca->data,
+               .r = cr->data,
+               .size_a = pl_dtype_bytes(a->dtype),
+               .size_r = pl_dtype_bytes(r->dtype),
+               .n = n,
+               .fast = fast_for(a->dtype, r->dtype),
+               .parts = parts };
+    run_all(pool, &p, chunks, n_chunks);
+    *out = chunks[0];
+    resolve_indices(&p, out);
+done:
+    pl_free(parts);
+    pl_free(chunks);
+    pl_tensor_unref(cr);
+    pl_tensor_unref(ca);
+    return st;
+}

@@ -1,0 +1,263 @@
+/* The table of metrics, their values and limits.
+ *
+ * Only PSNR has limits from measurements; those of the others say the same in their own unit, with
+ * the factors between them as noted at each. With a zero reference, limits on absolute errors take
+ * max|r| as 1. */
+#include "metric/metrics.h"
+
+#include <math.h>
+#include <string.h>
+
+#define INF ((double)INFINITY)
+
+/* ---- classes ---- */
+const char *pl_pair_class_name(pl_pair_class c) {
+    static const char *const names[PL_PAIR_CLASS_COUNT] = { "exact", "finite", "nonfinite",
+                                                            "structural" };
+    return c < PL_PAIR_CLASS_COUNT ? names[c] : "?";
+}
+
+pl_pair_class pl_accumulators_class(const pl_accumulators *acc) {
+    if (acc->nonfinite_index >= 0) return PL_PAIR_NONFINITE;
+    return acc->n_mismatch > 0 ? PL_PAIR_FINITE : PL_PAIR_EXACT;
+}
+
+bool pl_accumulators_zero_reference(const pl_accumulators *acc) {
+    return acc->max_r == 0 && acc->max_abs > 0;
+}
+
+/* ---- precision ---- */
+const char *pl_precision_name(pl_precision p) {
+    static const char *const names[] = {
+#define X(NAME, text, green, yellow) text,
+        PL_PRECISION_MAP(X)
+#undef X
+    };
+    return p < PL_PRECISION_COUNT ? names[p] : "?";
+}
+
+pl_precision pl_precision_of(pl_dtype a, pl_dtype r) {
+    switch (pl_dtype_coarser(a, r)) {
+    case PL_F64:
+    case PL_C128: return PL_PRECISION_F64;
+    case PL_F32:
+    case PL_C64: return PL_PRECISION_F32;
+    case PL_F16: return PL_PRECISION_F16;
+    case PL_BF16: return PL_PRECISION_BF16;
+    case PL_F8E4M3FN:
+    case PL_F8E4M3FNUZ: return PL_PRECISION_F8E4M3;
+    case PL_F8E5M2:
+    case PL_F8E5M2FNUZ: return PL_PRECISION_F8E5M2;
+    case PL_F4E2M1:
+    case PL_F8E8M0: return PL_PRECISION_F4;
+    case PL_I16:
+    case PL_U16: return PL_PRECISION_INT16;
+    case PL_I8:
+    case PL_U8: return PL_PRECISION_INT8;
+    case PL_I4:
+    case PL_U4: return PL_PRECISION_INT4;
+    case PL_I2:
+    case PL_U2: return PL_PRECISION_INT2;
+    default: return PL_PRECISION_EXACT;
+    }
+}
+
+/* ---- values ---- */
+/* Sums divided by the count, brought back from their scale: value * 2^scale. */
+static double unscale(double x, int64_t scale) {
+    return scale == 0 ? x : ldexp(x, (int)scale);
+}
+/* Nothing to measure although the tensors differ (strings, NaN everywhere): the worst value. */
+static bool unmeasured(const pl_accumulators *acc) {
+    return acc->n_finite == 0 && acc->n_mismatch > 0;
+}
+static double per_element(double sum, const pl_accumulators *acc) {
+    if (unmeasured(acc)) return INF;
+    return acc->n_finite > 0 ? sum / (double)acc->n_finite : 0;
+}
+static double mse(const pl_accumulators *acc) {
+    return unscale(per_element(acc->sum_sq, acc), 2 * acc->d_scale);
+}
+static double rmse(const pl_accumulators *acc) {
+    return unscale(sqrt(per_element(acc->sum_sq, acc)), acc->d_scale);
+}
+static double mae(const pl_accumulators *acc) {
+    return unscale(per_element(acc->sum_abs, acc), acc->d_scale);
+}
+static double max_abs(const pl_accumulators *acc) {
+    return unmeasured(acc) ? INF : acc->max_abs;
+}
+static double mean_rel(const pl_accumulators *acc) {
+    const int64_t n = acc->n_finite - acc->n_excluded;
+    if (unmeasured(acc)) return INF;
+    return n > 0 ? acc->sum_rel / (double)n : 0;
+}
+/* 10 log10(x / error) without the loss that a quotient out of range would bring. */
+static double decibels(double x, int64_t x_scale, double error, int64_t error_scale) {
+    if (error == 0) return INF;
+    if (x == 0) return -INF;
+    const double q = x / error;
+    if (x_scale == error_scale && q > 0 && !isinf(q)) return 10 * log10(q);
+    return 10 * (log10(x) - log10(error)) + 20 * log10(2.0) * (double)(x_scale - error_scale);
+}
+static double psnr(const pl_accumulators *acc) {
+    const double error = per_element(acc->sum_sq, acc);
+    if (unmeasured(acc)) return -INF;
+    if (acc->d_scale == 0 && acc->max_r < 0x1p480 && acc->max_r > 0x1p-480) {
+        return decibels(acc->max_r * acc->max_r, 0, error, 0);
+    }
+    int e = 0;
+    const double m = frexp(acc->max_r, &e); /* the square may overflow */
+    return decibels(m * m, e, error, acc->d_scale);
+}
+static double snr(const pl_accumulators *acc) {
+    if (unmeasured(acc)) return -INF;
+    return decibels(acc->sum_rr, acc->v_scale, acc->sum_sq, acc->d_scale);
+}
+/* Both zero: the same direction, 1; one zero: none, 0. */
+static double cosine(const pl_accumulators *acc) {
+    if (unmeasured(acc)) return -1;
+    if (acc->sum_sq == 0) return 1;
+    if (acc->sum_rr == 0 || acc->sum_aa == 0) return 0;
+    const double c = acc->sum_ar / (sqrt(acc->sum_rr) * sqrt(acc->sum_aa));
+    return c > 1 ? 1 : c < -1 ? -1 : c;
+}
+static double max_ulp(const pl_accumulators *acc) {
+    return (double)acc->max_ulp;
+}
+static double mismatch(const pl_accumulators *acc) {
+    return (double)acc->n_mismatch;
+}
+
+/* ---- limits ---- */
+static pl_metric_limits psnr_limits(const pl_accumulators *acc, pl_precision p) {
+    static const pl_metric_limits rows[] = {
+#define X(NAME, text, green, yellow) { (double)(green), (double)(yellow), true },
+        PL_PRECISION_MAP(X)
+#undef X
+    };
+    (void)acc;
+    return p < PL_PRECISION_COUNT ? rows[p] : (pl_metric_limits){ 0, 0, false };
+}
+
+typedef double (*from_db)(double db, double peak);
+static pl_metric_limits converted(const pl_accumulators *acc, pl_precision p, from_db f) {
+    const pl_metric_limits db = psnr_limits(acc, p);
+    const double peak = acc->max_r > 0 ? acc->max_r : 1;
+    return (pl_metric_limits){ f(db.green, peak), f(db.yellow, peak), db.known };
+}
+/* Signals are some 12 dB below their peak. */
+static double db_snr(double db, double peak) {
+    (void)peak;
+    return db - 12;
+}
+static double db_mse(double db, double peak) {
+    return peak * peak * pow(10, -db / 10);
+}
+static double db_rmse(double db, double peak) {
+    return peak * pow(10, -db / 20);
+}
+/* The largest of many normal errors is 4 to 6 of their rms; twice that for heavier tails. */
+static double db_max_abs(double db, double peak) {
+    return 10 * db_rmse(db, peak);
+}
+/* Errors are as large at small values as at large ones: the mean of 1/|r| weighs. */
+static double db_mean_rel(double db, double peak) {
+    return 10 * pow(10, -db_snr(db, peak) / 20);
+}
+/* An error orthogonal to the signal turns it by the angle rms(d) / rms(r). */
+static double db_cosine(double db, double peak) {
+    return 1 - 0.5 * pow(10, -db_snr(db, peak) / 10);
+}
+static pl_metric_limits snr_limits(const pl_accumulators *acc, pl_precision p) {
+    return converted(acc, p, db_snr);
+}
+static pl_metric_limits mse_limits(const pl_accumulators *acc, pl_precision p) {
+    return converted(acc, p, db_mse);
+}
+static pl_metric_limits rmse_limits(const pl_accumulators *acc, pl_precision p) {
+    return converted(acc, p, db_rmse);
+}
+static pl_metric_limits max_abs_limits(const pl_accumulators *acc, pl_precision p) {
+    return converted(acc, p, db_max_abs);
+}
+static pl_metric_limits mean_rel_limits(const pl_accumulators *acc, pl_precision p) {
+    return converted(acc, p, db_mean_rel);
+}
+static pl_metric_limits cosine_limits(const pl_accumulators *acc, pl_precision p) {
+    return converted(acc, p, db_cosine);
+}
+/* A distance in ulp says nothing near zero: any limit would fire on clean runs. */
+static pl_metric_limits no_limits(const pl_accumulators *acc, pl_precision p) {
+    (void)acc;
+    (void)p;
+    return (pl_metric_limits){ 0, 0, false };
+}
+static pl_metric_limits mismatch_limits(const pl_accumulators *acc, pl_precision p) {
+    (void)acc;
+    return (pl_metric_limits){ 0, 0, p == PL_PRECISION_EXACT };
+}
+
+/* ---- the table ---- */
+/* clang-format off */
+const pl_metric pl_metrics[] = {
+    { "psnr",     "peak signal-to-noise ratio",     "dB",  PL_HIGHER_IS_BETTER, psnr,     psnr_limits },
+    { "mae",      "mean absolute error",            "=",   PL_LOWER_IS_BETTER,  mae,      rmse_limits },
+    { "mse",      "mean squared error",             "=^2", PL_LOWER_IS_BETTER,  mse,      mse_limits },
+    { "max_abs",  "largest absolute error",         "=",   PL_LOWER_IS_BETTER,  max_abs,  max_abs_limits },
+    { "mean_rel", "mean relative error",            "",    PL_LOWER_IS_BETTER,  mean_rel, mean_rel_limits },
+    { "rmse",     "root of the mean squared error", "=",   PL_LOWER_IS_BETTER,  rmse,     rmse_limits },
+    { "cosine",   "cosine similarity",              "",    PL_HIGHER_IS_BETTER, cosine,   cosine_limits },
+    { "snr",      "signal-to-noise ratio",          "dB",  PL_HIGHER_IS_BETTER, snr,      snr_limits },
+    { "max_ulp",  "largest distance in last places","ulp", PL_LOWER_IS_BETTER,  max_ulp,  no_limits },
+    { "mismatch", "elements that differ",           "",    PL_LOWER_IS_BETTER,  mismatch, mismatch_limits },
+};
+/* clang-format on */
+const size_t pl_n_metrics = sizeof pl_metrics / sizeof *pl_metrics;
+
+const pl_metric *pl_metric_find(const char *name) {
+    for (size_t i = 0; i < pl_n_metrics; i++)
+        if (strcmp(pl_metrics[i].name, name) == 0) return &pl_metrics[i];
+    return NULL;
+}
+
+/* ---- colours and order ---- */
+const char *pl_colour_name(pl_colour c) {
+    static const char *const names[] = { "green", "yellow", "red", "none" };
+    return c <= PL_NO_COLOUR ? names[c] : "?";
+}
+
+pl_colour pl_metric_judge(const pl_metric *m, double value, const pl_metric_limits *limits) {
+    if (!limits->known) return PL_NO_COLOUR;
+    const bool up = m->direction == PL_HIGHER_IS_BETTER;
+    if (up ? value >= limits->green : value <= limits->green) return PL_GREEN;
+    if (up ? value >= limits->yellow : value <= limits->yellow) return PL_YELLOW;
+    return PL_RED;
+}
+
+pl_colour pl_metric_colour(const pl_metric *m, const pl_accumulators *acc, pl_precision p,
+                           pl_metric_limits *used) {
+    const pl_metric *by = m;
+    const bool bounded = m->limits(acc, p).known;
+    if (bounded && pl_accumulators_zero_reference(acc)) by = pl_metric_find("max_abs");
+    const pl_metric_limits limits = by->limits(acc, p);
+    if (used != NULL) *used = limits;
+    switch (pl_accumulators_class(acc)) {
+    case PL_PAIR_EXACT: return PL_GREEN;
+    case PL_PAIR_NONFINITE:
+    case PL_PAIR_STRUCTURAL: return PL_RED;
+    case PL_PAIR_FINITE:
+    case PL_PAIR_CLASS_COUNT: break;
+    }
+    return pl_metric_judge(by, by->value(acc), &limits);
+}
+
+int pl_metric_order(const pl_metric *m, const pl_accumulators *x, const pl_accumulators *y) {
+    const pl_pair_class cx = x == NULL ? PL_PAIR_STRUCTURAL : pl_accumulators_class(x);
+    const pl_pair_class cy = y == NULL ? PL_PAIR_STRUCTURAL : pl_accumulators_class(y);
+    if (cx != cy) return cx > cy ? -1 : 1;
+    if (x == NULL || y == NULL) return 0;
+    const double vx = m->value(x), vy = m->value(y);
+    const int better = m->direction == PL_HIGHER_IS_BETTER ? 1 : -1;
+    return vx < vy ? -better : vx > vy ? better : 0;
+}

@@ -1,0 +1,153 @@
+/* Options of the torch rule as text, and the metrics part of plumb.h. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "metric/metrics.h"
+#include "metric/same.h"
+
+#define OPTION(field, is_flag)                                                                     \
+    { #field, offsetof(plumb_same_options, field), is_flag }
+static const struct option {
+    const char *key;
+    size_t offset;
+    bool is_flag;
+} same_options[] = {
+    OPTION(tol, false),
+    OPTION(iou_threshold, false),
+    OPTION(equal_nan, true),
+    OPTION(exact_dtype, true),
+    OPTION(ignore_non_fp, true),
+    OPTION(cos_similarity, true),
+    OPTION(use_larger_multiplier_for_smaller_tensor, true),
+    OPTION(force_max_multiplier, true),
+    OPTION(use_iou_for_bool, true),
+    OPTION(relax_numpy_equality, true),
+};
+
+void pl_same_options_init(plumb_same_options *options) {
+    *options = (plumb_same_options){
+        .tol = 1e-3, .equal_nan = 1, .exact_dtype = 1, .iou_threshold = 0.99
+    };
+}
+
+static const struct option *find_option(const char *key, size_t n) {
+    for (size_t i = 0; i < sizeof same_options / sizeof *same_options; i++) {
+        const char *name = same_options[i].key;
+        if (strlen(name) == n && memcmp(name, key, n) == 0) return &same_options[i];
+    }
+    return NULL;
+}
+
+/* A flag is 0, 1, true, false; a number is at least 0 and finite. */
+static bool set_option(const struct option *o, const char *value, plumb_same_options *options) {
+    char *field = (char *)options + o->offset, *end = NULL;
+    if (o->is_flag) {
+        const bool yes = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+        const int flag = yes ? 1 : 0;
+        if (!yes && strcmp(value, "0") != 0 && strcmp(value, "false") != 0) return false;
+        memcpy(field, &flag, sizeof flag);
+        return true;
+    }
+    const double x = strtod(value, &end);
+    if (end == value || *end != '\0' || !isfinite(x) || x < 0) return false;
+    memcpy(field, &x, sizeof x);
+    return true;
+}
+
+pl_status pl_same_options_parse(const char *text, plumb_same_options *options, pl_err *err) {
+    plumb_same_options made = *options;
+    for (const char *at = text; *at != '\0';) {
+        const size_t n = strcspn(at, ","), n_key = strcspn(at, "=,");
+        char value[64];
+        const struct option *o = find_option(at, n_key);
+        if (o == NULL)
+            return pl_fail(err, PL_E_USAGE, "--same has no option '%.*s'", (int)n_key, at);
+        if (n_key == n && o->is_flag) {
+            snprintf(value, sizeof value, "1");
+        } else {
+            const size_t n_value = n > n_key ? n - n_key - 1 : 0;
+            if (n_value >= sizeof value)
+                return pl_fail(err, PL_E_USAGE, "--same %s: the value is too long", o->key);
+            memcpy(value, at + n - n_value, n_value);
+            value[n_value] = '\0';
+        }
+        if (!set_option(o, value, &made))
+            return pl_fail(err, PL_E_USAGE, "--same %s: '%s' is not %s", o->key, value,
+                           o->is_flag ? "0 or 1" : "a number of at least 0");
+        at += n;
+        if (*at == ',') at++;
+    }
+    *options = made;
+    return PL_OK;
+}
+
+/* ---- plumb.h ---- */
+/* plumb_tensor is pl_tensor under a public name (flows/api.h stands below). */
+static const pl_tensor *of_public(const plumb_tensor *t) {
+    return (const pl_tensor *)(const void *)t;
+}
+static plumb_status give_back(pl_status st, const pl_err *from, plumb_error *to) {
+    if (st != PL_OK && to != NULL) {
+        to->status = (plumb_status)st;
+        snprintf(to->message, sizeof to->message, "%s", from->message);
+    }
+    return (plumb_status)st;
+}
+
+size_t plumb_metric_count(void) {
+    return pl_n_metrics;
+}
+const char *plumb_metric_name(size_t i) {
+    return i < pl_n_metrics ? pl_metrics[i].name : NULL;
+}
+
+plumb_status plumb_measure(const plumb_tensor *a, const plumb_tensor *r, double *values,
+                           plumb_pair_class *pair_class, plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    pl_accumulators acc;
+    if (!pl_tensor_same_shape(of_public(a), of_public(r))) {
+        *pair_class = PLUMB_PAIR_STRUCTURAL;
+        for (size_t i = 0; values != NULL && i < pl_n_metrics; i++)
+            values[i] = pl_metrics[i].direction == PL_HIGHER_IS_BETTER ? -(double)INFINITY
+                                                                       : (double)INFINITY;
+        return PLUMB_OK;
+    }
+    const pl_status st = pl_accumulate(NULL, of_public(a), of_public(r), &acc, &err);
+    if (st != PL_OK) return give_back(st, &err, error);
+    *pair_class = (plumb_pair_class)pl_accumulators_class(&acc);
+    for (size_t i = 0; values != NULL && i < pl_n_metrics; i++)
+        values[i] = pl_metrics[i].value(&acc);
+    return PLUMB_OK;
+}
+
+void plumb_same_options_init(plumb_same_options *options) {
+    pl_same_options_init(options);
+}
+plumb_status plumb_same_options_parse(const char *text, plumb_same_options *options,
+                                      plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    return give_back(pl_same_options_parse(text, options, &err), &err, error);
+}
+
+plumb_status plumb_same(const plumb_tensor *ref, const plumb_tensor *res, const plumb_tensor *fp64,
+                        const plumb_same_options *options, plumb_same_result *result,
+                        plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    pl_same_result r;
+    plumb_same_options defaults;
+    pl_same_options_init(&defaults);
+    const pl_status st =
+        pl_same_tensor(of_public(ref), of_public(res), fp64 == NULL ? NULL : of_public(fp64),
+                       options == NULL ? &defaults : options, &r, &err);
+    if (st != PL_OK) return give_back(st, &err, error);
+    result->same = r.verdict == PL_SAME_YES ? 1 : r.verdict == PL_SAME_NO ? 0 : -1;
+    result->rule = pl_same_rule_name(r.rule);
+    result->ref_error = r.ref_error;
+    result->res_error = r.res_error;
+    result->multiplier = r.multiplier;
+    snprintf(result->why, sizeof result->why, "%s", r.why);
+    return PLUMB_OK;
+}
