@@ -36,8 +36,7 @@ struct pl_store {
 
 /* Caller frees; NULL = out of memory. */
 char *pl_store_blob_path(const pl_store *store, const char *name);
-/* Checks the version; *mode_lock is LOCK_SH or LOCK_EX, tried without waiting when it is LOCK_EX.
- */
+/* `how` as for flock(2); *out is the descriptor that holds the lock. */
 pl_status pl_store_lock(const char *dir, int how, int *out, pl_err *err);
 /* Length and hash of a mapped blob. */
 pl_status pl_blob_check(const pl_blob *blob, const char *name, const pl_file_map *map, pl_err *err);
