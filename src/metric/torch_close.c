@@ -93,14 +93,17 @@ static float round_to(pl_dtype t, float x) {
     return y;
 }
 
-/* f16, bf16, float8: every operation gives the type. */
+/* f16, bf16, float8: every operation gives the type, and the tolerance has it too (measured with
+ * torch 1.13 on the CPU). */
 static bool close_narrow(pl_dtype t, const float *a, const float *b, size_t n, float tol,
                          bool equal_nan) {
+    const bool exact = tol == 0;
+    tol = round_to(t, tol);
     for (size_t i = 0; i < n; i++) {
         if (a[i] == b[i] || (equal_nan && isnan(a[i]) && isnan(b[i]))) continue;
         const float allowed = round_to(t, tol + fabsf(round_to(t, tol * b[i])));
         const float actual = fabsf(round_to(t, a[i] - b[i]));
-        if (tol == 0 || !isfinite(actual) || !(actual <= allowed)) return false;
+        if (exact || !isfinite(actual) || !(actual <= allowed)) return false;
     }
     return true;
 }
