@@ -208,8 +208,9 @@ static pl_status bool_rule(const pl_tensor *ref, const pl_tensor *res, const plu
 pl_status pl_same_tensor(const pl_tensor *ref, const pl_tensor *res, const pl_tensor *fp64,
                          const plumb_same_options *o, pl_same_result *out, pl_err *err) {
     pl_same_result_init(out);
+    const bool strings = ref->dtype == PL_STRING;
     if (fp64 == NULL) fp64 = ref;
-    if (ref->dtype == PL_STRING) return strings_rule(ref, res, o, out, err);
+    if (strings) return strings_rule(ref, res, o, out, err);
     if (res->dtype == PL_STRING) {
         pl_same_say(out, PL_SAME_RAISES, PL_RULE_DTYPE, "numbers against strings");
         return PL_OK;

@@ -73,12 +73,12 @@ pl_status pl_same_plumb(const pl_tensor *ref, const pl_tensor *res, const pl_plu
     PL_TRY(pl_accumulate(NULL, res, ref, &acc, err));
     out->res_error = pl_metric_find("rmse")->value(&acc);
     if (acc.nonfinite_index >= 0) {
+        const int64_t n_bad =
+            acc.n_nan_a + acc.n_nan_r + acc.n_inf_a + acc.n_inf_r + acc.n_inf_sign;
         out->index = acc.nonfinite_index;
-        pl_same_say(
-            out, PL_SAME_NO, PL_RULE_NONFINITE,
-            "NaN or Inf on one side at %lld elements, first at %lld",
-            (long long)(acc.n_nan_a + acc.n_nan_r + acc.n_inf_a + acc.n_inf_r + acc.n_inf_sign),
-            (long long)acc.nonfinite_index);
+        pl_same_say(out, PL_SAME_NO, PL_RULE_NONFINITE,
+                    "NaN or Inf on one side at %lld elements, first at %lld", (long long)n_bad,
+                    (long long)acc.nonfinite_index);
         return PL_OK;
     }
     const pl_dtype_class c = pl_dtype_class_of(ref->dtype);

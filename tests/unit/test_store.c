@@ -275,8 +275,8 @@ static void test_store__gc_deletes_nothing_beside_a_bad_index(void **state) {
         "{\"plumb_index\":2,\"values\":[]}",
         "{\"plumb_index\":1}",
         "{\"plumb_index\":1,\"values\":[{\"value\":\"x\",\"blob\":\"float-4-0\",\"shape\":[]}]}",
-        "{\"plumb_index\":1,\"values\":[{\"value\":\"x\",\"blob\":"
-        "\"float-4-0123456789abcdef0123456789abcdef\",\"shape\":[-1]}]}"
+        ("{\"plumb_index\":1,\"values\":[{\"value\":\"x\",\"blob\":"
+         "\"float-4-0123456789abcdef0123456789abcdef\",\"shape\":[-1]}]}")
     };
     pl_store *s = open_store("badindex");
     pl_tensor *t = random_tensor(5, 10);
