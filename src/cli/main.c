@@ -13,7 +13,8 @@
     X(run)                                                                                         \
     X(test)                                                                                        \
     X(convert)                                                                                     \
-    X(ops)
+    X(ops)                                                                                         \
+    X(backends)
 /* clang-format on */
 
 #define X(name) extern const pl_command pl_command_##name;
