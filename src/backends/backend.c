@@ -124,6 +124,7 @@ static pl_status open_guarded(pl_backend *b, pl_err *err) {
     PL_TRY(pl_guard_child_open(b->probe, b->version, sizeof(b->version), b->mode_text,
                                sizeof(b->mode_text), &b->failure, err));
     split_modes(b);
+    pl_guard_preload(b->guard, b->spec);
     return PL_OK;
 }
 

@@ -19,6 +19,10 @@ pl_status pl_program_of_source(pl_backend *backend, const plumb_source *source, 
 /* Runs in this process or in the guard's child; outputs are not checked against a model. */
 pl_status pl_program_run_args(pl_program *program, const plumb_run_args *args, pl_err *err);
 
+/* Maps the library of a spec into this process for good, so that children inherit it. Only ONNX
+ * Runtime, whose loading starts nothing. Failure is silent: children will tell. */
+void pl_backend_preload(const char *spec);
+
 /* What a plugin's vtable must have. */
 pl_status pl_backend_check_vtable(const plumb_backend *vtable, pl_err *err);
 

@@ -283,6 +283,17 @@ static plumb_status ort_run(void *program, const plumb_run_args *args, plumb_err
     return (plumb_status)st;
 }
 
+void pl_backend_preload(const char *spec) {
+    const plumb_backend *row = NULL;
+    pl_spec parsed = { 0 };
+    pl_ort_api api; /* never closed: that is the point */
+    if (pl_backend_row(spec, &row, NULL) == PL_OK && row == &pl_backend_ort &&
+        pl_spec_parse(spec, row->name, row->options, row->n_options, &parsed, NULL) == PL_OK) {
+        pl_ort_api_open(pl_option_value(parsed.options, parsed.n_options, "lib"), &api, NULL);
+    }
+    pl_spec_release(&parsed);
+}
+
 static const char *const *ort_record_modes(void *self) {
     (void)self;
     return pl_ort_record_modes;

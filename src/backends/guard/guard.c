@@ -154,6 +154,13 @@ void pl_guard_stop(pl_guard *g) {
     pl_free(g);
 }
 
+void pl_guard_preload(pl_guard *g, const char *spec) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_PRELOAD);
+    if (strlen(spec) >= sizeof(m.text)) return;
+    memcpy(m.text, spec, strlen(spec));
+    pl_guard_send(g->control, &m, 0);
+}
+
 int pl_guard_pid(const pl_guard *g) {
     return (int)g->pid;
 }
@@ -210,8 +217,8 @@ void pl_guard_child_free(pl_guard_child *c) {
             break;
         }
     }
+    if (!c->ended) send_kill(c, false); /* before it sees the socket close: its end is not news */
     close(c->socket);
-    if (!c->ended) send_kill(c, false);
     if (c->executed != NULL) munmap(c->executed, c->n_executed);
     pl_free(c->spec);
     pl_free(c);
@@ -306,11 +313,17 @@ static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_o
 static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline, pl_guard_msg *out,
                          pl_failure *failure, pl_err *err) {
     for (;;) {
-        struct pollfd fd = { c->socket, POLLIN, 0 };
+        struct pollfd fds[2] = { { c->socket, POLLIN, 0 },
+                                 { c->guard->control, c->ended ? 0 : POLLIN, 0 } };
         const int64_t left = deadline - now_ms();
         if (left <= 0) return child_failed(c, doing, true, failure, err);
-        const int n = poll(&fd, 1, left > 3600000 ? 3600000 : (int)left);
-        if (n <= 0) continue;
+        if (poll(fds, 2, left > 3600000 ? 3600000 : (int)left) <= 0) continue;
+        /* The guard tells ends of other children, too: it must never wait for us. */
+        if ((fds[1].revents & POLLIN) != 0) take_end(c->guard, MSG_DONTWAIT);
+        if (fds[0].revents == 0) {
+            if ((fds[1].revents & POLLHUP) == 0) continue;
+            return child_failed(c, doing, false, failure, err);
+        }
         const int error = pl_guard_receive(c->socket, out, MSG_DONTWAIT);
         if (error == EAGAIN) continue;
         if (error == 0) return PL_OK;

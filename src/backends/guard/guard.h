@@ -18,6 +18,9 @@ typedef struct pl_guard_child pl_guard_child;
  * folder, and the same around the library. */
 pl_status pl_guard_start(pl_guard **out, pl_err *err);
 void pl_guard_stop(pl_guard *guard); /* ends it and all of its children; NULL is fine */
+/* Tells the guard that a child has opened this spec without harm: a library that is slow to load
+ * (ONNX Runtime takes 20 ms) is then mapped once, and later children inherit it. */
+void pl_guard_preload(pl_guard *guard, const char *spec);
 int pl_guard_pid(const pl_guard *guard);
 
 pl_status pl_guard_child_new(pl_guard *guard, const char *spec, double timeout_seconds,

@@ -1,5 +1,6 @@
-/* plumb-guard: forks one child per program under test and watches it. It never computes and never
- * loads a backend itself, so it has no threads and stays fit to fork.
+/* plumb-guard: forks one child per program under test and watches it. It never computes, so
+ * it has no threads and stays fit to fork. The only library that it maps itself is ONNX Runtime,
+ * after a child has opened it without harm, and it calls nothing in it.
  *
  * Descriptor 3 is the socket to plumb; its end is the end of the guard and of all children. Each
  * child leads its own session, writes stdout and stderr into a pipe whose tail is kept, and dumps
@@ -22,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/backend_int.h"
 #include "backends/guard/guard_child.h"
 #include "backends/guard/guard_msg.h"
 
@@ -31,6 +33,7 @@ enum {
     TAIL_BYTES = 500,
     MEMORY_CHECK_MS = 5,
     DEPTH_MAX = 8,
+    NOT_STARTED = 127 << 8, /* wait status of an exit with 127 */
 };
 
 typedef struct child {
@@ -38,6 +41,8 @@ typedef struct child {
     uint64_t id, memory_limit;
     int pipe;
     bool quiet, over_limit;
+    bool ended; /* dead, but plumb's socket was full: to be told */
+    int status; /* of an ended one */
     char tail[TAIL_BYTES + 1];
     size_t n_tail;
 } child;
@@ -106,7 +111,7 @@ static void add_memory(void *ctx, pid_t pid) {
 static void check_memory(guard *g) {
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         child *c = &g->children[i];
-        if (c->pid == 0 || c->memory_limit == 0 || c->over_limit) continue;
+        if (c->pid == 0 || c->ended || c->memory_limit == 0 || c->over_limit) continue;
         sum s = { 0, 0 };
         add_memory(&s, c->pid);
         if (s.bytes <= c->memory_limit) continue;
@@ -166,14 +171,15 @@ static void run_child(guard *g, int socket, int pipe_end) {
     _exit(pl_guard_child_serve(socket));
 }
 
-static void tell_end(uint64_t id, int signal_number, int exit_code, bool memory, const char *tail) {
+/* False when the socket is full. Never waits: plumb may be busy, and it must not wait for us. */
+static bool tell_end(uint64_t id, int status, bool memory, const char *tail) {
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_ENDED);
     m.number[0] = id;
-    m.number[1] = (uint64_t)signal_number;
-    m.number[2] = (uint64_t)exit_code;
+    m.number[1] = WIFSIGNALED(status) ? (uint64_t)WTERMSIG(status) : 0;
+    m.number[2] = WIFEXITED(status) ? (uint64_t)WEXITSTATUS(status) : 0;
     m.number[3] = memory;
     snprintf(m.text, sizeof(m.text), "%s", tail);
-    pl_guard_send(CONTROL, &m, 0);
+    return pl_guard_send(CONTROL, &m, MSG_DONTWAIT) != EAGAIN;
 }
 
 static child *free_slot(guard *g) {
@@ -187,7 +193,7 @@ static void start_child(guard *g, const pl_guard_msg *m) {
     int ends[2] = { -1, -1 };
     child *c = free_slot(g);
     if (c == NULL || m->fds[0] < 0 || pipe2(ends, O_CLOEXEC) != 0) {
-        tell_end(m->number[0], 0, 127, false, "plumb-guard: no room for another child");
+        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: no room for another child");
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -199,7 +205,7 @@ static void start_child(guard *g, const pl_guard_msg *m) {
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);
-        tell_end(m->number[0], 0, 127, false, "plumb-guard: cannot fork");
+        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: cannot fork");
         return;
     }
     *c = (child){ .pid = pid, .id = m->number[0], .memory_limit = m->number[1], .pipe = ends[0] };
@@ -210,24 +216,30 @@ static void stop_child(guard *g, const pl_guard_msg *m) {
         child *c = &g->children[i];
         if (c->pid == 0 || c->id != m->number[0]) continue;
         c->quiet = m->number[1] == 0;
-        kill_child(c);
+        if (!c->ended) kill_child(c);
         return;
     }
+}
+
+/* Tells what is still to be told. True when the slot is free again. */
+static bool finish_child(child *c) {
+    if (!c->quiet && !tell_end(c->id, c->status, c->over_limit, c->tail)) return false;
+    *c = (child){ .pid = 0 };
+    return true;
 }
 
 static void child_ended(guard *g, pid_t pid, int status) {
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         child *c = &g->children[i];
-        if (c->pid != pid) continue;
+        if (c->pid != pid || c->ended) continue;
         kill(-pid, SIGKILL); /* the rest of its session */
         if (c->pipe >= 0) read_tail(c);
         if (c->pipe >= 0) close(c->pipe);
+        c->pipe = -1;
         c->tail[c->n_tail] = '\0';
-        if (!c->quiet) {
-            tell_end(c->id, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-                     WIFEXITED(status) ? WEXITSTATUS(status) : 0, c->over_limit, c->tail);
-        }
-        *c = (child){ .pid = 0 };
+        c->ended = true;
+        c->status = status;
+        finish_child(c);
         return;
     }
 }
@@ -257,6 +269,7 @@ static void serve_control(guard *g) {
     }
     if (m.type == PL_MSG_FORK) start_child(g, &m);
     if (m.type == PL_MSG_KILL) stop_child(g, &m);
+    if (m.type == PL_MSG_PRELOAD) pl_backend_preload(m.text);
     pl_guard_msg_close(&m);
 }
 
@@ -270,8 +283,9 @@ static void loop_once(guard *g) {
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         child *c = &g->children[i];
         if (c->pid == 0) continue;
-        if (c->memory_limit != 0) wait_ms = MEMORY_CHECK_MS;
-        if (c->pipe < 0) continue;
+        if (c->ended && !finish_child(c)) fds[0].events |= POLLOUT;
+        if (c->pid != 0 && !c->ended && c->memory_limit != 0) wait_ms = MEMORY_CHECK_MS;
+        if (c->pid == 0 || c->pipe < 0) continue;
         owners[n] = c;
         fds[n++] = (struct pollfd){ c->pipe, POLLIN, 0 };
     }
@@ -284,12 +298,12 @@ static void loop_once(guard *g) {
     }
     if (wait_ms >= 0) check_memory(g);
     if (fds[1].revents != 0) reap(g);
-    if (fds[0].revents != 0) serve_control(g);
+    if ((fds[0].revents & ~POLLOUT) != 0) serve_control(g);
 }
 
 static void end_all(guard *g) {
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
-        if (g->children[i].pid != 0) kill_child(&g->children[i]);
+        if (g->children[i].pid != 0 && !g->children[i].ended) kill_child(&g->children[i]);
     }
     /* Killing a child hands us its orphans, so look again after each. */
     for (;;) {

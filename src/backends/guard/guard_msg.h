@@ -10,8 +10,9 @@
 typedef enum pl_guard_type {
     PL_MSG_NONE,
     /* plumb to guard */
-    PL_MSG_FORK, /* number: id, memory limit; fd: the child's end */
-    PL_MSG_KILL, /* number: id, 1 = tell the end */
+    PL_MSG_FORK,    /* number: id, memory limit; fd: the child's end */
+    PL_MSG_KILL,    /* number: id, 1 = tell the end */
+    PL_MSG_PRELOAD, /* text: spec whose library a child has opened without harm */
     /* guard to plumb */
     PL_MSG_ENDED, /* number: id, signal, exit code, 1 = memory limit; text: tail of stderr */
     /* plumb to child */
