@@ -162,16 +162,19 @@ typedef struct plumb_inputs { /* where inputs come from; all zero = generated wi
 
 typedef struct plumb_run_options {
     plumb_inputs inputs;
-    int threads;         /* of plumb's own pool; 0 = all */
-    int fp64;            /* gold */
-    int repeat;          /* runs for timing; 0 = 1 */
-    const char *output;  /* folder, or FILE.npy|npz|pb|safetensors; NULL = nothing is written */
-    const char *save_as; /* in a folder: "npy" (default) or "pb" */
+    const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    int fp64;              /* gold */
+    int repeat;            /* runs for timing; 0 = 1 */
+    const char *output;    /* folder, or FILE.npy|npz|pb|safetensors; NULL = nothing is written */
+    const char *save_as;   /* in a folder: "npy" (default) or "pb" */
     plumb_format format;
     int profile; /* add the time of each node */
     const plumb_progress *progress;
 } plumb_run_options;
-/* Runs the model on the reference interpreter, writes its outputs, and describes them. */
+/* Runs the model on a backend, writes its outputs, and describes them. */
 PLUMB_API plumb_status plumb_run(plumb_model *model, const plumb_run_options *options, char **text,
                                  plumb_error *err);
 /* The same on tensors in memory: in[i] belongs to input i (NULL = its default). */
@@ -182,8 +185,11 @@ PLUMB_API plumb_status plumb_run_tensors(plumb_model *model, const plumb_run_opt
 /* ---- test folders ---- */
 
 typedef struct plumb_test_options {
-    double rtol, atol;  /* 1e-3, 1e-7 as ONNX's own runner */
-    const char *filter; /* only cases whose path holds it; NULL = all */
+    double rtol, atol;     /* 1e-3, 1e-7 as ONNX's own runner */
+    const char *filter;    /* only cases whose path holds it; NULL = all */
+    const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int fp64, threads, verbose;
     plumb_format format;
     const plumb_progress *progress;
@@ -299,6 +305,164 @@ PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format
                                       char **text, plumb_error *err);
 
 /* ---- backends ---- */
+
+/* A backend compiles and runs models: eager, jit, ort, cmd, plugin. A spec names one with its
+ * options: "ort:opt=all,threads=1", "eager:fp64", "cmd:./run.sh", "plugin:./libx.so". */
+
+/* Which backends work here, and why the others do not. */
+PLUMB_API plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err);
+
+/* What an edge of a model carries at run time: a tensor, a sequence or an optional. Ref-counted,
+ * immutable. A backend handles it through plumb_host only. */
+typedef struct plumb_datum plumb_datum;
+typedef enum plumb_kind { PLUMB_TENSOR = 1, PLUMB_SEQUENCE = 2, PLUMB_OPTIONAL = 3 } plumb_kind;
+
+typedef struct plumb_string {
+    const char *data; /* need not end with a NUL */
+    size_t n_bytes;
+} plumb_string;
+
+/* What plumb does for a backend, so that a plugin links with nothing. New members go to the end;
+ * n_bytes tells which are there. */
+typedef struct plumb_host {
+    uint32_t abi; /* PLUMB_ABI */
+    uint32_t n_bytes;
+    plumb_kind (*kind)(const plumb_datum *d);
+    const plumb_tensor *(*tensor)(const plumb_datum *d);        /* NULL when it is not a tensor */
+    size_t (*count)(const plumb_datum *d);                      /* items; of an optional 0 or 1 */
+    const plumb_datum *(*item)(const plumb_datum *d, size_t i); /* NULL past the end */
+    plumb_dtype (*dtype)(const plumb_tensor *t);
+    int (*rank)(const plumb_tensor *t);
+    const int64_t *(*dims)(const plumb_tensor *t);
+    const void *(*data)(const plumb_tensor *t); /* dense; strings: plumb_string elements */
+    size_t (*bytes)(const plumb_tensor *t);
+    /* The elements are copied; n_bytes must be exactly those of the shape. Strings: `data` is an
+     * array of plumb_string. */
+    plumb_status (*new_tensor)(plumb_dtype dtype, int rank, const int64_t *dims, const void *data,
+                               size_t n_bytes, plumb_datum **out, plumb_error *err);
+    plumb_status (*new_sequence)(plumb_dtype of, plumb_datum *const *items, size_t n_items,
+                                 plumb_datum **out, plumb_error *err);
+    plumb_status (*new_optional)(plumb_dtype of, plumb_datum *item, plumb_datum **out,
+                                 plumb_error *err); /* item NULL: empty */
+    plumb_datum *(*ref)(const plumb_datum *d);
+    void (*unref)(plumb_datum *d); /* NULL is fine */
+    /* Sets *err and returns status. */
+    plumb_status (*fail)(plumb_error *err, plumb_status status, const char *format, ...);
+} plumb_host;
+PLUMB_API const plumb_host *plumb_host_get(void);
+
+/* One "key=value" of a spec, checked against the backend's table. A flag has the value "". Lists
+ * keep their '+'. The first item of a spec that takes a program or file has the key "". */
+typedef struct plumb_option {
+    const char *key, *value;
+} plumb_option;
+
+typedef struct plumb_option_def {
+    const char *key;    /* "" = the program or file that the spec starts with */
+    const char *values; /* "off|basic|all", "N" (a whole number), "TEXT", "X+Y"; NULL = a flag */
+    const char *help;
+} plumb_option_def;
+
+/* A model to compile. All of it lives until the program is freed. */
+typedef struct plumb_source {
+    const void *onnx; /* its bytes; NULL when `graph` is given and the backend takes graphs */
+    size_t n_onnx;
+    const char *path; /* a file with the same model; external data lies beside it. NULL = none */
+    const char *const *inputs; /* names, in order */
+    size_t n_inputs;
+    const char *const *outputs;
+    size_t n_outputs;
+    void *graph;   /* plumb's own form; only for backends that are part of plumb */
+    uint64_t seed; /* of random operators that have none of their own */
+    int threads;   /* wish of the user; 0 = all. An option of the spec wins */
+    int any_shape; /* inputs may have other shapes than declared: test data has */
+    int record;    /* recordings will follow: prepare them, and tell n_hooks */
+} plumb_source;
+
+/* One value that a backend shows while it records. */
+typedef struct plumb_seen {
+    const char *name; /* in the graph that the backend executes */
+    const plumb_datum *datum;
+    const char *const *stands_for; /* values of the model that it carries; NULL = `name` */
+    size_t n_stands_for;
+} plumb_seen;
+
+typedef struct plumb_hook {
+    /* Called on the thread of run(); a status other than PLUMB_OK ends the run with it. */
+    plumb_status (*value)(void *ctx, const plumb_seen *seen, plumb_error *err);
+    void *ctx;
+    const char *const *names; /* only these are wanted; NULL = all */
+    size_t n_names;
+} plumb_hook;
+
+/* How a recording went. */
+typedef struct plumb_record_info {
+    size_t n_values;    /* that the executed graph has, bodies of If, Loop, Scan included */
+    size_t n_seen;      /* shown to the hook */
+    size_t n_hidden;    /* in bodies: not reachable */
+    size_t n_disturbed; /* not shown, because looking at them changed the outputs */
+    size_t n_runs;      /* of the backend that it took */
+    int differs; /* the outputs were not those of the plain run, bit for bit: nothing shown */
+} plumb_record_info;
+
+typedef struct plumb_run_args {
+    const plumb_datum *const *in; /* one per input; NULL = its default */
+    size_t n_in;
+    plumb_datum **out; /* one per output, all NULL at first; references become the caller's */
+    size_t n_out;
+    const plumb_hook *hook;          /* NULL = a plain run */
+    size_t mode;                     /* with a hook: index into record_modes */
+    const plumb_datum *const *plain; /* with a hook: outputs of a plain run on the same inputs; the
+                                        backend shows nothing unless its own are bit-identical.
+                                        NULL = unchecked */
+    uint64_t memory_limit;           /* bytes of recorded values to hold at once; 0 = no limit */
+    plumb_record_info *record;       /* with a hook: to be filled; never NULL then */
+} plumb_run_args;
+
+#define PLUMB_ABI 1u
+
+enum {                        /* flags */
+       PLUMB_TAKES_GRAPH = 1, /* reads plumb_source.graph when it is given */
+       PLUMB_OTHER_TYPES = 2  /* element types may differ from the declared ones (fp64) */
+};
+
+/* The vtable. Slots marked (optional) may be NULL; the default stands beside. `self` is what open
+ * gave, `program` what compile gave. One backend is used by one thread at a time. */
+typedef struct plumb_backend {
+    uint32_t abi;     /* PLUMB_ABI */
+    uint32_t n_bytes; /* sizeof(plumb_backend) */
+    uint32_t flags;
+    const char *name;
+    const char *summary;
+    const plumb_option_def *options; /* (optional: no options) */
+    size_t n_options;
+    /* Loads what is needed. (optional: nothing to do, self is NULL) */
+    plumb_status (*open)(const plumb_host *host, const plumb_option *options, size_t n_options,
+                         void **self, plumb_error *err);
+    void (*close)(void *self); /* (optional: nothing to release) */
+    /* Of the runtime, "1.27.0"; lives with self. (optional: "") */
+    const char *(*version)(void *self);
+    /* 1 or 0; -1 = only compile can tell. (optional: -1) */
+    int (*supports)(void *self, const char *domain, const char *op, int opset);
+    /* *n_hooks: how many values a recording will show, 0 = not known. */
+    plumb_status (*compile)(void *self, const plumb_source *source, void **program, size_t *n_hooks,
+                            plumb_error *err);
+    plumb_status (*run)(void *program, const plumb_run_args *args, plumb_error *err);
+    /* Names of the ways to record, from most to least intrusive, ended by NULL; lives with self.
+     * (optional: it cannot record) */
+    const char *const *(*record_modes)(void *self);
+    /* The graph that it executes, as ONNX bytes that live with the program; weights may be missing.
+     * (optional: the model as given) */
+    plumb_status (*executed)(void *program, const void **onnx, size_t *n_onnx, plumb_error *err);
+    /* Waits until all work is done and tells its failure. (optional: run() has waited) */
+    plumb_status (*synchronize)(void *program, plumb_error *err);
+    void (*free)(void *program); /* releases a program */
+} plumb_backend;
+
+/* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to
+ * n_max borrowed vtables and returns how many it has. */
+typedef size_t (*plumb_plugin_entry)(const plumb_host *host, const plumb_backend **backends,
+                                     size_t n_max);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,13 @@ void pl_args_help(const pl_command *command);
     { 0, "dim", "NAME=N", "size of a symbolic dim (repeatable; else 1)" }
 #define PL_OPTION_THREADS                                                                          \
     { 0, "threads", "N", "threads of plumb's own pool (default: all)" }
+#define PL_OPTIONS_BACKEND                                                                         \
+    { 0, "backend", "SPEC", "what runs it (default eager); see plumb backends" },                  \
+        { 0, "timeout", "SECONDS", "end a compile or run that takes longer (not eager)" }, {       \
+        0, "memory-limit", "MB", "end a backend that uses more (not eager)"                        \
+    }
+/* --timeout and --memory-limit. */
+bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err);
 #define PL_OPTIONS_PART                                                                            \
     { 0, "function", "NAME", "only this model-local function" },                                   \
         { 0, "from", "VALUES", "only what follows these values (comma-separated)" }, {             \

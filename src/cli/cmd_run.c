@@ -34,12 +34,14 @@ static bool wants_output(const pl_args *args, plumb_error *err, bool *out) {
 static bool read_options(const pl_args *args, plumb_run_options *o, plumb_error *err) {
     long long threads = 0, repeat = 1;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
         !pl_args_int(args, "repeat", 1, 1, 1000000, &repeat, err)) {
         return false;
     }
     o->threads = (int)threads;
     o->repeat = (int)repeat;
+    o->backend = pl_args_value(args, "backend");
     o->fp64 = pl_args_flag(args, "fp64");
     o->profile = pl_args_flag(args, "profile-nodes");
     o->save_as = pl_args_value(args, "save-as");
@@ -83,6 +85,7 @@ static const pl_option options[] = {
     { 0, "fp64", NULL, "run in double precision (gold)" },
     { 0, "repeat", "N", "run N times and time it" },
     { 0, "profile-nodes", NULL, "tell where the time goes" },
+    PL_OPTIONS_BACKEND,
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,
     PL_OPTION_JSON,
@@ -92,11 +95,12 @@ static const pl_option options[] = {
 const pl_command pl_command_run = {
     .name = "run",
     .usage = "MODEL [options]",
-    .summary = "run a model on the reference interpreter and write its outputs",
+    .summary = "run a model on a backend and write its outputs",
     .details = "Inputs that are not given are generated: floats near N(0,1), integers 0 to 9; they "
                "depend\n"
                "only on the seed, the input's number and the element's number.\n"
-               "Exit code: 0 ran, 2 bad usage or bad input, 4 disk or memory.",
+               "Exit code: 0 ran, 2 bad usage or bad input, 3 the backend failed,\n"
+               "4 disk or memory.",
     .options = options,
     .min_args = 1,
     .max_args = 1,

@@ -6,11 +6,13 @@ extern const pl_command pl_command_test;
 static bool read_options(const pl_args *args, plumb_test_options *o, plumb_error *err) {
     long long threads = 0;
     if (!pl_args_double(args, "rtol", 1e-3, &o->rtol, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_args_double(args, "atol", 1e-7, &o->atol, err) ||
         !pl_args_int(args, "threads", 0, 0, 4096, &threads, err)) {
         return false;
     }
     o->filter = pl_args_value(args, "filter");
+    o->backend = pl_args_value(args, "backend");
     o->fp64 = pl_args_flag(args, "fp64");
     o->verbose = pl_args_flag(args, "verbose");
     o->threads = (int)threads;
@@ -39,6 +41,7 @@ static const pl_option options[] = {
     { 0, "atol", "X", "absolute tolerance (default 1e-7)" },
     { 'k', "filter", "TEXT", "only cases whose path holds TEXT" },
     { 0, "fp64", NULL, "run in double precision (gold)" },
+    PL_OPTIONS_BACKEND,
     PL_OPTION_THREADS,
     { 'v', "verbose", NULL, "list cases that pass, too" },
     PL_OPTION_JSON,

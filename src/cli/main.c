@@ -15,7 +15,8 @@
     X(test)                                                                                        \
     X(convert)                                                                                     \
     X(store)                                                                                       \
-    X(ops)
+    X(ops)                                                                                         \
+    X(backends)
 /* clang-format on */
 
 #define X(name) extern const pl_command pl_command_##name;

@@ -33,6 +33,16 @@ bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     return false;
 }
 
+bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err) {
+    long long megabytes = 0;
+    if (!pl_args_double(args, "timeout", 0, timeout, err) ||
+        !pl_args_int(args, "memory-limit", 0, 0, 1 << 30, &megabytes, err)) {
+        return false;
+    }
+    *memory_limit = (uint64_t)megabytes << 20;
+    return true;
+}
+
 static void free_array(const char *const *array) {
     free((void *)(uintptr_t)array);
 }

@@ -143,6 +143,11 @@ plumb_status plumb_model_restrict(plumb_model *m, const char *function, const ch
     if (st == PL_OK && part != NULL) {
         pl_model_free(m->model);
         m->model = part;
+        m->edited = true;
     }
     return pl_api_return(st, &err, error);
+}
+
+const char *pl_api_model_file(const plumb_model *m) {
+    return m->edited || m->model->path[0] == '\0' ? NULL : m->model->path;
 }

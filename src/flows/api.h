@@ -10,6 +10,7 @@
 struct plumb_model {
     pl_model *model;
     double load_seconds;
+    bool edited; /* no longer what the file says */
 };
 
 /* plumb_tensor is pl_tensor under a public name. */
@@ -22,5 +23,7 @@ plumb_status pl_api_return(pl_status status, const pl_err *from, plumb_error *to
 /* Hands a finished buffer to the caller as text; releases it on failure. */
 pl_status pl_api_text_take(pl_buf *buf, char **text, pl_err *err);
 double pl_api_seconds(void); /* monotonic */
+/* The file that holds exactly this model; NULL when there is none. */
+const char *pl_api_model_file(const plumb_model *model);
 
 #endif

@@ -1,4 +1,6 @@
 /* plumb_test: run a suite and describe it. */
+#include <string.h>
+
 #include "base/json.h"
 #include "flows/api.h"
 #include "flows/test_suite.h"
@@ -44,7 +46,15 @@ plumb_status plumb_test(const char *const *dirs, size_t n_dirs, const plumb_test
     pl_suite_result result = { 0 };
     pl_buf out = PL_BUF_INIT;
     pl_pool *pool = pl_pool_new(options->threads);
+    pl_backend *backend = NULL;
     pl_status st = pool == NULL ? pl_fail_memory(&err, 1) : PL_OK;
+    if (st == PL_OK && options->backend != NULL && strcmp(options->backend, "eager") != 0) {
+        const pl_backend_options guarded = { .guarded = true,
+                                             .timeout_seconds = options->timeout,
+                                             .memory_limit = options->memory_limit };
+        st = options->fp64 ? pl_fail(&err, PL_E_USAGE, "--fp64 is of the eager backend")
+                           : pl_backend_open(options->backend, &guarded, &backend, &err);
+    }
     pl_progress progress = { NULL, NULL };
     if (options->progress != NULL) {
         progress = (pl_progress){ options->progress->update, options->progress->ctx };
@@ -53,6 +63,7 @@ plumb_status plumb_test(const char *const *dirs, size_t n_dirs, const plumb_test
                                      .fp64 = options->fp64 != 0,
                                      .filter = options->filter,
                                      .pool = pool,
+                                     .backend = backend,
                                      .progress = options->progress == NULL ? NULL : &progress };
     if (st == PL_OK) st = pl_suite_run(dirs, n_dirs, &suite, &result, &err);
     if (st == PL_OK) {
@@ -65,6 +76,7 @@ plumb_status plumb_test(const char *const *dirs, size_t n_dirs, const plumb_test
         st = pl_api_text_take(&out, text, &err);
     }
     pl_suite_result_release(&result);
+    pl_backend_close(backend);
     pl_pool_free(pool);
     return pl_api_return(st, &err, error);
 }

@@ -3,6 +3,7 @@
 #ifndef PL_TEST_SUITE_H
 #define PL_TEST_SUITE_H
 
+#include "backends/backend.h"
 #include "base/pool.h"
 #include "base/progress.h"
 #include "base/status.h"
@@ -28,6 +29,7 @@ typedef struct pl_suite_options {
     bool fp64;
     const char *filter; /* only cases whose path holds this text; NULL = all */
     pl_pool *pool;
+    pl_backend *backend; /* borrowed; NULL = the interpreter, in this process */
     const pl_progress *progress;
 } pl_suite_options;
 

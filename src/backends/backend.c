@@ -1,0 +1,507 @@
+/* The glue around the vtable: rows, opening, compiling, running, checking what comes back. */
+#include "backends/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/backend_int.h"
+#include "backends/guard/guard.h"
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "onnx/onnx.h"
+
+_Static_assert(sizeof(plumb_error) == sizeof(pl_err), "plumb.h and status.h differ");
+_Static_assert(offsetof(plumb_error, message) == offsetof(pl_err, message),
+               "plumb.h and status.h differ");
+_Static_assert(sizeof(plumb_string) == sizeof(pl_string), "plumb.h and dtype.h differ");
+
+/* One row per backend. */
+const plumb_backend *const pl_backend_rows[] = {
+    &pl_backend_eager, &pl_backend_ort, &pl_backend_cmd, &pl_backend_plugin, NULL,
+};
+
+struct pl_backend {
+    const plumb_backend *vtable;
+    void *self;
+    char *spec;
+    pl_backend_options options;
+    pl_guard *guard;
+    pl_guard_child *probe; /* answered the questions at opening; serves the first program */
+    char version[64];
+    const char *modes[PL_GUARD_MODES_MAX + 1]; /* of a guarded backend; texts live in mode_text */
+    char mode_text[256];
+    pl_failure failure;
+};
+
+struct pl_program {
+    pl_backend *backend;
+    pl_model *model; /* NULL in a guard's child */
+    void *program;
+    pl_guard_child *child;
+    size_t n_hooks, n_in, n_out;
+    bool any_shape;
+    plumb_source source;
+    const char **names; /* inputs, then outputs */
+    pl_buf onnx;
+    pl_file_map *map;
+    pl_hash128 onnx_hash;
+};
+
+/* ---- opening ---- */
+
+pl_status pl_backend_row(const char *spec, const plumb_backend **out, pl_err *err) {
+    size_t n;
+    const char *name = pl_spec_name(spec, &n);
+    pl_buf names = PL_BUF_INIT;
+    for (size_t i = 0; pl_backend_rows[i] != NULL; i++) {
+        if (strlen(pl_backend_rows[i]->name) == n &&
+            strncmp(pl_backend_rows[i]->name, name, n) == 0) {
+            *out = pl_backend_rows[i];
+            pl_buf_release(&names);
+            return PL_OK;
+        }
+        pl_buf_printf(&names, "%s%s", i > 0 ? ", " : "", pl_backend_rows[i]->name);
+    }
+    const pl_status st = pl_fail(err, PL_E_USAGE, "there is no backend '%.*s'; there are %s",
+                                 (int)(n > 100 ? 100 : n), name, pl_buf_str(&names));
+    pl_buf_release(&names);
+    return st;
+}
+
+pl_status pl_backend_check_vtable(const plumb_backend *v, pl_err *err) {
+    if (v == NULL) return pl_fail(err, PL_E_BACKEND, "the plugin gives no vtable");
+    if (v->abi != PLUMB_ABI) {
+        return pl_fail(err, PL_E_BACKEND, "the plugin's ABI version is %u, expected %u", v->abi,
+                       PLUMB_ABI);
+    }
+    if (v->n_bytes < sizeof(plumb_backend)) {
+        return pl_fail(err, PL_E_BACKEND, "the plugin's vtable has %u bytes, expected %zu",
+                       v->n_bytes, sizeof(plumb_backend));
+    }
+    if (v->name == NULL || v->compile == NULL || v->run == NULL || v->free == NULL) {
+        return pl_fail(err, PL_E_BACKEND,
+                       "the plugin's vtable lacks name, compile, run or free, which it must have");
+    }
+    return PL_OK;
+}
+
+static pl_status open_here(pl_backend *b, pl_err *err) {
+    pl_spec spec = { 0 };
+    pl_status st = pl_spec_parse(b->spec, b->vtable->name, b->vtable->options, b->vtable->n_options,
+                                 &spec, err);
+    if (st == PL_OK && b->vtable->open != NULL) {
+        st = (pl_status)b->vtable->open(plumb_host_get(), spec.options, spec.n_options, &b->self,
+                                        (plumb_error *)err);
+    }
+    pl_spec_release(&spec);
+    if (st == PL_OK && b->vtable->version != NULL) {
+        const char *version = b->vtable->version(b->self);
+        snprintf(b->version, sizeof(b->version), "%s", version == NULL ? "" : version);
+    }
+    return st;
+}
+
+/* The record modes of a guarded backend arrive as one text, separated by commas. */
+static void split_modes(pl_backend *b) {
+    size_t n = 0;
+    for (char *at = b->mode_text; *at != '\0' && n < PL_GUARD_MODES_MAX;) {
+        b->modes[n++] = at;
+        at += strcspn(at, ",");
+        if (*at == ',') *at++ = '\0';
+    }
+}
+
+static pl_status open_guarded(pl_backend *b, pl_err *err) {
+    pl_spec spec = { 0 };
+    /* A spelling mistake is told without starting anything. */
+    pl_status st = pl_spec_parse(b->spec, b->vtable->name, b->vtable->options, b->vtable->n_options,
+                                 &spec, err);
+    pl_spec_release(&spec);
+    PL_TRY(st);
+    PL_TRY(pl_guard_start(&b->guard, err));
+    PL_TRY(pl_guard_child_new(b->guard, b->spec, b->options.timeout_seconds,
+                              b->options.memory_limit, &b->probe, err));
+    PL_TRY(pl_guard_child_open(b->probe, b->version, sizeof(b->version), b->mode_text,
+                               sizeof(b->mode_text), &b->failure, err));
+    split_modes(b);
+    pl_guard_preload(b->guard, b->spec);
+    return PL_OK;
+}
+
+pl_status pl_backend_open(const char *spec, const pl_backend_options *options, pl_backend **out,
+                          pl_err *err) {
+    const plumb_backend *row = NULL;
+    PL_TRY(pl_backend_row(spec, &row, err));
+    pl_backend *b = pl_calloc(1, sizeof(*b));
+    if (b == NULL) return pl_fail_memory(err, sizeof(*b));
+    b->vtable = row;
+    b->spec = pl_strdup(spec);
+    if (options != NULL) b->options = *options;
+    const pl_status st = b->spec == NULL      ? pl_fail_memory(err, strlen(spec))
+                         : b->options.guarded ? open_guarded(b, err)
+                                              : open_here(b, err);
+    if (st == PL_OK) {
+        *out = b;
+    } else {
+        pl_backend_close(b);
+    }
+    return st;
+}
+
+void pl_backend_close(pl_backend *b) {
+    if (b == NULL) return;
+    if (b->self != NULL && b->vtable->close != NULL) b->vtable->close(b->self);
+    pl_guard_child_free(b->probe);
+    pl_guard_stop(b->guard);
+    pl_free(b->spec);
+    pl_free(b);
+}
+
+const char *pl_backend_name(const pl_backend *b) {
+    return b->vtable->name;
+}
+
+const char *pl_backend_spec(const pl_backend *b) {
+    return b->spec;
+}
+
+const char *pl_backend_version(const pl_backend *b) {
+    return b->version;
+}
+
+int pl_backend_supports(const pl_backend *b, const char *domain, const char *op, int opset) {
+    if (b->guard != NULL || b->vtable->supports == NULL) return -1;
+    return b->vtable->supports(b->self, domain, op, opset);
+}
+
+const char *const *pl_backend_record_modes(const pl_backend *b) {
+    static const char *const none[] = { NULL };
+    if (b->guard != NULL) return b->modes;
+    return b->vtable->record_modes == NULL ? none : b->vtable->record_modes(b->self);
+}
+
+/* ---- compiling ---- */
+
+static pl_status check_model_untouched(const pl_program *p, const char *by, pl_err *err) {
+    if (p->source.onnx == NULL) return PL_OK;
+    const pl_hash128 now = pl_hash128_of(p->source.onnx, p->source.n_onnx);
+    if (now.low == p->onnx_hash.low && now.high == p->onnx_hash.high) return PL_OK;
+    return pl_fail(err, PL_E_BACKEND, "backend '%s' wrote to the model's bytes while it %s",
+                   p->backend->vtable->name, by);
+}
+
+static pl_status compile_here(pl_program *p, pl_err *err) {
+    const plumb_backend *v = p->backend->vtable;
+    if (p->source.onnx != NULL) {
+        p->onnx_hash = pl_hash128_of(p->source.onnx, p->source.n_onnx);
+    }
+    PL_TRY((pl_status)v->compile(p->backend->self, &p->source, &p->program, &p->n_hooks,
+                                 (plumb_error *)err));
+    return check_model_untouched(p, "compiled", err);
+}
+
+pl_status pl_program_of_source(pl_backend *b, const plumb_source *source, pl_program **out,
+                               pl_err *err) {
+    pl_program *p = pl_calloc(1, sizeof(*p));
+    if (p == NULL) return pl_fail_memory(err, sizeof(*p));
+    p->backend = b;
+    p->source = *source;
+    p->n_in = source->n_inputs;
+    p->n_out = source->n_outputs;
+    p->any_shape = source->any_shape != 0;
+    const pl_status st = compile_here(p, err);
+    if (st == PL_OK) {
+        *out = p;
+    } else {
+        pl_program_free(p);
+    }
+    return st;
+}
+
+static pl_status source_bytes(pl_program *p, const char *file, pl_err *err) {
+    if (file != NULL && !pl_path_has_suffix(file, ".onnxtxt")) {
+        PL_TRY(pl_file_map_open(file, &p->map, err));
+        p->source.onnx = p->map->data;
+        p->source.n_onnx = p->map->n_bytes;
+        p->source.path = file;
+        return PL_OK;
+    }
+    PL_TRY(pl_model_serialize(p->model, &p->onnx, err));
+    if (!pl_buf_ok(&p->onnx)) return pl_fail_memory(err, p->onnx.n_bytes);
+    p->source.onnx = p->onnx.data;
+    p->source.n_onnx = p->onnx.n_bytes;
+    return PL_OK;
+}
+
+static pl_status source_of_model(pl_program *p, const pl_compile_options *o, pl_err *err) {
+    const pl_graph *graph = p->model->graph;
+    p->n_in = graph->n_inputs;
+    p->n_out = graph->n_outputs;
+    p->names = pl_calloc(p->n_in + p->n_out + 1, sizeof(char *));
+    if (p->names == NULL) return pl_fail_memory(err, p->n_in);
+    for (size_t i = 0; i < p->n_in; i++)
+        p->names[i] = graph->inputs[i]->name;
+    for (size_t i = 0; i < p->n_out; i++)
+        p->names[p->n_in + i] = graph->outputs[i]->name;
+    p->any_shape = o->any_shape;
+    p->source = (plumb_source){ .inputs = p->names,
+                                .n_inputs = p->n_in,
+                                .outputs = p->names + p->n_in,
+                                .n_outputs = p->n_out,
+                                .seed = o->seed,
+                                .threads = o->threads,
+                                .any_shape = o->any_shape,
+                                .record = o->record };
+    if (p->backend->guard == NULL && (p->backend->vtable->flags & PLUMB_TAKES_GRAPH) != 0) {
+        p->source.graph = p->model;
+        return PL_OK;
+    }
+    return source_bytes(p, o->file, err);
+}
+
+static pl_status compile_guarded(pl_program *p, pl_err *err) {
+    pl_backend *b = p->backend;
+    p->child = b->probe;
+    b->probe = NULL;
+    if (p->child == NULL) {
+        PL_TRY(pl_guard_child_new(b->guard, b->spec, b->options.timeout_seconds,
+                                  b->options.memory_limit, &p->child, err));
+        PL_TRY(pl_guard_child_open(p->child, NULL, 0, NULL, 0, &p->backend->failure, err));
+    }
+    return pl_guard_child_compile(p->child, &p->source, &p->n_hooks, &p->backend->failure, err);
+}
+
+pl_status pl_program_new(pl_backend *b, pl_model *model, const pl_compile_options *options,
+                         pl_program **out, pl_err *err) {
+    static const pl_compile_options defaults = { 0 };
+    pl_status st = PL_OK;
+    pl_program *p = pl_calloc(1, sizeof(*p));
+    if (p == NULL) return pl_fail_memory(err, sizeof(*p));
+    p->backend = b;
+    p->model = model;
+    PL_TRY_GOTO(done, st, source_of_model(p, options == NULL ? &defaults : options, err));
+    st = b->guard != NULL ? compile_guarded(p, err) : compile_here(p, err);
+    if (st != PL_OK) goto done;
+    *out = p;
+    p = NULL;
+done:
+    pl_program_free(p);
+    return st;
+}
+
+void pl_program_free(pl_program *p) {
+    if (p == NULL) return;
+    if (p->program != NULL) p->backend->vtable->free(p->program);
+    pl_guard_child_free(p->child);
+    pl_free(p->names);
+    pl_buf_release(&p->onnx);
+    pl_file_map_unref(p->map);
+    pl_free(p);
+}
+
+size_t pl_program_hooks(const pl_program *p) {
+    return p->n_hooks;
+}
+
+const pl_failure *pl_backend_failure(const pl_backend *b) {
+    return &b->failure;
+}
+
+pl_status pl_program_executed(pl_program *p, pl_bytes *onnx, pl_err *err) {
+    const void *data = p->source.onnx;
+    size_t n = p->source.n_onnx;
+    if (p->child != NULL) return pl_guard_child_executed(p->child, onnx, &p->backend->failure, err);
+    if (p->backend->vtable->executed != NULL) {
+        PL_TRY((pl_status)p->backend->vtable->executed(p->program, &data, &n, (plumb_error *)err));
+    } else if (data == NULL) {
+        PL_TRY(pl_model_serialize(p->model, &p->onnx, err));
+        if (!pl_buf_ok(&p->onnx)) return pl_fail_memory(err, 1);
+        data = p->source.onnx = p->onnx.data;
+        n = p->source.n_onnx = p->onnx.n_bytes;
+        p->onnx_hash = pl_hash128_of(data, n);
+    }
+    *onnx = (pl_bytes){ data, n };
+    return PL_OK;
+}
+
+/* ---- running ---- */
+
+static void hash_datum(pl_hasher *h, const pl_datum *d) {
+    if (d == NULL) return;
+    for (size_t i = 0; i < d->n_items; i++)
+        hash_datum(h, d->items[i]);
+    if (d->tensor != NULL && pl_tensor_is_contiguous(d->tensor)) {
+        pl_hasher_update(h, d->tensor->data, pl_tensor_bytes(d->tensor));
+    }
+}
+
+static pl_status hash_inputs(const plumb_run_args *args, pl_hash128 *out, pl_err *err) {
+    pl_hasher *h = pl_hasher_new();
+    if (h == NULL) return pl_fail_memory(err, 1);
+    for (size_t i = 0; i < args->n_in; i++)
+        hash_datum(h, pl_datum_of(args->in[i]));
+    *out = pl_hasher_digest(h);
+    pl_hasher_free(h);
+    return PL_OK;
+}
+
+static pl_status run_here(pl_program *p, const plumb_run_args *args, pl_err *err) {
+    const plumb_backend *v = p->backend->vtable;
+    const bool own = p->source.graph != NULL;
+    pl_hash128 before = { 0, 0 }, after = { 0, 0 };
+    if (!own) PL_TRY(hash_inputs(args, &before, err));
+    PL_TRY((pl_status)v->run(p->program, args, (plumb_error *)err));
+    if (v->synchronize != NULL) {
+        PL_TRY((pl_status)v->synchronize(p->program, (plumb_error *)err));
+    }
+    if (own) return PL_OK;
+    PL_TRY(hash_inputs(args, &after, err));
+    if (before.low != after.low || before.high != after.high) {
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' wrote to its inputs", v->name);
+    }
+    return check_model_untouched(p, "ran", err);
+}
+
+pl_status pl_program_run_args(pl_program *p, const plumb_run_args *args, pl_err *err) {
+    p->backend->failure = (pl_failure){ 0 };
+    if (p->child != NULL) return pl_guard_child_run(p->child, args, &p->backend->failure, err);
+    return run_here(p, args, err);
+}
+
+static bool shape_fits(const pl_type *type, const pl_tensor *t) {
+    if (!type->has_rank) return true;
+    if (type->rank != t->rank) return false;
+    for (int i = 0; i < t->rank; i++) {
+        if (pl_dim_known(type->dims[i]) && type->dims[i].value != t->dims[i]) return false;
+    }
+    return true;
+}
+
+/* Models may declare shapes that are not true. Before a backend is blamed for another one, the
+ * interpreter is asked: true when it makes the same. */
+static bool declaration_lies(const pl_program *p, const plumb_run_args *args, size_t i) {
+    pl_backend *eager = NULL;
+    pl_program *program = NULL;
+    bool lies = false;
+    pl_datum **out = pl_calloc(p->n_out + 1, sizeof(pl_datum *));
+    if (out != NULL && pl_backend_open("eager", NULL, &eager, NULL) == PL_OK &&
+        pl_program_new(eager, p->model, NULL, &program, NULL) == PL_OK &&
+        pl_program_run(program, (pl_datum *const *)(uintptr_t)args->in, out, NULL) == PL_OK) {
+        const pl_datum *got = pl_datum_of(args->out[i]);
+        lies = out[i]->kind == got->kind && got->kind == PL_TYPE_TENSOR &&
+               pl_tensor_same_shape(out[i]->tensor, got->tensor);
+    }
+    for (size_t k = 0; out != NULL && k < p->n_out; k++)
+        pl_datum_unref(out[k]);
+    pl_free(out);
+    pl_program_free(program);
+    pl_backend_close(eager);
+    return lies;
+}
+
+/* What a backend hands back is compared with what the model declares. */
+static pl_status check_output(const pl_program *p, const plumb_run_args *args, size_t i,
+                              pl_err *err) {
+    const pl_datum *d = pl_datum_of(args->out[i]);
+    const pl_value *value = p->model->graph->outputs[i];
+    const char *name = p->backend->vtable->name;
+    if (d == NULL) {
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' returned nothing for output '%s'", name,
+                       value->name);
+    }
+    if (p->source.graph != NULL || value->type == NULL || value->type->kind == PL_TYPE_NONE) {
+        return PL_OK;
+    }
+    char found[200];
+    pl_buf declared = PL_BUF_INIT;
+    bool wrong = value->type->kind != d->kind;
+    if (!wrong && d->kind == PL_TYPE_TENSOR) {
+        const bool free_types = (p->backend->vtable->flags & PLUMB_OTHER_TYPES) != 0;
+        wrong = !free_types && value->type->dtype != PL_UNDEFINED &&
+                value->type->dtype != d->tensor->dtype;
+        if (!wrong && !p->any_shape && !shape_fits(value->type, d->tensor)) {
+            wrong = !declaration_lies(p, args, i);
+        }
+    }
+    if (!wrong) return PL_OK;
+    pl_type_print(&declared, value->type);
+    const pl_status st = pl_fail(
+        err, PL_E_BACKEND, "backend '%s' returned output '%s' as %s, the model declares %s", name,
+        value->name, pl_datum_describe(d, found, sizeof(found)), pl_buf_str(&declared));
+    pl_buf_release(&declared);
+    return st;
+}
+
+static pl_status run_checked(pl_program *p, const plumb_run_args *args, pl_err *err) {
+    PL_TRY(pl_program_run_args(p, args, err));
+    for (size_t i = 0; i < p->n_out; i++) {
+        PL_TRY(check_output(p, args, i, err));
+    }
+    return PL_OK;
+}
+
+pl_status pl_program_run(pl_program *p, pl_datum *const *in, pl_datum **out, pl_err *err) {
+    const plumb_run_args args = { .in = (const plumb_datum *const *)in,
+                                  .n_in = p->n_in,
+                                  .out = (plumb_datum **)out,
+                                  .n_out = p->n_out };
+    return run_checked(p, &args, err);
+}
+
+pl_status pl_program_record(pl_program *p, pl_datum *const *in, const pl_record_args *record,
+                            pl_datum **out, plumb_record_info *info, pl_err *err) {
+    const char *const *modes = pl_backend_record_modes(p->backend);
+    size_t n_modes = 0;
+    while (modes[n_modes] != NULL)
+        n_modes++;
+    *info = (plumb_record_info){ 0 };
+    if (record->mode >= n_modes) {
+        return pl_fail(err, PL_E_UNSUPPORTED, "backend '%s' has %zu ways to record, not %zu",
+                       p->backend->vtable->name, n_modes, record->mode + 1);
+    }
+    const plumb_run_args args = { .in = (const plumb_datum *const *)in,
+                                  .n_in = p->n_in,
+                                  .out = (plumb_datum **)out,
+                                  .n_out = p->n_out,
+                                  .hook = record->hook,
+                                  .mode = record->mode,
+                                  .plain = (const plumb_datum *const *)record->plain,
+                                  .memory_limit = record->memory_limit,
+                                  .record = info };
+    return run_checked(p, &args, err);
+}
+
+pl_status pl_program_record_gently(pl_program *p, pl_datum *const *in, const pl_record_args *record,
+                                   pl_datum **out, size_t *mode, plumb_record_info *info,
+                                   pl_err *err) {
+    const char *const *modes = pl_backend_record_modes(p->backend);
+    pl_record_args args = *record;
+    for (args.mode = record->mode; modes[args.mode] != NULL; args.mode++) {
+        for (size_t i = 0; i < p->n_out; i++) {
+            pl_datum_unref(out[i]);
+            out[i] = NULL;
+        }
+        PL_TRY(pl_program_record(p, in, &args, out, info, err));
+        *mode = args.mode;
+        if (!info->differs) return PL_OK;
+    }
+    return args.mode > record->mode ? PL_OK : pl_program_record(p, in, &args, out, info, err);
+}
+
+bool pl_hook_wants(const plumb_hook *hook, const char *name) {
+    if (hook->names == NULL) return true;
+    for (size_t i = 0; i < hook->n_names; i++) {
+        if (strcmp(hook->names[i], name) == 0) return true;
+    }
+    return false;
+}
+
+bool pl_datum_identical(const pl_datum *a, const pl_datum *b) {
+    if (a == NULL || b == NULL) return a == b;
+    if (a->kind != b->kind || a->n_items != b->n_items) return false;
+    if (a->kind == PL_TYPE_TENSOR) return pl_tensor_identical(a->tensor, b->tensor);
+    for (size_t i = 0; i < a->n_items; i++) {
+        if (!pl_datum_identical(a->items[i], b->items[i])) return false;
+    }
+    return true;
+}

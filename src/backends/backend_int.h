@@ -1,0 +1,29 @@
+/* Inside src/backends: what backend.c shares with the guard's two ends. */
+#ifndef PL_BACKEND_INT_H
+#define PL_BACKEND_INT_H
+
+#include "backends/backend.h"
+
+/* The backends' rows, defined in their files. */
+extern const plumb_backend pl_backend_eager;
+extern const plumb_backend pl_backend_ort;
+extern const plumb_backend pl_backend_cmd;
+extern const plumb_backend pl_backend_plugin;
+
+/* Finds the row of a spec; PL_E_USAGE names those that exist. */
+pl_status pl_backend_row(const char *spec, const plumb_backend **out, pl_err *err);
+
+/* Compiles in this process. The source is borrowed until the program is freed. */
+pl_status pl_program_of_source(pl_backend *backend, const plumb_source *source, pl_program **out,
+                               pl_err *err);
+/* Runs in this process or in the guard's child; outputs are not checked against a model. */
+pl_status pl_program_run_args(pl_program *program, const plumb_run_args *args, pl_err *err);
+
+/* Maps the library of a spec into this process for good, so that children inherit it. Only ONNX
+ * Runtime, whose loading starts nothing. Failure is silent: children will tell. */
+void pl_backend_preload(const char *spec);
+
+/* What a plugin's vtable must have. */
+pl_status pl_backend_check_vtable(const plumb_backend *vtable, pl_err *err);
+
+#endif

@@ -1,0 +1,240 @@
+/* cmd: any program as a backend.
+ *
+ * It is called as PROGRAM DIR. DIR has model.onnx and test_data_set_0/input_N.pb; the program
+ * leaves output_N.pb there or in DIR, optionally DIR/intermediates.safetensors, and exits 0. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/backend_int.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "onnx/onnx.h"
+#include "tensor/tensor_file.h"
+#include "tensor/tensor_proto.h"
+
+typedef struct cmd_program {
+    const char *program; /* of the backend */
+    char *dir, *data;    /* scratch, and its test_data_set_0 */
+    pl_model *model;     /* for the types of its outputs */
+    const plumb_source *source;
+} cmd_program;
+
+static plumb_status cmd_open(const plumb_host *host, const plumb_option *options, size_t n,
+                             void **self, plumb_error *error) {
+    (void)host;
+    pl_err *err = pl_err_of(error);
+    const char *program = pl_option_value(options, n, "");
+    if (strchr(program, '/') != NULL && access(program, X_OK) != 0) {
+        return (plumb_status)pl_fail(err, PL_E_NOT_FOUND, "'%s' is not a program that can be run",
+                                     program);
+    }
+    *self = pl_strdup(program);
+    return *self == NULL ? (plumb_status)pl_fail_memory(err, strlen(program)) : PLUMB_OK;
+}
+
+static void cmd_close(void *self) {
+    pl_free(self);
+}
+
+static void cmd_free(void *program) {
+    cmd_program *p = program;
+    if (p == NULL) return;
+    if (p->dir != NULL) pl_dir_remove(p->dir, NULL);
+    pl_model_free(p->model);
+    pl_free(p->dir);
+    pl_free(p->data);
+    pl_free(p);
+}
+
+static pl_status write_in(const char *dir, const char *name, const void *data, size_t n_bytes,
+                          pl_err *err) {
+    char *path = pl_path_join(dir, name);
+    if (path == NULL) return pl_fail_memory(err, strlen(dir));
+    const pl_status st = pl_file_write(path, data, n_bytes, err);
+    pl_free(path);
+    return st;
+}
+
+/* External data would not be found from the scratch folder, so it is put into the file. */
+static pl_status write_model(const cmd_program *p, const plumb_source *s, pl_err *err) {
+    if (s->path == NULL || memmem(s->onnx, s->n_onnx, "location", 8) == NULL) {
+        return write_in(p->dir, "model.onnx", s->onnx, s->n_onnx, err);
+    }
+    pl_buf bytes = PL_BUF_INIT;
+    pl_status st = pl_model_serialize(p->model, &bytes, err);
+    if (st == PL_OK && !pl_buf_ok(&bytes)) st = pl_fail_memory(err, bytes.n_bytes);
+    if (st == PL_OK) st = write_in(p->dir, "model.onnx", bytes.data, bytes.n_bytes, err);
+    pl_buf_release(&bytes);
+    return st;
+}
+
+static pl_status prepare(cmd_program *p, const plumb_source *s, pl_err *err) {
+    char *folder = s->path == NULL ? NULL : pl_path_dirname(s->path);
+    const pl_bytes bytes = { s->onnx, s->n_onnx };
+    const pl_status st = pl_model_read_bytes(bytes, NULL, folder, "model", &p->model, err);
+    pl_free(folder);
+    PL_TRY(st);
+    PL_TRY(pl_dir_temporary(&p->dir, err));
+    p->data = pl_path_join(p->dir, "test_data_set_0");
+    if (p->data == NULL) return pl_fail_memory(err, 1);
+    PL_TRY(pl_path_make_dirs(p->data, err));
+    return write_model(p, s, err);
+}
+
+static plumb_status cmd_compile(void *self, const plumb_source *source, void **program,
+                                size_t *n_hooks, plumb_error *error) {
+    cmd_program *p = pl_calloc(1, sizeof(*p));
+    (void)n_hooks;
+    if (p == NULL) return (plumb_status)pl_fail_memory(pl_err_of(error), sizeof(*p));
+    p->program = self;
+    p->source = source;
+    const pl_status st = prepare(p, source, pl_err_of(error));
+    if (st == PL_OK) {
+        *program = p;
+    } else {
+        cmd_free(p);
+    }
+    return (plumb_status)st;
+}
+
+static pl_status write_inputs(const cmd_program *p, const plumb_run_args *args, pl_err *err) {
+    for (size_t i = 0; i < args->n_in; i++) {
+        char name[40];
+        pl_buf bytes = PL_BUF_INIT;
+        if (args->in[i] == NULL) continue;
+        snprintf(name, sizeof(name), "input_%zu.pb", i);
+        pl_datum_proto_write(&bytes, p->source->inputs[i], pl_datum_of(args->in[i]));
+        const pl_status st = pl_buf_ok(&bytes)
+                                 ? write_in(p->data, name, bytes.data, bytes.n_bytes, err)
+                                 : pl_fail_memory(err, bytes.n_bytes);
+        pl_buf_release(&bytes);
+        PL_TRY(st);
+    }
+    return PL_OK;
+}
+
+static pl_status call(const cmd_program *p, pl_err *err) {
+    const char *const argv[] = { p->program, p->dir, NULL };
+    pl_process_result r;
+    pl_status st = pl_process_run(argv, NULL, &r, err);
+    if (st == PL_OK && (r.signal != 0 || r.exit_code != 0)) {
+        const char *said = pl_buf_str(r.err.n_bytes > 0 ? &r.err : &r.out);
+        const size_t n = strlen(said);
+        st = r.signal != 0
+                 ? pl_fail(err, PL_E_BACKEND, "'%s' was killed by signal %d (%s): %s", p->program,
+                           r.signal, strsignal(r.signal), said + (n > 400 ? n - 400 : 0))
+                 : pl_fail(err, PL_E_BACKEND, "'%s' exited with code %d: %s", p->program,
+                           r.exit_code, said + (n > 400 ? n - 400 : 0));
+    }
+    pl_process_result_release(&r);
+    return st;
+}
+
+/* In test_data_set_0 or in DIR. */
+static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_err *err) {
+    char name[40];
+    pl_file_map *map = NULL;
+    snprintf(name, sizeof(name), "output_%zu.pb", i);
+    char *path = pl_path_join(p->data, name);
+    if (path != NULL && !pl_path_exists(path)) {
+        pl_free(path);
+        path = pl_path_join(p->dir, name);
+    }
+    if (path == NULL) return pl_fail_memory(err, 1);
+    pl_status st = PL_OK;
+    if (!pl_path_exists(path)) {
+        st = pl_fail(err, PL_E_BACKEND, "'%s' left no %s (output '%s')", p->program, name,
+                     p->source->outputs[i]);
+    }
+    if (st == PL_OK) st = pl_file_map_open(path, &map, err);
+    if (st == PL_OK) {
+        const pl_bytes bytes = { map->data, map->n_bytes };
+        const pl_type *type =
+            i < p->model->graph->n_outputs ? p->model->graph->outputs[i]->type : NULL;
+        st = pl_datum_proto_read(bytes, NULL, type, out, err);
+        if (st != PL_OK) {
+            pl_err_wrap(err, st, "'%s' left a bad %s", p->program, name);
+            st = PL_E_BACKEND;
+            if (err != NULL) err->status = st;
+        }
+    }
+    pl_file_map_unref(map);
+    unlink(path); /* a later run must not find it */
+    pl_free(path);
+    return st;
+}
+
+static pl_status show_intermediates(const cmd_program *p, const plumb_run_args *args, pl_err *err) {
+    pl_tensor_file file = PL_TENSOR_FILE_INIT;
+    char *path = pl_path_join(p->dir, "intermediates.safetensors");
+    if (path == NULL) return pl_fail_memory(err, 1);
+    pl_status st = PL_OK;
+    *args->record = (plumb_record_info){ .n_runs = 1 };
+    if (pl_path_exists(path)) {
+        st = pl_tensor_file_load(path, NULL, &file, err);
+        if (st != PL_OK) pl_err_wrap(err, st, "'%s' left bad intermediates", p->program);
+    }
+    args->record->n_values = file.n_items;
+    for (size_t i = 0; i < file.n_items && st == PL_OK; i++) {
+        const plumb_seen seen = { .name = file.items[i].name,
+                                  .datum = pl_datum_public(file.items[i].datum) };
+        if (!pl_hook_wants(args->hook, seen.name)) continue;
+        args->record->n_seen++;
+        st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
+    }
+    pl_tensor_file_release(&file);
+    unlink(path);
+    pl_free(path);
+    return st;
+}
+
+static bool same_as_plain(const plumb_run_args *args) {
+    for (size_t i = 0; args->plain != NULL && i < args->n_out; i++) {
+        if (!pl_datum_identical(pl_datum_of(args->out[i]), pl_datum_of(args->plain[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static plumb_status cmd_run(void *program, const plumb_run_args *args, plumb_error *error) {
+    const cmd_program *p = program;
+    pl_err *err = pl_err_of(error);
+    pl_status st = write_inputs(p, args, err);
+    if (st == PL_OK) st = call(p, err);
+    for (size_t i = 0; i < args->n_out && st == PL_OK; i++)
+        st = read_output(p, i, (pl_datum **)&args->out[i], err);
+    if (st != PL_OK || args->hook == NULL) return (plumb_status)st;
+    if (!same_as_plain(args)) {
+        *args->record = (plumb_record_info){ .n_runs = 1, .differs = 1 };
+        return PLUMB_OK;
+    }
+    return (plumb_status)show_intermediates(p, args, err);
+}
+
+static const char *const *cmd_record_modes(void *self) {
+    static const char *const modes[] = { "files", NULL };
+    (void)self;
+    return modes;
+}
+
+static const plumb_option_def options[] = {
+    { "", "PROGRAM", "a program" },
+};
+
+const plumb_backend pl_backend_cmd = {
+    .abi = PLUMB_ABI,
+    .n_bytes = sizeof(plumb_backend),
+    .name = "cmd",
+    .summary = "any program, called as PROGRAM DIR",
+    .options = options,
+    .n_options = sizeof(options) / sizeof(options[0]),
+    .open = cmd_open,
+    .close = cmd_close,
+    .compile = cmd_compile,
+    .run = cmd_run,
+    .record_modes = cmd_record_modes,
+    .free = cmd_free,
+};

@@ -1,0 +1,177 @@
+/* eager: a thin vtable over the reference interpreter. The other backends are judged by it. */
+#include "backends/backend.h"
+#include "base/alloc.h"
+#include "interp/interp.h"
+#include "onnx/onnx.h"
+#include "ops/op.h"
+#include "passes/backward.h"
+
+typedef struct eager {
+    bool fp64;
+    int threads; /* -1: as the model's source wishes */
+} eager;
+
+typedef struct eager_program {
+    pl_model *model; /* owned when it was read from bytes */
+    bool owns_model;
+    pl_pool *pool;
+    pl_interp *interp;
+    size_t n_values;
+    const plumb_run_args *run; /* while it runs */
+} eager_program;
+
+static plumb_status eager_open(const plumb_host *host, const plumb_option *options,
+                               size_t n_options, void **self, plumb_error *err) {
+    (void)host;
+    eager *e = pl_calloc(1, sizeof(*e));
+    if (e == NULL) return (plumb_status)pl_fail_memory(pl_err_of(err), sizeof(*e));
+    e->fp64 = pl_option_value(options, n_options, "fp64") != NULL;
+    e->threads = (int)pl_option_int(options, n_options, "threads", -1);
+    *self = e;
+    return PLUMB_OK;
+}
+
+static void eager_close(void *self) {
+    pl_free(self);
+}
+
+static const char *eager_version(void *self) {
+    (void)self;
+    return PLUMB_VERSION;
+}
+
+static int eager_supports(void *self, const char *domain, const char *op, int opset) {
+    (void)self;
+    const pl_op_def *def = pl_op_find(domain, op, opset);
+    return def != NULL && def->eval != NULL;
+}
+
+/* Shows the values of the main graph. A body may run any number of times: what it makes is counted
+ * as hidden. */
+static pl_status show(void *ctx, const pl_node *node, const pl_value *value, const pl_datum *datum,
+                      pl_err *err) {
+    eager_program *p = ctx;
+    (void)node;
+    if (p->run == NULL || p->run->hook == NULL || value->graph != p->model->graph ||
+        !pl_hook_wants(p->run->hook, value->name)) {
+        return PL_OK;
+    }
+    const plumb_seen seen = { .name = value->name, .datum = (const plumb_datum *)datum };
+    p->run->record->n_seen++;
+    return (pl_status)p->run->hook->value(p->run->hook->ctx, &seen, (plumb_error *)err);
+}
+
+static size_t count_values(const pl_graph *graph) {
+    size_t n = 0;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        for (uint32_t k = 0; k < graph->nodes[i]->n_out; k++)
+            n += graph->nodes[i]->out[k] != NULL;
+    }
+    return n;
+}
+
+static void eager_free(void *program) {
+    eager_program *p = program;
+    if (p == NULL) return;
+    pl_interp_free(p->interp);
+    pl_pool_free(p->pool);
+    if (p->owns_model) pl_model_free(p->model);
+    pl_free(p);
+}
+
+static pl_status take_model(eager_program *p, const plumb_source *source, pl_err *err) {
+    p->model = source->graph;
+    if (p->model != NULL) return PL_OK;
+    char *dir = source->path == NULL ? NULL : pl_path_dirname(source->path);
+    const pl_bytes bytes = { source->onnx, source->n_onnx };
+    const pl_status st = pl_model_read_bytes(
+        bytes, NULL, dir, source->path == NULL ? "model" : source->path, &p->model, err);
+    p->owns_model = st == PL_OK;
+    pl_free(dir);
+    return st;
+}
+
+static plumb_status eager_compile(void *self, const plumb_source *source, void **program,
+                                  size_t *n_hooks, plumb_error *error) {
+    const eager *e = self;
+    pl_err *err = pl_err_of(error);
+    pl_status st = PL_OK;
+    eager_program *p = pl_calloc(1, sizeof(*p));
+    if (p == NULL) return (plumb_status)pl_fail_memory(err, sizeof(*p));
+    PL_TRY_GOTO(done, st, take_model(p, source, err));
+    PL_TRY_GOTO(done, st, pl_lower_gradient(p->model, err));
+    p->pool = pl_pool_new(e->threads >= 0 ? e->threads : source->threads);
+    if (p->pool == NULL) {
+        st = pl_fail_memory(err, 1);
+        goto done;
+    }
+    const pl_interp_options options = { .pool = p->pool,
+                                        .fp64 = e->fp64,
+                                        .seed = source->seed,
+                                        .any_shape = source->any_shape != 0,
+                                        .hook = show,
+                                        .hook_ctx = p };
+    PL_TRY_GOTO(done, st, pl_interp_new(p->model, &options, &p->interp, err));
+    p->n_values = count_values(p->model->graph);
+    *n_hooks = p->n_values;
+    *program = p;
+    p = NULL;
+done:
+    eager_free(p);
+    return (plumb_status)st;
+}
+
+static size_t count_hidden(const eager_program *p) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->model->graph->n_nodes; i++) {
+        const pl_node *node = p->model->graph->nodes[i];
+        for (uint32_t k = 0; k < node->n_attrs; k++) {
+            if (node->attrs[k].graph != NULL) n += count_values(node->attrs[k].graph);
+        }
+    }
+    return n;
+}
+
+static plumb_status eager_run(void *program, const plumb_run_args *args, plumb_error *err) {
+    eager_program *p = program;
+    p->run = args;
+    if (args->hook != NULL) {
+        const size_t n_hidden = count_hidden(p);
+        *args->record = (plumb_record_info){ .n_values = p->n_values + n_hidden,
+                                             .n_hidden = n_hidden,
+                                             .n_runs = 1 };
+    }
+    const pl_status st = pl_interp_run(p->interp, (pl_datum *const *)(uintptr_t)args->in,
+                                       (pl_datum **)args->out, pl_err_of(err));
+    p->run = NULL;
+    return (plumb_status)st;
+}
+
+static const char *const *eager_record_modes(void *self) {
+    static const char *const modes[] = { "hook", NULL };
+    (void)self;
+    return modes;
+}
+
+static const plumb_option_def options[] = {
+    { "fp64", NULL, "compute in double precision (gold)" },
+    { "threads", "N", "threads of the pool" },
+};
+
+const plumb_backend pl_backend_eager = {
+    .abi = PLUMB_ABI,
+    .n_bytes = sizeof(plumb_backend),
+    .flags = PLUMB_TAKES_GRAPH | PLUMB_OTHER_TYPES,
+    .name = "eager",
+    .summary = "the reference interpreter",
+    .options = options,
+    .n_options = sizeof(options) / sizeof(options[0]),
+    .open = eager_open,
+    .close = eager_close,
+    .version = eager_version,
+    .supports = eager_supports,
+    .compile = eager_compile,
+    .run = eager_run,
+    .record_modes = eager_record_modes,
+    .free = eager_free,
+};

@@ -1,0 +1,552 @@
+/* Our end of plumb-guard: starting it, asking it for children, and talking to them. */
+#include "backends/guard/guard.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/guard/guard_blob.h"
+#include "backends/guard/guard_msg.h"
+#include "base/alloc.h"
+#include "base/file.h"
+
+enum { CONTROL = 3, END_WAIT_MS = 5000 };
+
+struct pl_guard {
+    pid_t pid;
+    int control;
+    uint64_t next_id;
+    pl_guard_child *children; /* alive, for ends that are told while another is waited for */
+};
+
+struct pl_guard_child {
+    pl_guard *guard;
+    pl_guard_child *next;
+    uint64_t id, memory_limit;
+    double timeout_seconds;
+    char *spec;
+    int socket;
+    bool ended;
+    pl_guard_msg end; /* valid when ended */
+    void *executed;   /* mapping */
+    size_t n_executed;
+};
+
+/* ---- starting ---- */
+
+static bool try_path(const char *dir, const char *name, char *out, size_t n_out) {
+    snprintf(out, n_out, "%s/%s", dir, name);
+    return access(out, X_OK) == 0;
+}
+
+static bool find_around(const char *file, char *out, size_t n_out) {
+    char *dir = pl_path_dirname(file);
+    const bool found = dir != NULL && (try_path(dir, "plumb-guard", out, n_out) ||
+                                       try_path(dir, "../libexec/plumb-guard", out, n_out) ||
+                                       try_path(dir, "../../libexec/plumb-guard", out, n_out));
+    pl_free(dir);
+    return found;
+}
+
+static pl_status find_program(char *out, size_t n_out, pl_err *err) {
+    char exe[400];
+    Dl_info info;
+    const char *named = getenv("PLUMB_GUARD");
+    if (named != NULL && named[0] != '\0') {
+        snprintf(out, n_out, "%s", named);
+        if (access(out, X_OK) == 0) return PL_OK;
+        return pl_fail(err, PL_E_NOT_FOUND, "PLUMB_GUARD is '%s', which cannot be run", named);
+    }
+    const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (n > 0) {
+        exe[n] = '\0';
+        if (find_around(exe, out, n_out)) return PL_OK;
+    }
+    /* Inside another program: look around the library. */
+    if (dladdr(&pl_backend_rows, &info) != 0 && info.dli_fname != NULL &&
+        find_around(info.dli_fname, out, n_out)) {
+        return PL_OK;
+    }
+    return pl_fail(err, PL_E_NOT_FOUND,
+                   "plumb-guard is not beside this program or library; PLUMB_GUARD names it");
+}
+
+/* Returns an errno. */
+static int spawn_guard(const char *program, int control, pid_t *pid) {
+    char *argv[] = { (char *)(uintptr_t)program, NULL };
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none, defaults;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error != 0) return error;
+    error = posix_spawnattr_init(&attr);
+    if (error != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        return error;
+    }
+    sigemptyset(&none);
+    sigfillset(&defaults);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                        POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attr, 0); /* a Ctrl-C is plumb's to handle */
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &defaults);
+    error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, control, CONTROL);
+    if (error == 0) error = posix_spawn(pid, program, &actions, &attr, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
+    return error;
+}
+
+static pl_status open_pair(int ends[2], pl_err *err) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) return PL_OK;
+    ends[0] = ends[1] = -1;
+    return pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
+}
+
+pl_status pl_guard_start(pl_guard **out, pl_err *err) {
+    char program[512];
+    int ends[2];
+    PL_TRY(find_program(program, sizeof(program), err));
+    pl_guard *g = pl_calloc(1, sizeof(*g));
+    if (g == NULL) return pl_fail_memory(err, sizeof(*g));
+    pl_status st = open_pair(ends, err);
+    if (st == PL_OK && ends[1] == CONTROL) { /* dup2 onto itself would leave close-on-exec set */
+        const int moved = fcntl(ends[1], F_DUPFD_CLOEXEC, CONTROL + 1);
+        close(ends[1]);
+        ends[1] = moved;
+        if (moved < 0) st = pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
+    }
+    if (st == PL_OK) {
+        const int error = spawn_guard(program, ends[1], &g->pid);
+        if (error != 0) st = pl_fail_errno(err, error, "start", program);
+    }
+    if (ends[1] >= 0) close(ends[1]);
+    g->control = ends[0];
+    if (st != PL_OK) {
+        if (ends[0] >= 0) close(ends[0]);
+        pl_free(g);
+        return st;
+    }
+    *out = g;
+    return PL_OK;
+}
+
+void pl_guard_stop(pl_guard *g) {
+    if (g == NULL) return;
+    close(g->control); /* its sign to end everything */
+    while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    pl_free(g);
+}
+
+void pl_guard_preload(pl_guard *g, const char *spec) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_PRELOAD);
+    if (strlen(spec) >= sizeof(m.text)) return;
+    memcpy(m.text, spec, strlen(spec));
+    pl_guard_send(g->control, &m, 0);
+}
+
+int pl_guard_pid(const pl_guard *g) {
+    return (int)g->pid;
+}
+
+/* ---- children ---- */
+
+pl_status pl_guard_child_new(pl_guard *g, const char *spec, double timeout_seconds,
+                             uint64_t memory_limit, pl_guard_child **out, pl_err *err) {
+    int ends[2] = { -1, -1 };
+    if (strlen(spec) >= PL_GUARD_TEXT) return pl_fail(err, PL_E_LIMIT, "the spec is too long");
+    pl_guard_child *c = pl_calloc(1, sizeof(*c));
+    char *copy = pl_strdup(spec);
+    pl_status st =
+        c == NULL || copy == NULL ? pl_fail_memory(err, sizeof(*c)) : open_pair(ends, err);
+    if (st == PL_OK) {
+        pl_guard_msg m = PL_GUARD_MSG(PL_MSG_FORK);
+        m.number[0] = ++g->next_id;
+        m.number[1] = memory_limit;
+        m.fds[0] = ends[1];
+        const int error = pl_guard_send(g->control, &m, 0);
+        if (error != 0) st = pl_fail_errno(err, error, "talk to", "plumb-guard");
+    }
+    if (ends[1] >= 0) close(ends[1]);
+    if (st != PL_OK) {
+        if (ends[0] >= 0) close(ends[0]);
+        pl_free(c);
+        pl_free(copy);
+        return st;
+    }
+    *c = (pl_guard_child){ .guard = g,
+                           .next = g->children,
+                           .id = g->next_id,
+                           .memory_limit = memory_limit,
+                           .timeout_seconds = timeout_seconds,
+                           .spec = copy,
+                           .socket = ends[0] };
+    g->children = c;
+    *out = c;
+    return PL_OK;
+}
+
+static void send_kill(pl_guard_child *c, bool tell) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_KILL);
+    m.number[0] = c->id;
+    m.number[1] = tell;
+    pl_guard_send(c->guard->control, &m, 0);
+}
+
+void pl_guard_child_free(pl_guard_child *c) {
+    if (c == NULL) return;
+    for (pl_guard_child **at = &c->guard->children; *at != NULL; at = &(*at)->next) {
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    }
+    if (!c->ended) send_kill(c, false); /* before it sees the socket close: its end is not news */
+    close(c->socket);
+    if (c->executed != NULL) munmap(c->executed, c->n_executed);
+    pl_free(c->spec);
+    pl_free(c);
+}
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Reads one end from the guard and gives it to whom it belongs. False: the guard is gone. */
+static bool take_end(pl_guard *g, int flags) {
+    pl_guard_msg m;
+    const int error = pl_guard_receive(g->control, &m, flags);
+    if (error == EAGAIN) return true;
+    if (error != 0) return false;
+    pl_guard_msg_close(&m);
+    if (m.type != PL_MSG_ENDED) return true;
+    for (pl_guard_child *c = g->children; c != NULL; c = c->next) {
+        if (c->id != m.number[0]) continue;
+        c->ended = true;
+        c->end = m;
+    }
+    return true;
+}
+
+/* Waits for the end that the guard will tell, now that the child is dead or killed. */
+static bool wait_for_end(pl_guard_child *c) {
+    const int64_t deadline = now_ms() + END_WAIT_MS;
+    while (!c->ended) {
+        const int64_t left = deadline - now_ms();
+        struct pollfd fd = { c->guard->control, POLLIN, 0 };
+        if (left <= 0) return false;
+        if (poll(&fd, 1, (int)left) < 0 && errno != EINTR) return false;
+        if (fd.revents != 0 && !take_end(c->guard, MSG_DONTWAIT)) return false;
+    }
+    return true;
+}
+
+/* The last line that says something. */
+static const char *last_line(const char *tail, char *out, size_t n_out) {
+    const char *end = tail + strlen(tail);
+    while (end > tail && (end[-1] == '\n' || end[-1] == ' '))
+        end--;
+    const char *start = end;
+    while (start > tail && start[-1] != '\n')
+        start--;
+    snprintf(out, n_out, "%.*s", (int)(end - start), start);
+    return out;
+}
+
+static pl_status describe_end(const pl_guard_child *c, const char *doing, bool timed_out,
+                              pl_failure *failure, pl_err *err) {
+    const int signal_number = (int)c->end.number[1], exit_code = (int)c->end.number[2];
+    char line[300];
+    pl_failure f = { .happened = true,
+                     .timed_out = timed_out,
+                     .out_of_memory = c->end.number[3] != 0,
+                     .signal = signal_number,
+                     .exit_code = exit_code };
+    snprintf(f.stderr_tail, sizeof(f.stderr_tail), "%.511s", c->end.text);
+    if (failure != NULL) *failure = f;
+    last_line(c->end.text, line, sizeof(line));
+    const char *said = line[0] == '\0' ? "" : "; last words: ";
+    if (timed_out) {
+        return pl_fail(err, PL_E_TIMEOUT, "backend '%s' timed out after %g s in %s%s%s", c->spec,
+                       c->timeout_seconds, doing, said, line);
+    }
+    if (f.out_of_memory) {
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' used more than %llu MB in %s%s%s", c->spec,
+                       (unsigned long long)(c->memory_limit >> 20), doing, said, line);
+    }
+    if (signal_number != 0) {
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' crashed (signal %d, %s) in %s%s%s", c->spec,
+                       signal_number, strsignal(signal_number), doing, said, line);
+    }
+    return pl_fail(err, PL_E_BACKEND, "backend '%s' exited with code %d in %s%s%s", c->spec,
+                   exit_code, doing, said, line);
+}
+
+static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_out,
+                              pl_failure *failure, pl_err *err) {
+    if (timed_out) send_kill(c, true);
+    if (wait_for_end(c)) return describe_end(c, doing, timed_out, failure, err);
+    if (failure != NULL) *failure = (pl_failure){ .happened = true, .timed_out = timed_out };
+    return pl_fail(err, PL_E_BACKEND, "plumb-guard is gone; backend '%s' was in %s", c->spec,
+                   doing);
+}
+
+/* Waits for the next message of the child. */
+static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline, pl_guard_msg *out,
+                         pl_failure *failure, pl_err *err) {
+    for (;;) {
+        struct pollfd fds[2] = { { c->socket, POLLIN, 0 },
+                                 { c->guard->control, c->ended ? 0 : POLLIN, 0 } };
+        const int64_t left = deadline - now_ms();
+        if (left <= 0) return child_failed(c, doing, true, failure, err);
+        if (poll(fds, 2, left > 3600000 ? 3600000 : (int)left) <= 0) continue;
+        /* The guard tells ends of other children, too: it must never wait for us. */
+        if ((fds[1].revents & POLLIN) != 0) take_end(c->guard, MSG_DONTWAIT);
+        if (fds[0].revents == 0) {
+            if ((fds[1].revents & POLLHUP) == 0) continue;
+            return child_failed(c, doing, false, failure, err);
+        }
+        const int error = pl_guard_receive(c->socket, out, MSG_DONTWAIT);
+        if (error == EAGAIN) continue;
+        if (error == 0) return PL_OK;
+        if (error != ECONNRESET) { /* it sends what is no message */
+            send_kill(c, true);
+            wait_for_end(c);
+            return pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage in %s", c->spec, doing);
+        }
+        return child_failed(c, doing, false, failure, err);
+    }
+}
+
+static int64_t deadline_of(const pl_guard_child *c) {
+    if (!(c->timeout_seconds > 0) || c->timeout_seconds > 1e9) return INT64_MAX;
+    return now_ms() + (int64_t)(1000 * c->timeout_seconds) + 1;
+}
+
+static pl_status send_request(pl_guard_child *c, const char *doing, const pl_guard_msg *m,
+                              pl_failure *failure, pl_err *err) {
+    if (c->ended) return describe_end(c, doing, false, failure, err);
+    if (pl_guard_send(c->socket, m, 0) == 0) return PL_OK;
+    return child_failed(c, doing, false, failure, err);
+}
+
+/* A reply's status is the child's word, so it is checked. */
+static pl_status reply_status(const pl_guard_child *c, const pl_guard_msg *m, pl_err *err) {
+    if (m->type != PL_MSG_REPLY || m->status < 0 || m->status >= PL_STATUS_COUNT) {
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage", c->spec);
+    }
+    if (m->status == PL_OK) return PL_OK;
+    return pl_fail(err, (pl_status)m->status, "%.900s", m->text);
+}
+
+/* ---- requests ---- */
+
+static pl_status ask(pl_guard_child *c, const char *doing, const pl_guard_msg *request,
+                     pl_guard_msg *reply, pl_failure *failure, pl_err *err) {
+    PL_TRY(send_request(c, doing, request, failure, err));
+    PL_TRY(receive(c, doing, deadline_of(c), reply, failure, err));
+    const pl_status st = reply_status(c, reply, err);
+    if (st != PL_OK) pl_guard_msg_close(reply);
+    return st;
+}
+
+pl_status pl_guard_child_open(pl_guard_child *c, char *version, size_t n_version, char *modes,
+                              size_t n_modes, pl_failure *failure, pl_err *err) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_OPEN), reply;
+    snprintf(m.text, sizeof(m.text), "%s", c->spec);
+    PL_TRY(ask(c, "open", &m, &reply, failure, err));
+    pl_guard_msg_close(&reply);
+    const size_t n = strcspn(reply.text, "\n");
+    if (version != NULL) snprintf(version, n_version, "%.*s", (int)n, reply.text);
+    if (modes != NULL) {
+        snprintf(modes, n_modes, "%s", reply.text[n] == '\n' ? reply.text + n + 1 : "");
+    }
+    return PL_OK;
+}
+
+static pl_status write_names(const plumb_source *s, int *fd, pl_err *err) {
+    const size_t n = s->n_inputs + s->n_outputs;
+    pl_blob_item *items = pl_calloc(n + 1, sizeof(*items));
+    if (items == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = i < s->n_inputs ? s->inputs[i] : s->outputs[i - s->n_inputs];
+        items[i].name = (char *)(uintptr_t)name;
+    }
+    const pl_status st = pl_blob_write(items, n, fd, err);
+    pl_free(items);
+    return st;
+}
+
+static pl_status open_model(const plumb_source *s, int *fd, pl_err *err) {
+    if (s->path == NULL) return pl_blob_write_bytes(s->onnx, s->n_onnx, fd, err);
+    *fd = open(s->path, O_RDONLY | O_CLOEXEC);
+    return *fd < 0 ? pl_fail_errno(err, errno, "open", s->path) : PL_OK;
+}
+
+pl_status pl_guard_child_compile(pl_guard_child *c, const plumb_source *s, size_t *n_hooks,
+                                 pl_failure *failure, pl_err *err) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_COMPILE), reply;
+    const char *path = s->path == NULL ? "" : s->path;
+    if (strlen(path) >= PL_GUARD_TEXT) return pl_fail(err, PL_E_LIMIT, "a path is too long");
+    snprintf(m.text, sizeof(m.text), "%s", path);
+    m.number[0] = s->seed;
+    m.number[1] = (uint64_t)s->threads;
+    m.number[2] = (uint64_t)s->any_shape;
+    m.number[3] = (uint64_t)s->record;
+    m.number[4] = s->path != NULL;
+    m.number[5] = s->n_inputs;
+    pl_status st = open_model(s, &m.fds[0], err);
+    if (st == PL_OK) st = write_names(s, &m.fds[1], err);
+    if (st == PL_OK) st = ask(c, "compile", &m, &reply, failure, err);
+    pl_guard_msg_close(&m);
+    PL_TRY(st);
+    pl_guard_msg_close(&reply);
+    *n_hooks = (size_t)reply.number[0];
+    return PL_OK;
+}
+
+static pl_status write_inputs(const plumb_run_args *args, pl_guard_msg *m, pl_err *err) {
+    const plumb_hook *hook = args->hook;
+    const size_t n_plain = hook != NULL && args->plain != NULL ? args->n_out : 0;
+    const size_t n_names = hook != NULL && hook->names != NULL ? hook->n_names : 0;
+    const size_t n = args->n_in + n_plain + n_names;
+    static char none[] = "";
+    pl_blob_item *items = pl_calloc(n + 1, sizeof(*items));
+    if (items == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n; i++)
+        items[i].name = none;
+    for (size_t i = 0; i < args->n_in; i++)
+        items[i].datum = (pl_datum *)(uintptr_t)args->in[i];
+    for (size_t i = 0; i < n_plain; i++)
+        items[args->n_in + i].datum = (pl_datum *)(uintptr_t)args->plain[i];
+    for (size_t i = 0; i < n_names; i++)
+        items[args->n_in + n_plain + i].name = (char *)(uintptr_t)hook->names[i];
+    m->number[0] = args->n_in;
+    m->number[1] = hook != NULL;
+    m->number[2] = args->mode;
+    m->number[3] = args->memory_limit;
+    m->number[4] = n_plain > 0;
+    m->number[5] = hook != NULL && hook->names != NULL;
+    const pl_status st = pl_blob_write(items, n, &m->fds[0], err);
+    pl_free(items);
+    return st;
+}
+
+static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args, pl_guard_msg *m,
+                            pl_err *err) {
+    pl_blob blob = { 0 };
+    pl_status st = pl_blob_read(m->fds[0], false, &blob, err);
+    pl_guard_msg_close(m);
+    PL_TRY(st);
+    const size_t n = blob.n_items;
+    const char **names = pl_calloc(n + 1, sizeof(char *));
+    if (n < 1 || blob.items[0].datum == NULL || args->hook == NULL) {
+        st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage instead of a value", c->spec);
+    } else if (names == NULL) {
+        st = pl_fail_memory(err, n);
+    } else {
+        for (size_t i = 1; i < n; i++)
+            names[i - 1] = blob.items[i].name;
+        const plumb_seen seen = { .name = blob.items[0].name,
+                                  .datum = pl_datum_public(blob.items[0].datum),
+                                  .stands_for = n > 1 ? names : NULL,
+                                  .n_stands_for = n - 1 };
+        st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
+    }
+    pl_free(names);
+    pl_blob_release(&blob);
+    return st;
+}
+
+static pl_status take_outputs(const pl_guard_child *c, const plumb_run_args *args,
+                              const pl_guard_msg *m, pl_err *err) {
+    pl_blob blob = { 0 };
+    PL_TRY(pl_blob_read(m->fds[0], false, &blob, err));
+    if (blob.n_items != args->n_out) {
+        const size_t n = blob.n_items;
+        pl_blob_release(&blob);
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' returned %zu outputs, expected %zu",
+                       c->spec, n, args->n_out);
+    }
+    for (size_t i = 0; i < args->n_out; i++) {
+        args->out[i] = pl_datum_public(blob.items[i].datum);
+        blob.items[i].datum = NULL;
+    }
+    pl_blob_release(&blob);
+    if (args->record != NULL) {
+        *args->record = (plumb_record_info){ .n_values = (size_t)m->number[0],
+                                             .n_seen = (size_t)m->number[1],
+                                             .n_hidden = (size_t)m->number[2],
+                                             .n_disturbed = (size_t)m->number[3],
+                                             .n_runs = (size_t)m->number[4],
+                                             .differs = m->number[5] != 0 };
+    }
+    return PL_OK;
+}
+
+pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_failure *failure,
+                             pl_err *err) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_RUN), reply;
+    pl_status st = write_inputs(args, &m, err);
+    if (st == PL_OK) st = send_request(c, "run", &m, failure, err);
+    pl_guard_msg_close(&m);
+    PL_TRY(st);
+    const int64_t deadline = deadline_of(c);
+    for (;;) {
+        PL_TRY(receive(c, "run", deadline, &reply, failure, err));
+        if (reply.type != PL_MSG_VALUE) break;
+        st = show_value(c, args, &reply, err);
+        if (st != PL_OK) { /* nobody will read the rest */
+            send_kill(c, true);
+            wait_for_end(c);
+            return st;
+        }
+    }
+    st = reply_status(c, &reply, err);
+    if (st == PL_OK) st = take_outputs(c, args, &reply, err);
+    pl_guard_msg_close(&reply);
+    return st;
+}
+
+pl_status pl_guard_child_executed(pl_guard_child *c, pl_bytes *onnx, pl_failure *failure,
+                                  pl_err *err) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_EXECUTED), reply;
+    struct stat info;
+    PL_TRY(ask(c, "telling its graph", &m, &reply, failure, err));
+    const int seals = reply.fds[0] < 0 ? -1 : fcntl(reply.fds[0], F_GET_SEALS);
+    pl_status st = PL_OK;
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(reply.fds[0], &info) != 0 ||
+        info.st_size <= 0) {
+        st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage instead of a graph", c->spec);
+    } else {
+        if (c->executed != NULL) munmap(c->executed, c->n_executed);
+        c->n_executed = (size_t)info.st_size;
+        c->executed = mmap(NULL, c->n_executed, PROT_READ, MAP_PRIVATE, reply.fds[0], 0);
+        if (c->executed == MAP_FAILED) {
+            c->executed = NULL;
+            st = pl_fail_memory(err, c->n_executed);
+        } else {
+            *onnx = (pl_bytes){ c->executed, c->n_executed };
+        }
+    }
+    pl_guard_msg_close(&reply);
+    return st;
+}

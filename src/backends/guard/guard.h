@@ -1,0 +1,40 @@
+/* Our end of plumb-guard: a process that never computes and forks one child per program.
+ *
+ * pl_guard_start spawns it (posix_spawn: safe from threaded programs). A child opens one backend,
+ * compiles one model and runs it as often as asked; whatever happens to it becomes a status and a
+ * pl_failure here. Tensors travel in sealed memfds, which the child cannot change once it has sent
+ * them, and everything in them is checked before it is used. */
+#ifndef PL_GUARD_H
+#define PL_GUARD_H
+
+#include "backends/backend.h"
+
+enum { PL_GUARD_MODES_MAX = 8 };
+
+typedef struct pl_guard pl_guard;
+typedef struct pl_guard_child pl_guard_child;
+
+/* Looks for the program at $PLUMB_GUARD, beside the running program, in ../libexec/plumb beside its
+ * folder, and the same around the library. */
+pl_status pl_guard_start(pl_guard **out, pl_err *err);
+void pl_guard_stop(pl_guard *guard); /* ends it and all of its children; NULL is fine */
+/* Tells the guard that a child has opened this spec without harm: a library that is slow to load
+ * (ONNX Runtime takes 20 ms) is then mapped once, and later children inherit it. */
+void pl_guard_preload(pl_guard *guard, const char *spec);
+int pl_guard_pid(const pl_guard *guard);
+
+pl_status pl_guard_child_new(pl_guard *guard, const char *spec, double timeout_seconds,
+                             uint64_t memory_limit, pl_guard_child **out, pl_err *err);
+/* Opens the backend. Texts may be NULL; modes are separated by commas. `failure` may be NULL. */
+pl_status pl_guard_child_open(pl_guard_child *child, char *version, size_t n_version, char *modes,
+                              size_t n_modes, pl_failure *failure, pl_err *err);
+pl_status pl_guard_child_compile(pl_guard_child *child, const plumb_source *source, size_t *n_hooks,
+                                 pl_failure *failure, pl_err *err);
+pl_status pl_guard_child_run(pl_guard_child *child, const plumb_run_args *args, pl_failure *failure,
+                             pl_err *err);
+/* The bytes live until the child is freed. */
+pl_status pl_guard_child_executed(pl_guard_child *child, pl_bytes *onnx, pl_failure *failure,
+                                  pl_err *err);
+void pl_guard_child_free(pl_guard_child *child); /* NULL is fine */
+
+#endif

@@ -1,0 +1,340 @@
+/* plumb-guard: forks one child per program under test and watches it. It never computes, so
+ * it has no threads and stays fit to fork. The only library that it maps itself is ONNX Runtime,
+ * after a child has opened it without harm, and it calls nothing in it.
+ *
+ * Descriptor 3 is the socket to plumb; its end is the end of the guard and of all children. Each
+ * child leads its own session, writes stdout and stderr into a pipe whose tail is kept, and dumps
+ * no core. Orphans of a child (programs that it started) come to the guard, which is their
+ * subreaper, and are killed. Memory: the resident private and shared-memory pages of the child and
+ * its descendants are read from /proc every few milliseconds (address-space limits would break
+ * runtimes that reserve more than they use, and sanitizers). */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/backend_int.h"
+#include "backends/guard/guard_child.h"
+#include "backends/guard/guard_msg.h"
+
+enum {
+    CONTROL = 3,
+    MAX_CHILDREN = 256,
+    TAIL_BYTES = 500,
+    MEMORY_CHECK_MS = 5,
+    DEPTH_MAX = 8,
+    NOT_STARTED = 127 << 8, /* wait status of an exit with 127 */
+};
+
+typedef struct child {
+    pid_t pid; /* 0 = free */
+    uint64_t id, memory_limit;
+    int pipe;
+    bool quiet, over_limit;
+    bool ended; /* dead, but plumb's socket was full: to be told */
+    int status; /* of an ended one */
+    char tail[TAIL_BYTES + 1];
+    size_t n_tail;
+} child;
+
+typedef struct guard {
+    child children[MAX_CHILDREN];
+    int signals;
+    bool done;
+} guard;
+
+/* A crash of the backend must look like one, also in a build with sanitizers. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "handle_segv=0:handle_abort=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:"
+           "detect_leaks=0:allocator_may_return_null=1";
+}
+
+static void kill_child(const child *c) {
+    kill(-c->pid, SIGKILL);
+    kill(c->pid, SIGKILL);
+}
+
+/* ---- /proc ---- */
+
+/* Calls fn for each child process of pid's main thread. */
+static void each_child(pid_t pid, void (*fn)(void *ctx, pid_t child), void *ctx) {
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    const ssize_t n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0) return;
+    text[n] = '\0';
+    for (char *at = text, *end; *at != '\0'; at = end) {
+        const long value = strtol(at, &end, 10);
+        if (end == at) break;
+        if (value > 0) fn(ctx, (pid_t)value);
+    }
+}
+
+typedef struct sum {
+    uint64_t bytes;
+    int depth;
+} sum;
+
+static void add_memory(void *ctx, pid_t pid) {
+    sum *s = ctx;
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    const ssize_t n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0) return;
+    text[n] = '\0';
+    static const char *const keys[] = { "RssAnon:", "RssShmem:", "VmSwap:" };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const char *at = strstr(text, keys[i]);
+        if (at != NULL) s->bytes += strtoull(at + strlen(keys[i]), NULL, 10) << 10;
+    }
+    if (s->depth++ < DEPTH_MAX) each_child(pid, add_memory, s);
+    s->depth--;
+}
+
+static void check_memory(guard *g) {
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        child *c = &g->children[i];
+        if (c->pid == 0 || c->ended || c->memory_limit == 0 || c->over_limit) continue;
+        sum s = { 0, 0 };
+        add_memory(&s, c->pid);
+        if (s.bytes <= c->memory_limit) continue;
+        c->over_limit = true;
+        kill_child(c);
+    }
+}
+
+/* Programs that a dead child had started are ours now. */
+static void kill_orphan(void *ctx, pid_t pid) {
+    const guard *g = ctx;
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        if (g->children[i].pid == pid) return;
+    }
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL);
+}
+
+/* ---- children ---- */
+
+static void read_tail(child *c) {
+    char chunk[4096];
+    for (;;) {
+        const ssize_t n = read(c->pipe, chunk, sizeof(chunk));
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) {
+            close(c->pipe);
+            c->pipe = -1;
+        }
+        if (n <= 0) return;
+        const size_t add = (size_t)n < TAIL_BYTES ? (size_t)n : TAIL_BYTES;
+        const size_t keep = c->n_tail + add <= TAIL_BYTES ? c->n_tail : TAIL_BYTES - add;
+        memmove(c->tail, c->tail + c->n_tail - keep, keep);
+        memcpy(c->tail + keep, chunk + (size_t)n - add, add);
+        c->n_tail = keep + add;
+    }
+}
+
+static void run_child(guard *g, int socket, int pipe_end) {
+    sigset_t none;
+    const struct rlimit no_core = { 0, 0 };
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    setrlimit(RLIMIT_CORE, &no_core);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    dup2(pipe_end, 1);
+    dup2(pipe_end, 2);
+    /* What belongs to the guard and to other children is not this child's. */
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        if (g->children[i].pid != 0 && g->children[i].pipe >= 0) close(g->children[i].pipe);
+    }
+    close(g->signals);
+    close(CONTROL);
+    close(pipe_end);
+    _exit(pl_guard_child_serve(socket));
+}
+
+/* False when the socket is full. Never waits: plumb may be busy, and it must not wait for us. */
+static bool tell_end(uint64_t id, int status, bool memory, const char *tail) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_ENDED);
+    m.number[0] = id;
+    m.number[1] = WIFSIGNALED(status) ? (uint64_t)WTERMSIG(status) : 0;
+    m.number[2] = WIFEXITED(status) ? (uint64_t)WEXITSTATUS(status) : 0;
+    m.number[3] = memory;
+    snprintf(m.text, sizeof(m.text), "%s", tail);
+    return pl_guard_send(CONTROL, &m, MSG_DONTWAIT) != EAGAIN;
+}
+
+static child *free_slot(guard *g) {
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        if (g->children[i].pid == 0) return &g->children[i];
+    }
+    return NULL;
+}
+
+static void start_child(guard *g, const pl_guard_msg *m) {
+    int ends[2] = { -1, -1 };
+    child *c = free_slot(g);
+    if (c == NULL || m->fds[0] < 0 || pipe2(ends, O_CLOEXEC) != 0) {
+        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: no room for another child");
+        return;
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[0]);
+        run_child(g, m->fds[0], ends[1]);
+    }
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: cannot fork");
+        return;
+    }
+    *c = (child){ .pid = pid, .id = m->number[0], .memory_limit = m->number[1], .pipe = ends[0] };
+}
+
+static void stop_child(guard *g, const pl_guard_msg *m) {
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        child *c = &g->children[i];
+        if (c->pid == 0 || c->id != m->number[0]) continue;
+        c->quiet = m->number[1] == 0;
+        if (!c->ended) kill_child(c);
+        return;
+    }
+}
+
+/* Tells what is still to be told. True when the slot is free again. */
+static bool finish_child(child *c) {
+    if (!c->quiet && !tell_end(c->id, c->status, c->over_limit, c->tail)) return false;
+    *c = (child){ .pid = 0 };
+    return true;
+}
+
+static void child_ended(guard *g, pid_t pid, int status) {
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        child *c = &g->children[i];
+        if (c->pid != pid || c->ended) continue;
+        kill(-pid, SIGKILL); /* the rest of its session */
+        if (c->pipe >= 0) read_tail(c);
+        if (c->pipe >= 0) close(c->pipe);
+        c->pipe = -1;
+        c->tail[c->n_tail] = '\0';
+        c->ended = true;
+        c->status = status;
+        finish_child(c);
+        return;
+    }
+}
+
+static void reap(guard *g) {
+    struct signalfd_siginfo info;
+    while (read(g->signals, &info, sizeof(info)) > 0) {
+    }
+    for (;;) {
+        int status = 0;
+        const pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid <= 0) break;
+        child_ended(g, pid, status);
+    }
+    each_child(getpid(), kill_orphan, g);
+}
+
+/* ---- the loop ---- */
+
+static void serve_control(guard *g) {
+    pl_guard_msg m;
+    const int error = pl_guard_receive(CONTROL, &m, MSG_DONTWAIT);
+    if (error == EAGAIN) return;
+    if (error != 0) {
+        g->done = true;
+        return;
+    }
+    if (m.type == PL_MSG_FORK) start_child(g, &m);
+    if (m.type == PL_MSG_KILL) stop_child(g, &m);
+    if (m.type == PL_MSG_PRELOAD) pl_backend_preload(m.text);
+    pl_guard_msg_close(&m);
+}
+
+static void loop_once(guard *g) {
+    struct pollfd fds[MAX_CHILDREN + 2];
+    child *owners[MAX_CHILDREN + 2];
+    nfds_t n = 0;
+    int wait_ms = -1;
+    fds[n++] = (struct pollfd){ CONTROL, POLLIN, 0 };
+    fds[n++] = (struct pollfd){ g->signals, POLLIN, 0 };
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        child *c = &g->children[i];
+        if (c->pid == 0) continue;
+        if (c->ended && !finish_child(c)) fds[0].events |= POLLOUT;
+        if (c->pid != 0 && !c->ended && c->memory_limit != 0) wait_ms = MEMORY_CHECK_MS;
+        if (c->pid == 0 || c->pipe < 0) continue;
+        owners[n] = c;
+        fds[n++] = (struct pollfd){ c->pipe, POLLIN, 0 };
+    }
+    if (poll(fds, n, wait_ms) < 0 && errno != EINTR) {
+        g->done = true;
+        return;
+    }
+    for (nfds_t i = 2; i < n; i++) {
+        if (fds[i].revents != 0) read_tail(owners[i]);
+    }
+    if (wait_ms >= 0) check_memory(g);
+    if (fds[1].revents != 0) reap(g);
+    if ((fds[0].revents & ~POLLOUT) != 0) serve_control(g);
+}
+
+static void end_all(guard *g) {
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        if (g->children[i].pid != 0 && !g->children[i].ended) kill_child(&g->children[i]);
+    }
+    /* Killing a child hands us its orphans, so look again after each. */
+    for (;;) {
+        int status;
+        each_child(getpid(), kill_orphan, g);
+        const pid_t pid = waitpid(-1, &status, 0);
+        if (pid < 0 && errno == EINTR) continue;
+        if (pid < 0) break;
+        for (size_t i = 0; i < MAX_CHILDREN; i++) {
+            if (g->children[i].pid == pid) g->children[i].pid = 0;
+        }
+    }
+}
+
+int main(void) {
+    static guard g;
+    sigset_t mask;
+    if (fcntl(CONTROL, F_GETFD) < 0) {
+        fprintf(stderr, "plumb-guard: started by plumb, not by hand\n");
+        return 2;
+    }
+    fcntl(CONTROL, F_SETFD, FD_CLOEXEC);
+    close_range(CONTROL + 1, ~0U, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &mask, NULL);
+    g.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (g.signals < 0) return 4;
+    while (!g.done)
+        loop_once(&g);
+    end_all(&g);
+    return 0;
+}

@@ -1,0 +1,377 @@
+/* Seeing inside ONNX Runtime without disturbing it.
+ *
+ * Marking values as outputs changes what ORT fuses, so the values seen would be those of another
+ * program. Mode "optimized": ORT saves the graph as it optimised it; that graph's own values are
+ * marked, it is loaded with optimisation off, and the outputs must be bit-identical to the plain
+ * run. Mode "groups", for when they are not: a few values of the model as given are marked at a
+ * time, at the level asked for, and a group that changes the outputs is cut in half until the
+ * values that disturb stand alone. Values are marked by appending "graph { output { name } }" to
+ * the bytes: protobuf merges repeated messages. Values in bodies of If, Loop and Scan stay hidden.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/ort_int.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "onnx/onnx.h"
+
+enum {
+    MODE_OPTIMIZED,
+    MODE_GROUPS,
+    FIRST_GROUP = 8, /* values of unknown size: start small */
+    MAX_GROUP = 64,  /* of the groups mode: each costs a session */
+    FIELD_GRAPH = 7, /* ModelProto.graph */
+    FIELD_OUTPUT = 12,
+    FIELD_NAME = 1,
+};
+
+const char *const pl_ort_record_modes[] = { "optimized", "groups", NULL };
+
+/* ---- what there is to see ---- */
+
+static size_t count_bodies(const pl_graph *graph);
+
+static pl_status count_body(void *ctx, pl_graph *body, pl_err *err) {
+    size_t *n = ctx;
+    (void)err;
+    for (size_t i = 0; i < body->n_nodes; i++)
+        *n += body->nodes[i]->n_out;
+    *n += count_bodies(body);
+    return PL_OK;
+}
+
+static size_t count_bodies(const pl_graph *graph) {
+    size_t n = 0;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        pl_node_each_body(graph->nodes[i], count_body, &n, NULL);
+    return n;
+}
+
+/* Names of the values that nodes of the main graph make, in order. Those of inlined functions have
+ * names that ORT does not know. */
+static pl_status list_values(const pl_model *model, const char ***out, size_t *n_out, pl_err *err) {
+    const pl_graph *graph = model->graph;
+    size_t n = 0;
+    *out = pl_calloc(graph->n_values + 1, sizeof(char *));
+    if (*out == NULL) return pl_fail_memory(err, graph->n_values);
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        for (uint32_t k = 0; k < node->n_out && node->function == NULL; k++) {
+            if (node->out[k] != NULL) (*out)[n++] = node->out[k]->name;
+        }
+    }
+    *n_out = n;
+    return PL_OK;
+}
+
+static bool is_output(const pl_ort_program *p, const char *name) {
+    for (size_t i = 0; i < p->source.n_outputs; i++) {
+        if (strcmp(p->source.outputs[i], name) == 0) return true;
+    }
+    return false;
+}
+
+static void put_output(pl_buf *buf, const char *name) {
+    pl_buf value = PL_BUF_INIT, graph = PL_BUF_INIT;
+    pl_wire_put_string(&value, FIELD_NAME, name);
+    pl_wire_put_bytes(&graph, FIELD_OUTPUT, value.data, value.n_bytes);
+    pl_wire_put_bytes(buf, FIELD_GRAPH, graph.data, graph.n_bytes);
+    pl_buf_release(&value);
+    pl_buf_release(&graph);
+}
+
+/* A session of `bytes` that also shows the values named. */
+static pl_status open_showing(const pl_ort_program *p, pl_bytes bytes, int level,
+                              const char *const *names, size_t n_names, void **out, pl_err *err) {
+    pl_buf onnx = PL_BUF_INIT;
+    pl_buf_append(&onnx, bytes.data, bytes.n_bytes);
+    for (size_t i = 0; i < n_names; i++) {
+        if (!is_output(p, names[i])) put_output(&onnx, names[i]);
+    }
+    const pl_ort_session_args args = { .onnx = onnx.data,
+                                       .n_onnx = onnx.n_bytes,
+                                       .folder = p->folder,
+                                       .level = level,
+                                       .threads = p->threads };
+    const pl_status st = pl_buf_ok(&onnx) ? pl_ort_session_new(p->ort, &args, out, err)
+                                          : pl_fail_memory(err, bytes.n_bytes);
+    pl_buf_release(&onnx);
+    return st;
+}
+
+/* ---- the optimised graph ---- */
+
+static pl_status save_optimised(pl_ort_program *p, const char *file, pl_err *err) {
+    void *session = NULL;
+    const pl_ort_session_args args = { .onnx = p->source.onnx,
+                                       .n_onnx = p->source.n_onnx,
+                                       .path = p->source.path,
+                                       .save_to = file,
+                                       .level = p->ort->level,
+                                       .threads = p->threads };
+    PL_TRY(pl_ort_session_new(p->ort, &args, &session, err));
+    p->ort->env.api.ReleaseSession(session);
+    return pl_file_map_open(file, &p->saved, err);
+}
+
+static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
+    char *dir = NULL;
+    PL_TRY(pl_dir_temporary(&dir, err));
+    char *file = pl_path_join(dir, "optimized.onnx");
+    pl_status st = file == NULL ? pl_fail_memory(err, 1) : save_optimised(p, file, err);
+    pl_dir_remove(dir, NULL);
+    pl_free(dir);
+    pl_free(file);
+    PL_TRY(st);
+    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
+    st = pl_model_read_bytes(bytes, p->saved, p->folder, "the graph that ort optimised", &p->graph,
+                             err);
+    return st;
+}
+
+/* Tries all values at once; when ORT refuses some (no type known), halves find them. */
+static pl_status keep_showable(const pl_ort_program *p, pl_bytes bytes, const char **names,
+                               size_t n_names, size_t *n_kept, pl_err *err) {
+    void *session = NULL;
+    *n_kept = 0;
+    if (n_names == 0) return PL_OK;
+    if (open_showing(p, bytes, 0, names, n_names, &session, NULL) == PL_OK) {
+        p->ort->env.api.ReleaseSession(session);
+        *n_kept = n_names;
+        return PL_OK;
+    }
+    if (n_names == 1) return PL_OK;
+    const size_t half = n_names / 2;
+    size_t n_left = 0, n_right = 0;
+    PL_TRY(keep_showable(p, bytes, names, half, &n_left, err));
+    PL_TRY(keep_showable(p, bytes, names + half, n_names - half, &n_right, err));
+    memmove(names + n_left, names + half, n_right * sizeof(char *));
+    *n_kept = n_left + n_right;
+    return PL_OK;
+}
+
+pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
+    if (p->watch_session != NULL) return PL_OK;
+    if (p->graph == NULL) PL_TRY(load_optimised(p, err));
+    size_t n_all = 0;
+    pl_free(p->watched);
+    p->watched = NULL;
+    PL_TRY(list_values(p->graph, &p->watched, &n_all, err));
+    p->n_watched = n_all;
+    p->n_hidden = count_bodies(p->graph->graph);
+    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
+    pl_err first = PL_ERR_INIT;
+    if (open_showing(p, bytes, 0, p->watched, n_all, &p->watch_session, &first) == PL_OK) {
+        return PL_OK;
+    }
+    PL_TRY(keep_showable(p, bytes, p->watched, n_all, &p->n_watched, err));
+    p->n_hidden += n_all - p->n_watched;
+    return open_showing(p, bytes, 0, p->watched, p->n_watched, &p->watch_session, err);
+}
+
+void pl_ort_record_release(pl_ort_program *p) {
+    if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
+    pl_free(p->watched);
+    pl_model_free(p->graph);
+    pl_model_free(p->original);
+    pl_file_map_unref(p->saved);
+}
+
+/* ---- running groups ---- */
+
+typedef struct group {
+    pl_ort_program *p;
+    const plumb_run_args *args;
+    const char **names; /* the model's outputs, then the group */
+    void **values;
+    size_t n_group, n_bytes; /* of the last group: its values' bytes */
+    bool identical;
+} group;
+
+static pl_status group_init(group *g, pl_ort_program *p, const plumb_run_args *args, size_t n_max,
+                            pl_err *err) {
+    const size_t n = p->source.n_outputs + n_max + 1;
+    *g = (group){ .p = p, .args = args };
+    g->names = pl_calloc(n, sizeof(char *));
+    g->values = pl_calloc(n, sizeof(void *));
+    if (g->names == NULL || g->values == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < p->source.n_outputs; i++)
+        g->names[i] = p->source.outputs[i];
+    return PL_OK;
+}
+
+static void group_release(group *g) {
+    pl_free(g->names);
+    pl_free(g->values);
+}
+
+static void drop_outputs(const group *g) {
+    for (size_t i = 0; i < g->args->n_out; i++) {
+        pl_datum_unref((pl_datum *)g->args->out[i]);
+        g->args->out[i] = NULL;
+    }
+}
+
+static bool outputs_are_plain(const group *g) {
+    for (size_t i = 0; g->args->plain != NULL && i < g->args->n_out; i++) {
+        if (!pl_datum_identical(pl_datum_of(g->args->out[i]), pl_datum_of(g->args->plain[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static pl_status show_value(group *g, const char *name, void *value, pl_err *err) {
+    pl_datum *datum = NULL;
+    const plumb_hook *hook = g->args->hook;
+    pl_status st = pl_ort_value_read(&g->p->ort->env, value, false, &datum, err);
+    if (st == PL_E_UNSUPPORTED) { /* a kind of value that we cannot hold */
+        g->args->record->n_hidden++;
+        return PL_OK;
+    }
+    PL_TRY(st);
+    const plumb_seen seen = { .name = name, .datum = pl_datum_public(datum) };
+    g->n_bytes += pl_datum_bytes(datum);
+    g->args->record->n_seen++;
+    st = (pl_status)hook->value(hook->ctx, &seen, (plumb_error *)err);
+    pl_datum_unref(datum);
+    return st;
+}
+
+/* Runs a session for the outputs and `n` values; shows them when the outputs are the plain ones. */
+static pl_status run_group(group *g, void *session, const char *const *names, size_t n,
+                           pl_err *err) {
+    const size_t n_out = g->p->source.n_outputs;
+    for (size_t i = 0; i < n; i++)
+        g->names[n_out + i] = names[i];
+    g->n_group = n;
+    g->n_bytes = 0;
+    g->identical = false;
+    drop_outputs(g);
+    g->args->record->n_runs++;
+    pl_status st = pl_ort_session_run(g->p, session, g->args, g->names, n_out + n, g->values, err);
+    if (st == PL_OK) {
+        st = pl_ort_outputs_read(g->p, g->values, (pl_datum **)g->args->out, err);
+        pl_ort_values_release(g->p, g->values, n_out);
+    }
+    if (st == PL_OK) g->identical = outputs_are_plain(g);
+    for (size_t i = 0; i < n && st == PL_OK && g->identical; i++) {
+        st = show_value(g, names[i], g->values[n_out + i], err);
+        pl_ort_values_release(g->p, &g->values[n_out + i], 1);
+    }
+    pl_ort_values_release(g->p, g->values, n_out + n);
+    return st;
+}
+
+/* How many values the next group may have so that they fit, going by the last one's size. */
+static size_t next_group(const group *g, size_t limit) {
+    if (limit == 0) return SIZE_MAX;
+    if (g->n_group == 0) return FIRST_GROUP;
+    const size_t each = g->n_bytes / g->n_group + 1;
+    const size_t fits = limit / each;
+    const size_t twice = 2 * g->n_group;
+    return fits < 1 ? 1 : pl_size_min(fits, twice);
+}
+
+/* Only what is asked for and not among the model's outputs twice. */
+static size_t pick_wanted(const pl_ort_program *p, const plumb_hook *hook, const char *const *all,
+                          size_t n_all, const char **out) {
+    size_t n = 0;
+    (void)p;
+    for (size_t i = 0; i < n_all; i++) {
+        if (pl_hook_wants(hook, all[i])) out[n++] = all[i];
+    }
+    return n;
+}
+
+static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
+    PL_TRY(pl_ort_record_prepare(p, err));
+    group g;
+    const char **wanted = pl_calloc(p->n_watched + 1, sizeof(char *));
+    pl_status st = group_init(&g, p, args, p->n_watched, err);
+    if (wanted == NULL) st = pl_fail_memory(err, p->n_watched);
+    args->record->n_values = p->n_watched + p->n_hidden;
+    args->record->n_hidden = p->n_hidden;
+    const size_t n = st == PL_OK ? pick_wanted(p, args->hook, p->watched, p->n_watched, wanted) : 0;
+    size_t done = 0;
+    do {
+        if (st != PL_OK) break;
+        const size_t size = pl_size_min(next_group(&g, args->memory_limit), n - done);
+        st = run_group(&g, p->watch_session, wanted + done, size, err);
+        done += size;
+        if (st == PL_OK && !g.identical) {
+            args->record->differs = args->record->n_seen == 0;
+            args->record->n_disturbed += n - done + size;
+            break;
+        }
+    } while (done < n);
+    group_release(&g);
+    pl_free(wanted);
+    return st;
+}
+
+/* One group of the model as given. Halves what disturbs or cannot be compiled. */
+static pl_status record_half(group *g, pl_bytes bytes, const char *const *names, size_t n,
+                             pl_err *err) {
+    void *session = NULL;
+    if (n == 0) return PL_OK;
+    pl_status st = open_showing(g->p, bytes, g->p->ort->level, names, n, &session, NULL);
+    bool fine = false;
+    if (st == PL_OK) {
+        st = run_group(g, session, names, n, err);
+        g->p->ort->env.api.ReleaseSession(session);
+        PL_TRY(st);
+        fine = g->identical;
+    }
+    if (fine) return PL_OK;
+    if (n == 1) {
+        if (session == NULL) {
+            g->args->record->n_hidden++;
+        } else {
+            g->args->record->n_disturbed++;
+        }
+        return PL_OK;
+    }
+    PL_TRY(record_half(g, bytes, names, n / 2, err));
+    return record_half(g, bytes, names + n / 2, n - n / 2, err);
+}
+
+static pl_status record_groups(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
+    const pl_bytes bytes = { p->source.onnx, p->source.n_onnx };
+    const char **all = NULL;
+    size_t n_all = 0, done = 0;
+    group g = { 0 };
+    pl_status st = PL_OK;
+    if (p->original == NULL) {
+        PL_TRY(pl_model_read_bytes(bytes, NULL, p->folder, "the model", &p->original, err));
+    }
+    PL_TRY_GOTO(done, st, list_values(p->original, &all, &n_all, err));
+    const size_t n_hidden = count_bodies(p->original->graph);
+    args->record->n_values = n_all + n_hidden;
+    args->record->n_hidden = n_hidden;
+    const size_t n = pick_wanted(p, args->hook, all, n_all, all);
+    PL_TRY_GOTO(done, st, group_init(&g, p, args, n, err));
+    while (done < n && st == PL_OK) {
+        size_t size = next_group(&g, args->memory_limit);
+        size = pl_size_min(size, args->memory_limit == 0 ? FIRST_GROUP : MAX_GROUP);
+        size = pl_size_min(size, n - done);
+        st = record_half(&g, bytes, all + done, size, err);
+        done += size;
+    }
+    /* The outputs that the caller gets are those of a run that nobody watched. */
+    if (st == PL_OK) st = run_group(&g, p->session, NULL, 0, err);
+    if (st == PL_OK) args->record->differs = !g.identical;
+done:
+    group_release(&g);
+    pl_free(all);
+    return st;
+}
+
+pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
+    *args->record = (plumb_record_info){ 0 };
+    return args->mode == MODE_OPTIMIZED ? record_optimized(p, args, err)
+                                        : record_groups(p, args, err);
+}

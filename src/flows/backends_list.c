@@ -1,0 +1,84 @@
+/* plumb_backends: which backends work here, and why the others do not. */
+#include <stdio.h>
+
+#include "backends/backend.h"
+#include "base/json.h"
+#include "flows/api.h"
+
+typedef struct row {
+    const char *name, *summary;
+    char version[64];
+    bool available;
+    char reason[PL_ERR_MESSAGE_MAX];
+} row;
+
+static bool needs_file(const plumb_backend *b) {
+    for (size_t i = 0; i < b->n_options; i++) {
+        if (b->options[i].key[0] == '\0') return true;
+    }
+    return false;
+}
+
+/* Opens it behind the guard: a library that crashes while it is loaded is an answer, too. */
+static void probe(const plumb_backend *b, row *out) {
+    pl_err err = PL_ERR_INIT;
+    pl_backend *opened = NULL;
+    const pl_backend_options options = { .guarded = true, .timeout_seconds = 20 };
+    *out = (row){ .name = b->name, .summary = b->summary };
+    if (needs_file(b)) {
+        out->available = true;
+        snprintf(out->reason, sizeof(out->reason), "needs %s: %s:%s", b->options[0].help, b->name,
+                 b->options[0].values);
+        return;
+    }
+    if (pl_backend_open(b->name, &options, &opened, &err) == PL_OK) {
+        out->available = true;
+        snprintf(out->version, sizeof(out->version), "%s", pl_backend_version(opened));
+    } else {
+        snprintf(out->reason, sizeof(out->reason), "%s", err.message);
+    }
+    pl_backend_close(opened);
+}
+
+static void put_json(const row *r, pl_json *j) {
+    pl_json_object_begin(j);
+    pl_json_put_string(j, "name", r->name);
+    pl_json_put_string(j, "version", r->version);
+    pl_json_put_bool(j, "available", r->available);
+    pl_json_put_string(j, "reason", r->reason);
+    pl_json_object_end(j);
+}
+
+static void put_text(const row *r, const plumb_backend *b, pl_buf *out) {
+    pl_buf_printf(out, "%-8s %-10s %s\n", r->name, r->available ? r->version : "not here",
+                  r->summary);
+    if (r->reason[0] != '\0') pl_buf_printf(out, "%20s%s\n", "", r->reason);
+    for (size_t i = 0; i < b->n_options; i++) {
+        const plumb_option_def *o = &b->options[i];
+        if (o->key[0] == '\0') continue;
+        pl_buf_printf(out, "%20s%s%s%s: %s\n", "", o->key, o->values == NULL ? "" : "=",
+                      o->values == NULL ? "" : o->values, o->help);
+    }
+}
+
+plumb_status plumb_backends(plumb_format format, char **text, plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    pl_buf out = PL_BUF_INIT;
+    pl_json j;
+    pl_json_init(&j, &out, true);
+    if (format == PLUMB_JSON) pl_json_array_begin(&j);
+    for (size_t i = 0; pl_backend_rows[i] != NULL; i++) {
+        row r;
+        probe(pl_backend_rows[i], &r);
+        if (format == PLUMB_JSON) {
+            put_json(&r, &j);
+        } else {
+            put_text(&r, pl_backend_rows[i], &out);
+        }
+    }
+    if (format == PLUMB_JSON) {
+        pl_json_array_end(&j);
+        pl_buf_putc(&out, '\n');
+    }
+    return pl_api_return(pl_api_text_take(&out, text, &err), &err, error);
+}

@@ -1,0 +1,1 @@
+"$PLUMB" run "$TESTS/small.onnxtxt" --backend cmd:/bin/false --save none

@@ -1,0 +1,1 @@
+"$PLUMB" run "$TESTS/small.onnxtxt" --backend ort:optt=all --save none

@@ -1,0 +1,105 @@
+/* Specs: what is accepted, and how a mistake is named. */
+/* clang-format off */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#include <string.h>
+
+#include "backends/backend.h"
+
+static const plumb_option_def defs[] = {
+    { "opt", "off|basic|all", "level" },
+    { "threads", "N", "threads" },
+    { "fast", NULL, "a flag" },
+    { "list", "X+Y", "a list" },
+};
+enum { N_DEFS = sizeof(defs) / sizeof(defs[0]) };
+
+static pl_status parse(const char *text, pl_spec *out, pl_err *err) {
+    return pl_spec_parse(text, "test", defs, N_DEFS, out, err);
+}
+
+static void test_spec__reads_keys_flags_and_lists(void **state) {
+    pl_spec s;
+    (void)state;
+    assert_int_equal(parse("test:opt=all,threads=3,fast,list=a+b", &s, NULL), PL_OK);
+    assert_int_equal(s.n_options, 4);
+    assert_string_equal(pl_option_value(s.options, s.n_options, "opt"), "all");
+    assert_int_equal(pl_option_int(s.options, s.n_options, "threads", -1), 3);
+    assert_string_equal(pl_option_value(s.options, s.n_options, "fast"), "");
+    assert_string_equal(pl_option_value(s.options, s.n_options, "list"), "a+b");
+    assert_null(pl_option_value(s.options, s.n_options, "other"));
+    pl_spec_release(&s);
+}
+
+static void test_spec__takes_a_bare_name(void **state) {
+    pl_spec s;
+    (void)state;
+    assert_int_equal(parse("test", &s, NULL), PL_OK);
+    assert_int_equal(s.n_options, 0);
+    pl_spec_release(&s);
+}
+
+static void test_spec__names_what_is_wrong(void **state) {
+    static const struct {
+        const char *text, *part;
+    } wrong[] = {
+        { "test:optt=all", "no option 'optt'; it has opt, threads, fast, list" },
+        { "test:opt=most", "opt is 'most', expected off|basic|all" },
+        { "test:threads=x", "threads is 'x', expected a whole number" },
+        { "test:threads=-1", "expected a whole number" },
+        { "test:threads=99999999999", "expected a whole number" },
+        { "test:fast=1", "fast takes no value" },
+        { "test:opt", "opt needs a value" },
+        { "test:", "nothing follows the colon" },
+        { "test:opt=all,,fast", "empty option" },
+        { "test:=3", "empty option" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        pl_spec s;
+        pl_err err = PL_ERR_INIT;
+        assert_int_equal(parse(wrong[i].text, &s, &err), PL_E_USAGE);
+        if (strstr(err.message, wrong[i].part) == NULL)
+            fail_msg("%s: %s", wrong[i].text, err.message);
+        pl_spec_release(&s);
+    }
+}
+
+static void test_spec__reads_a_program_whole(void **state) {
+    static const plumb_option_def file[] = { { "", "PROGRAM", "a program" },
+                                             { "x", "N", "a number" } };
+    pl_spec s;
+    pl_err err = PL_ERR_INIT;
+    (void)state;
+    assert_int_equal(pl_spec_parse("cmd:./a=b\\,c:d,x=1", "cmd", file, 2, &s, NULL), PL_OK);
+    assert_string_equal(pl_option_value(s.options, s.n_options, ""), "./a=b,c:d");
+    assert_int_equal(pl_option_int(s.options, s.n_options, "x", 0), 1);
+    pl_spec_release(&s);
+    assert_int_equal(pl_spec_parse("cmd", "cmd", file, 2, &s, &err), PL_E_USAGE);
+    assert_non_null(strstr(err.message, "needs a program"));
+    pl_spec_release(&s);
+}
+
+static void test_backend_open__names_the_backends_there_are(void **state) {
+    pl_backend *b = NULL;
+    pl_err err = PL_ERR_INIT;
+    (void)state;
+    assert_int_equal(pl_backend_open("orx:opt=all", NULL, &b, &err), PL_E_USAGE);
+    assert_non_null(strstr(err.message, "no backend 'orx'; there are eager, ort"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spec__reads_keys_flags_and_lists),
+        cmocka_unit_test(test_spec__takes_a_bare_name),
+        cmocka_unit_test(test_spec__names_what_is_wrong),
+        cmocka_unit_test(test_spec__reads_a_program_whole),
+        cmocka_unit_test(test_backend_open__names_the_backends_there_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
