@@ -70,13 +70,13 @@ typedef struct pl_record_args {
     uint64_t memory_limit;  /* of values held at once; 0 = none */
 } pl_record_args;
 /* One recording in one mode. */
-pl_status pl_program_record(pl_program *program, pl_datum *const *in, const pl_record_args *args,
+pl_status pl_program_record(pl_program *p, pl_datum *const *in, const pl_record_args *record,
                             pl_datum **out, plumb_record_info *info, pl_err *err);
 /* Goes down the modes until one leaves the outputs as they are; *mode is its index. When none does,
  * info->differs is set and nothing was shown. */
-pl_status pl_program_record_gently(pl_program *program, pl_datum *const *in,
-                                   const pl_record_args *args, pl_datum **out, size_t *mode,
-                                   plumb_record_info *info, pl_err *err);
+pl_status pl_program_record_gently(pl_program *p, pl_datum *const *in, const pl_record_args *record,
+                                   pl_datum **out, size_t *mode, plumb_record_info *info,
+                                   pl_err *err);
 /* The graph that the backend executes; the model's own bytes when it does not tell. */
 pl_status pl_program_executed(pl_program *program, pl_bytes *onnx, pl_err *err);
 /* How the child ended when the last call on this backend or one of its programs failed. */

@@ -59,6 +59,7 @@ static pl_status fill(pl_tensor *t, const void *data, size_t n_bytes, pl_err *er
         if (n_bytes > 0) memcpy(t->data, data, n_bytes);
         return PL_OK;
     }
+    if (data == NULL) return PL_OK; /* no elements, then */
     for (int64_t i = 0; i < t->n_elements; i++) {
         const plumb_string *s = (const plumb_string *)data + i;
         PL_TRY(pl_tensor_set_string(t, i, s->data, s->n_bytes, err));

@@ -82,7 +82,7 @@ typedef struct pl_ort_api {
 
 /* Opens `lib`, or (NULL) the first that is there of $PLUMB_ORT_LIB, .cache/ort-1.27.0 beside the
  * program or its folder, the loader's path. Telemetry (1.29 and later) is switched off first. */
-pl_status pl_ort_api_open(const char *lib, pl_ort_api *out, pl_err *err);
+pl_status pl_ort_api_open(const char *lib, pl_ort_api *api, pl_err *err);
 void pl_ort_api_close(pl_ort_api *api);
 
 /* Turns a status into ours, "doing: [class] text", and releases it. NULL is PL_OK. */

@@ -232,7 +232,7 @@ static int64_t now_ms(void) {
 
 /* Reads one end from the guard and gives it to whom it belongs. False: the guard is gone. */
 static bool take_end(pl_guard *g, int flags) {
-    pl_guard_msg m;
+    pl_guard_msg m = { 0 };
     const int error = pl_guard_receive(g->control, &m, flags);
     if (error == EAGAIN) return true;
     if (error != 0) return false;
@@ -312,6 +312,8 @@ static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_o
 /* Waits for the next message of the child. */
 static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline, pl_guard_msg *out,
                          pl_failure *failure, pl_err *err) {
+    *out = PL_GUARD_MSG(PL_MSG_REPLY);
+    out->status = -1; /* no answer yet */
     for (;;) {
         struct pollfd fds[2] = { { c->socket, POLLIN, 0 },
                                  { c->guard->control, c->ended ? 0 : POLLIN, 0 } };

@@ -369,6 +369,7 @@ pl_status pl_blob_read(int fd, bool writable, pl_blob *out, pl_err *err) {
     uint64_t n_meta = 0;
     *out = (pl_blob){ 0 };
     PL_TRY(mapping_open(fd, writable, &r.map, err));
+    if (r.map == NULL) return pl_fail(err, PL_E_INTERNAL, "a blob was not mapped");
     pl_status st = PL_OK;
     memcpy(&n_meta, r.map->data + sizeof(magic), sizeof(n_meta));
     if (memcmp(r.map->data, magic, sizeof(magic)) != 0 || n_meta > r.map->n_bytes - HEAD_BYTES) {
