@@ -42,6 +42,10 @@ bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit,
 bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err);
 void pl_cli_inputs_release(plumb_inputs *inputs);
 
+/* plumb-out/NAME-TIME and a suffix, where a command writes when it is not told (DESIGN section 2).
+ */
+void pl_cli_default_output(const char *model, const char *suffix, char *out, size_t n_out);
+
 /* The progress bar of a command: drawn on a terminal only. */
 typedef struct pl_cli_bar pl_cli_bar;
 pl_cli_bar *pl_cli_bar_new(plumb_progress *progress); /* fills *progress; NULL is fine to free */

@@ -1,30 +1,11 @@
 /* plumb record MODEL: run it and save every intermediate. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "cli/args.h"
 
 extern const pl_command pl_command_record;
-
-/* plumb-out/NAME-TIME.safetensors, in the spirit of DESIGN section 2. */
-static void default_output(const char *model, char *out, size_t n_out) {
-    const char *slash = strrchr(model, '/');
-    const char *name = slash == NULL ? model : slash + 1;
-    const char *dot = strrchr(name, '.');
-    const int n_name = (int)(dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name));
-    char stamp[32];
-    struct timespec now;
-    struct tm local;
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &local);
-    strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-    snprintf(out, n_out, "plumb-out/%.*s-%s-%03ld.safetensors", n_name, name, stamp,
-             now.tv_nsec / 1000000);
-    mkdir("plumb-out", 0777); /* what is wrong with it is said when the file is made */
-}
 
 static bool read_options(const pl_args *args, plumb_record_options *o, plumb_error *err) {
     long long threads = 0;
@@ -63,7 +44,8 @@ static int run(const pl_args *args) {
     if (st != PLUMB_OK) goto done;
     options.output = pl_args_value(args, "output");
     if (options.output == NULL) {
-        default_output(args->positional[0], output, sizeof(output));
+        pl_cli_default_output(args->positional[0], ".safetensors", output, sizeof(output));
+        mkdir("plumb-out", 0777); /* what is wrong with it is said when the file is made */
         options.output = output;
     }
     bar = pl_cli_bar_new(&progress);

@@ -1,26 +1,10 @@
 /* plumb run MODEL: run it and write its outputs. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/args.h"
 
 extern const pl_command pl_command_run;
-
-/* plumb-out/NAME-TIME, as DESIGN section 2 has it. */
-static void default_output(const char *model, char *out, size_t n_out) {
-    const char *slash = strrchr(model, '/');
-    const char *name = slash == NULL ? model : slash + 1;
-    const char *dot = strrchr(name, '.');
-    const int n_name = (int)(dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name));
-    char stamp[32];
-    struct timespec now;
-    struct tm local;
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &local);
-    strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-    snprintf(out, n_out, "plumb-out/%.*s-%s-%03ld", n_name, name, stamp, now.tv_nsec / 1000000);
-}
 
 static bool wants_output(const pl_args *args, plumb_error *err, bool *out) {
     const char *save = pl_args_value(args, "save");
@@ -60,7 +44,7 @@ static int run(const pl_args *args) {
     bool save = true;
     plumb_status st = PLUMB_E_USAGE;
     if (!read_options(args, &options, &err) || !wants_output(args, &err, &save)) goto done;
-    default_output(args->positional[0], output, sizeof(output));
+    pl_cli_default_output(args->positional[0], "", output, sizeof(output));
     options.output = pl_args_value(args, "output");
     if (options.output == NULL && save) options.output = output;
     st = pl_args_open_model(args, args->positional[0], &model, &err);

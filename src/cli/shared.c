@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/progress.h"
@@ -52,6 +53,21 @@ void pl_cli_inputs_release(plumb_inputs *inputs) {
     free_array(inputs->sets);
     free_array(inputs->dims);
     free_array(inputs->ranges);
+}
+
+void pl_cli_default_output(const char *model, const char *suffix, char *out, size_t n_out) {
+    const char *slash = strrchr(model, '/');
+    const char *name = slash == NULL ? model : slash + 1;
+    const char *dot = strrchr(name, '.');
+    const int n_name = (int)(dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name));
+    char stamp[32];
+    struct timespec now;
+    struct tm local;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+    snprintf(out, n_out, "plumb-out/%.*s-%s-%03ld%s", n_name, name, stamp, now.tv_nsec / 1000000,
+             suffix);
 }
 
 struct pl_cli_bar {
