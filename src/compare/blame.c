@@ -171,7 +171,7 @@ static pl_status judge_tensor(pl_judge *j, const pl_value *value, const pl_tenso
     PL_TRY(pl_local_error_measure(j->options->pool, a, d, bound, native, &e, err));
     PL_TRY(pl_segment_find(&j->segmenter, value, j->out->arena, &segment, err));
     j->out->n_replayed++;
-    j->out->n_single += segment.n_nodes == 1;
+    j->out->n_single += segment.n_computing == 1;
     if (e.q > PL_Q_CULPRIT && (value->producer->def->flags & PL_OP_PICKS) != 0 &&
         pl_dtype_is_integer(a->dtype) && e.kind == PL_LOCAL_MEASURED) {
         bool agree = false;

@@ -12,6 +12,7 @@
 #include "flows/inputs.h"
 #include "flows/side_run.h"
 #include "graph/edit.h"
+#include "interp/interp.h"
 #include "interp/replay.h"
 #include "metric/same.h"
 #include "ops/infer.h"
@@ -73,6 +74,11 @@ static pl_status timed(analysis *x, const char *phase, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status timed_side(analysis *x, const char *phase, const char *side, pl_err *err) {
+    const char *name = pl_arena_printf(x->arena, "%s %s", phase, side);
+    return name == NULL ? pl_fail_memory(err, 1) : timed(x, name, err);
+}
+
 static const char *keep(analysis *x, const char *s) {
     const char *copy = pl_arena_strdup(x->arena, s == NULL ? "" : s);
     return copy == NULL ? "" : copy;
@@ -101,6 +107,10 @@ static pl_status prepare(analysis *x, pl_err *err) {
         return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
     }
     PL_TRY(pl_inputs_make(x->model, &o->inputs, x->in, err));
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        if (x->in[i] == NULL) continue;
+        PL_TRY(pl_interp_check_input(graph->inputs[i], x->in[i], false, err));
+    }
     pl_session *s = x->session;
     pl_hash128 hash;
     char hex[PL_HASH128_HEX];
@@ -190,22 +200,23 @@ static pl_status run_side(analysis *x, pl_side_run *run, pl_side_info *info, con
     run->like = like;
     describe_side(x, run, info);
     if (st == PL_OK) {
-        PL_TRY(timed(x, "compile", err));
+        PL_TRY(timed_side(x, "compile", name, err));
         doing = "run";
         st = pl_side_run_plain(run, x->in, &trouble);
     }
     if (st == PL_OK) {
-        PL_TRY(timed(x, "run", err));
+        PL_TRY(timed_side(x, "run", name, err));
         doing = "record";
         st = pl_side_run_record(run, x->in, &trouble);
     }
     if (st == PL_OK && !x->options->skip_determinism) {
-        PL_TRY(timed(x, "record", err));
+        PL_TRY(timed_side(x, "record", name, err));
         doing = "run again";
         st = pl_side_run_repeat(run, x->in, &trouble);
     }
     if (st != PL_OK) return side_failed(x, run, info, who, doing, &trouble, err);
-    PL_TRY(timed(x, x->options->skip_determinism ? "record" : "determinism", err));
+    const char *last = x->options->skip_determinism ? "record" : "determinism";
+    PL_TRY(timed_side(x, last, name, err));
     return say_unstable(x, run, name, err);
 }
 
@@ -402,7 +413,10 @@ static pl_status settle(analysis *x, pl_err *err) {
         const pl_judgement *v = &x->blame.of[value->id];
         settle_point(x, p, v, x->b.entry[value->id] != 0);
         if (p->verdict == PL_VERDICT_CULPRIT) {
-            if (!x->torch) pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, p->reason);
+            /* The headline names the first. */
+            if (!x->torch && s->first_divergence != NULL) {
+                pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, p->reason);
+            }
             if (s->first_divergence == NULL) s->first_divergence = p->value;
         }
         if (p->is_output && failing == NULL && output_fails(x, p, v)) failing = p;
