@@ -19,6 +19,7 @@ _ELEMENTS = {  # TensorProto.DataType
     "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
     "float64": 11, "uint32": 12, "uint64": 13, "complex64": 14, "complex128": 15, "bfloat16": 16,
 }
+_TRANSPOSES = ("transpose", "permute", "t", "swapaxes", "swapdims", "movedim", "T", "mT")
 _FOLDS_MAX = 4  # calls that may have been folded into one node
 
 
@@ -69,6 +70,7 @@ class Matcher:
         for v in outputs:
             self.readers_of[v].add(OUT)
         self._merge_equal()
+        self._merge_transposes()
         self._ends(inputs, model.inputs, "input")
         self._ends(outputs, model.outputs, "output")
 
@@ -85,6 +87,15 @@ class Matcher:
                     if w != v:
                         self.readers_of[v] = self.readers_of[v] | self.readers_of[w]
         self.same = same
+
+    def _merge_transposes(self):
+        """The exporter makes one Transpose of two in a row, the second; it then reads what the first read."""
+        for v in reversed(range(len(self.values))):
+            for u in [u for u in self.readers_of[v] if u in self.units]:
+                unit = self.units[u]
+                if unit.label in _TRANSPOSES and not unit.nodes and len(unit.outs) == 1:
+                    self.readers_of[v] |= {r for r in self.readers_of[unit.outs[0]]
+                                           if r in self.units and self.units[r].label in _TRANSPOSES}
 
     def _ends(self, numbers, names, what):
         if len(numbers) != len(names):
@@ -167,6 +178,8 @@ class Matcher:
                     f"{rest[0][1]}, which is {self.label(rest[0][0])}"
                 return
         for v in left:
+            if not self.values[v].depends:
+                continue  # explain() says so
             self.match.reasons[v] = ("several values of the graph fit: " + ", ".join(n for n, _ in pairs[v])) if pairs[v] \
                 else "no value of the graph fits for sure: it is read by other operations, or has another shape"
 

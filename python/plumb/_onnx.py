@@ -1,5 +1,6 @@
 """The little of ONNX that is needed without the onnx package: node names, edges and stack traces of a model,
 and a copy of it without the frames that plumb put into the traces. Reads protobuf's wire format."""
+import os
 import re
 
 from ._watch import TAG
@@ -14,8 +15,9 @@ _NESTED = {
 }
 _NODE_DOC = 6
 _TAG_LINE = re.compile(rf"^{TAG}\((\d+)\)", re.M)
-_OWN_FRAME = re.compile(rf"^(?:{TAG}\(\d+\): .*|.*/plumb/_watch\.py\(\d+\): .*|.*/torch/overrides\.py\(\d+\): .*|"
-                        r".*/contextlib\.py\(\d+\): (?:inner|__enter__|__exit__))$\n?", re.M)
+_OWN_FRAME = re.compile(rf"^(?:{TAG}\(\d+\): .*|{re.escape(os.path.dirname(os.path.abspath(__file__)))}/.*\(\d+\): .*|"
+                        r".*/torch/overrides\.py\(\d+\): __torch_function__|"
+                        r".*/torch/overrides\.py\(\d+\): handle_torch_function)$\n?", re.M)
 
 
 class Node:

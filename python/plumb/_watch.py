@@ -161,14 +161,15 @@ class Watcher:
 
     def add(self, tensor, has_version=True, **fields):
         try:
-            with tracing_paused():
+            with tracing_paused():  # a traced shape is made of tensors, and a node of the graph
+                shape = tuple(tensor.shape)
                 summary = self.sink(tensor)
         except Exception as e:
             if type(e).__name__ != "Unsupported":
                 raise
             self.refuse(fields, str(e))
             summary = None
-        value = Value(summary=summary, shape=tuple(tensor.shape), dtype=tensor.dtype, **fields)
+        value = Value(summary=summary, shape=shape, dtype=tensor.dtype, **fields)
         self.values.append(value)
         number = len(self.values) - 1
         self.live[id(tensor)] = (weakref.ref(tensor), version(tensor) if has_version else None, number)
@@ -205,7 +206,7 @@ class Watcher:
         return self.expanded[func]
 
     def on_call(self, func, args, kwargs):
-        if self.busy:
+        if self.busy or not self.stack:
             return func(*args, **kwargs)
         with self.quiet():
             return self.watch_call(func, args, kwargs)
@@ -268,7 +269,7 @@ class Watcher:
         return __getitem__
 
     def on_dispatch(self, func, out):
-        if self.busy:
+        if self.busy or not self.stack:
             return
         name = func._schema.name if hasattr(func, "_schema") else str(func)
         if name.split("::")[-1] in _EMPTY + ("detach",):
