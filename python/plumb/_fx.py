@@ -24,6 +24,12 @@ def _plain(name):
             "rsub": "sub", "itruediv": "div", "rpow": "pow", "rmatmul": "matmul"}.get(name, name)
 
 
+def _is_torchs(function):
+    """Not a function of somebody else's that fx was told to take as one; what it calls is recorded."""
+    module = getattr(function, "__module__", None)
+    return not isinstance(module, str) or module in ("torch", "_operator") or module.startswith("torch.")
+
+
 def attach(nodes, watcher, model):
     """Adds fx's names to the values; returns the nodes that nothing recorded fits."""
     modules = dict(model.named_modules())
@@ -39,7 +45,8 @@ def attach(nodes, watcher, model):
             outs.setdefault(value.call, []).append(v)
         for k in value.aliases:
             outs.setdefault(k, []).append(v)
-    calls = [(_plain(c.op), outs.get(k, [])) for k, c in enumerate(watcher.calls) if outside(c.module)]
+    calls = [(_plain(c.op), outs.get(k, [])) for k, c in enumerate(watcher.calls)
+             if c.depth == 0 and outside(c.module)]
     lost, runs, wanted = [], {}, []
     for op, target, name, _ in nodes:
         if op == "call_module":
@@ -50,7 +57,7 @@ def attach(nodes, watcher, model):
                 watcher.values[v].fx.append(name)
             if not found:
                 lost.append(name)
-        elif op in ("call_function", "call_method"):
+        elif op == "call_method" or op == "call_function" and _is_torchs(target):
             wanted.append((_plain(target if op == "call_method" else getattr(target, "__name__", target)), name))
     matcher = difflib.SequenceMatcher(None, [w[0] for w in wanted], [c[0] for c in calls], autojunk=False)
     matched = set()

@@ -15,6 +15,7 @@ import types
 import weakref
 
 import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 try:
     from torch.overrides import TorchFunctionMode
@@ -49,8 +50,8 @@ class Value:
 
 
 class Call:
-    def __init__(self, module, op, leaf):
-        self.module, self.op, self.leaf = module, op, leaf
+    def __init__(self, module, op, leaf, depth):
+        self.module, self.op, self.leaf, self.depth = module, op, leaf, depth
         self.outs = []  # numbers of the values it made
 
 
@@ -223,7 +224,7 @@ class Watcher:
     def watch_call(self, func, args, kwargs):
         inner = self.expand(func)
         number = len(self.calls)
-        call = Call(self.module(), function_name(func), inner is None)
+        call = Call(self.module(), function_name(func), inner is None, len(self.entered))
         self.calls.append(call)
         given = [t for _, t in tensors_in((args, kwargs))]
         depends = False
@@ -320,22 +321,34 @@ class Watcher:
 
     @contextlib.contextmanager
     def hooks(self):
-        handles = []
+        handles, scripted = [], {}
         self.constants = {id(t): t for t in (*self.model.parameters(), *self.model.buffers())}
         try:
             for path, m in self.model.named_modules():
-                scripted = isinstance(m, torch.jit.ScriptModule)
-                if scripted and path:
-                    self.opaque.append(f"{path}: scripted; its operations are recorded without their modules")
-                try:
-                    handles.append(m.register_forward_pre_hook(self.before_module(path)))
-                    handles.append(m.register_forward_hook(self.after_module(path, not any(True for _ in m.children()))))
-                except RuntimeError as e:
-                    self.opaque.append(f"{path}: {e}")
+                pair = self.before_module(path), self.after_module(path, not any(True for _ in m.children()))
+                if isinstance(m, torch.jit.ScriptModule):  # has no hooks of its own
+                    scripted[id(m)] = pair
+                    self.opaque.append(f"{path or 'model'}: scripted; its operations are recorded without its modules")
+                else:
+                    handles.append(m.register_forward_hook(pair[1]))
+                    handles.append(m.register_forward_pre_hook(pair[0]))
+            if scripted:
+                handles += self.global_hooks(scripted)
             yield
         finally:
             for h in handles:
                 h.remove()
+
+    @staticmethod
+    def global_hooks(scripted):
+        def before(module, args):
+            if id(module) in scripted:
+                scripted[id(module)][0](module, args)
+
+        def after(module, args, out):
+            if id(module) in scripted:
+                scripted[id(module)][1](module, args, out)
+        return [register_module_forward_pre_hook(before), register_module_forward_hook(after)]
 
     @contextlib.contextmanager
     def watching(self, dispatch=True):

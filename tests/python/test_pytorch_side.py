@@ -361,9 +361,16 @@ def test_scripted(folder):
     assert any(o.startswith("inner") for o in result.opaque) and file.about["torch"]["opaque"] == result.opaque
     with torch.no_grad():
         want = net.inner(x).numpy()
-        assert any(np.array_equal(t, want) for t in file.of_op("aten::relu_")), [r["op"] for r in file.values]
+        assert any(np.array_equal(t, want) for t in file.of_op("aten::relu_", "inner")), [r["op"] for r in file.values]
         assert np.array_equal(file.of_module("out"), net(x).numpy())
-    assert len(file.of_op("aten::addmm")) == 1
+        assert np.array_equal(file.of_module("inner"), want)
+    assert len(file.of_op("aten::addmm", "inner")) == 1
+    # Exported as a whole: only inputs and outputs have names, everything else is listed.
+    whole, inputs, names = made("control")
+    result, file = record(folder, whole, tuple(inputs.values()), "whole", **names)
+    assert result.mapped == {n: n for n in ("x", "limit", "y", "n")}, result.mapped
+    assert len(file.of_op("aten::matmul") + file.of_op("aten::mm")) > 0 and result.unmapped
+    check_mapped(folder, result, file, "whole")
     return f"{len(result.keys)} records"
 
 
