@@ -383,7 +383,11 @@ typedef struct plumb_source {
 typedef struct plumb_seen {
     const char *name; /* in the graph that the backend executes */
     const plumb_datum *datum;
-    const char *const *stands_for; /* values of the model that it carries; NULL = `name` */
+    /* Values of the model that it carries, converted to the model's layout where the backend has
+     * another one (its element type may still differ: float16 held in float32). NULL = `name`.
+     * Not NULL and n_stands_for = 0: it is none of the model's. No two values shown in one
+     * recording stand for the same one. */
+    const char *const *stands_for;
     size_t n_stands_for;
 } plumb_seen;
 
@@ -391,7 +395,7 @@ typedef struct plumb_hook {
     /* Called on the thread of run(); a status other than PLUMB_OK ends the run with it. */
     plumb_status (*value)(void *ctx, const plumb_seen *seen, plumb_error *err);
     void *ctx;
-    const char *const *names; /* only these are wanted; NULL = all */
+    const char *const *names; /* only these are wanted, by name or by stands_for; NULL = all */
     size_t n_names;
 } plumb_hook;
 
