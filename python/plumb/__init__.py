@@ -2,4 +2,4 @@
 from ._save import Recording, save_intermediates
 
 __all__ = ["save_intermediates", "Recording"]
-__version__ = "0.1"
+__version__ = "0.1.0"

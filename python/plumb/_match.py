@@ -23,6 +23,11 @@ _TRANSPOSES = ("transpose", "permute", "t", "swapaxes", "swapdims", "movedim", "
 _FOLDS_MAX = 4  # calls that may have been folded into one node
 
 
+def _changes(op):
+    """Is it done in place? Then it has a reader beyond its result."""
+    return op == "__setitem__" or op.endswith("_") and not op.endswith("__")
+
+
 class Unit:
     """What the nodes of the graph are grouped by: a torch call, or a module call."""
 
@@ -200,8 +205,13 @@ class Matcher:
             reason = "folded: a constant, it does not depend on the inputs"
         elif twin is not None:
             reason = f"folded: the exporter left it out, it equals {self.match.names[twin]}"
+        elif self.units[u].label in _TRANSPOSES and any(
+                r in self.units and self.units[r].label in _TRANSPOSES for r in self.readers_of[v]):
+            reason = "folded: it and the transpose after it became one"
+        elif not self.readers_of[v] and not _changes(value.op):
+            reason = "unused: nothing reads it, the exporter left it out"
         else:
-            reason = "folded: the exporter left no node of this call"
+            reason = "missing: the exporter left no node of this call"
         self.match.reasons[v] = reason
 
     def run(self):

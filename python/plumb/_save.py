@@ -200,6 +200,14 @@ def _tuples(watcher, names_of_inputs, found, reasons, methods):
     return [keys[i] for i in range(len(keys))], tuples, mapped, unmapped
 
 
+def _why_alone(value):
+    if value.op == "changed":
+        return "changed behind a view: no call returned it"
+    if value.call is None and not value.names:
+        return "made by scripted or compiled code: the exporter tells nothing of its operations"
+    return "the run that was exported has no such call"
+
+
 def _matched(recorded, traced, graph, tags):
     """name, reason and method for each value of the recorded run."""
     result = _export.match(traced, graph, tags)
@@ -208,7 +216,7 @@ def _matched(recorded, traced, graph, tags):
     for v, value in enumerate(recorded.values):
         w = pairs.get(v)
         if w is None:
-            reasons[v] = "the run that was exported has no such call"
+            reasons[v] = _why_alone(value)
         elif w not in result.names:
             reasons[v] = result.reasons.get(w, "")
         elif result.names[w] in found.values():
