@@ -49,7 +49,6 @@ class _Summary:
         self.digest = self.hash or _blake(dense)
         flat = dense.reshape(-1)
         m = min(_SAMPLES, flat.numel())
-        # Widened before it is indexed: torch 1.13 cannot index every type.
         picked = flat[::max(1, flat.numel() // max(m, 1))][:m] if m else flat
         if picked.dtype.is_complex:
             picked = torch.view_as_real(picked).reshape(-1)
@@ -94,6 +93,18 @@ def _eval_mode(model):
     finally:
         for m, flag in flags:
             m.training = flag
+
+
+@contextlib.contextmanager
+def _buffers_kept(model):
+    """Both runs start from the same buffers, and the caller finds them unchanged."""
+    before = [(b, b.detach().clone(), b._version) for b in model.buffers() if b.layout == torch.strided]
+    try:
+        yield
+    finally:
+        for b, copy, version in before:
+            if b._version != version:
+                b.copy_(copy)
 
 
 def _input_names(model, args, kwargs, given):
@@ -282,7 +293,7 @@ def save_intermediates(model, inputs, onnx_path=None, out=None, *, input_names=N
             run = _watch.Watcher(model, _sink(writer), refuse)
             run_args, run_kwargs = _copied(args), _copied(kwargs)
             run.add_inputs((*run_args, *run_kwargs.values()))
-            with run.watching():
+            with _buffers_kept(model), run.watching():
                 model(*run_args, **run_kwargs)
             for v in run.outputs:
                 run.values[v].flags.add("output")
@@ -293,8 +304,9 @@ def save_intermediates(model, inputs, onnx_path=None, out=None, *, input_names=N
                 traced = _watch.Watcher(model, _sink(None), lambda *_: None, tag=True) if exporter == "torchscript" else run
                 options = _export_options(training, exporter, input_names, output_names, opset_version, dynamic_axes,
                                           export_options)
-                graph, tags = _export.export(model, _copied(args), _copied(kwargs), onnx_path, exporter, options, traced,
-                                             stack_traces)
+                with _buffers_kept(model):
+                    graph, tags = _export.export(model, _copied(args), _copied(kwargs), onnx_path, exporter, options,
+                                                 traced, stack_traces)
                 found, reasons, methods = _matched(run, traced, graph, tags)
         keys, tuples, mapped, unmapped = _tuples(run, _input_names(model, args, kwargs, input_names), found, reasons,
                                                  methods)

@@ -142,7 +142,7 @@ class Watcher:
         self.stack = []                     # (module path, call number) of the modules that are running
         self.times = {}
         self.live = {}                      # id of a tensor: (weak reference, version, number of its value)
-        self.constants = {}
+        self.constants = {}                 # id of a parameter or buffer: (it, its version before the run)
         self.busy = 0                       # inside a call that is seen as a whole
         self.expanded = {}
         self.entered = []                   # functions of torch whose Python code is running
@@ -175,6 +175,11 @@ class Watcher:
         number = len(self.values) - 1
         self.live[id(tensor)] = (weakref.ref(tensor), version(tensor) if has_version else None, number)
         return number
+
+    def is_constant(self, tensor):
+        """A parameter or buffer as it was before the run; one that the run changes is a value like others."""
+        entry = self.constants.get(id(tensor))
+        return entry is not None and entry[0] is tensor and entry[1] == version(tensor)
 
     def module(self):
         return self.stack[-1][0] if self.stack else ""
@@ -253,7 +258,7 @@ class Watcher:
             if version(t) != before and not any(t is r for _, r in returned):
                 returned.append(("", t))
         for path, t in returned:
-            if isinstance(t, torch.nn.Parameter) or call.op in _EMPTY or id(t) in self.constants:
+            if self.is_constant(t) or call.op in _EMPTY:
                 continue
             known = self.find(t)
             if known is not None:
@@ -278,7 +283,7 @@ class Watcher:
         in_place = name.endswith("_")
         with self.quiet():
             for path, t in tensors_in(out):
-                if id(t) not in self.constants and (in_place or self.find(t) is None):
+                if in_place or self.find(t) is None and not self.is_constant(t):
                     self.add(t, has_version=False, path=path, module=self.module(), op=name, depends=True)
 
     # ---- modules -----------------------------------------------------------------------------------
@@ -306,7 +311,7 @@ class Watcher:
     def add_returned(self, module, path, count, where, tensor):
         number = self.find(tensor)
         if number is None:
-            if id(tensor) in self.constants:
+            if path and self.is_constant(tensor):
                 return None
             number = self.add(tensor, module=path, op=type(module).__name__, path=where, depends=True)
         self.values[number].names.append((path, count, where))
@@ -322,7 +327,7 @@ class Watcher:
     @contextlib.contextmanager
     def hooks(self):
         handles, scripted = [], {}
-        self.constants = {id(t): t for t in (*self.model.parameters(), *self.model.buffers())}
+        self.constants = {id(t): (t, version(t)) for t in (*self.model.parameters(), *self.model.buffers())}
         try:
             for path, m in self.model.named_modules():
                 pair = self.before_module(path), self.after_module(path, not any(True for _ in m.children()))

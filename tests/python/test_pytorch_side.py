@@ -278,6 +278,32 @@ def test_an_exporters_error_shows(folder):
     assert message.startswith("y: differs by 1,"), message
 
 
+class State(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.ones(4))
+        self.scale = nn.Parameter(torch.full((4,), 3.0))
+
+    def forward(self, x):
+        self.seen.add_(x[0])
+        return x * self.seen, self.scale
+
+
+def test_buffers(folder):
+    net, x = State(), torch.randn(3, 4)
+    result, file = record(folder, net, x, input_names=["x"], output_names=["y", "scale"])
+    assert torch.equal(net.seen, torch.ones(4))
+    assert np.array_equal(file.of_op("add_")[0], (1 + x[0]).numpy())
+    assert np.array_equal(file.tensors["y"], (x * (1 + x[0])).numpy())
+    assert np.array_equal(file.tensors["scale"], np.full(4, 3, np.float32))
+    assert not any("another value" in r for r in result.unmapped.values()), result.unmapped
+    # torch exports the buffer as the traced run left it, so the model adds x[0] twice: again the names show where.
+    weights = {w.name: onnx.numpy_helper.to_array(w) for w in onnx.load(result.onnx_path).graph.initializer}
+    assert np.array_equal(weights["seen"], (1 + x[0]).numpy())
+    added = next(r["value"] for r in file.values if r["op"] == "add_")
+    assert raises(AssertionError, check_mapped, folder, result, file).startswith(f"{added}: differs")
+
+
 class Traced(nn.Module):
     """Computes something else when it is exported: the names must not be given to what was recorded."""
 
