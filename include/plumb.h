@@ -304,6 +304,30 @@ PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format,
 PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format format,
                                       char **text, plumb_error *err);
 
+/* ---- analysis ---- */
+
+typedef struct plumb_analyze_options {
+    plumb_inputs inputs;
+    const char *backend;   /* spec of A, the run under test; NULL = eager */
+    const char *reference; /* spec of B; NULL = eager */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    int skip_determinism, skip_gold;
+    const char *profile; /* "plumb" (NULL) or "torch" */
+    const char *same;    /* options of the torch profile, "tol=1e-4,…" */
+    double tol;          /* of outputs without a culprit, relative to their size; 0 = 1e-4 */
+    const char *metric;  /* that colours and sorts; NULL = psnr */
+    const char *format;  /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
+    size_t limit;        /* rows of the table; 0 = all */
+    int colour;          /* escape sequences in text */
+    const plumb_progress *progress;
+} plumb_analyze_options;
+/* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
+ * non-deterministic) or 3 (A or B failed); these are results, not errors. */
+PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
+                                     int *exit_code, char **text, plumb_error *err);
+
 /* ---- backends ---- */
 
 /* A backend compiles and runs models: eager, jit, ort, cmd, plugin. A spec names one with its
