@@ -321,6 +321,7 @@ typedef struct plumb_analyze_options {
     const char *format;  /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
     size_t limit;        /* rows of the table; 0 = all */
     int colour;          /* escape sequences in text */
+    int bisect;          /* also: which level or pass of A's backend did it */
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
@@ -485,6 +486,11 @@ typedef struct plumb_backend {
     /* Waits until all work is done and tells its failure. (optional: run() has waited) */
     plumb_status (*synchronize)(void *program, plumb_error *err);
     void (*free)(void *program); /* releases a program */
+    /* Names that the option "disable=NAME+NAME" takes, ended by NULL: passes and optimisers that a
+     * search for the one to blame leaves out. (optional: it has none) */
+    const char *const *passes;
+    /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
+    const char *const *levels;
 } plumb_backend;
 
 /* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to

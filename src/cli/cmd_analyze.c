@@ -22,6 +22,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->reference = pl_args_value(args, "reference");
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
+    o->bisect = pl_args_flag(args, "bisect");
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->metric = pl_args_value(args, "metric");
@@ -60,6 +61,7 @@ static const pl_option options[] = {
     PL_OPTIONS_INPUTS,
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
     { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
+    { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },
     { 0, "profile", "NAME", "rule for outputs: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same()" },
     { 0, "tol", "X", "how far an output may be off without a culprit (default 1e-4 of its size)" },

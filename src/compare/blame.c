@@ -103,9 +103,9 @@ static const char *describe_culprit(pl_judge *j, const pl_judgement *v, const pl
                                     const pl_tensor *a, const pl_tensor *d) {
     char found[160], expected[160];
     if (e->kind == PL_LOCAL_SHAPE) {
-        return pl_arena_printf(j->out->arena, "is %s, the model says %s",
-                               pl_tensor_describe(a, found, sizeof(found)),
-                               pl_tensor_describe(d, expected, sizeof(expected)));
+        return pl_arena_printf(j->out->arena, "has shape %s, the model says %s",
+                               pl_dims_describe(a->rank, a->dims, found, sizeof(found)),
+                               pl_dims_describe(d->rank, d->dims, expected, sizeof(expected)));
     }
     if (e->kind == PL_LOCAL_NONFINITE) {
         return pl_arena_printf(

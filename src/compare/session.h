@@ -124,6 +124,7 @@ typedef struct pl_session {
     pl_side_info a, b;
     bool observer_effect;
     const char *observer_note;
+    const char *bisect_level, *bisect_pass, *bisect_reason; /* --bisect; NULL = not asked for */
     pl_sync_point *points; /* in the order of the model */
     size_t n_points;
     pl_left_over *left_b;

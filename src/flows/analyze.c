@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "compare/session_print.h"
 #include "flows/api.h"
+#include "flows/bisect.h"
 #include "flows/inputs.h"
 #include "flows/side_run.h"
 #include "graph/edit.h"
@@ -504,18 +505,106 @@ static pl_status blame(analysis *x, pl_err *err) {
     return settle(x, err);
 }
 
+/* ---- what did it ---- */
+
+/* A failure that has no values to replay: the node with which it begins. */
+static pl_status blame_failure(analysis *x, pl_err *err) {
+    pl_session *s = x->session;
+    const pl_side_options options = side_options(x, x->a.options.spec, "A");
+    pl_failing_node found;
+    pl_origin origin;
+    PL_TRY(pl_bisect_failure(x->model, x->in, &options, &found, err));
+    PL_TRY(timed(x, "search for the node", err));
+    if (found.node == NULL) return PL_OK;
+    const pl_failure *failure = pl_backend_failure(x->a.backend);
+    const bool crashed = failure != NULL && failure->happened;
+    PL_TRY(pl_node_origin(found.node, x->arena, &origin, err));
+    s->blame = pl_arena_array(x->arena, 1, sizeof(pl_blame_entry));
+    const char **members = pl_arena_array(x->arena, 1, sizeof(char *));
+    if (s->blame == NULL || members == NULL) return pl_fail_memory(err, 1);
+    const char *value = found.node->name;
+    for (uint32_t i = found.node->n_out; i-- > 0;)
+        if (found.node->out[i] != NULL) value = found.node->out[i]->name;
+    members[0] = keep(x, value);
+    s->n_blame = 1;
+    s->blame[0] = (pl_blame_entry){
+        .node = keep(x, found.node->name),
+        .op = keep(x, found.node->op),
+        .value = members[0],
+        .members = members,
+        .n_members = 1,
+        .kind = !crashed                 ? "error"
+                : failure->timed_out     ? "time-out"
+                : failure->out_of_memory ? "out of memory"
+                                         : "crash",
+        .where = "the shortest beginning of the model that fails ends here",
+        .q = NAN,
+        .effect = NAN,
+        .reason = keep(x, found.why),
+        .module = origin.module,
+        .source = origin.file,
+    };
+    s->first_divergence = members[0];
+    return PL_OK;
+}
+
+/* Is the run with this spec wrong, or does it fail? */
+static pl_status is_bad(void *ctx, const char *spec, bool *bad, pl_err *err) {
+    analysis *x = ctx;
+    const pl_side_options options = side_options(x, spec, "bisect");
+    pl_side_run run = { .model = NULL };
+    pl_blame found = { .arena = NULL };
+    pl_err trouble = PL_ERR_INIT;
+    *bad = false;
+    pl_status st = pl_side_run_init(&run, x->model, &options, &trouble);
+    if (st == PL_OK) st = pl_side_run_plain(&run, x->in, &trouble);
+    if (st == PL_OK) st = pl_side_run_record(&run, x->in, &trouble);
+    if (st == PL_E_BACKEND || st == PL_E_TIMEOUT) {
+        *bad = true;
+        st = PL_OK;
+    } else if (st != PL_OK) {
+        *err = trouble;
+    } else {
+        const pl_run_data a = pl_side_run_data(&run);
+        const pl_blame_options blame_options = { .pool = x->pool,
+                                                 .seed = x->options->inputs.seed,
+                                                 .skip_gold = true };
+        st = pl_blame_run(x->model, x->in, &a, NULL, &blame_options, &found, err);
+        *bad = st == PL_OK && found.n_groups > 0;
+    }
+    pl_blame_release(&found);
+    pl_side_run_release(&run);
+    return st;
+}
+
+static pl_status bisect(analysis *x, pl_err *err) {
+    pl_session *s = x->session;
+    if (!x->options->bisect || x->a.backend == NULL || s->outcome == PL_OUTCOME_AGREE) return PL_OK;
+    pl_guilty_pass found;
+    PL_TRY(pl_bisect_passes(x->a.options.spec, pl_backend_levels(x->a.backend),
+                            pl_backend_passes(x->a.backend), is_bad, x, x->arena, &found, err));
+    s->bisect_level = found.level;
+    s->bisect_pass = found.pass;
+    s->bisect_reason = found.reason;
+    return timed(x, "bisect", err);
+}
+
 static pl_status run_all(analysis *x, pl_err *err) {
     const plumb_analyze_options *o = x->options;
     const char *a = o->backend == NULL ? "eager" : o->backend;
     const char *b = o->reference == NULL ? "eager" : o->reference;
     PL_TRY(prepare(x, err));
     PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
-    if (failed(x)) return PL_OK;
+    if (failed(x)) {
+        PL_TRY(blame_failure(x, err));
+        return bisect(x, err);
+    }
     PL_TRY(say_observer(x, err));
     x->b.like = &x->a;
     PL_TRY(run_side(x, &x->b, &x->session->b, b, "the reference", "B", err));
     if (failed(x)) return PL_OK;
-    return blame(x, err);
+    PL_TRY(blame(x, err));
+    return bisect(x, err);
 }
 
 static int64_t peak_rss(void) {
