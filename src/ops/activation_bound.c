@@ -118,8 +118,7 @@ BOUND(sigmoid, 2 * c->u_acc + (u > c->u_acc ? 2 * u * y : 0) + u * fabs(x) * y *
                    (y * (1 - y) + 0.05 * e) * e)
 RULE(sigmoid)
 
-/* log(exp(x) + 1) is used, not log1p: for x < 0 the error is that of 1. */
-BOUND(softplus, 2 * u * y + c->u_acc + (sigmoid(x) + 0.13 * e) * e)
+BOUND(softplus, 3 * u * y + (sigmoid(x) + 0.13 * e) * e)
 RULE(softplus)
 
 BOUND(softsign, 2 * u * fabs(y) + e / ((1 + fabs(x)) * (1 + fabs(x))) + e * e)
@@ -162,7 +161,6 @@ pl_status pl_selu_bound(pl_bound *c) {
 BOUND(gelu, 2 * c->u_acc * fabs(x) + (u > c->u_acc ? 2 * u * fabs(y) : 0) + 1.13 * e)
 RULE(gelu)
 
-/* tanh(softplus(x)): the softplus of a large negative x has the error of 1. */
 BOUND(mish, 2 * c->u_acc * fabs(x) + 2 * u * fabs(y) + 1.09 * e)
 RULE(mish)
 

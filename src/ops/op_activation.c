@@ -411,8 +411,8 @@ static pl_status swiglu_infer(pl_infer *c) {
 #define ROW(name_, since_, until_, types, fn, attrs_, amp, sample_attrs, ranges)                   \
     {                                                                                              \
         .name = name_, .since = since_, .until = until_, .flags = PL_OP_ELEMENTWISE, X_Y(types),   \
-        .attrs = attrs_, .infer = pl_infer_same_as_first, .eval = fn##_eval,                       \
-        .grad = PL_GRAD_TODO, .bound = pl_##fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,     \
+        .attrs = attrs_, .infer = pl_infer_same_as_first, .eval = fn##_eval, .grad = PL_GRAD_TODO, \
+        .bound = pl_##fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,                           \
         .samples =                                                                                 \
             PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ sample_attrs "(x) }", ranges, 0 }) \
     }

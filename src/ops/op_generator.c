@@ -203,9 +203,20 @@ static pl_status range_infer(pl_infer *c) {
 }
 
 /* start + i * delta, in double for floats (rounded once), modulo 2^64 for integers. */
+/* By repeated addition, as some runtimes do. */
+static void range_naive(float start, float delta, pl_tensor *y) {
+    const size_t size = pl_dtype_bytes(y->dtype);
+    for (int64_t i = 0; i < y->n_elements; i++, start += delta)
+        pl_store_f32(y->dtype, &start, (char *)y->data + (size_t)i * size, 1);
+}
+
 static pl_status range_eval(pl_eval *c) {
     const pl_tensor *start = pl_in(c, 0), *delta = pl_in(c, 2);
     pl_tensor *y = pl_out(c, 0);
+    if (c->naive && pl_dtype_is_float(y->dtype) && y->dtype != PL_F64) {
+        range_naive((float)pl_tensor_get_f64(start, 0), (float)pl_tensor_get_f64(delta, 0), y);
+        return PL_OK;
+    }
     const size_t size = pl_dtype_bytes(y->dtype);
     const bool is_float = pl_dtype_is_float(y->dtype);
     const double f = is_float ? pl_tensor_get_f64(start, 0) : 0;

@@ -141,6 +141,7 @@ static pl_status cross_entropy_eval(pl_eval *c) {
 /* One element: -p w, both with errors; nothing where the class is ignored. */
 typedef struct loss_error {
     double loss, error, weight, weight_error;
+    double square; /* of error, of a sum: they add like noise in a mean */
 } loss_error;
 
 static loss_error element_error(pl_bound *c, const double *p, const double *e, int64_t at,
@@ -171,6 +172,7 @@ static pl_status put_bounds(pl_bound *c, const double *p, const double *e, doubl
         if (none) out[i] = r.error + pl_b_stored(c, r.loss);
         sum.loss += r.loss;
         sum.error += r.error;
+        sum.square += r.error * r.error;
         sum.weight += fabs(r.weight);
         sum.weight_error += r.weight_error;
     }
@@ -179,7 +181,8 @@ static pl_status put_bounds(pl_bound *c, const double *p, const double *e, doubl
     out[0] = sum.error + chain * sum.loss;
     if (pl_attr_string_is(c->node, "reduction", "mean") && sum.weight > 0) {
         const double y = sum.loss / sum.weight;
-        out[0] = out[0] / sum.weight + y * (chain + c->u_acc + sum.weight_error / sum.weight);
+        const double weights = pl_b_in(c, 2) == NULL ? 0 : chain + sum.weight_error / sum.weight;
+        out[0] = sqrt(sum.square) / sum.weight + y * (chain + c->u_acc + weights);
     }
     out[0] += pl_b_stored(c, pl_tensor_get_f64(pl_b_out(c, 0), 0));
     return PL_OK;

@@ -128,7 +128,7 @@ pl_status pl_reduce_sum_square_bound(pl_bound *c) {
     if (c->e_in[0] != NULL) PL_TRY(reduce_terms(c, &p, PL_REDUCE_SUM, square_change, &inherited));
     for (int64_t i = 0; i < p.y->n_elements; i++) {
         p.e[i] = accumulator(c) * pl_b_chain(p.k) * p.out[i] + pl_b_stored(c, p.out[i]);
-        if (p.out[i] != 0) p.e[i] += p.k * p.tiny;
+        p.e[i] += fmin(p.k * p.tiny, p.out[i]);
         if (inherited != NULL) p.e[i] += inherited[i];
     }
     return PL_OK;
@@ -148,7 +148,8 @@ pl_status pl_reduce_l2_bound(pl_bound *c) {
     const bool is_float = pl_dtype_is_float(c->out_native[0]);
     for (int64_t i = 0; i < p.y->n_elements; i++) {
         const double y = p.out[i], square = y * y;
-        double change = c->u_acc * pl_b_chain(p.k) * square + (y != 0 ? p.k * p.tiny : 0);
+        /* Squares below the smallest normal number may be read as 0. */
+        double change = c->u_acc * pl_b_chain(p.k) * square + fmin(p.k * p.tiny, 3 * square);
         if (inherited != NULL) change += inherited[i];
         /* Not change / 2y, which is the same for small ones and nothing for y = 0. */
         p.e[i] = change == 0 ? 0 : change / (sqrt(square + change) + y) + pl_b_round(c, y);
