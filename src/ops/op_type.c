@@ -271,8 +271,8 @@ static pl_status cast_bound(pl_bound *c) {
 #define INPUT .in = PL_PORTS({ "input", CAST_TYPES, 0 })
 #define OUTPUT .out = PL_PORTS({ "output", CAST_TYPES, 0 })
 #define CASTS                                                                                      \
-    .flags = PL_OP_SHAPE, .eval = cast_eval, .grad = PL_GRAD_TODO, .bound = cast_bound,            \
-    .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+    .flags = PL_OP_SHAPE | PL_OP_CAST, .eval = cast_eval, .grad = PL_GRAD_TODO,                    \
+    .bound = cast_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_type[] = {
