@@ -1,7 +1,7 @@
 /* Candidates as bytes: what they are known by, and files that share one copy of the weights.
  *
  * The cost of a query must not grow with the weights. Large ones are taken out before the model is
- * serialised, hashed once however many candidates use them, and written once to a file that all
+ * serialised, and written once to a file that all
  * candidates refer to. Names are part of the key: a user's check may look at them. */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 
 enum {
     LARGE = 1024,         /* bytes: smaller weights stay in the model */
+    HASHED_MAX = 1 << 20,
     INLINE_MAX = 1 << 16, /* a model with less than this in large weights has them all inside */
     ALIGNMENT = 4096,
     TENSOR_DIMS = 1,
@@ -92,7 +93,10 @@ static pl_status know(pl_mini_weights *w, pl_tensor *t, known_tensor **out, pl_e
     char *key = pl_arena_alloc(w->arena, sizeof(address));
     if (k == NULL || key == NULL) return pl_fail_memory(err, sizeof(*k));
     memcpy(key, &address, sizeof(address));
-    *k = (known_tensor){ pl_tensor_ref(t), hash_content(t), -1 };
+    /* A large tensor is known by its address, which it keeps: reading it would cost more than a
+     * query does. */
+    *k = (known_tensor){ pl_tensor_ref(t), { address, (uint64_t)t->dtype }, -1 };
+    if (pl_tensor_bytes(t) < HASHED_MAX) k->hash = hash_content(t);
     if (pl_arena_defer(w->arena, unref_tensor, k->tensor) != 0) {
         pl_tensor_unref(k->tensor);
         return pl_fail_memory(err, 1);

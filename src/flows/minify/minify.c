@@ -5,6 +5,7 @@
  * is the same. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -29,6 +30,12 @@ void pl_mini_log(pl_mini *m, const char *format, ...) {
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     m->options->log(m->options->log_ctx, line);
+}
+
+double pl_mini_cpu_seconds(void) {
+    struct timespec t;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0) return 0;
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- progress ---- */
@@ -204,6 +211,7 @@ static pl_status check_original(pl_mini *m, pl_err *err) {
 
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err) {
     pl_answer answer = PL_ANSWER_PASSES;
+    const double since = pl_mini_cpu_seconds();
     m->best = start_take;
     PL_TRY(check_original(m, err));
     m->n_nodes_before = pl_model_count_nodes(m->best->model);
@@ -216,6 +224,7 @@ pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err) {
         return pl_fail(err, PL_E_INVALID, "the smallest model does not fail any more: the failure "
                                           "is flaky");
     }
+    m->cpu_seconds = pl_mini_cpu_seconds() - since;
     pl_mini_log(m, "Made %zu queries", m->oracle->n_queries);
     return PL_OK;
 }

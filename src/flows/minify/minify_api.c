@@ -32,6 +32,8 @@ static pl_status prepare(pl_mini *m, const plumb_model *model, pl_mini_state **o
         return pl_fail_memory(err, 1);
     }
     PL_TRY(pl_mini_state_new_take(copy, in, out, err));
+    const char *file = pl_api_model_file(model);
+    if (file != NULL && !pl_path_has_suffix(file, ".onnxtxt")) (*out)->file = file;
     if (!m->with_data) { /* a user's check may know operators that plumb does not */
         if (pl_ops_resolve(copy, &ignored) == PL_OK) pl_model_infer(copy, NULL, &ignored);
         return PL_OK;
@@ -86,6 +88,7 @@ static void describe(const pl_mini *m, pl_buf *out) {
     pl_json_put_bool(&json, "verified", false);
     pl_json_put_int(&json, "runs", (int64_t)o->n_runs);
     pl_json_put_double(&json, "oracle_seconds", o->oracle_seconds);
+    pl_json_put_double(&json, "overhead_seconds", m->cpu_seconds - o->oracle_cpu_seconds);
     pl_json_put_int(&json, "elements_after", now.n_elements);
     put_others(&json, o);
     pl_json_object_end(&json);

@@ -37,6 +37,8 @@ typedef struct pl_mini_state {
     pl_model *model;        /* resolved; inner types as far as they are known */
     pl_datum **in;          /* by input; NULL where there is none */
     pl_mini_values *values; /* of its inner values; NULL = not known any more */
+    uint64_t serial;        /* given when it is asked for the first time: it does not change then */
+    const char *file;       /* that holds exactly this model; NULL = none. Lives with the caller */
 } pl_mini_state;
 
 typedef struct pl_measure { /* of a state: what gets smaller */
@@ -122,6 +124,9 @@ struct pl_oracle {
     pl_signature target;
     const char *check_str;
     pl_mini_weights *weights;
+    pl_buf bytes; /* of the state asked last, without large weights */
+    uint64_t bytes_serial, last_serial;
+    pl_hash128 key;
     pl_strmap cache; /* key in hex -> answer + 1 */
     pl_arena *arena;
     size_t n_queries;   /* distinct candidates that were run */
@@ -130,6 +135,7 @@ struct pl_oracle {
     size_t max_queries; /* 0 = no limit */
     double deadline;    /* 0 = none */
     double oracle_seconds; /* of what is under test: the check's process, the backend */
+    double oracle_cpu_seconds; /* that this process spent on starting it */
     pl_other *others;
     size_t n_others, others_capacity;
     bool keep_other;
@@ -146,6 +152,8 @@ pl_status pl_oracle_learn(pl_oracle *oracle, pl_mini_state *state, pl_answer *ou
 pl_status pl_oracle_ask(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* Asked anew: is the answer stable? Not counted. */
 pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
+/* Bytes of a state without its large weights: oracle->bytes, and oracle->key. */
+pl_status pl_oracle_bytes(pl_oracle *oracle, pl_mini_state *state, pl_err *err);
 pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err);
 void pl_observed_release(pl_observed *o);
 /* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
@@ -195,7 +203,9 @@ PL_STRATEGIES(X)
 typedef struct pl_reduce {
     pl_mini *m;
     size_t n; /* items */
-    bool last_matters; /* that is known: the last item stays */
+    bool first_matters, last_matters; /* that is known: these items stay */
+    size_t patience; /* gives up after so many items in a row that matter; 0 = never */
+    bool gave_up;
     /* A candidate with the items of keep[]; *out NULL: there is none. */
     pl_status (*build)(void *ctx, const bool *keep, pl_mini_state **out, pl_err *err);
     void *ctx;
@@ -226,9 +236,11 @@ struct pl_mini {
     char *work;         /* temporary folder of the queries */
     char *checkpoints;  /* folder; NULL = none */
     double started;
+    double cpu_seconds; /* of this process, from the first query to the last */
     pl_signature found; /* what the final model shows */
 };
 
+double pl_mini_cpu_seconds(void);
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
 

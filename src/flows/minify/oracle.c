@@ -38,6 +38,7 @@ void pl_oracle_free(pl_oracle *o) {
         pl_mini_state_free(o->others[i].state);
     pl_free(o->others);
     pl_mini_weights_free(o->weights);
+    pl_buf_release(&o->bytes);
     pl_strmap_release(&o->cache);
     pl_arena_free(o->arena);
     pl_free(o);
@@ -108,14 +109,21 @@ static pl_status judge(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_er
     return st;
 }
 
-static pl_status key_of(pl_oracle *o, const pl_mini_state *state, char hex[PL_HASH128_HEX],
+pl_status pl_oracle_bytes(pl_oracle *o, pl_mini_state *state, pl_err *err) {
+    if (state->serial == 0) state->serial = ++o->last_serial;
+    if (o->bytes_serial == state->serial) return PL_OK;
+    o->bytes_serial = 0;
+    pl_buf_reset(&o->bytes);
+    PL_TRY(pl_mini_state_bytes(state, o->weights, &o->bytes, &o->key, err));
+    o->bytes_serial = state->serial;
+    return PL_OK;
+}
+
+static pl_status key_of(pl_oracle *o, pl_mini_state *state, char hex[PL_HASH128_HEX],
                         pl_err *err) {
-    pl_buf bytes = PL_BUF_INIT;
-    pl_hash128 key;
-    const pl_status st = pl_mini_state_bytes(state, o->weights, &bytes, &key, err);
-    pl_buf_release(&bytes);
-    if (st == PL_OK) pl_hash128_hex(key, hex);
-    return st;
+    PL_TRY(pl_oracle_bytes(o, state, err));
+    pl_hash128_hex(o->key, hex);
+    return PL_OK;
 }
 
 static pl_status remember(pl_oracle *o, const char *hex, pl_answer answer, pl_err *err) {
@@ -129,10 +137,8 @@ static pl_status remember(pl_oracle *o, const char *hex, pl_answer answer, pl_er
 
 pl_status pl_oracle_learn(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
     pl_observed seen = { 0 };
-    char hex[PL_HASH128_HEX];
     pl_status st = PL_OK;
     *out = PL_ANSWER_PASSES;
-    PL_TRY(key_of(o, state, hex, err));
     PL_TRY_GOTO(done, st, observe(o, state, &seen, err));
     o->n_queries++;
     if (seen.invalid) {
@@ -151,7 +157,6 @@ pl_status pl_oracle_learn(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl
         *out = PL_ANSWER_OTHER;
         st = note_other(o, &seen.items[0], state, err);
     }
-    if (st == PL_OK) st = remember(o, hex, *out, err);
 done:
     pl_observed_release(&seen);
     return st;

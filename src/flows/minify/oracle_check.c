@@ -47,7 +47,7 @@ static pl_status write_file(const char *path, const pl_buf *buf, pl_err *err) {
 }
 
 static pl_status write_inputs(const pl_mini_state *s, const char *dir, pl_err *err) {
-    char path[4096];
+    char path[4200];
     for (size_t i = 0; i < s->model->graph->n_inputs; i++) {
         pl_buf buf = PL_BUF_INIT;
         if (s->in[i] == NULL) continue;
@@ -61,16 +61,13 @@ static pl_status write_inputs(const pl_mini_state *s, const char *dir, pl_err *e
 }
 
 /* Writes the candidate; `model` is its file. */
-static pl_status write_candidate(pl_oracle *o, const pl_mini_state *s, const char *dir,
+static pl_status write_candidate(pl_oracle *o, pl_mini_state *s, const char *dir,
                                  const char *model, pl_err *err) {
     const check *c = o->self;
-    pl_buf bytes = PL_BUF_INIT, whole = PL_BUF_INIT;
-    pl_hash128 key;
+    pl_buf whole = PL_BUF_INIT;
     char data[4096], shared[4096], linked[4096];
-    pl_status st = pl_mini_state_bytes(s, o->weights, &bytes, &key, err);
-    if (st == PL_OK) {
-        st = pl_mini_weights_attach(o->weights, s, o->m->work, &bytes, &whole, err);
-    }
+    PL_TRY(pl_oracle_bytes(o, s, err));
+    pl_status st = pl_mini_weights_attach(o->weights, s, o->m->work, &o->bytes, &whole, err);
     if (st == PL_OK && c->wants_dir) {
         snprintf(data, sizeof(data), "%s/test_data_set_0", dir);
         st = pl_path_make_dirs(data, err);
@@ -82,7 +79,6 @@ static pl_status write_candidate(pl_oracle *o, const pl_mini_state *s, const cha
         }
     }
     if (st == PL_OK) st = write_file(model, &whole, err);
-    pl_buf_release(&bytes);
     pl_buf_release(&whole);
     return st;
 }
@@ -148,20 +144,32 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
     } else {
         snprintf(dir, sizeof(dir), "%s", o->m->work);
     }
-    snprintf(model, sizeof(model), c->wants_dir ? "%s/model.onnx" : "%s/candidate.onnx", dir);
+    /* A new name each time: writing over a file makes ext4 wait for the disk. */
+    if (c->wants_dir) {
+        snprintf(model, sizeof(model), "%s/model.onnx", dir);
+    } else {
+        snprintf(model, sizeof(model), "%s/candidate_%zu.onnx", dir, c->n_asked);
+    }
+    const bool as_it_is = state->file != NULL && !c->wants_dir;
     c->n_asked++;
     if (c->wants_dir) PL_TRY(pl_path_make_dirs(dir, err));
-    PL_TRY(write_candidate(o, state, dir, model, err));
+    if (as_it_is) {
+        snprintf(model, sizeof(model), "%s", state->file);
+    } else {
+        PL_TRY(write_candidate(o, state, dir, model, err));
+    }
     substitute(&command, c->command, model, dir);
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
     const pl_process_options options = { .timeout_seconds = o->m->options->timeout };
-    const double since = pl_api_seconds();
+    const double since = pl_api_seconds(), cpu_since = pl_mini_cpu_seconds();
     st = pl_buf_ok(&command) ? pl_process_run(argv, &options, &result, err) : pl_fail_memory(err, 1);
     o->oracle_seconds += pl_api_seconds() - since;
+    o->oracle_cpu_seconds += pl_mini_cpu_seconds() - cpu_since;
     if (st == PL_OK) st = read_result(o, &result, out, err);
     pl_process_result_release(&result);
     pl_buf_release(&command);
     if (c->wants_dir) pl_dir_remove(dir, NULL);
+    if (!c->wants_dir && !as_it_is) unlink(model);
     return st;
 }
 

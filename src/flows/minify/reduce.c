@@ -56,50 +56,59 @@ static pl_status halve(pl_reduce *r, const bool *decided, size_t low, size_t hig
     return PL_OK;
 }
 
-/* The same from the end, in steps that double. */
-static pl_status stride(pl_reduce *r, const bool *decided, size_t high, size_t *out, pl_err *err) {
-    for (size_t step = 1; step < high; step *= 2) {
+/* The same from the end, in steps that double; `first` itself has not been asked. */
+static pl_status stride(pl_reduce *r, const bool *decided, size_t first, size_t high, size_t *out,
+                        pl_err *err) {
+    for (size_t step = 1; high > first; step *= 2) {
+        const size_t next = high - first > step ? high - step : first;
         bool fails = false;
-        PL_TRY(fails_with(r, decided, high - step, &fails, err));
-        if (!fails) return halve(r, decided, high - step, high, out, err);
-        high -= step;
+        PL_TRY(fails_with(r, decided, next, &fails, err));
+        if (!fails) return halve(r, decided, next, high, out, err);
+        high = next;
     }
-    return halve(r, decided, 0, high, out, err);
+    *out = first;
+    return PL_OK;
+}
+
+static pl_status search(pl_reduce *r, bool *decided, pl_err *err) {
+    const size_t first = r->first_matters && r->n > 0 ? 1 : 0;
+    size_t open = r->n; /* items [first, open) are undecided and there */
+    size_t n_in_row = 0;
+    if (first == 1) decided[0] = true;
+    if (r->last_matters && open > first) decided[--open] = true;
+    while (open > first) {
+        bool fails = false;
+        size_t prefix = open;
+        if (n_in_row == 0) { /* when the last one mattered, the rest will hardly be free */
+            PL_TRY(fails_with(r, decided, first, &fails, err));
+            if (fails) return PL_OK;
+            PL_TRY(halve(r, decided, first, open, &prefix, err));
+        } else {
+            PL_TRY(stride(r, decided, first, open, &prefix, err));
+            if (prefix == first) return PL_OK;
+        }
+        n_in_row = prefix == open ? n_in_row + 1 : 0;
+        decided[prefix - 1] = true;
+        open = prefix - 1;
+        if (r->patience > 0 && n_in_row >= r->patience) {
+            r->gave_up = true;
+            return PL_OK;
+        }
+    }
+    return PL_OK;
 }
 
 pl_status pl_reduce_run(pl_reduce *r, pl_err *err) {
-    pl_status st = PL_OK;
-    size_t open = r->n; /* items [0, open) are undecided and there */
-    size_t n_kept_in_row = 0;
     bool *decided = pl_calloc(r->n + 1, sizeof(bool));
+    pl_free(r->keep);
     r->keep = pl_calloc(r->n + 1, sizeof(bool));
+    pl_status st = PL_OK;
     if (decided == NULL || r->keep == NULL) {
         st = pl_fail_memory(err, r->n);
-        goto done;
+    } else {
+        memset(r->keep, 1, r->n);
+        st = search(r, decided, err);
     }
-    memset(r->keep, 1, r->n);
-    if (r->last_matters && open > 0) decided[--open] = true;
-    while (open > 0) {
-        bool fails = false;
-        size_t prefix = open;
-        /* When the last few all mattered, the rest at once will hardly be free. */
-        if (n_kept_in_row < 3) PL_TRY_GOTO(done, st, fails_with(r, decided, 0, &fails, err));
-        if (fails) break;
-        if (n_kept_in_row < 3) {
-            st = open == 1 ? PL_OK : halve(r, decided, 0, open, &prefix, err);
-        } else {
-            st = stride(r, decided, open, &prefix, err);
-        }
-        if (st != PL_OK) goto done;
-        if (n_kept_in_row >= 3 && prefix == 1) { /* is even the first needed? */
-            PL_TRY_GOTO(done, st, fails_with(r, decided, 0, &fails, err));
-            if (fails) break;
-        }
-        n_kept_in_row = prefix + 4 > open ? n_kept_in_row + 1 : 0;
-        decided[prefix - 1] = true;
-        open = prefix - 1;
-    }
-done:
     pl_free(decided);
     return st;
 }

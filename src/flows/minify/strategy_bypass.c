@@ -33,7 +33,11 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     for (size_t i = 0; i < graph->n_nodes; i++)
         if (pl_mini_can_bypass(graph->nodes[i])) nodes[b.n_nodes++] = i;
     if (graph->n_nodes > 1 && b.n_nodes > 0) {
-        pl_reduce r = { .m = m, .n = b.n_nodes, .build = build, .ctx = &b };
+        pl_reduce r = { .m = m,
+                        .n = b.n_nodes,
+                        .last_matters = nodes[b.n_nodes - 1] + 1 == graph->n_nodes,
+                        .build = build,
+                        .ctx = &b };
         st = pl_reduce_run(&r, err);
         *out = r.best;
         r.best = NULL;
