@@ -341,14 +341,14 @@ typedef struct plumb_minify_options {
      * {dir} a folder with model.onnx and test_data_set_0/. Any exit code but 0 says that it fails,
      * 125 that it cannot tell. */
     const char *check;
-    const char *fail_regex; /* it fails when what it prints fits; NULL = by exit code */
-    int fail_code;          /* it fails only with this exit code; -1 = as the original */
-    const char *check_str;  /* must be in the error's text; NULL = a similar text */
-    int strict;             /* the first culprit in the graph, also one that changes no output */
-    const char *signature;  /* a repro.json whose signature is asked for; NULL = what it shows */
-    size_t max_queries;     /* 0 = no limit */
-    double max_time;        /* seconds; 0 = no limit */
-    const char *output;     /* the repro folder, new; NULL = none is written */
+    const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
+    int fail_code;           /* it fails only with this exit code; -1 = as the original */
+    const char *check_str;   /* must be in the error's text; NULL = a similar text */
+    int strict;              /* the first culprit in the graph, also one that changes no output */
+    const char *signature;   /* a repro.json whose signature is asked for; NULL = what it shows */
+    size_t max_queries;      /* 0 = no limit */
+    double max_time;         /* seconds; 0 = no limit */
+    const char *output;      /* the repro folder, new; NULL = none is written */
     const char *checkpoints; /* folder for the best model after each step; NULL = none */
     int strip_weights, stable_output, zip, keep_other;
     const char *good; /* folder for the nearest model that passes; NULL = none */

@@ -70,7 +70,8 @@ done:
 static const pl_option options[] = {
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_JIT,
-    { 0, "check", "COMMAND", "your own oracle: fails when it exits with other than 0 ({model}, {dir})" },
+    { 0, "check", "COMMAND",
+      "your own oracle: fails when it exits with other than 0 ({model}, {dir})" },
     { 0, "fail-code", "N", "with --check: only this exit code fails" },
     { 0, "fail-regex", "RE", "with --check: fails when what it prints fits" },
     { 0, "check-str", "TEXT", "must be in the error's text" },

@@ -12,11 +12,11 @@
 
 typedef struct cutting {
     const pl_graph *graph;
-    const bool *keep;   /* by node index */
-    bool *from_others;  /* by value id: needed by a kept node, made by one that is gone */
-    bool *for_others;   /* by value id: used by a node that is gone */
-    bool *for_kept;     /* by value id */
-    bool *constant;     /* by value id: depends on no input */
+    const bool *keep;  /* by node index */
+    bool *from_others; /* by value id: needed by a kept node, made by one that is gone */
+    bool *for_others;  /* by value id: used by a node that is gone */
+    bool *for_kept;    /* by value id */
+    bool *constant;    /* by value id: depends on no input */
     const char **from, **to;
     size_t n_from, n_to;
     const pl_node *at;

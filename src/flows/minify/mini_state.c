@@ -69,7 +69,7 @@ static int64_t count_complex(const pl_tensor *t) {
 
 static void measure_tensor(const pl_tensor *t, pl_measure *out) {
     out->n_elements += t->n_elements;
-    out->n_bytes += (int64_t)pl_tensor_bytes(t);
+    out->n_odd_types += pl_dtype_is_float(t->dtype) && t->dtype != PL_F32;
     /* Large ones are far from simple; counting them is only worth it once they are small. */
     out->n_complex += t->n_elements > 65536 ? t->n_elements : count_complex(t);
 }

@@ -18,7 +18,7 @@
 #include "tensor/tensor_proto.h"
 
 enum {
-    LARGE = 1024,         /* bytes: smaller weights stay in the model */
+    LARGE = 1024, /* bytes: smaller weights stay in the model */
     HASHED_MAX = 1 << 20,
     INLINE_MAX = 1 << 16, /* a model with less than this in large weights has them all inside */
     ALIGNMENT = 4096,
@@ -131,8 +131,8 @@ static pl_status put_datum(pl_mini_weights *w, pl_buf *key, const pl_datum *d, p
 }
 
 static pl_status make_key(pl_mini_weights *w, const pl_mini_state *s, pl_value *const *large,
-                          pl_tensor *const *tensors, size_t n, const pl_buf *bytes,
-                          pl_hash128 *out, pl_err *err) {
+                          pl_tensor *const *tensors, size_t n, const pl_buf *bytes, pl_hash128 *out,
+                          pl_err *err) {
     pl_buf key = PL_BUF_INIT;
     pl_status st = PL_OK;
     const pl_hash128 model = pl_hash128_of(pl_buf_str(bytes), bytes->n_bytes);

@@ -48,7 +48,7 @@ static int64_t goal_of(const pl_measure *x, pl_goal goal) {
     case PL_GOAL_ELEMENTS: return x->n_elements;
     case PL_GOAL_ATTRS: return (int64_t)x->n_attrs;
     case PL_GOAL_COMPLEX: return x->n_complex;
-    case PL_GOAL_BYTES: return x->n_bytes;
+    case PL_GOAL_TYPES: return x->n_odd_types;
     }
     return 0;
 }
@@ -124,6 +124,7 @@ static pl_status try_strategy(pl_mini *m, const pl_strategy *s, bool *success, p
     pl_mini_state *candidate = NULL;
     *success = false;
     if ((s->needs_data && !m->with_data) || (s->needs_blame && m->blamed[0] == '\0')) return PL_OK;
+    if (s->goal == PL_GOAL_NODES && s->stage < PL_STAGE_DETAIL && graph->n_nodes < 2) return PL_OK;
     pl_mini_log(m, "%s", "");
     pl_mini_log(m, "Strategy: %s (G: %zu) (%zu nodes, %zu inputs)", s->name,
                 power_of_two(graph->n_nodes), graph->n_nodes, graph->n_inputs);
@@ -221,8 +222,9 @@ pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err) {
     if (st == PL_E_LIMIT) pl_mini_log(m, "Stopped: %s", err->message);
     PL_TRY(pl_oracle_ask_again(m->oracle, m->best, &answer, err));
     if (answer != PL_ANSWER_FAILS) {
-        return pl_fail(err, PL_E_INVALID, "the smallest model does not fail any more: the failure "
-                                          "is flaky");
+        return pl_fail(err, PL_E_INVALID,
+                       "the smallest model does not fail any more: the failure "
+                       "is flaky");
     }
     m->cpu_seconds = pl_mini_cpu_seconds() - since;
     pl_mini_log(m, "Made %zu queries", m->oracle->n_queries);

@@ -44,10 +44,10 @@ typedef struct pl_mini_state {
 typedef struct pl_measure { /* of a state: what gets smaller */
     size_t n_nodes;         /* bodies included */
     size_t n_inputs, n_outputs;
-    int64_t n_elements;   /* of inputs and weights */
-    size_t n_attrs;       /* attributes and optional inputs that are not left out */
-    int64_t n_complex;    /* elements that are neither 0 nor 1 nor like the one before */
-    int64_t n_bytes;      /* of inputs and weights */
+    int64_t n_elements;  /* of inputs and weights */
+    size_t n_attrs;      /* attributes and optional inputs that are not left out */
+    int64_t n_complex;   /* elements that are neither 0 nor 1 nor like the one before */
+    int64_t n_odd_types; /* inputs and weights of float types other than float32 */
 } pl_measure;
 
 /* Takes the model and the data. */
@@ -95,8 +95,12 @@ pl_status pl_mini_weights_attach(pl_mini_weights *weights, const pl_mini_state *
 
 /* ---- the oracle (oracle.c) ---- */
 
-typedef enum pl_answer { PL_ANSWER_PASSES, PL_ANSWER_FAILS, PL_ANSWER_OTHER, PL_ANSWER_INVALID }
-    pl_answer;
+typedef enum pl_answer {
+    PL_ANSWER_PASSES,
+    PL_ANSWER_FAILS,
+    PL_ANSWER_OTHER,
+    PL_ANSWER_INVALID
+} pl_answer;
 
 typedef struct pl_observed { /* what a run of a candidate showed */
     pl_signature *items;     /* most important first; empty: it passes */
@@ -129,12 +133,12 @@ struct pl_oracle {
     pl_hash128 key;
     pl_strmap cache; /* key in hex -> answer + 1 */
     pl_arena *arena;
-    size_t n_queries;   /* distinct candidates that were run */
-    size_t n_runs;      /* with repetitions */
+    size_t n_queries; /* distinct candidates that were run */
+    size_t n_runs;    /* with repetitions */
     size_t n_cached;
-    size_t max_queries; /* 0 = no limit */
-    double deadline;    /* 0 = none */
-    double oracle_seconds; /* of what is under test: the check's process, the backend */
+    size_t max_queries;        /* 0 = no limit */
+    double deadline;           /* 0 = none */
+    double oracle_seconds;     /* of what is under test: the check's process, the backend */
     double oracle_cpu_seconds; /* that this process spent on starting it */
     pl_other *others;
     size_t n_others, others_capacity;
@@ -176,7 +180,7 @@ typedef enum pl_goal {
     PL_GOAL_ELEMENTS,
     PL_GOAL_ATTRS,
     PL_GOAL_COMPLEX,
-    PL_GOAL_BYTES
+    PL_GOAL_TYPES
 } pl_goal;
 
 typedef struct pl_strategy {
@@ -191,18 +195,45 @@ typedef struct pl_strategy {
 /* clang-format off */
 #define PL_STRATEGIES(X)                                                                           \
     X(blamed) X(window) X(suffix) X(delta) X(module) X(bypass) X(outputs) X(dead)                  \
-    X(unused) X(consolidate)                                                                       \
+    X(unused) X(consolidate) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype)            \
     X(one_by_one)
 /* clang-format on */
 #define X(name) extern const pl_strategy pl_strategy_##name;
 PL_STRATEGIES(X)
 #undef X
 
+/* ---- data (mini_data.c) ---- */
+
+/* A tensor of a state: an input's data, or a weight. */
+typedef struct pl_slot {
+    pl_value *value;
+    size_t input; /* index; SIZE_MAX = a weight */
+} pl_slot;
+pl_status pl_mini_slots(const pl_mini_state *state, pl_slot **out, size_t *n_out, pl_err *err);
+/* NULL when there is no tensor. */
+pl_tensor *pl_slot_tensor(const pl_mini_state *state, const pl_slot *slot);
+/* Takes the tensor; an input also gets its type. */
+pl_status pl_slot_set_take(pl_mini_state *state, const pl_slot *slot, pl_tensor *t, pl_err *err);
+/* `count` entries of an axis from `begin` on; contiguous. */
+pl_status pl_mini_slice(const pl_tensor *t, int axis, int64_t begin, int64_t count, pl_tensor **out,
+                        pl_err *err);
+typedef enum pl_simple {
+    PL_SIMPLE_ONE,
+    PL_SIMPLE_ZERO,
+    PL_SIMPLE_FIRST,
+    PL_SIMPLE_ROUND
+} pl_simple;
+/* The same shape with simpler elements; *out NULL when nothing would change. */
+pl_status pl_mini_simplify(const pl_tensor *t, pl_simple how, pl_tensor **out, pl_err *err);
+/* Inputs or weights, all at once and one by one, by the four rules above and with zeros. */
+pl_status pl_mini_simplify_slots(pl_mini *m, const pl_mini_state *from, bool weights,
+                                 pl_mini_state **out, pl_err *err);
+
 /* ---- finding a small subset (reduce.c) ---- */
 
 typedef struct pl_reduce {
     pl_mini *m;
-    size_t n; /* items */
+    size_t n;                         /* items */
     bool first_matters, last_matters; /* that is known: these items stay */
     size_t patience; /* gives up after so many items in a row that matter; 0 = never */
     bool gave_up;
@@ -229,12 +260,12 @@ struct pl_mini {
     bool with_data; /* candidates need data for their inputs */
     bool one_minimal;
     size_t n_nodes_before;
-    char blamed[256]; /* value that blame names; "" */
+    char blamed[256];          /* value that blame names; "" */
     const char **blamed_group; /* values of the group */
     size_t n_blamed_group;
     pl_arena *arena;
-    char *work;         /* temporary folder of the queries */
-    char *checkpoints;  /* folder; NULL = none */
+    char *work;        /* temporary folder of the queries */
+    char *checkpoints; /* folder; NULL = none */
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
     pl_signature found; /* what the final model shows */

@@ -1,11 +1,10 @@
 /* The oracle: one predicate for every strategy. Answers are remembered by what the candidate is. */
-#include "flows/minify/minify_int.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "flows/api.h"
+#include "flows/minify/minify_int.h"
 
 pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_oracle **out,
                         pl_err *err) {
@@ -20,8 +19,8 @@ pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_ora
     o->keep_other = m->options->keep_other != 0;
     pl_signature_init(&o->target);
     o->arena = pl_arena_new();
-    const pl_status st = o->arena == NULL ? pl_fail_memory(err, 1)
-                                          : pl_mini_weights_new(&o->weights, err);
+    const pl_status st =
+        o->arena == NULL ? pl_fail_memory(err, 1) : pl_mini_weights_new(&o->weights, err);
     if (st != PL_OK) {
         o->row = NULL; /* self stays the caller's */
         pl_oracle_free(o);
@@ -119,8 +118,7 @@ pl_status pl_oracle_bytes(pl_oracle *o, pl_mini_state *state, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status key_of(pl_oracle *o, pl_mini_state *state, char hex[PL_HASH128_HEX],
-                        pl_err *err) {
+static pl_status key_of(pl_oracle *o, pl_mini_state *state, char hex[PL_HASH128_HEX], pl_err *err) {
     PL_TRY(pl_oracle_bytes(o, state, err));
     pl_hash128_hex(o->key, hex);
     return PL_OK;

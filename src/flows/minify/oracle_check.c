@@ -61,8 +61,8 @@ static pl_status write_inputs(const pl_mini_state *s, const char *dir, pl_err *e
 }
 
 /* Writes the candidate; `model` is its file. */
-static pl_status write_candidate(pl_oracle *o, pl_mini_state *s, const char *dir,
-                                 const char *model, pl_err *err) {
+static pl_status write_candidate(pl_oracle *o, pl_mini_state *s, const char *dir, const char *model,
+                                 pl_err *err) {
     const check *c = o->self;
     pl_buf whole = PL_BUF_INIT;
     char data[4096], shared[4096], linked[4096];
@@ -109,7 +109,8 @@ static pl_status read_result(pl_oracle *o, const pl_process_result *r, pl_observ
     pl_signature_init(&s);
     const char *text = r->err.n_bytes > 0 ? pl_buf_str(&r->err) : pl_buf_str(&r->out);
     const size_t n = strlen(text);
-    snprintf(s.text, sizeof(s.text), "%s", n >= sizeof(s.text) ? text + n - sizeof(s.text) + 1 : text);
+    snprintf(s.text, sizeof(s.text), "%s",
+             n >= sizeof(s.text) ? text + n - sizeof(s.text) + 1 : text);
     if (r->timed_out) {
         s.kind = PL_FAIL_TIMEOUT;
         return pl_observed_add(out, &s, err);
@@ -162,7 +163,8 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
     const pl_process_options options = { .timeout_seconds = o->m->options->timeout };
     const double since = pl_api_seconds(), cpu_since = pl_mini_cpu_seconds();
-    st = pl_buf_ok(&command) ? pl_process_run(argv, &options, &result, err) : pl_fail_memory(err, 1);
+    st =
+        pl_buf_ok(&command) ? pl_process_run(argv, &options, &result, err) : pl_fail_memory(err, 1);
     o->oracle_seconds += pl_api_seconds() - since;
     o->oracle_cpu_seconds += pl_mini_cpu_seconds() - cpu_since;
     if (st == PL_OK) st = read_result(o, &result, out, err);

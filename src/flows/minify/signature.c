@@ -104,10 +104,13 @@ static bool same_text(const pl_signature *target, const pl_signature *seen, cons
 
 /* ---- equality ---- */
 
-/* A tensor with fewer elements may no longer tell an offset from a scale. */
+/* "offset 0.25": the word, not the number. A tensor with fewer elements may no longer tell an
+ * offset from a scale. */
 static bool same_error_kind(const pl_signature *target, const pl_signature *seen) {
+    const size_t n = strcspn(target->error_kind, " ");
     return seen->n_elements != target->n_elements ||
-           strcmp(target->error_kind, seen->error_kind) == 0;
+           (strncmp(target->error_kind, seen->error_kind, n) == 0 &&
+            strcspn(seen->error_kind, " ") == n);
 }
 
 bool pl_signature_matches(const pl_signature *target, const pl_signature *seen,
@@ -168,8 +171,7 @@ void pl_signature_put_json(pl_json *json, const pl_signature *s) {
 
 static void take_text(const pl_json_value *v, const char *key, char *out, size_t n_out) {
     const pl_json_value *found = pl_json_find(v, key);
-    snprintf(out, n_out, "%s",
-             found != NULL && found->kind == PL_JSON_STRING ? found->string : "");
+    snprintf(out, n_out, "%s", found != NULL && found->kind == PL_JSON_STRING ? found->string : "");
 }
 
 static int64_t take_int(const pl_json_value *v, const char *key) {

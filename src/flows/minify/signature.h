@@ -35,12 +35,12 @@ enum { PL_SIGNATURE_TEXT = 600 };
 
 typedef struct pl_signature {
     pl_fail_kind kind;
-    char op[64];          /* blamed operator type; "" = not known */
-    char value[256];      /* blamed value; for people, and to tell two bugs apart */
-    char error_kind[48];  /* "offset", "scale", …: of divergences */
-    int64_t n_elements;   /* of the blamed value; 0 = not known */
-    double q;             /* in units of the bound; NAN = none */
-    int number;           /* signal, or exit code of a check */
+    char op[64];                  /* blamed operator type; "" = not known */
+    char value[256];              /* blamed value; for people, and to tell two bugs apart */
+    char error_kind[48];          /* "offset", "scale", …: of divergences */
+    int64_t n_elements;           /* of the blamed value; 0 = not known */
+    double q;                     /* in units of the bound; NAN = none */
+    int number;                   /* signal, or exit code of a check */
     char text[PL_SIGNATURE_TEXT]; /* error text, or what a check printed */
 } pl_signature;
 

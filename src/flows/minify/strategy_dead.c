@@ -15,7 +15,6 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     return pl_mini_try_take(m, s, out, &fails, err);
 }
 
-const pl_strategy pl_strategy_dead = { .name = "Eliminate dead code",
-                                       .stage = PL_STAGE_STRUCTURE,
-                                       .goal = PL_GOAL_NODES,
-                                       .run = run };
+const pl_strategy pl_strategy_dead = {
+    .name = "Eliminate dead code", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_NODES, .run = run
+};

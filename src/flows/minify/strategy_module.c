@@ -62,8 +62,8 @@ static pl_status run_depth(pl_mini *m, const pl_mini_state *from, int depth, pl_
     pl_reduce r = { .m = m, .build = build, .ctx = &x };
     pl_arena *arena = pl_arena_new();
     x.of = pl_calloc(from->model->graph->n_nodes + 1, sizeof(size_t));
-    pl_status st = arena == NULL || x.of == NULL ? pl_fail_memory(err, 1)
-                                                 : number(&x, depth, arena, err);
+    pl_status st =
+        arena == NULL || x.of == NULL ? pl_fail_memory(err, 1) : number(&x, depth, arena, err);
     r.n = x.n_modules;
     if (st == PL_OK && r.n > 1 && r.n < from->model->graph->n_nodes) st = pl_reduce_run(&r, err);
     if (r.best != NULL) {
@@ -92,7 +92,6 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     return PL_OK;
 }
 
-const pl_strategy pl_strategy_module = { .name = "By module",
-                                         .stage = PL_STAGE_STRUCTURE,
-                                         .goal = PL_GOAL_NODES,
-                                         .run = run };
+const pl_strategy pl_strategy_module = {
+    .name = "By module", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_NODES, .run = run
+};

@@ -21,7 +21,6 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     return st;
 }
 
-const pl_strategy pl_strategy_outputs = { .name = "Remove outputs",
-                                          .stage = PL_STAGE_STRUCTURE,
-                                          .goal = PL_GOAL_OUTPUTS,
-                                          .run = run };
+const pl_strategy pl_strategy_outputs = {
+    .name = "Remove outputs", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_OUTPUTS, .run = run
+};

@@ -29,7 +29,6 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     return st;
 }
 
-const pl_strategy pl_strategy_suffix = { .name = "Truncate suffix",
-                                         .stage = PL_STAGE_STRUCTURE,
-                                         .goal = PL_GOAL_NODES,
-                                         .run = run };
+const pl_strategy pl_strategy_suffix = {
+    .name = "Truncate suffix", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_NODES, .run = run
+};

@@ -14,7 +14,6 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     return pl_mini_try_take(m, s, out, &fails, err);
 }
 
-const pl_strategy pl_strategy_unused = { .name = "Remove unused inputs",
-                                         .stage = PL_STAGE_STRUCTURE,
-                                         .goal = PL_GOAL_INPUTS,
-                                         .run = run };
+const pl_strategy pl_strategy_unused = {
+    .name = "Remove unused inputs", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_INPUTS, .run = run
+};
