@@ -11,13 +11,19 @@ enum { SIZES_MAX = 64, SHAPE_LIST_MAX = 16 };
 
 typedef struct change {
     int64_t from, to; /* sizes; from 0 = every size above `to` */
+    bool multiples;   /* 4 * from becomes 4 * to: gates of an LSTM, heads of an attention */
     bool at_end;      /* the last entries stay, not the first */
     size_t only_slot; /* SIZE_MAX = all */
     int only_axis;    /* -1 = all */
 } change;
 
 static bool hits(const change *c, int64_t size) {
-    return c->from == 0 ? size > c->to : size == c->from;
+    if (c->from == 0) return size > c->to;
+    return c->multiples ? size > 0 && size % c->from == 0 : size == c->from;
+}
+
+static int64_t smaller(const change *c, int64_t size) {
+    return c->multiples && c->from > 0 ? size / c->from * c->to : c->to;
 }
 
 static pl_status cut_tensor(pl_mini_state *s, const pl_slot *slot, size_t index, const change *c,
@@ -27,7 +33,8 @@ static pl_status cut_tensor(pl_mini_state *s, const pl_slot *slot, size_t index,
     for (int axis = 0; axis < t->rank; axis++) {
         pl_tensor *made = NULL;
         if (!hits(c, t->dims[axis]) || (c->only_axis >= 0 && c->only_axis != axis)) continue;
-        PL_TRY(pl_mini_slice(t, axis, c->at_end ? t->dims[axis] - c->to : 0, c->to, &made, err));
+        const int64_t to = smaller(c, t->dims[axis]);
+        PL_TRY(pl_mini_slice(t, axis, c->at_end ? t->dims[axis] - to : 0, to, &made, err));
         PL_TRY(pl_slot_set_take(s, slot, made, err));
         t = pl_slot_tensor(s, slot);
         *any = true;
@@ -50,7 +57,7 @@ static pl_status cut_type(pl_mini_state *s, const pl_slot *slot, size_t index, c
         dims[i] = type->dims[i];
         if (!pl_dim_known(dims[i]) || !hits(c, dims[i].value)) continue;
         if (c->only_axis >= 0 && c->only_axis != i) continue;
-        dims[i] = pl_dim_of(c->to);
+        dims[i] = pl_dim_of(smaller(c, dims[i].value));
         changed = true;
     }
     if (!changed) return PL_OK;
@@ -66,13 +73,13 @@ static pl_status change_attr(pl_model *model, pl_attr *a, const change *c, pl_er
     static const char *const numbers[] = { "hidden_size", "group",        "num_heads",
                                            "q_num_heads", "kv_num_heads", "num_outputs" };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && a->type == PL_ATTR_INT; i++)
-        if (strcmp(a->name, numbers[i]) == 0 && hits(c, a->i)) a->i = c->to;
+        if (strcmp(a->name, numbers[i]) == 0 && hits(c, a->i)) a->i = smaller(c, a->i);
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && a->type == PL_ATTR_INTS; i++) {
         if (strcmp(a->name, lists[i]) != 0) continue;
         int64_t *ints = pl_arena_array(model->arena, a->n + 1, sizeof(int64_t));
         if (ints == NULL) return pl_fail_memory(err, a->n);
         for (size_t k = 0; k < a->n; k++)
-            ints[k] = hits(c, a->ints[k]) ? c->to : a->ints[k];
+            ints[k] = hits(c, a->ints[k]) ? smaller(c, a->ints[k]) : a->ints[k];
         a->ints = ints;
     }
     return PL_OK;
@@ -94,7 +101,7 @@ static pl_status change_numbers(pl_mini_state *s, const change *c, pl_err *err) 
         PL_TRY(pl_tensor_copy(v->init, &made, err));
         int64_t *x = made->data;
         for (int64_t k = 0; k < made->n_elements; k++)
-            if (hits(c, x[k])) x[k] = c->to;
+            if (hits(c, x[k])) x[k] = smaller(c, x[k]);
         const pl_status st = pl_value_set_init(v, made, err);
         pl_tensor_unref(made);
         PL_TRY(st);
@@ -218,28 +225,56 @@ static pl_status each_axis(pl_mini *m, const pl_mini_state *from, pl_mini_state 
     return PL_OK;
 }
 
-static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
-    int64_t sizes[SIZES_MAX], dims[PL_RANK_MAX];
-    size_t n_sizes = 0, n = 0;
+/* Largest first. */
+static pl_status find_sizes(const pl_mini_state *s, int64_t *sizes, size_t *n_sizes, pl_err *err) {
+    int64_t dims[PL_RANK_MAX];
     pl_slot *slots = NULL;
-    bool fails = false;
+    size_t n = 0;
     int rank = 0;
-    PL_TRY(pl_mini_slots(from, &slots, &n, err));
+    *n_sizes = 0;
+    PL_TRY(pl_mini_slots(s, &slots, &n, err));
     for (size_t i = 0; i < n; i++) {
-        dims_of(from, &slots[i], dims, &rank);
+        dims_of(s, &slots[i], dims, &rank);
         for (int k = 0; k < rank; k++)
-            note_size(sizes, &n_sizes, dims[k]);
+            note_size(sizes, n_sizes, dims[k]);
     }
     pl_free(slots);
+    qsort(sizes, *n_sizes, sizeof(sizes[0]), descending);
+    return PL_OK;
+}
+
+/* Sizes that others are multiples of. */
+static pl_status shrink_multiples(pl_mini *m, const pl_mini_state *from, pl_mini_state **best,
+                                  pl_err *err) {
+    int64_t sizes[SIZES_MAX];
+    size_t n = 0;
+    PL_TRY(find_sizes(*best == NULL ? from : *best, sizes, &n, err));
+    for (size_t i = 1; i < n; i++) {
+        bool divides = false;
+        for (size_t k = 0; k < i; k++)
+            divides = divides || sizes[k] % sizes[i] == 0;
+        const change c = {
+            .from = sizes[i], .multiples = true, .only_slot = SIZE_MAX, .only_axis = -1
+        };
+        if (divides) PL_TRY(shrink_size(m, from, c, best, err));
+    }
+    return PL_OK;
+}
+
+static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
+    int64_t sizes[SIZES_MAX];
+    size_t n_sizes = 0;
+    bool fails = false;
+    PL_TRY(find_sizes(from, sizes, &n_sizes, err));
     if (n_sizes == 0) return PL_OK;
     const change all = { .from = 0, .to = 1, .only_slot = SIZE_MAX, .only_axis = -1 };
     PL_TRY(attempt(m, from, &all, out, &fails, err));
     if (fails) return PL_OK;
-    qsort(sizes, n_sizes, sizeof(sizes[0]), descending);
     for (size_t i = 0; i < n_sizes; i++) {
         const change c = { .from = sizes[i], .only_slot = SIZE_MAX, .only_axis = -1 };
         PL_TRY(shrink_size(m, from, c, out, err));
     }
+    PL_TRY(shrink_multiples(m, from, out, err));
     return each_axis(m, from, out, err);
 }
 
