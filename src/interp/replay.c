@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "interp/plan.h"
 #include "interp/raise.h"
 #include "ops/bound.h"
 
@@ -20,6 +21,7 @@ typedef struct slot {
 struct pl_replay {
     pl_model *model;
     pl_replay_options options;
+    pl_plan plan;
     slot *slots;     /* by value id */
     uint8_t *native; /* pl_dtype by value id, where a run told it; else 0 */
     pl_arena *scratch[PL_GRAPH_DEPTH_MAX + 2];
@@ -43,9 +45,13 @@ pl_status pl_replay_new(pl_model *model, const pl_replay_options *options, pl_re
     r->options = *options;
     r->slots = pl_calloc((size_t)model->n_values + 1, sizeof(slot));
     r->native = pl_calloc((size_t)model->n_values + 1, 1);
-    if (r->slots == NULL || r->native == NULL) {
+    pl_status st = pl_plan_init(&r->plan, model, err);
+    if (st == PL_OK && (r->slots == NULL || r->native == NULL)) {
+        st = pl_fail_memory(err, model->n_values);
+    }
+    if (st != PL_OK) {
         pl_replay_free(r);
-        return pl_fail_memory(err, model->n_values);
+        return st;
     }
     *out = r;
     return PL_OK;
@@ -53,8 +59,8 @@ pl_status pl_replay_new(pl_model *model, const pl_replay_options *options, pl_re
 
 void pl_replay_free(pl_replay *r) {
     if (r == NULL) return;
-    for (uint32_t i = 0; r->slots != NULL && i < r->model->n_values; i++)
-        slot_clear(&r->slots[i]);
+    if (r->slots != NULL) pl_replay_clear_all(r);
+    pl_plan_release(&r->plan);
     for (size_t i = 0; i < sizeof(r->scratch) / sizeof(r->scratch[0]); i++)
         pl_arena_free(r->scratch[i]);
     pl_free(r->slots);
@@ -94,6 +100,17 @@ const pl_tensor *pl_replay_bound(const pl_replay *r, const pl_value *value) {
 
 void pl_replay_clear(pl_replay *r, const pl_value *value) {
     slot_clear(&r->slots[value->id]);
+}
+
+void pl_replay_clear_all(pl_replay *r) {
+    for (uint32_t i = 0; i < r->model->n_values; i++)
+        slot_clear(&r->slots[i]);
+}
+
+void pl_replay_release_after(pl_replay *r, const pl_node *node) {
+    const pl_graph_plan *g = &r->plan.graphs[node->graph->id];
+    for (uint32_t k = g->release_at[node->index]; k < g->release_at[node->index + 1]; k++)
+        slot_clear(&r->slots[g->release[k]->id]);
 }
 
 size_t pl_replay_without_rule(const pl_replay *r) {
