@@ -277,6 +277,9 @@ PLUMB_API void plumb_recorder_abandon(plumb_recorder *recorder); /* leaves no fi
 
 typedef struct plumb_record_options {
     plumb_inputs inputs;
+    const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads; /* of plumb's own pool; 0 = all */
     int fp64;    /* gold */
     int stats_only;
@@ -291,7 +294,8 @@ typedef struct plumb_record_options {
     plumb_format format;
     const plumb_progress *progress;
 } plumb_record_options;
-/* Runs the model on the reference interpreter and records its inputs and every intermediate. */
+/* Runs the model on a backend and records its inputs and every intermediate that the backend shows
+ * without being disturbed by it. */
 PLUMB_API plumb_status plumb_record(plumb_model *model, const plumb_record_options *options,
                                     char **text, plumb_error *err);
 
