@@ -280,8 +280,8 @@ typedef struct plumb_record_options {
     const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
-    int threads; /* of plumb's own pool; 0 = all */
-    int fp64;    /* gold */
+    int threads;           /* of plumb's own pool; 0 = all */
+    int fp64;              /* gold */
     int stats_only;
     /* What is recorded: values that fit one of each list that is given. No list: everything. */
     const char *const *names; /* POSIX extended regular expressions, searched in the value's name */
@@ -312,11 +312,14 @@ PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format
 
 typedef struct plumb_analyze_options {
     plumb_inputs inputs;
-    const char *backend;   /* spec of A, the run under test; NULL = eager */
-    const char *reference; /* spec of B; NULL = eager */
+    const char *backend;         /* spec of A, the run under test; NULL = eager */
+    const char *reference;       /* B: a spec, a recording or a model file; NULL = eager */
+    const char *reference_model; /* another model for B, run as `reference` says; NULL = none */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
+    const char *output;    /* the session folder; NULL = none is written */
+    const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
     int skip_determinism, skip_gold;
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
