@@ -1,5 +1,6 @@
 /* Sync points of an analysis: what was compared, and the verdict on each and on the whole. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -113,14 +114,21 @@ static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *
     const bool suspect = x->blame.of[value->id].verdict == PL_VERDICT_CULPRIT;
     const bool kept = x->keep_all || (x->keep_suspects && (suspect || p->is_output));
     if (x->folder == NULL || !kept || a->kind != PL_TYPE_TENSOR) return PL_OK;
-    PL_TRY(pl_session_folder_put(x->folder, "a", p->value, a->tensor, x->arena, &p->a.blob, err));
+    char a_index[32], b_index[32], gold_index[32]; /* the first sample has the plain names */
+    const size_t k = x->sample;
+    snprintf(a_index, sizeof(a_index), k == 0 ? "a" : "a%zu", k);
+    snprintf(b_index, sizeof(b_index), k == 0 ? "b" : "b%zu", k);
+    snprintf(gold_index, sizeof(gold_index), k == 0 ? "gold" : "gold%zu", k);
+    PL_TRY(
+        pl_session_folder_put(x->folder, a_index, p->value, a->tensor, x->arena, &p->a.blob, err));
     if (b != NULL && b->kind == PL_TYPE_TENSOR) {
-        PL_TRY(
-            pl_session_folder_put(x->folder, "b", p->value, b->tensor, x->arena, &p->b.blob, err));
+        PL_TRY(pl_session_folder_put(x->folder, b_index, p->value, b->tensor, x->arena, &p->b.blob,
+                                     err));
     }
     if (!suspect || gold == NULL || gold->kind != PL_TYPE_TENSOR) return PL_OK;
     const char *blob = NULL;
-    return pl_session_folder_put(x->folder, "gold", p->value, gold->tensor, x->arena, &blob, err);
+    return pl_session_folder_put(x->folder, gold_index, p->value, gold->tensor, x->arena, &blob,
+                                 err);
 }
 
 /* Called for each value that A has, judged already, in the order of the model. */
@@ -132,6 +140,7 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
     const pl_value *own = x->pairs.a[value->id];
     PL_TRY(fill_names(x, p, own, err));
     p->replayed = value;
+    p->sample = (int64_t)x->sample;
     fill_side(&p->a, a, &x->a.hash[own->id]);
     if (b != NULL) {
         const pl_record *record =
