@@ -1,4 +1,5 @@
 /* ConvInteger-10 and QLinearConv-10. */
+#include "ops/bound_quant.h"
 #include "ops/compute.h"
 #include "ops/convolve.h"
 #include "ops/quant.h"
@@ -74,6 +75,11 @@ pl_status pl_conv_integer_eval(pl_eval *c) {
     return accumulate(c, (operands){ 0, 2, 1, 3 }, y, y->data);
 }
 
+pl_status pl_conv_integer_bound(pl_bound *c) {
+    const pl_b_codes codes = { true, 0, -1, 2, 1, -1, 3, -1, -1, -1 };
+    return pl_b_codes_rule(c, &codes);
+}
+
 /* ---- QLinearConv ---- */
 
 enum { X, X_SCALE, X_ZERO, W, W_SCALE, W_ZERO, Y_SCALE, Y_ZERO, BIAS };
@@ -136,4 +142,10 @@ pl_status pl_qlinear_conv_eval(pl_eval *c) {
     PL_TRY(accumulate(c, (operands){ X, X_ZERO, W, W_ZERO }, y, job.acc));
     pl_pool_for(c->pool, y->dims[0] * y->dims[1], 4, requant_planes, &job);
     return PL_OK;
+}
+
+pl_status pl_qlinear_conv_bound(pl_bound *c) {
+    const pl_b_codes codes = { true,   X,       X_SCALE, X_ZERO, W, W_SCALE,
+                               W_ZERO, Y_SCALE, Y_ZERO,  BIAS };
+    return pl_b_codes_rule(c, &codes);
 }

@@ -3,7 +3,7 @@
 #define PL_MATMUL_H
 
 #include "kernels/gemm.h"
-#include "ops/eval.h"
+#include "ops/bound.h"
 #include "ops/infer.h"
 
 /* trans: the last two dims are swapped. trans_batch (com.microsoft FusedMatMul): before that, dim 0
@@ -52,10 +52,13 @@ pl_status pl_matmul_i8(pl_eval *c, const pl_matmul *p, const pl_tensor *a, pl_ma
 /* ---- operators of the family that stand in files of their own ---- */
 pl_status pl_einsum_infer(pl_infer *c);
 pl_status pl_einsum_eval(pl_eval *c);
+pl_status pl_einsum_bound(pl_bound *c);
 pl_status pl_matmul_integer_infer(pl_infer *c);
 pl_status pl_matmul_integer_eval(pl_eval *c);
+pl_status pl_matmul_integer_bound(pl_bound *c);
 pl_status pl_qlinear_matmul_infer(pl_infer *c);
 pl_status pl_qlinear_matmul_eval(pl_eval *c);
+pl_status pl_qlinear_matmul_bound(pl_bound *c);
 pl_status pl_gemm_infer(pl_infer *c);
 pl_status pl_gemm_eval(pl_eval *c);
 pl_status pl_fused_gemm_eval(pl_eval *c);
