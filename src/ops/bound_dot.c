@@ -4,14 +4,36 @@
 
 #include "ops/bound_nn.h"
 
-double pl_b_u_sum(const pl_bound *c) {
-    return c->u_acc;
-}
-
 void pl_b_add_stored(const pl_bound *c, const double *y, double *e, int64_t n) {
     if (c->u <= c->u_acc) return;
     for (int64_t i = 0; i < n; i++)
         e[i] += c->u * fabs(y[i]) + c->tiny / 2;
+}
+
+double pl_b_largest(const double *x, int64_t n) {
+    double most = 0;
+    for (int64_t i = 0; x != NULL && i < n; i++) {
+        const double a = fabs(x[i]);
+        if (a > most && isfinite(a)) most = a;
+    }
+    return most;
+}
+
+double pl_b_range(const double *x, int64_t n) {
+    double low = HUGE_VAL, high = -HUGE_VAL;
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) continue;
+        low = fmin(low, x[i]);
+        high = fmax(high, x[i]);
+    }
+    return high > low ? high - low : 0;
+}
+
+pl_status pl_b_apply_one(pl_bound *c, int i, pl_tensor *x, pl_dtype precision, pl_tensor **out) {
+    pl_tensor **all = pl_arena_array(c->scratch, (size_t)c->n_in + 1, sizeof(pl_tensor *));
+    if (all == NULL) return pl_fail_memory(c->err, (size_t)c->n_in);
+    all[i] = x;
+    return pl_b_apply(c, all, precision, 0, out);
 }
 
 typedef struct dot_run {
@@ -26,16 +48,6 @@ static void clear(dot_run *r) {
         pl_tensor_unref(r->x[i]);
         r->x[i] = NULL;
     }
-}
-
-/* Largest finite magnitude. */
-static double largest(const double *x, int64_t n) {
-    double most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double a = fabs(x[i]);
-        if (a > most && isfinite(a)) most = a;
-    }
-    return most;
 }
 
 /* x[i] := |input i| * times, as a new tensor. */
@@ -133,9 +145,9 @@ static pl_status measure(dot_run *r, scales *s) {
         const double *x = pl_b_x(c, i), *e = pl_b_e(c, i);
         const int64_t n = pl_b_in(c, i)->n_elements;
         if (x == NULL) return pl_fail_memory(c->err, 1);
-        const double most = e == NULL ? 0 : largest(e, n);
+        const double most = e == NULL ? 0 : pl_b_largest(e, n);
         s->error = fmax(s->error, most);
-        if (k < d->n_factors) s->factor[k] = largest(x, n) + most;
+        if (k < d->n_factors) s->factor[k] = pl_b_largest(x, n) + most;
     }
     return PL_OK;
 }

@@ -20,11 +20,16 @@ pl_status pl_b_dot_rule(pl_bound *c, const pl_b_dot *dot);
 /* The usual case: inputs a and b are multiplied, nothing else. */
 pl_status pl_b_product_rule(pl_bound *c, int a, int b, int bias, double k);
 
+/* The node's own kernel with input i replaced: a new f64 tensor of output 0. */
+pl_status pl_b_apply_one(pl_bound *c, int i, pl_tensor *x, pl_dtype precision, pl_tensor **out);
+/* Largest finite magnitude of n numbers; x may be NULL (0). */
+double pl_b_largest(const double *x, int64_t n);
+/* Largest less smallest of n finite numbers: how far a sample moves at most with its place. */
+double pl_b_range(const double *x, int64_t n);
+
 /* Adds what the stored result of a low-precision operator rounds: u|y| and half a step. Nothing for
  * types that are added in their own precision, whose local term has it already. */
 void pl_b_add_stored(const pl_bound *c, const double *y, double *e, int64_t n);
-/* u of the sums inside an operator: of its accumulator. */
-double pl_b_u_sum(const pl_bound *c);
 
 /* ---- normalised rows ---- */
 /* y = (x - mean) / sqrt(var + epsilon) * scale + bias over rows of n; with rms without the mean.

@@ -366,26 +366,8 @@ static pl_status col2im_eval(pl_eval *c) {
 
 /* ---- bounds ---- */
 
-/* Largest element less smallest one: how far a sample may move when its place moves by a cell. */
-static double range_of(const double *x, int64_t n) {
-    double low = HUGE_VAL, high = -HUGE_VAL;
-    for (int64_t i = 0; i < n; i++) {
-        if (x[i] < low) low = x[i];
-        if (x[i] > high) high = x[i];
-    }
-    return high > low && isfinite(high - low) ? high - low : 0;
-}
-
-static double largest(const double *x, int64_t n) {
-    double most = 0;
-    for (int64_t i = 0; x != NULL && i < n; i++)
-        if (fabs(x[i]) > most) most = fabs(x[i]);
-    return most;
-}
-
 /* The product as usual; the places are off by the rounding of a coordinate and by what the offsets
- * are off by, which moves a sample along the steepest slope of X at most. Weights of absolute value
- * 1 at every place that a tap may hit stand for it. */
+ * are off by, which moves a sample along the steepest slope of X at most. */
 static pl_status deform_conv_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, X), *w = pl_b_in(c, W), *y = pl_b_out(c, 0);
     const double *px = pl_b_x(c, X), *pw = pl_b_x(c, W), *po = pl_b_x(c, OFFSET);
@@ -400,12 +382,12 @@ static pl_status deform_conv_bound(pl_bound *c) {
     for (int d = 2; d < x->rank; d++)
         side = fmax(side, (double)x->dims[d]);
     const int64_t n_offsets = pl_b_in(c, OFFSET)->n_elements;
-    const double place = c->u_acc * (side + largest(po, n_offsets)) +
-                         (pl_b_e(c, OFFSET) == NULL ? 0 : largest(pl_b_e(c, OFFSET), n_offsets));
+    const double place = c->u_acc * (side + pl_b_largest(po, n_offsets)) +
+                         (pl_b_e(c, OFFSET) == NULL ? 0 : pl_b_largest(pl_b_e(c, OFFSET), n_offsets));
     const double mask = pl_b_in(c, MASK) == NULL
                             ? 1
-                            : largest(pl_b_x(c, MASK), pl_b_in(c, MASK)->n_elements);
-    const double slope = place * range_of(px, x->n_elements) * mask;
+                            : pl_b_largest(pl_b_x(c, MASK), pl_b_in(c, MASK)->n_elements);
+    const double slope = place * pl_b_range(px, x->n_elements) * mask;
     const int64_t cells = y->n_elements == 0 ? 1 : y->n_elements / (y->dims[0] * y->dims[1]);
     for (int64_t i = 0; i < y->n_elements; i++) {
         const double *row = pw + i / cells % y->dims[1] * each;
