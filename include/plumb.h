@@ -304,6 +304,30 @@ PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format,
 PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format format,
                                       char **text, plumb_error *err);
 
+/* ---- analysis ---- */
+
+typedef struct plumb_analyze_options {
+    plumb_inputs inputs;
+    const char *backend;   /* spec of A, the run under test; NULL = eager */
+    const char *reference; /* spec of B; NULL = eager */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    int skip_determinism, skip_gold;
+    const char *profile; /* "plumb" (NULL) or "torch" */
+    const char *same;    /* options of the torch profile, "tol=1e-4,…" */
+    double tol;          /* of outputs without a culprit, relative to their size; 0 = 1e-4 */
+    const char *metric;  /* that colours and sorts; NULL = psnr */
+    const char *format;  /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
+    size_t limit;        /* rows of the table; 0 = all */
+    int colour;          /* escape sequences in text */
+    const plumb_progress *progress;
+} plumb_analyze_options;
+/* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
+ * non-deterministic) or 3 (A or B failed); these are results, not errors. */
+PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
+                                     int *exit_code, char **text, plumb_error *err);
+
 /* ---- backends ---- */
 
 /* A backend compiles and runs models: eager, jit, ort, cmd, plugin. A spec names one with its
@@ -383,7 +407,11 @@ typedef struct plumb_source {
 typedef struct plumb_seen {
     const char *name; /* in the graph that the backend executes */
     const plumb_datum *datum;
-    const char *const *stands_for; /* values of the model that it carries; NULL = `name` */
+    /* Values of the model that it carries, converted to the model's layout where the backend has
+     * another one (its element type may still differ: float16 held in float32). NULL = `name`.
+     * Not NULL and n_stands_for = 0: it is none of the model's. No two values shown in one
+     * recording stand for the same one. */
+    const char *const *stands_for;
     size_t n_stands_for;
 } plumb_seen;
 
@@ -391,7 +419,7 @@ typedef struct plumb_hook {
     /* Called on the thread of run(); a status other than PLUMB_OK ends the run with it. */
     plumb_status (*value)(void *ctx, const plumb_seen *seen, plumb_error *err);
     void *ctx;
-    const char *const *names; /* only these are wanted; NULL = all */
+    const char *const *names; /* only these are wanted, by name or by stands_for; NULL = all */
     size_t n_names;
 } plumb_hook;
 

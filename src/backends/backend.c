@@ -17,7 +17,7 @@ _Static_assert(sizeof(plumb_string) == sizeof(pl_string), "plumb.h and dtype.h d
 
 /* One row per backend. */
 const plumb_backend *const pl_backend_rows[] = {
-    &pl_backend_eager, &pl_backend_ort, &pl_backend_cmd, &pl_backend_plugin, NULL,
+    &pl_backend_eager, &pl_backend_jit, &pl_backend_ort, &pl_backend_cmd, &pl_backend_plugin, NULL,
 };
 
 struct pl_backend {

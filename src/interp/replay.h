@@ -1,9 +1,10 @@
 /* Replaying parts of a model: any nodes, on any data, in fp64 with an error bound carried along, or
- * at the model's own precision.
+ * at the model's own precision. With bounds an operator whose purpose is to round (Cast) does so:
+ * leaving that out is a fault.
  *
  * The caller puts the data at the edge of a segment, runs its nodes in topological order and takes
  * the results. Nodes must be of the main graph; their bodies run with them. Nothing is freed by
- * itself except by pl_replay_clear. One replay is used by one thread at a time. */
+ * itself: pl_replay_clear, pl_replay_release_after. One replay is used by one thread at a time. */
 #ifndef PL_REPLAY_H
 #define PL_REPLAY_H
 
@@ -43,6 +44,10 @@ const pl_tensor *pl_replay_bound(const pl_replay *replay, const pl_value *value)
  * of the model? Values that were put count by themselves. */
 bool pl_replay_exact(pl_replay *replay, const pl_value *value);
 void pl_replay_clear(pl_replay *replay, const pl_value *value);
+void pl_replay_clear_all(pl_replay *replay);
+/* Clears the values of the main graph that no node after this one needs (outputs of the model
+ * stay). For replaying a whole graph in order. */
+void pl_replay_release_after(pl_replay *replay, const pl_node *node);
 /* Nodes so far whose operator has no rule of its own for the bound. */
 size_t pl_replay_without_rule(const pl_replay *replay);
 

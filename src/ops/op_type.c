@@ -215,7 +215,7 @@ static pl_status bitcast_eval(pl_eval *c) {
 #define ROUNDING PL_A_INT("saturate", 1), PL_A_STRING("round_mode", "up")
 #define INPUT .in = PL_PORTS({ "input", CAST_TYPES, 0 })
 #define OUTPUT .out = PL_PORTS({ "output", CAST_TYPES, 0 })
-#define CASTS .flags = PL_OP_SHAPE, .eval = cast_eval, PL_LATER, .autocast = PL_AMP_KEEP
+#define CASTS .flags = PL_OP_SHAPE | PL_OP_CAST, .eval = cast_eval, PL_LATER, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_type[] = {
