@@ -10,7 +10,7 @@ void pl_b_add_stored(const pl_bound *c, const double *y, double *e, int64_t n) {
         e[i] += c->u * fabs(y[i]) + c->tiny / 2;
 }
 
-double pl_b_largest(const double *x, int64_t n) {
+double pl_b_peak(const double *x, int64_t n) {
     double most = 0;
     for (int64_t i = 0; x != NULL && i < n; i++) {
         const double a = fabs(x[i]);
@@ -145,9 +145,9 @@ static pl_status measure(dot_run *r, scales *s) {
         const double *x = pl_b_x(c, i), *e = pl_b_e(c, i);
         const int64_t n = pl_b_in(c, i)->n_elements;
         if (x == NULL) return pl_fail_memory(c->err, 1);
-        const double most = e == NULL ? 0 : pl_b_largest(e, n);
+        const double most = e == NULL ? 0 : pl_b_peak(e, n);
         s->error = fmax(s->error, most);
-        if (k < d->n_factors) s->factor[k] = pl_b_largest(x, n) + most;
+        if (k < d->n_factors) s->factor[k] = pl_b_peak(x, n) + most;
     }
     return PL_OK;
 }

@@ -34,9 +34,7 @@ pl_status pl_conv_transpose_infer(pl_infer *c);
 pl_status pl_conv_transpose_eval(pl_eval *c);
 pl_status pl_conv_integer_infer(pl_infer *c);
 pl_status pl_conv_integer_eval(pl_eval *c);
-pl_status pl_conv_integer_bound(pl_bound *c);
 pl_status pl_qlinear_conv_infer(pl_infer *c);
 pl_status pl_qlinear_conv_eval(pl_eval *c);
-pl_status pl_qlinear_conv_bound(pl_bound *c);
 
 #endif

@@ -1,5 +1,4 @@
 /* ConvInteger-10 and QLinearConv-10. */
-#include "ops/bound_quant.h"
 #include "ops/compute.h"
 #include "ops/convolve.h"
 #include "ops/quant.h"
@@ -75,11 +74,6 @@ pl_status pl_conv_integer_eval(pl_eval *c) {
     return accumulate(c, (operands){ 0, 2, 1, 3 }, y, y->data);
 }
 
-pl_status pl_conv_integer_bound(pl_bound *c) {
-    const pl_b_codes codes = { true, 0, -1, 2, 1, -1, 3, -1, -1, -1 };
-    return pl_b_codes_rule(c, &codes);
-}
-
 /* ---- QLinearConv ---- */
 
 enum { X, X_SCALE, X_ZERO, W, W_SCALE, W_ZERO, Y_SCALE, Y_ZERO, BIAS };
@@ -119,7 +113,8 @@ static void requant_planes(void *ctx, int64_t begin, int64_t end) {
                 acc[i] = (int32_t)((uint32_t)acc[i] + add);
         }
         pl_quant_row(&j->target, acc, j->x_scale, j->w_scale + channel * j->w_step, 0, j->in_f64,
-                     j->y + p * j->cells, (size_t)j->cells);
+                     j->y + (size_t)(p * j->cells) * pl_dtype_bytes(j->target.dtype),
+                     (size_t)j->cells);
     }
 }
 
@@ -142,10 +137,4 @@ pl_status pl_qlinear_conv_eval(pl_eval *c) {
     PL_TRY(accumulate(c, (operands){ X, X_ZERO, W, W_ZERO }, y, job.acc));
     pl_pool_for(c->pool, y->dims[0] * y->dims[1], 4, requant_planes, &job);
     return PL_OK;
-}
-
-pl_status pl_qlinear_conv_bound(pl_bound *c) {
-    const pl_b_codes codes = { true,   X,       X_SCALE, X_ZERO, W, W_SCALE,
-                               W_ZERO, Y_SCALE, Y_ZERO,  BIAS };
-    return pl_b_codes_rule(c, &codes);
 }

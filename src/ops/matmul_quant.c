@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "ops/bound_quant.h"
 #include "ops/compute.h"
 #include "ops/matmul.h"
 #include "ops/quant.h"
@@ -145,11 +144,6 @@ pl_status pl_matmul_integer_eval(pl_eval *c) {
     return pl_matmul_i8(c, &p, pl_in(c, 0), za, pl_in(c, 1), zb, y->data);
 }
 
-pl_status pl_matmul_integer_bound(pl_bound *c) {
-    const pl_b_codes codes = { false, 0, -1, 2, 1, -1, 3, -1, -1, -1 };
-    return pl_b_codes_rule(c, &codes);
-}
-
 /* ---- QLinearMatMul ---- */
 
 enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO };
@@ -260,9 +254,4 @@ pl_status pl_qlinear_matmul_eval(pl_eval *c) {
     }
     pl_pool_for(c->pool, p.batch * p.m, 64, requant_rows, &job);
     return PL_OK;
-}
-
-pl_status pl_qlinear_matmul_bound(pl_bound *c) {
-    const pl_b_codes codes = { false, A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO, -1 };
-    return pl_b_codes_rule(c, &codes);
 }

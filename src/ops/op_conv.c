@@ -1,6 +1,7 @@
 /* Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, com.microsoft FusedConv.
  * The transposed one is in convolve_transpose.c, the integer ones in convolve_quant.c. */
 #include "ops/bound_nn.h"
+#include "ops/bound_quant.h"
 #include "ops/compute.h"
 #include "ops/convolve.h"
 #include "ops/fused.h"
@@ -156,8 +157,7 @@ static pl_status fused_conv_bound(pl_bound *c) {
     { "X", PL_T_FLOAT, PL_PORT_SAME }, { "W", PL_T_FLOAT, PL_PORT_SAME }, {                        \
         "B", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL                                           \
     }
-#define INTEGER                                                                                    \
-    .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define INTEGER .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_conv[] = {

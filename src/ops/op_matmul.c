@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/bound_nn.h"
+#include "ops/bound_quant.h"
 #include "ops/fused.h"
 #include "ops/matmul.h"
 #include "ops/quant.h"
@@ -173,8 +174,7 @@ static pl_status det_bound(pl_bound *c) {
 #define GEMM_ATTRS                                                                                 \
     PL_A_FLOAT("alpha", 1), PL_A_FLOAT("beta", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
 #define FUSED_ATTRS PL_A_FLOAT("alpha", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
-#define INTEGER                                                                                    \
-    .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define INTEGER .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_matmul[] = {
