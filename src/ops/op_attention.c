@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "kernels/gemm.h"
 #include "kernels/vmath.h"
+#include "ops/attention_bound.h"
 #include "ops/attention_core.h"
 #include "ops/attention_dims.h"
 
@@ -304,6 +305,26 @@ static pl_status attention_eval(pl_eval *c) {
     return PL_OK;
 }
 
+static pl_status attention_bound(pl_bound *c) {
+    const pl_eval eval = { .node = c->node, .n_in = c->n_in, .in = c->in, .err = c->err };
+    pl_attention sizes = { 0 };
+    int64_t past_len = 0;
+    attention_sizes(&eval, &sizes, &past_len);
+    const pl_b_attention a = { .q = Q,
+                               .k = K,
+                               .v = V,
+                               .past_key = PAST_KEY,
+                               .past_value = PAST_VALUE,
+                               .bias = -1,
+                               .score_bias = MASK,
+                               .cos = -1,
+                               .head_size = sizes.head_size,
+                               .v_size = sizes.v_size,
+                               .scale = scale_of(&eval, sizes.head_size),
+                               .probs = pl_attr_int(c->node, "qk_matmul_output_mode") == 3 };
+    return pl_b_attention_rule(c, &a);
+}
+
 /* ---- FlexAttention ---- */
 
 static pl_status flex_infer(pl_infer *c) {
@@ -538,6 +559,10 @@ static pl_status rotary_eval(pl_eval *c) {
     return PL_OK;
 }
 
+static pl_status rotary_bound(pl_bound *c) {
+    return pl_b_rotary_rule(c, R_X, R_COS, R_SIN);
+}
+
 /* ---- rows ---- */
 
 #define T_MASK (PL_T_NUMERIC | PL_T_BOOL)
@@ -555,7 +580,8 @@ static pl_status rotary_eval(pl_eval *c) {
                       PL_A_INT("q_num_heads", 0), PL_A_INT("qk_matmul_output_mode", 0),            \
                       PL_A_FLOAT("scale", 0), PL_A_FLOAT("softcap", 0),                            \
                       PL_A_INT("softmax_precision", 0)),                                           \
-    .infer = attention_infer, .eval = attention_eval, PL_LATER, .autocast = PL_AMP_LOW
+    .infer = attention_infer, .eval = attention_eval, .grad = PL_GRAD_TODO,                        \
+    .bound = attention_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW
 
 /* clang-format off */
 const pl_op_def pl_ops_attention[] = {
@@ -585,7 +611,7 @@ const pl_op_def pl_ops_attention[] = {
                      { "sin_cache", PL_T_FLOAT, PL_PORT_SAME }, { "position_ids", PL_T_I64, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("interleaved", 0), PL_A_INT("num_heads", 0), PL_A_INT("rotary_embedding_dim", 0)),
-      .infer = rotary_infer, .eval = rotary_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = rotary_infer, .eval = rotary_eval, .grad = PL_GRAD_TODO, .bound = rotary_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(float[2,3,4,8] x, float[9,4] c, float[9,4] s) => (y) <int64[2,4] p = {0,1,2,3, 5,6,7,8}> "
             "{ y = RotaryEmbedding(x, c, s, p) }", NULL, 0 },
