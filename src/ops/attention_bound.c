@@ -1,6 +1,7 @@
 /* Attention: a score is off by the rounding of its dot product, of which Cauchy and Schwarz bound
  * the sum of absolute terms by norms of heads; that shifts a probability by at most twice as much,
- * relatively; the result is an average of the values, so of the average of their absolute values. */
+ * relatively; the result is an average of the values, so of the average of their absolute values.
+ */
 #include "ops/attention_bound.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ typedef struct attention_stats {
     double local;     /* relative error that bias and turning add to an element */
     double seen_bias; /* largest |bias| of keys that count, with its error */
     double e_bias;
-    double length; /* keys */
+    double length;                /* keys */
     const double *row_q, *row_eq; /* norm of each head of q, in its order; NULL = use q */
 } attention_stats;
 
@@ -181,9 +182,9 @@ static pl_status bound_y(pl_bound *c, const pl_b_attention *a, const attention_s
     if (py == NULL) return pl_fail_memory(c->err, 1);
     const bool alone = a->projected == NULL && a->v >= 0 && pl_b_in(c, a->v) != NULL &&
                        (a->bias < 0 || pl_b_in(c, a->bias) == NULL);
-    const bool off = alone && (c->e_in[a->v] != NULL ||
-                               (a->past_value >= 0 && a->past_value < c->n_in &&
-                                c->e_in[a->past_value] != NULL));
+    const bool off =
+        alone && (c->e_in[a->v] != NULL || (a->past_value >= 0 && a->past_value < c->n_in &&
+                                            c->e_in[a->past_value] != NULL));
     pl_status st = alone ? average_of(c, a, false, &average) : PL_OK;
     if (st == PL_OK && off) st = average_of(c, a, true, &errors);
     const double rest = average_error(c, s, score_error(c, a, s, s->q.x, s->q.e));
@@ -250,7 +251,7 @@ pl_status pl_b_attention_rule(pl_bound *c, const pl_b_attention *a) {
 
 /* ---- turning ---- */
 
-/* x[i] := sign * |input i|, or of its error. */
+/* x[i] := sign * |input i|, or of its error. A sign of 0 gives zeros. */
 static pl_status put_signed(pl_bound *c, int i, bool error, double sign, pl_tensor **x) {
     const pl_tensor *t = pl_b_in(c, i);
     const double *from = error ? pl_b_e(c, i) : pl_b_x(c, i);
@@ -261,7 +262,8 @@ static pl_status put_signed(pl_bound *c, int i, bool error, double sign, pl_tens
     return PL_OK;
 }
 
-/* The larger of two runs, with the sines of either sign: |x1 c| + |x2 s| for both of a pair. */
+/* The larger of two runs, with the sines of either sign: |x1 c| + |x2 s| for both of a pair. What
+ * is not turned (a run without cosines tells) has no part in the errors of the caches. */
 static pl_status turn(pl_bound *c, int x, int cos, int sin, unsigned errors, double factor,
                       double *e) {
     pl_tensor **in = pl_arena_array(c->scratch, (size_t)c->n_in + 1, sizeof(pl_tensor *));
@@ -269,18 +271,27 @@ static pl_status turn(pl_bound *c, int x, int cos, int sin, unsigned errors, dou
     double *most = pl_arena_array(c->scratch, (size_t)n, sizeof(double));
     pl_status st = PL_OK;
     if (in == NULL || most == NULL) return pl_fail_memory(c->err, (size_t)n);
-    for (int sign = -1; sign <= 1 && st == PL_OK; sign += 2) {
+    static const int signs[] = { -1, 1, 0 };
+    const size_t n_runs = (errors & 2) == 0 ? 2 : 3;
+    for (size_t run = 0; run < n_runs && st == PL_OK; run++) {
+        const int sign = signs[run];
         pl_tensor *y = NULL;
         st = put_signed(c, x, (errors & 1) != 0, 1, in);
-        if (st == PL_OK) st = put_signed(c, cos, (errors & 2) != 0, 1, in);
+        if (st == PL_OK) st = put_signed(c, cos, (errors & 2) != 0, sign == 0 ? 0 : 1, in);
         if (st == PL_OK) st = put_signed(c, sin, (errors & 2) != 0, sign, in);
         if (st == PL_OK) st = pl_b_apply(c, in, PL_F64, 0, &y);
         for (int i = 0; i < c->n_in; i++) {
             pl_tensor_unref(in[i]);
             in[i] = NULL;
         }
-        for (int64_t i = 0; st == PL_OK && i < n; i++)
-            most[i] = fmax(most[i], fabs(((const double *)y->data)[i]));
+        for (int64_t i = 0; st == PL_OK && i < n; i++) {
+            const double v = fabs(((const double *)y->data)[i]);
+            if (sign != 0) {
+                most[i] = fmax(most[i], v);
+            } else if (v > 0) {
+                most[i] = 0;
+            }
+        }
         pl_tensor_unref(y);
     }
     for (int64_t i = 0; st == PL_OK && i < n; i++)

@@ -4,8 +4,8 @@
 
 #include "ops/bound.h"
 
-/* Numbers of inputs; -1 = the operator has none. Left-out keys or values are packed with what stands
- * before them. */
+/* Numbers of inputs; -1 = the operator has none. Left-out keys or values are packed with what
+ * stands before them. */
 typedef struct pl_b_attention {
     int q, k, v, past_key, past_value;
     int bias;       /* added to q, k and v side by side before all else */
@@ -15,7 +15,8 @@ typedef struct pl_b_attention {
     double scale;
     bool probs; /* output 3 has probabilities, not scores */
     /* q, k and v (rows of q_cols, k_cols, rest) come from a projection: what it gave and what one
-     * element may be off by, besides what its inputs are off by. NULL = the inputs above are used. */
+     * element may be off by, besides what its inputs are off by. NULL = the inputs above are used.
+     */
     const double *projected;
     int64_t n_projected, q_cols, k_cols, cols;
     double projection_error;

@@ -174,8 +174,7 @@ static pl_status add_squares(dot_run *r, const scales *s, int which, bool with_b
     /* The kernel gives alpha * sum + beta * bias; wanted are alpha^2 and beta^2. */
     const double alpha = d->alpha == 0 ? 1 : d->alpha;
     if (st == PL_OK && has_bias(r)) {
-        st = with_bias ? put_square(r, d->bias, true, unit, d->beta / alpha)
-                       : put_zero(r, d->bias);
+        st = with_bias ? put_square(r, d->bias, true, unit, d->beta / alpha) : put_zero(r, d->bias);
     }
     pl_tensor *part = NULL;
     if (st == PL_OK) st = pl_b_apply(r->c, r->x, r->precision, 0, &part);
@@ -249,11 +248,8 @@ pl_status pl_b_dot_rule(pl_bound *c, const pl_b_dot *dot) {
 }
 
 pl_status pl_b_product_rule(pl_bound *c, int a, int b, int bias, double k) {
-    const pl_b_dot dot = { .n_factors = 2,
-                           .factor = { a, b },
-                           .bias = bias,
-                           .alpha = 1,
-                           .beta = 1,
-                           .k = k };
+    const pl_b_dot dot = {
+        .n_factors = 2, .factor = { a, b }, .bias = bias, .alpha = 1, .beta = 1, .k = k
+    };
     return pl_b_dot_rule(c, &dot);
 }

@@ -40,7 +40,7 @@ typedef struct pl_b_norm {
     double epsilon;
     const double *x, *ex, *y;
     const double *scale, *e_scale, *bias, *e_bias;
-    double *e;                 /* of y; may be NULL */
+    double *e;                  /* of y; may be NULL */
     double *e_mean, *e_inverse; /* one for each row, or NULL */
 } pl_b_norm;
 void pl_b_norm_rule(const pl_bound *c, const pl_b_norm *norm);
@@ -69,8 +69,8 @@ void pl_b_program_free(pl_b_program *program); /* NULL is fine */
  * new. */
 pl_status pl_b_program_run(pl_bound *c, pl_b_program *program, const pl_b_term *in, size_t n_in,
                            pl_b_term *out, size_t n_out);
-/* A term of input i of the node; codes become f64 so that any operator takes them. x NULL when it is
- * left out. */
+/* A term of input i of the node; codes become f64 so that any operator takes them. x NULL when it
+ * is left out. */
 pl_status pl_b_term_of_input(pl_bound *c, int i, pl_b_term *out);
 /* The whole node: inputs i0, i1, … of the graph are those of the node, outputs o0, o1, … too. */
 pl_status pl_b_expand(pl_bound *c, const char *text);

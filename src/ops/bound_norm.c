@@ -15,8 +15,8 @@ pl_status pl_b_spread(pl_bound *c, const pl_tensor *t, const double *data, const
     /* Dims of 1 in front of the rank of `like` fall away. */
     for (int d = t->rank - 1; d >= 0; d--) {
         const int to = d + like->rank - t->rank;
-        const bool fits = to < 0 ? t->dims[d] == 1
-                                 : t->dims[d] == 1 || t->dims[d] == like->dims[to];
+        const bool fits =
+            to < 0 ? t->dims[d] == 1 : t->dims[d] == 1 || t->dims[d] == like->dims[to];
         if (!fits) {
             return pl_fail(c->err, PL_E_INTERNAL, "%s: an input is not broadcast", c->node->op);
         }

@@ -227,8 +227,9 @@ pl_status pl_b_expand(pl_bound *c, const char *text) {
         const int k = number_of(g->inputs[i], 'i');
         const pl_tensor *x = k < 0 ? NULL : pl_b_in(c, k);
         if (x == NULL) continue;
-        in[i] = (pl_b_term){ pl_tensor_ref(x), c->e_in[k] == NULL ? NULL : pl_tensor_ref(c->e_in[k]),
-                             c->in_native[k] };
+        in[i] =
+            (pl_b_term){ pl_tensor_ref(x), c->e_in[k] == NULL ? NULL : pl_tensor_ref(c->e_in[k]),
+                         c->in_native[k] };
     }
     PL_TRY_GOTO(done, st, pl_b_program_run(c, p, in, g->n_inputs, out, g->n_outputs));
     for (size_t i = 0; i < g->n_outputs && st == PL_OK; i++) {

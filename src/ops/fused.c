@@ -130,9 +130,7 @@ const char *pl_fused_expand(pl_bound *c, const char *op, const char *inputs, con
     (void)pl_fused_read(c->node, NULL, 0, &f, &ignored);
     const double a = param_of(c->node, &f, 0), b = param_of(c->node, &f, 1);
     const char *z = add == NULL ? "attrs_y" : "z";
-    const char *sum = add == NULL
-                          ? ""
-                          : pl_arena_printf(c->scratch, "z = Add(attrs_y, %s) ", add);
+    const char *sum = add == NULL ? "" : pl_arena_printf(c->scratch, "z = Add(attrs_y, %s) ", add);
     const char *act = NULL;
     char word[24];
     snprintf(word, sizeof(word), "%.*s", (int)(name.n_bytes < 20 ? name.n_bytes : 20), name.data);
@@ -150,11 +148,10 @@ const char *pl_fused_expand(pl_bound *c, const char *op, const char *inputs, con
         act = pl_arena_printf(c->scratch, "o0 = %s(%s)", word, z);
     }
     if (sum == NULL || act == NULL) return NULL;
-    const char *limits =
-        strcmp(word, "Clip") != 0
-            ? ""
-            : pl_arena_printf(c->scratch, "<float lo = {%.9g}, float hi = {%.9g}>",
-                              fmax(a, -3.4028234e38), fmin(b, 3.4028234e38));
+    const char *limits = strcmp(word, "Clip") != 0
+                             ? ""
+                             : pl_arena_printf(c->scratch, "<float lo = {%.9g}, float hi = {%.9g}>",
+                                               fmax(a, -3.4028234e38), fmin(b, 3.4028234e38));
     if (limits == NULL) return NULL;
     return pl_arena_printf(c->scratch, "(%s%s%s) => (o0) %s { attrs_y = %s(%s) %s%s }", inputs,
                            add == NULL ? "" : ", ", add == NULL ? "" : add, limits, op, inputs, sum,

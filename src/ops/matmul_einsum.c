@@ -447,11 +447,9 @@ pl_status pl_einsum_eval(pl_eval *c) {
 }
 
 pl_status pl_einsum_bound(pl_bound *c) {
-    pl_eval eval = { .node = c->node,
-                     .n_in = c->n_in,
-                     .in = c->in,
-                     .scratch = c->scratch,
-                     .err = c->err };
+    pl_eval eval = {
+        .node = c->node, .n_in = c->n_in, .in = c->in, .scratch = c->scratch, .err = c->err
+    };
     equation e = { 0 };
     double size[N_LABELS];
     pl_b_dot dot = { .n_factors = c->n_in, .bias = -1, .alpha = 1, .k = 1 };

@@ -166,8 +166,8 @@ static const char *group_text(pl_bound *c, const char *x) {
 }
 
 pl_status pl_ms_group_norm_bound(pl_bound *c) {
-    const bool plain = pl_attr_int(c->node, "channels_last") == 0 &&
-                       pl_attr_int(c->node, "activation") != 1;
+    const bool plain =
+        pl_attr_int(c->node, "channels_last") == 0 && pl_attr_int(c->node, "activation") != 1;
     if (pl_b_in(c, 0)->n_elements == 0 || pl_b_out(c, 0) == NULL) return PL_OK;
     if (plain) return group_rows(c);
     const char *text = group_text(c, "i0");

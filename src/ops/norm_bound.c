@@ -57,8 +57,8 @@ static pl_status spread_channels(pl_bound *c, int i, const pl_tensor *x, const d
     if (data == NULL) return pl_fail_memory(c->err, 1);
     const int64_t share = t->n_elements == 0 ? 1 : view.n / t->n_elements;
     double *to = pl_arena_array(c->scratch, (size_t)x->n_elements, sizeof(double));
-    double *to_e = e == NULL ? NULL
-                             : pl_arena_array(c->scratch, (size_t)x->n_elements, sizeof(double));
+    double *to_e =
+        e == NULL ? NULL : pl_arena_array(c->scratch, (size_t)x->n_elements, sizeof(double));
     if (to == NULL || (e != NULL && to_e == NULL)) return pl_fail_memory(c->err, 1);
     for (int64_t k = 0; k < x->n_elements; k++) {
         const int64_t at = k / view.inner % view.n / share;

@@ -47,6 +47,7 @@ static pl_status conv_f32(pl_eval *c, const pl_window *win, pl_tensor *y, pl_f32
     const pl_f32 *fx = pl_compute_in_f32(c, 0, NULL), *fw = pl_compute_in_f32(c, 1, kept);
     const pl_f32 *fb = bias ? pl_compute_in_f32(c, 2, NULL) : NULL;
     if (fx == NULL || fw == NULL || (bias && fb == NULL)) return pl_eval_memory(c);
+    if (c->naive) return pl_conv_plain_f32(&s, fx, fw, fb, fy, c->err);
     return pl_conv_f32(c->pool, &s, fx, fw, fb, fy, pl_kept_conv(kept), c->err);
 }
 
@@ -144,8 +145,7 @@ static pl_status fused_conv_eval(pl_eval *c) {
 
 static pl_status fused_conv_bound(pl_bound *c) {
     const char *inputs = pl_b_in(c, 2) == NULL ? "i0, i1" : "i0, i1, i2";
-    return pl_b_expand(c,
-                       pl_fused_expand(c, "Conv", inputs, pl_b_in(c, 3) == NULL ? NULL : "i3"));
+    return pl_b_expand(c, pl_fused_expand(c, "Conv", inputs, pl_b_in(c, 3) == NULL ? NULL : "i3"));
 }
 
 /* ---- rows ---- */

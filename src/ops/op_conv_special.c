@@ -384,9 +384,8 @@ static pl_status deform_conv_bound(pl_bound *c) {
     const int64_t n_offsets = pl_b_in(c, OFFSET)->n_elements;
     const double place = c->u_acc * (side + pl_b_peak(po, n_offsets)) +
                          (pl_b_e(c, OFFSET) == NULL ? 0 : pl_b_peak(pl_b_e(c, OFFSET), n_offsets));
-    const double mask = pl_b_in(c, MASK) == NULL
-                            ? 1
-                            : pl_b_peak(pl_b_x(c, MASK), pl_b_in(c, MASK)->n_elements);
+    const double mask =
+        pl_b_in(c, MASK) == NULL ? 1 : pl_b_peak(pl_b_x(c, MASK), pl_b_in(c, MASK)->n_elements);
     const double slope = place * pl_b_range(px, x->n_elements) * mask;
     const int64_t cells = y->n_elements == 0 ? 1 : y->n_elements / (y->dims[0] * y->dims[1]);
     for (int64_t i = 0; i < y->n_elements; i++) {
@@ -432,8 +431,8 @@ static pl_status col2im_bound(pl_bound *c) {
                    { "past_state", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),                 \
     .out =                                                                                         \
         PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "present_state", PL_T_FLOAT, PL_PORT_OPTIONAL }),  \
-    .infer = causal_infer, .eval = causal_eval, .grad = PL_GRAD_TODO,                             \
-    .bound = causal_bound, .emit = PL_EMIT_TODO
+    .infer = causal_infer, .eval = causal_eval, .grad = PL_GRAD_TODO, .bound = causal_bound,       \
+    .emit = PL_EMIT_TODO
 
 /* clang-format off */
 const pl_op_def pl_ops_conv_special[] = {

@@ -182,8 +182,8 @@ static pl_status linear_eval(pl_eval *c) {
 
 /* ---- bound ---- */
 
-/* The recurrence again with the square of what each element of the state may be off by: roundings of
- * many steps add in quadrature. */
+/* The recurrence again with the square of what each element of the state may be off by: roundings
+ * of many steps add in quadrature. */
 typedef struct linear_bound {
     pl_bound *c;
     const linear_job *j; /* sizes only */
@@ -271,8 +271,7 @@ static void bound_head(const linear_bound *b, int64_t item, int64_t head, double
             const double x = b->x[KEY][key + k / dv], ek = at_or_zero(b->e[KEY], key + k / dv);
             s[k] += x * v[k % dv];
             const double own = 2 * b->u * (fabs(s[k]) + fabs(x * v[k % dv]));
-            e2[k] += own * own + x * x * ev[k % dv] * ev[k % dv] +
-                     v[k % dv] * v[k % dv] * ek * ek;
+            e2[k] += own * own + x * x * ev[k % dv] * ev[k % dv] + v[k % dv] * v[k % dv] * ek * ek;
         }
         bound_read(b, head, at, s, e2);
     }

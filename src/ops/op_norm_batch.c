@@ -281,8 +281,7 @@ static double *turn(pl_bound *c, const pl_axis_view *v, const double *x, bool ba
 
 static double *each_element(pl_bound *c, const pl_axis_view *v, const double *x) {
     const int64_t row = v->outer * v->inner;
-    double *y =
-        x == NULL ? NULL : pl_arena_array(c->scratch, (size_t)(row * v->n), sizeof(*y));
+    double *y = x == NULL ? NULL : pl_arena_array(c->scratch, (size_t)(row * v->n), sizeof(*y));
     for (int64_t i = 0; y != NULL && i < row * v->n; i++)
         y[i] = x[i / row];
     return y;

@@ -52,6 +52,37 @@ static pl_status max_pool_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* One accumulator of float, in index order. Dims are few, taps may be many. */
+static pl_status average_naive(pl_eval *c, const pl_window *w, bool count_pad) {
+    const pl_tensor *x = pl_in(c, 0);
+    pl_tensor *y = pl_out(c, 0);
+    const pl_f32 *fx = pl_compute_in_f32(c, 0, NULL);
+    pl_f32 *fy = pl_compute_out_f32(c, y);
+    const int64_t cells = pl_window_cells(w), n = x->n_elements / (x->dims[0] * x->dims[1]);
+    int64_t cell[PL_RANK_MAX] = { 0 };
+    if (fx == NULL || fy == NULL) return pl_eval_memory(c);
+    for (int64_t i = 0; i < y->n_elements; i++) {
+        int64_t tap[PL_RANK_MAX] = { 0 }, at = 0, inside = 0, counted = 1;
+        float sum = 0;
+        for (int d = 0; d < w->n; d++) { /* ceil_mode: beyond the padding nothing counts */
+            int64_t first = 0, last = 0;
+            pl_window_taps_in(w, d, cell[d], -w->pad_begin[d], w->in[d] + w->pad_end[d], &first,
+                              &last);
+            counted *= last - first;
+        }
+        do {
+            if (!pl_window_at(w, cell, tap, &at)) continue;
+            sum += fx[i / cells * n + at];
+            inside++;
+        } while (pl_window_next(w->n, w->kernel, tap));
+        fy[i] = sum / (float)(count_pad ? counted : inside);
+        (void)pl_window_next(w->n, w->out, cell);
+        if ((i + 1) % cells == 0) memset(cell, 0, sizeof(cell));
+    }
+    pl_compute_store(c, y, fy);
+    return PL_OK;
+}
+
 static pl_status average_pool_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
@@ -62,6 +93,7 @@ static pl_status average_pool_eval(pl_eval *c) {
     PL_TRY(pl_pool_window(c, x, &w));
     if (y->n_elements == 0) return PL_OK;
     if (w.n > 3 || x->n_elements == 0) return pool_general(c, &w, &rule);
+    if (c->naive && y->dtype != PL_F64) return average_naive(c, &w, rule.count_include_pad);
     const pl_pooling_shape s = pl_pooling_shape_of(&w, x);
     if (y->dtype == PL_F64) {
         return pl_average_pool_f64(c->pool, &s, x->data, y->data, rule.count_include_pad, c->err);
@@ -385,9 +417,8 @@ static pl_status lp_pool_bound(pl_bound *c) {
 
 static pl_status global_lp_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
-    return lp_rule(c, y == NULL || y->n_elements == 0
-                          ? 1
-                          : (double)(x->n_elements / y->n_elements));
+    return lp_rule(c,
+                   y == NULL || y->n_elements == 0 ? 1 : (double)(x->n_elements / y->n_elements));
 }
 
 /* The value is one of the window, off by what its neighbours may be; which one it is cannot be

@@ -492,8 +492,7 @@ static pl_status roi_align_bound(pl_bound *c) {
 /* Elements of X are picked; regions that are not known may pick any. */
 static pl_status max_roi_bound(pl_bound *c) {
     const double *px = pl_b_x(c, 0);
-    if (c->e_in[0] != NULL)
-        PL_TRY(pl_b_apply_one(c, 0, c->e_in[0], PL_F64, &c->e_out[0]));
+    if (c->e_in[0] != NULL) PL_TRY(pl_b_apply_one(c, 0, c->e_in[0], PL_F64, &c->e_out[0]));
     if (c->e_in[1] == NULL) return PL_OK;
     if (px == NULL) return pl_fail_memory(c->err, 1);
     double *e = c->e_out[0] == NULL ? NULL : c->e_out[0]->data;

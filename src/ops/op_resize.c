@@ -452,12 +452,9 @@ static pl_status interpolate_f64(pl_bound *c, const plan *p, pl_tensor *x, bool 
                                  pl_tensor **out) {
     pl_datum *in[1] = { NULL };
     plan own = *p;
-    pl_eval eval = { .node = c->node,
-                     .n_in = 1,
-                     .in = in,
-                     .pool = c->pool,
-                     .scratch = c->scratch,
-                     .err = c->err };
+    pl_eval eval = {
+        .node = c->node, .n_in = 1, .in = in, .pool = c->pool, .scratch = c->scratch, .err = c->err
+    };
     for (int d = 0; d < p->rank && magnitude; d++) {
         const pl_taps *t = &p->taps[d];
         if (t->identity || t->w == NULL) continue;
@@ -507,8 +504,7 @@ static pl_status interpolation_bound(pl_bound *c, const plan *p) {
     PL_TRY(pl_b_new(c, 0, &e));
     PL_TRY(pl_b_map(c, t, pl_b_abs, &x));
     pl_status st = interpolate_f64(c, p, x, true, &s);
-    if (st == PL_OK && c->e_in[0] != NULL)
-        st = interpolate_f64(c, p, c->e_in[0], true, &inherited);
+    if (st == PL_OK && c->e_in[0] != NULL) st = interpolate_f64(c, p, c->e_in[0], true, &inherited);
     for (int64_t i = 0; st == PL_OK && i < y->n_elements; i++) {
         e[i] = 4 * u * ((const double *)s->data)[i] + place;
         if (inherited != NULL) e[i] += ((const double *)inherited->data)[i];

@@ -354,8 +354,8 @@ static pl_status dft_bound(pl_bound *c) {
         const size_t at = (size_t)(o * x->dims[axis] * step + i * parts);
         const row_norm r = norm_of(&job, px, ex, at);
         for (int64_t k = 0; k < y->dims[axis] * out_parts; k++) {
-            const int64_t to = (o * y->dims[axis] + k / out_parts) * out_step + i * out_parts +
-                               k % out_parts;
+            const int64_t to =
+                (o * y->dims[axis] + k / out_parts) * out_step + i * out_parts + k % out_parts;
             e[to] = scale * (own * r.x + r.e);
         }
     }

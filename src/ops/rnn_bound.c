@@ -39,10 +39,12 @@ static void put_act(cell_text *t, const pl_rnn *r, const pl_rnn_act *act, const 
     char word[24];
     pl_rnn_act_name(act, word, sizeof(word));
     if (strcmp(word, "Affine") == 0) {
-        put(t, "a%d = Constant<value_float=%.9g>() b%d = Constant<value_float=%.9g>() ", k, a, k, b);
+        put(t, "a%d = Constant<value_float=%.9g>() b%d = Constant<value_float=%.9g>() ", k, a, k,
+            b);
         put(t, "m%d = Mul(%s, a%d) %s = Add(m%d, b%d) ", k, from, k, out, k, k);
     } else if (strcmp(word, "ScaledTanh") == 0) {
-        put(t, "a%d = Constant<value_float=%.9g>() b%d = Constant<value_float=%.9g>() ", k, a, k, b);
+        put(t, "a%d = Constant<value_float=%.9g>() b%d = Constant<value_float=%.9g>() ", k, a, k,
+            b);
         put(t, "m%d = Mul(%s, b%d) t%d = Tanh(m%d) %s = Mul(t%d, a%d) ", k, from, k, k, k, out, k,
             k);
     } else if (strcmp(word, "HardSigmoid") == 0) {
@@ -145,7 +147,8 @@ static pl_status cut(pl_bound *c, int i, int64_t first, int rank, const int64_t 
     return PL_OK;
 }
 
-/* A state of one direction, (batch, hidden), from (dirs, batch, hidden) or (batch, dirs, hidden). */
+/* A state of one direction, (batch, hidden), from (dirs, batch, hidden) or (batch, dirs, hidden).
+ */
 static pl_status load_state(const run *k, int i, int64_t dir, pl_b_term *out) {
     const pl_rnn *r = k->r;
     const int64_t dims[2] = { r->batch, r->hidden };
@@ -325,11 +328,9 @@ static void release(run *k) {
 }
 
 pl_status pl_rnn_bound(pl_bound *c, pl_rnn_kind kind) {
-    pl_eval eval = { .node = c->node,
-                     .n_in = c->n_in,
-                     .in = c->in,
-                     .scratch = c->scratch,
-                     .err = c->err };
+    pl_eval eval = {
+        .node = c->node, .n_in = c->n_in, .in = c->in, .scratch = c->scratch, .err = c->err
+    };
     pl_rnn r;
     pl_status st = PL_OK;
     PL_TRY(pl_rnn_read(&eval, kind, &r));
@@ -337,8 +338,9 @@ pl_status pl_rnn_bound(pl_bound *c, pl_rnn_kind kind) {
     for (int i = 0; i < c->n_out && i < 3; i++)
         PL_TRY(pl_b_new(c, i, &k.e[i]));
     if (r.batch == 0 || r.hidden == 0 || r.seq == 0) return PL_OK;
-    PL_TRY(pl_b_program_new(c, "(x, w, wb, rb) => (g) { b = Add(wb, rb) "
-                               "g = Gemm<transB=1>(x, w, b) }",
+    PL_TRY(pl_b_program_new(c,
+                            "(x, w, wb, rb) => (g) { b = Add(wb, rb) "
+                            "g = Gemm<transB=1>(x, w, b) }",
                             &k.project));
     for (int64_t dir = 0; dir < r.dirs && st == PL_OK; dir++) {
         cell_text *t = pl_arena_alloc(c->scratch, sizeof(*t));
