@@ -24,7 +24,7 @@ typedef enum excuse_bits {
 typedef struct excuse_row {
     const char *name;
     unsigned bits;
-    bool (*applies)(const pl_judge *j, const pl_segment *segment, const pl_value *value);
+    bool (*applies)(const pl_blaming *j, const pl_segment *segment, const pl_value *value);
 } excuse_row;
 
 static bool is_low(pl_dtype dtype) {
@@ -36,7 +36,7 @@ static pl_dtype declared(const pl_value *value) {
     return type != NULL && type->kind == PL_TYPE_TENSOR ? type->dtype : PL_UNDEFINED;
 }
 
-static bool has_low(const pl_judge *j, const pl_segment *segment, const pl_value *value) {
+static bool has_low(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     (void)j;
     if (is_low(declared(value))) return true;
     for (size_t i = 0; i < segment->n_inputs; i++)
@@ -58,7 +58,7 @@ static bool has_quantised_bias(const pl_node *node) {
     return strcmp(x->op, "DequantizeLinear") == 0 && strcmp(w->op, "DequantizeLinear") == 0;
 }
 
-static bool has_bias(const pl_judge *j, const pl_segment *segment, const pl_value *value) {
+static bool has_bias(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     (void)j;
     (void)value;
     for (size_t i = 0; i < segment->n_nodes; i++)
@@ -85,7 +85,7 @@ static pl_status bound_of(const pl_tensor *x, double c, double least, pl_tensor 
     return PL_OK;
 }
 
-static pl_status put_edge(pl_judge *j, pl_replay *r, const pl_value *value, unsigned bits,
+static pl_status put_edge(pl_blaming *j, pl_replay *r, const pl_value *value, unsigned bits,
                           pl_err *err) {
     pl_datum *a = NULL;
     pl_tensor *bound = NULL;
@@ -167,7 +167,7 @@ static pl_status put_biases(pl_replay *r, const pl_segment *segment, pl_err *err
     return PL_OK;
 }
 
-static pl_status replay_segment(pl_judge *j, const pl_segment *segment, unsigned bits,
+static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsigned bits,
                                 pl_replay **out, pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
                                         .seed = j->options->seed,
@@ -188,7 +188,7 @@ static const pl_tensor *result_of(const pl_replay *r, const pl_value *value) {
 }
 
 /* q of the naive run at the model's own precision; 0 when it cannot be had. */
-static pl_status naive_q(pl_judge *j, const pl_segment *segment, const pl_value *value,
+static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                          pl_dtype native, double *q, pl_err *err) {
     pl_replay *r = NULL;
     pl_err trouble = PL_ERR_INIT;
@@ -205,10 +205,10 @@ static pl_status naive_q(pl_judge *j, const pl_segment *segment, const pl_value 
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
-pl_status pl_excuse_try(pl_judge *j, const pl_segment *segment, const pl_value *value,
+pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err) {
-    const pl_dtype native = pl_judge_native(j, value, a);
+    const pl_dtype native = pl_blaming_native(j, value, a);
     *excuse = "";
     PL_TRY(naive_q(j, segment, value, native, q_ref, err));
     if (e->q / fmax(1, *q_ref) <= PL_Q_CULPRIT) {

@@ -259,6 +259,14 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     put_side_info(j, "b", &s->b);
     pl_json_put_bool(j, "observer_effect", s->observer_effect);
     put_text(j, "observer_note", s->observer_note);
+    if (s->bisect_level != NULL) {
+        pl_json_key(j, "bisect");
+        pl_json_object_begin(j);
+        put_text(j, "level", s->bisect_level);
+        put_text(j, "pass", s->bisect_pass);
+        put_text(j, "reason", s->bisect_reason);
+        pl_json_object_end(j);
+    }
     put_text(j, "metric", s->metric);
     put_text(j, "profile", s->profile);
     put_number(j, "tol", s->tol);

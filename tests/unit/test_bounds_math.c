@@ -318,11 +318,17 @@ static void test_cast__truncation_reaches_what_the_error_reaches(void **state) {
 static void test_cast__to_half_rounds_and_back_does_not(void **state) {
     (void)state;
     run r;
-    run_one(&r, 13, "(float[1] x) => (h, y) { h = Cast<to=10>(x) y = Cast<to=1>(h) }",
-            (double[]){ 0.1 }, NULL);
-    const double half = 0x1p-11;
-    assert_true(fabs(bound_at(&r, "h", 0) - half * 0.1) < 1e-6);
-    assert_true(bound_at(&r, "y", 0) == bound_at(&r, "h", 0)); /* a runtime may drop the pair */
+    open_graph(&r, 13, "(float[2] x) => (h, y) { h = Cast<to=10>(x) y = Cast<to=1>(h) }");
+    put(&r, "x", (double[]){ 0.1, 1 }, (double[]){ 1e-7, 1e-7 });
+    run_nodes(&r);
+    assert_true(value_at(&r, "h", 0) == 0x1.998p-4); /* the half nearest to 0.1 */
+    assert_true(bound_at(&r, "h", 0) == 0);          /* no other within reach */
+    assert_true(bound_at(&r, "y", 0) == 0 && value_at(&r, "y", 0) == 0x1.998p-4);
+    close_graph(&r);
+    open_graph(&r, 13, "(double[1] x) => (y) { y = Cast<to=1>(x) }");
+    put(&r, "x", (double[]){ 1 + 0x1p-24 }, (double[]){ 0x1p-30 }); /* between two floats */
+    run_nodes(&r);
+    assert_true(bound_at(&r, "y", 0) == 0x1p-23);
     close_graph(&r);
 }
 
