@@ -72,14 +72,18 @@ bool jit_gemm_operand_fits(const jit_plan *plan, const jit_ref *ref) {
 
 /* Items of a batch that lie under each other with one B: one product with more rows. */
 static bool rows_continue(const jit_ref *a, const operand *x, const operand *y, const int64_t *dims,
-                          int batch_rank) {
-    int64_t stride = x->rs * x->rows;
-    if (x->trans || x->rows < 1) return false;
+                          int batch_rank, int64_t *ld) {
+    int64_t stride = x->rows == 1 ? 0 : x->rs * x->rows;
+    if (x->trans && x->rows > 1) return false;
+    *ld = x->rs;
     for (int d = batch_rank - 1; d >= 0; d--) {
         const int da = d - (batch_rank - x->batch_rank), db = d - (batch_rank - y->batch_rank);
         if (dims[d] == 1) continue;
         if (db >= 0 && y->c[db] != 0) return false;
-        if (da < 0 || a->dims[da] != dims[d] || x->c[da] != stride) return false;
+        if (da < 0 || a->dims[da] != dims[d]) return false;
+        if (stride == 0)
+            *ld = stride = x->c[da]; /* single rows: the first dim tells how far apart */
+        if (x->c[da] != stride || *ld < x->cols) return false;
         stride *= dims[d];
     }
     return true;
@@ -134,10 +138,13 @@ jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b
                                   .ldb = y.ld,
                                   .batch = batch,
                                   .stride_c = x.rows * y.cols };
-    if (batch > 1 && rows_continue(a, &x, &y, dims, batch_rank)) {
+    int64_t ld = 0;
+    const bool straight = x.cs == 1 || x.cols == 1;
+    if (batch > 1 && straight && rows_continue(a, &x, &y, dims, batch_rank, &ld)) {
         call->gemm.m *= batch;
         call->gemm.batch = 1;
-        call->gemm.lda = x.rs;
+        call->gemm.trans_a = false;
+        call->gemm.lda = ld;
     } else if (batch > 1 && !fill_offsets(call, &x, &y, a, b, dims, batch_rank)) {
         jit_call_free(call);
         return NULL;
