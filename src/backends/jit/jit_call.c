@@ -152,6 +152,23 @@ jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b
     return call;
 }
 
+bool jit_gemm_wants_copy(const jit_plan *plan, const jit_ref *a, const jit_ref *b) {
+    enum { FEW_ROWS = 32 };
+    const operand x = operand_of(plan, a), y = operand_of(plan, b);
+    int64_t batch = 1, ld = 0;
+    for (int d = 0; d < y.batch_rank; d++)
+        if (b->dims[d] > 1) return false;
+    for (int d = 0; d < x.batch_rank; d++)
+        batch *= a->dims[d];
+    if (batch == 1 || x.rows > FEW_ROWS) return false;
+    const bool straight = x.cs == 1 || x.cols == 1;
+    return !straight || !rows_continue(a, &x, &y, a->dims, x.batch_rank, &ld);
+}
+
+int jit_call_column_dims(const jit_call *call) {
+    return call->kind == CALL_GEMM ? 1 : call->conv.n_spatial;
+}
+
 /* ---- convolutions ---- */
 
 jit_call *jit_call_conv(const jit_plan *plan, const pl_conv_shape *shape) {
@@ -169,16 +186,32 @@ static void *data_of(const jit_plan *plan, const jit_ref *ref) {
     return plan->buffers[plan->prims[ref->prim].slot];
 }
 
+typedef struct after_job {
+    const jit_plan *plan;
+    jit_after fn;
+} after_job;
+
+static void run_after(void *ctx, int64_t row0, int64_t row1, int64_t col0, int64_t col1) {
+    const after_job *j = ctx;
+    j->fn(j->plan->buffers, j->plan->params, row0, row1, col0, col1);
+}
+
 pl_status jit_call_run(jit_program *p, jit_plan *plan, jit_prim *prim, pl_err *err) {
     jit_call *call = prim->call;
+    const jit_loop *loop = plan->steps[prim->step].loop;
+    after_job job = { plan, loop == NULL ? NULL : loop->parts[0].after };
+    const pl_epilogue after = { run_after, &job };
+    const pl_epilogue *follows = loop == NULL ? NULL : &after;
+    call->gemm.after = follows;
     const void *a = data_of(plan, &prim->args[0]), *b = data_of(plan, &prim->args[1]);
     void *c = plan->buffers[prim->slot];
     const bool constant = plan->prims[prim->args[1].prim].kind == JIT_CONST;
     if (call->kind == CALL_CONV) {
         const void *bias = prim->n_args > 2 ? data_of(plan, &prim->args[2]) : NULL;
         pl_conv_state **state = constant ? &call->conv_state : NULL;
-        return prim->dtype == PL_F64 ? pl_conv_f64(p->pool, &call->conv, a, b, bias, c, state, err)
-                                     : pl_conv_f32(p->pool, &call->conv, a, b, bias, c, state, err);
+        return prim->dtype == PL_F64
+                   ? pl_conv_after_f64(p->pool, &call->conv, a, b, bias, c, state, follows, err)
+                   : pl_conv_after_f32(p->pool, &call->conv, a, b, bias, c, state, follows, err);
     }
     pl_gemm_state **state = constant ? &call->gemm_state : NULL;
     if (prim->dtype == PL_F64) {

@@ -51,8 +51,8 @@ static void put_graph(const jit_plan *plan, pl_buf *out) {
         pl_buf_printf(out, " = %s(", node->op);
         for (uint32_t k = 0; k < node->n_in; k++)
             pl_buf_printf(out, "%s%s", k > 0 ? ", " : "", node->in[k] ? node->in[k]->name : "");
-        const bool folded = node->n_out > 0 && node->out[0] != NULL &&
-                            plan->constants[node->out[0]->id] != NULL;
+        const bool folded =
+            node->n_out > 0 && node->out[0] != NULL && plan->constants[node->out[0]->id] != NULL;
         pl_buf_puts(out, folded ? ")  # folded\n" : ")\n");
     }
 }
