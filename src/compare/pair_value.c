@@ -17,7 +17,8 @@ enum {
     WINDOW_MAX = 64, /* neighbours in statistics that are looked at */
     FITS_MAX = 6,    /* … and read */
 };
-#define NEAR 0.02 /* of the largest element: statistics that may be of the same value */
+#define OTHER_LAYOUT 2e-3 /* so much worse is a fit that needs another layout */
+#define NEAR 0.02         /* of the largest element: statistics that may be of the same value */
 
 /* NULL when it has no data, or the limit is reached. */
 static pl_status read_item(pl_pair_state *s, int side, uint32_t i, pl_tensor **out, pl_err *err) {
@@ -206,12 +207,14 @@ static size_t find_near(const sketch *x, const sketch *list, size_t n, near_one 
 static pl_status measure(pl_pair_state *s, const sketch *x, const sketch *y, double *error,
                          bool *by_data, pl_err *err) {
     pl_tensor *a = NULL, *b = NULL;
-    pl_layout layout = { .error = INFINITY };
+    pl_layout layout = { .text = "", .error = INFINITY };
     pl_status st = read_item(s, 0, x->item, &a, err);
     if (st == PL_OK) st = read_item(s, 1, y->item, &b, err);
     *by_data = a != NULL && b != NULL;
     if (st == PL_OK && *by_data) st = pl_layout_find(a, b, &layout, err);
     *error = *by_data ? layout.error : distance(x, y);
+    if (*layout.text != '\0')
+        *error += OTHER_LAYOUT; /* a view of it rather than the value itself */
     pl_tensor_unref(a);
     pl_tensor_unref(b);
     return st;
@@ -232,7 +235,7 @@ static void offer(sketch *x, uint32_t other, double error, bool by_data) {
 static double trust(const sketch *x) {
     if (x->by_data) {
         if (x->error > 0.02 || x->second < 5 * x->error || x->second < 1e-3) return 0;
-        return x->error <= 1e-4 ? 0.9 : x->error <= 1e-3 ? 0.85 : 0.7;
+        return x->error <= 1e-4 ? 0.9 : x->error <= 2 * OTHER_LAYOUT ? 0.8 : 0.7;
     }
     return x->error <= 1e-4 && x->second >= 1e-3 && x->second >= 10 * x->error ? 0.6 : 0;
 }
