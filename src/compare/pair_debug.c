@@ -141,8 +141,8 @@ pl_status pl_pair_by_debug(pl_pair_state *s, pl_err *err) {
         st = claims_init(&c[side], s->side[side], err);
     for (int side = 0; side < PL_PAIR_SIDES && st == PL_OK; side++)
         st = pair_claims(s, side, &c[1 - side], err);
-    if (st == PL_OK) st = pair_origins(s, err);
-    for (int side = 0; side < PL_PAIR_SIDES && st == PL_OK; side++)
+    if (st == PL_OK && !s->names_lie) st = pair_origins(s, err);
+    for (int side = 0; side < PL_PAIR_SIDES && st == PL_OK && !s->names_lie; side++)
         st = pair_modules(s, side, err);
     for (int side = 0; side < PL_PAIR_SIDES; side++)
         pl_strmap_release(&c[side].by_name);

@@ -115,6 +115,7 @@ typedef struct pl_pair_state {
     const char **why[PL_PAIR_SIDES];     /* why it is not paired yet; NULL = nobody tried */
     pl_pair *pairs;                      /* heap */
     size_t n_pairs, pairs_capacity;
+    bool names_lie;      /* equal names are of other values: modules come from names, too */
     uint64_t bytes_left; /* that may still be read */
     pl_arena *arena;     /* of the result */
 } pl_pair_state;

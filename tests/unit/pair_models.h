@@ -118,10 +118,13 @@ static inline void pm_shuffle(pl_graph *graph, uint64_t seed) {
     pl_free(needs);
 }
 
+enum { PM_NAME_MAX = 160 };
+
 typedef struct pm_renamed {
     pl_model *model;
-    char (*names)[24]; /* by id of the value in the original */
-    bool perturb;      /* every float weight becomes another one */
+    char (*names)[PM_NAME_MAX]; /* by id of the value in the original */
+    bool perturb;               /* every float weight becomes another one */
+    size_t rotate; /* > 0: not random names, but those of the values so many places on */
 } pm_renamed;
 
 static inline void pm_perturb(pl_model *model, pl_tensor **t) {
@@ -142,8 +145,14 @@ static inline void pm_rename_graph(pl_graph *to, const pl_graph *from, pm_rename
     for (size_t i = 0; i < to->n_values; i++) {
         char *name = r->names[from->values[i]->id];
         assert_string_equal(to->values[i]->name, from->values[i]->name);
-        snprintf(name, sizeof r->names[0], "v%016llx",
-                 (unsigned long long)pl_rng_at(seed, 1, from->values[i]->id));
+        const char *other = from->values[(i + r->rotate) % from->n_values]->name;
+        assert_true(strlen(other) < sizeof r->names[0]);
+        if (r->rotate > 0) {
+            snprintf(name, sizeof r->names[0], "%s", other);
+        } else {
+            snprintf(name, sizeof r->names[0], "v%016llx",
+                     (unsigned long long)pl_rng_at(seed, 1, from->values[i]->id));
+        }
         to->values[i]->name = pl_model_intern(r->model, name, strlen(name));
         if (r->perturb) pm_perturb(r->model, &to->values[i]->init);
     }
@@ -167,9 +176,12 @@ static inline void pm_rename_graph(pl_graph *to, const pl_graph *from, pm_rename
 }
 
 /* Through a file's bytes, so that nothing of the original is left in it. */
-static inline pm_renamed pm_rename(const pl_model *model, uint64_t seed, bool perturb) {
+static inline pm_renamed pm_rename_by(const pl_model *model, uint64_t seed, bool perturb,
+                                      size_t rotate) {
     pl_err err = PL_ERR_INIT;
-    pm_renamed r = { .names = pl_calloc((size_t)model->n_values + 1, 24), .perturb = perturb };
+    pm_renamed r = { .names = pl_calloc((size_t)model->n_values + 1, PM_NAME_MAX),
+                     .perturb = perturb,
+                     .rotate = rotate };
     pm_check(pl_model_copy(model, &r.model, &err), &err);
     pm_rename_graph(r.model->graph, model->graph, &r, seed);
     pl_buf bytes = PL_BUF_INIT;
@@ -182,6 +194,10 @@ static inline pm_renamed pm_rename(const pl_model *model, uint64_t seed, bool pe
     pl_model_free(r.model);
     r.model = again;
     return r;
+}
+
+static inline pm_renamed pm_rename(const pl_model *model, uint64_t seed, bool perturb) {
+    return pm_rename_by(model, seed, perturb, 0);
 }
 
 static inline void pm_renamed_free(pm_renamed *r) {

@@ -125,6 +125,35 @@ static void renamed_json(const char *name, pl_model *model) {
     pair_renamed("json", name, model, false, true);
 }
 
+/* Names that mean something else on the other side: exporters count, and counts shift. */
+static void pair_rotated(const char *name, pl_model *model, size_t rotate) {
+    pl_err err = PL_ERR_INIT;
+    pl_pair_side a, b;
+    pl_pairing p;
+    pl_arena *arena = pl_arena_new();
+    pm_renamed r = pm_rename_by(model, 45, false, rotate);
+    pm_check(pl_pair_side_of_model(model, arena, &a, &err), &err);
+    pm_check(pl_pair_side_of_model(r.model, arena, &b, &err), &err);
+    pm_check(pl_pair_values(&a, &b, NULL, &p, &err), &err);
+    const pm_score s = pm_score_of(&p, &a, &b, &r, take_all());
+    report(rotate == 1 ? "shifted" : "permuted", name, &s, 0);
+    assert_int_equal(s.n_wrong, 0);
+    pl_pairing_release(&p);
+    pm_renamed_free(&r);
+    pl_arena_free(arena);
+}
+
+static void rotated(const char *name, pl_model *model) {
+    if (model->graph->n_values < 40) return; /* too few names to tell that they lie */
+    pair_rotated(name, model, 1);
+    pair_rotated(name, model, model->graph->n_values / 2);
+}
+
+static void test_pair__does_not_believe_names_that_lie(void **state) {
+    (void)state;
+    each_model(rotated);
+}
+
 static void test_pair__finds_renamed_values(void **state) {
     (void)state;
     each_model(renamed);
@@ -204,13 +233,103 @@ static void test_pair__finds_values_without_names_or_graphs(void **state) {
     each_runnable(1e-6, false);
 }
 
+/* ---- what ONNX Runtime makes of it ---- */
+
+static bool have_ort(void) {
+    pl_backend *b = NULL;
+    const pl_backend_options guarded = { .guarded = true };
+    const bool found = pl_backend_open("ort", &guarded, &b, NULL) == PL_OK;
+    pl_backend_close(b);
+    return found;
+}
+
+static pl_model *optimised(pl_model *model, const char *spec) {
+    pl_err err = PL_ERR_INIT;
+    pl_backend *backend = NULL;
+    pl_program *program = NULL;
+    pl_model *out = NULL;
+    pl_bytes bytes;
+    const pl_backend_options guarded = { .guarded = true, .timeout_seconds = 120 };
+    const pl_compile_options compile = { .threads = 1, .record = true };
+    pl_ops_resolve(model, NULL);
+    pm_check(pl_backend_open(spec, &guarded, &backend, &err), &err);
+    pm_check(pl_program_new(backend, model, &compile, &program, &err), &err);
+    pm_check(pl_program_executed(program, &bytes, &err), &err);
+    pm_check(pl_model_read_bytes(bytes, NULL, NULL, "executed", &out, &err), &err);
+    pl_program_free(program);
+    pl_backend_close(backend);
+    return out;
+}
+
+/* Names that survive keep their meaning (blame.md 1.1): those pairs, and no other of these. */
+static void pair_optimised(const char *name, pl_model *model, const char *spec) {
+    pl_err err = PL_ERR_INIT;
+    pl_pair_side a, b;
+    pl_pairing p;
+    pl_arena *arena = pl_arena_new();
+    pl_model *out = optimised(model, spec);
+    size_t n_alive = 0, n_right = 0, n_wrong = 0, n_new = 0, n_fused = 0, n_explained = 0;
+    pm_check(pl_pair_side_of_model(model, arena, &a, &err), &err);
+    pm_check(pl_pair_side_of_model(out, arena, &b, &err), &err);
+    pm_check(pl_pair_values(&a, &b, NULL, &p, &err), &err);
+    for (size_t i = 0; i < a.n_items; i++) {
+        const pl_value *v = pl_graph_find(out->graph, a.items[i].name);
+        n_alive += v != NULL && (v->producer != NULL || v->is_input) && *a.items[i].graph == '\0';
+    }
+    for (size_t i = 0; i < p.n_pairs; i++) {
+        const pl_pair_item *x = &a.items[p.pairs[i].a], *y = &b.items[p.pairs[i].b];
+        const bool same = strcmp(x->name, y->name) == 0;
+        const bool alive = pl_graph_find(out->graph, x->name) != NULL ||
+                           pl_graph_find(model->graph, y->name) != NULL;
+        n_right += same && *x->graph == '\0';
+        n_wrong += !same && alive && *x->graph == '\0';
+        n_new += !same && !alive;
+        n_fused += strcmp(p.pairs[i].relation, "n:1") == 0;
+        if (!same && take_all())
+            printf("    new: %s (%s) - %s (%s) by %s, %s\n", x->name, x->op, y->name, y->op,
+                   p.pairs[i].method, p.pairs[i].how);
+    }
+    for (size_t i = 0; i < p.n_unpaired_a; i++) {
+        n_explained += p.unpaired_a[i].expected;
+        if (!p.unpaired_a[i].expected && take_all())
+            printf("    open: %s (%s): %s\n", a.items[p.unpaired_a[i].item].name,
+                   a.items[p.unpaired_a[i].item].op, p.unpaired_a[i].reason);
+    }
+    if (take_all())
+        printf("ort %-18s %-16s %5zu values, %5zu alive, %5zu right, %zu wrong, %zu new, %zu n:1, "
+               "%zu open, %zu of them explained\n",
+               name, spec, a.n_items, n_alive, n_right, n_wrong, n_new, n_fused, p.n_unpaired_a,
+               n_explained);
+    assert_int_equal(n_wrong, 0);
+    assert_int_equal(n_right, n_alive);
+    pl_pairing_release(&p);
+    pl_model_free(out);
+    pl_arena_free(arena);
+}
+
+static void test_pair__follows_what_ort_keeps(void **state) {
+    static const char *const names[] = { "ppocr_cls", "oww_embedding", "encoder",
+                                         "resnet18",  "silero_v5",     "moonshine_enc" };
+    (void)state;
+    if (!have_ort()) skip();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        pl_model *model = open_model(names[i]);
+        if (model == NULL) skip();
+        pair_optimised(names[i], model, "ort:opt=basic");
+        pair_optimised(names[i], model, "ort:opt=all");
+        pl_model_free(model);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pair__finds_renamed_values),
+        cmocka_unit_test(test_pair__does_not_believe_names_that_lie),
         cmocka_unit_test(test_pair__finds_renamed_values_with_other_weights),
         cmocka_unit_test(test_pair__finds_renamed_values_in_recorded_graphs),
         cmocka_unit_test(test_pair__finds_renamed_values_with_recorded_values),
         cmocka_unit_test(test_pair__finds_values_without_names_or_graphs),
+        cmocka_unit_test(test_pair__follows_what_ort_keeps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
