@@ -150,7 +150,10 @@ pl_status pl_pair_note(pl_pair_state *s, int side, uint32_t item, pl_err *err, c
  * count of elements. True when they are unknown. */
 bool pl_pair_fits(const pl_pair_item *a, const pl_pair_item *b);
 bool pl_pair_same_shape(const pl_pair_item *a, const pl_pair_item *b); /* both known and equal */
-int64_t pl_pair_count(const pl_pair_item *item);                       /* elements; -1 = unknown */
+/* rms(a - b) / rms(b) of the best layout, when both tensors can be read. */
+pl_status pl_pair_measure(pl_pair_state *s, uint32_t a, uint32_t b, double *error, bool *known,
+                          pl_err *err);
+int64_t pl_pair_count(const pl_pair_item *item); /* elements; -1 = unknown */
 
 static inline uint64_t pl_pair_mix(uint64_t h, uint64_t x) { /* order matters */
     h ^= x + UINT64_C(0x9e3779b97f4a7c15) + (h << 6) + (h >> 2);

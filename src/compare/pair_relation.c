@@ -2,7 +2,7 @@
  *
  * The segment of a paired value is what is computed between it and the paired values above it. One
  * op on one side against several on the other is a fusion: the relation says so, and the values
- * inside are listed as its members. */
+ * inside are listed as its members. Several on both sides: they go different ways. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -101,7 +101,11 @@ static pl_status relate(walk *w, pl_pair *pair, pl_err *err) {
         pair->relation = "1:n";
         return list_members(w, 1, pair, err);
     }
-    return PL_OK;
+    if (x->n_ops <= 1) return PL_OK;
+    pair->relation = "n:m"; /* the values inside are those of A */
+    PL_TRY(list_members(w, 1, pair, err));
+    pair->n_members = 0;
+    return list_members(w, 0, pair, err);
 }
 
 /* One item in several pairs: without graphs, or beside them. */

@@ -273,33 +273,58 @@ static uint32_t only_one(const pl_pair_keys *keys, uint64_t key) {
     return is_unique(k) ? k->last[1] : PL_PAIR_NONE;
 }
 
-/* Two fingerprints that name different counterparts cast doubt on both of these. */
+typedef struct choice {
+    uint32_t up, down; /* counterparts by one fingerprint alone */
+} choice;
+
+static choice choose(const walk *w, const pl_pair_keys *up, const pl_pair_keys *down, uint32_t a) {
+    choice c = { PL_PAIR_NONE, PL_PAIR_NONE };
+    if (!is_candidate(w, 0, a)) return c;
+    c.up = only_one(up, one_key(w->up[0][a], 0));
+    if (w->down[0][a] != 0) c.down = only_one(down, one_key(0, w->down[0][a]));
+    return c;
+}
+
+static void claim(uint32_t *claimed, bool *doubt, uint32_t b, uint32_t a) {
+    if (b == PL_PAIR_NONE) return;
+    if (claimed[b] != 0 && claimed[b] != a + 1) doubt[b] = true;
+    claimed[b] = a + 1;
+}
+
+/* Two fingerprints that name different counterparts, of a value of either side, cast doubt on both
+ * of these. Not so where everything above is equal, weights too: that is the same value. */
+static pl_status pair_chosen(walk *w, const pl_pair_keys *up, const pl_pair_keys *down,
+                             uint32_t *claimed, bool *doubt, pl_err *err) {
+    const uint32_t n = w->s->graph[0].n_values;
+    for (uint32_t a = 0; a < n && !w->t->content; a++) {
+        const choice c = choose(w, up, down, a);
+        claim(claimed, doubt, c.up, a);
+        claim(claimed, doubt, c.down, a);
+        if (c.up == PL_PAIR_NONE || c.down == PL_PAIR_NONE || c.up == c.down) continue;
+        doubt[c.up] = doubt[c.down] = true;
+    }
+    for (uint32_t a = 0; a < n; a++) {
+        const choice c = choose(w, up, down, a);
+        const uint32_t b = c.up != PL_PAIR_NONE ? c.up : c.down;
+        if (b == PL_PAIR_NONE || doubt[b]) continue;
+        PL_TRY(add(w, a, b, c.up != PL_PAIR_NONE ? w->t->up : w->t->down, err));
+    }
+    return PL_OK;
+}
+
 static pl_status pair_one(walk *w, pl_err *err) {
     pl_pair_keys up = { NULL, 0 }, down = { NULL, 0 };
-    const pl_pair_graph *g = w->s->graph;
-    bool *doubt = pl_calloc((size_t)g[1].n_values + 1, sizeof *doubt);
-    pl_status st = doubt == NULL ? pl_fail_memory(err, g[1].n_values) : PL_OK;
+    const size_t n = (size_t)w->s->graph[1].n_values + 1;
+    bool *doubt = pl_calloc(n, sizeof *doubt);
+    uint32_t *claimed = pl_calloc(n, sizeof *claimed);
+    pl_status st = doubt == NULL || claimed == NULL ? pl_fail_memory(err, n) : PL_OK;
     if (st == PL_OK) st = fill_keys(w, true, false, &up, err);
     if (st == PL_OK) st = fill_keys(w, false, true, &down, err);
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t a = 0; a < g[0].n_values && st == PL_OK; a++) {
-            if (!is_candidate(w, 0, a)) continue;
-            const uint32_t u = only_one(&up, one_key(w->up[0][a], 0));
-            const uint32_t d =
-                w->down[0][a] == 0 ? PL_PAIR_NONE : only_one(&down, one_key(0, w->down[0][a]));
-            const bool differ = u != PL_PAIR_NONE && d != PL_PAIR_NONE && u != d;
-            if (pass == 0) {
-                if (differ && !w->t->content) doubt[u] = doubt[d] = true;
-                continue;
-            }
-            const uint32_t b = u != PL_PAIR_NONE ? u : d;
-            if (b == PL_PAIR_NONE || doubt[b] || (differ && !w->t->content)) continue;
-            st = add(w, a, b, u != PL_PAIR_NONE ? w->t->up : w->t->down, err);
-        }
-    }
+    if (st == PL_OK) st = pair_chosen(w, &up, &down, claimed, doubt, err);
     pl_pair_keys_release(&up);
     pl_pair_keys_release(&down);
     pl_free(doubt);
+    pl_free(claimed);
     return st;
 }
 

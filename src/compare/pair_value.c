@@ -203,21 +203,36 @@ static size_t find_near(const sketch *x, const sketch *list, size_t n, near_one 
     return n_out;
 }
 
+static pl_status measure_items(pl_pair_state *s, uint32_t a, uint32_t b, pl_layout *layout,
+                               bool *known, pl_err *err) {
+    pl_tensor *x = NULL, *y = NULL;
+    *layout = (pl_layout){ .text = "", .error = INFINITY, .second = INFINITY };
+    pl_status st = read_item(s, 0, a, &x, err);
+    if (st == PL_OK && x != NULL) st = read_item(s, 1, b, &y, err);
+    *known = x != NULL && y != NULL;
+    if (st == PL_OK && *known) st = pl_layout_find(x, y, layout, err);
+    pl_tensor_unref(x);
+    pl_tensor_unref(y);
+    return st;
+}
+
+pl_status pl_pair_measure(pl_pair_state *s, uint32_t a, uint32_t b, double *error, bool *known,
+                          pl_err *err) {
+    pl_layout layout;
+    const pl_status st = measure_items(s, a, b, &layout, known, err);
+    *error = layout.error;
+    return st;
+}
+
 /* Elementwise where both have their data, else as far as the statistics go. */
 static pl_status measure(pl_pair_state *s, const sketch *x, const sketch *y, double *error,
                          bool *by_data, pl_err *err) {
-    pl_tensor *a = NULL, *b = NULL;
-    pl_layout layout = { .text = "", .error = INFINITY };
-    pl_status st = read_item(s, 0, x->item, &a, err);
-    if (st == PL_OK) st = read_item(s, 1, y->item, &b, err);
-    *by_data = a != NULL && b != NULL;
-    if (st == PL_OK && *by_data) st = pl_layout_find(a, b, &layout, err);
+    pl_layout layout;
+    PL_TRY(measure_items(s, x->item, y->item, &layout, by_data, err));
     *error = *by_data ? layout.error : distance(x, y);
     if (*layout.text != '\0')
         *error += OTHER_LAYOUT; /* a view of it rather than the value itself */
-    pl_tensor_unref(a);
-    pl_tensor_unref(b);
-    return st;
+    return PL_OK;
 }
 
 static void offer(sketch *x, uint32_t other, double error, bool by_data) {
@@ -302,17 +317,10 @@ static bool may_hide_order(const pl_pair_item *a, const pl_pair_item *b) {
 static pl_status find_layout(pl_pair_state *s, pl_pair *pair, pl_err *err) {
     const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
     const bool same = pl_pair_same_shape(x, y);
-    pl_layout layout = { .error = INFINITY };
-    pl_tensor *a = NULL, *b = NULL;
-    pl_status st = read_item(s, 0, (uint32_t)pair->a, &a, err);
-    if (st == PL_OK) st = read_item(s, 1, (uint32_t)pair->b, &b, err);
-    if (st == PL_OK && a != NULL && b != NULL) {
-        st = pl_layout_find(a, b, &layout, err);
-        if (layout.error > 0.3 || layout.second < 3 * layout.error) *layout.text = '\0';
-    }
-    pl_tensor_unref(a);
-    pl_tensor_unref(b);
-    PL_TRY(st);
+    pl_layout layout;
+    bool known = false;
+    PL_TRY(measure_items(s, (uint32_t)pair->a, (uint32_t)pair->b, &layout, &known, err));
+    if (layout.error > 0.3 || layout.second < 3 * layout.error) *layout.text = '\0';
     if (*layout.text == '\0' && !same && x->has_shape && y->has_shape &&
         !pl_layout_guess(x->rank, x->dims, y->rank, y->dims, layout.text))
         *layout.text = '\0';
