@@ -15,6 +15,8 @@ static void fill_item(pl_pair_item *item, const pl_record *r) {
                             .value = r->value,
                             .graph = r->graph,
                             .call = r->call,
+                            .stands_for = r->stands_for,
+                            .n_stands_for = r->n_stands_for,
                             .op = r->op,
                             .module = r->module,
                             .source = "",

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/bound_quant.h"
 #include "ops/matmul.h"
 #include "ops/quant.h"
 
@@ -105,8 +106,7 @@ static pl_status det_eval(pl_eval *c) {
 #define GEMM_ATTRS                                                                                 \
     PL_A_FLOAT("alpha", 1), PL_A_FLOAT("beta", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
 #define FUSED_ATTRS PL_A_FLOAT("alpha", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
-#define INTEGER                                                                                    \
-    .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define INTEGER .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_matmul[] = {
@@ -134,13 +134,13 @@ const pl_op_def pl_ops_matmul[] = {
     { .name = "MatMulInteger", .since = 10,
       .in = PL_PORTS({ "A", PL_T_8BIT, 0 }, { "B", PL_T_8BIT, 0 }, { "a_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL },
                      { "b_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "Y", PL_T(PL_I32), 0 }), .infer = pl_matmul_integer_infer, .eval = pl_matmul_integer_eval, INTEGER,
+      .out = PL_PORTS({ "Y", PL_T(PL_I32), 0 }), .infer = pl_matmul_integer_infer, .eval = pl_matmul_integer_eval, .bound = pl_matmul_integer_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3,4] b, uint8 za, uint8[4] zb) => (y) { y = MatMulInteger(a, b, za, zb) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearMatMul", .since = 10,
       .in = PL_PORTS({ "a", PL_T_8BIT | PL_T_FLOAT8, 0 }, { "a_scale", PL_T_FLOAT, 0 }, { "a_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 },
                      { "b", PL_T_8BIT | PL_T_FLOAT8, 0 }, { "b_scale", PL_T_FLOAT, 0 }, { "b_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 },
                      { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 }),
-      .out = PL_PORTS({ "y", PL_T_8BIT | PL_T_FLOAT8, 0 }), .infer = pl_qlinear_matmul_infer, .eval = pl_qlinear_matmul_eval, INTEGER,
+      .out = PL_PORTS({ "y", PL_T_8BIT | PL_T_FLOAT8, 0 }), .infer = pl_qlinear_matmul_infer, .eval = pl_qlinear_matmul_eval, .bound = pl_qlinear_matmul_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3,4] b) => (y) <float sa = {0.1}, uint8 za = {3}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, "
                               "uint8[4] zb = {1, 2, 3, 4}, float sy = {0.5}, uint8 zy = {100}> { y = QLinearMatMul(a, sa, za, b, sb, zb, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "FusedGemm", MS, GEMM_PORTS,

@@ -19,10 +19,18 @@
 #include "backends/backend.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/strmap.h"
 #include "flows/inputs.h"
 #include "graph/text.h"
 #include "onnx/onnx.h"
 #include "ops/op.h"
+
+typedef struct mapping { /* of a recording, against the interpreter's values */
+    pl_strmap reference; /* name -> pl_datum */
+    size_t n_mapped, n_nothing, n_renamed, n_unknown, n_misshapen;
+    double worst; /* max |a - b| / max |b| of float values */
+    char where[200];
+} mapping;
 
 typedef struct runs {
     pl_model *model;
@@ -96,6 +104,77 @@ static plumb_status count_value(void *ctx, const plumb_seen *seen, plumb_error *
     (void)err;
     assert_non_null(seen->datum);
     r->n_seen++;
+    return PLUMB_OK;
+}
+
+static plumb_status keep_value(void *ctx, const plumb_seen *seen, plumb_error *err) {
+    mapping *m = ctx;
+    pl_datum *d = pl_datum_ref(pl_datum_of(seen->datum));
+    (void)err;
+    /* names live in the model */
+    return pl_strmap_put(&m->reference, seen->name, d) == 0 ? PLUMB_OK : PLUMB_E_MEMORY;
+}
+
+/* Every value of the main graph, by the interpreter. */
+static void mapping_open(mapping *m, runs *r) {
+    plumb_record_info info;
+    const plumb_hook hook = { .value = keep_value, .ctx = m };
+    const pl_record_args args = { .hook = &hook };
+    check(r, pl_backend_open("eager", NULL, &r->eager, &r->err));
+    check(r, pl_program_new(r->eager, r->model, NULL, &r->eager_program, &r->err));
+    check(r, pl_program_record(r->eager_program, r->in, &args, r->reference, &info, &r->err));
+}
+
+static void mapping_close(mapping *m) {
+    for (size_t i = 0; i < m->reference.n_entries; i++)
+        pl_datum_unref(m->reference.entries[i].value);
+    pl_strmap_release(&m->reference);
+}
+
+static double distance(const pl_tensor *a, const pl_tensor *b) {
+    double far = 0;
+    for (int64_t i = 0; i < a->n_elements; i++) {
+        far = fmax(far, fabs(pl_tensor_get_f64(a, i) - pl_tensor_get_f64(b, i)));
+    }
+    return far == 0 ? 0 : far / fmax(pl_tensor_max_abs(b), 1e-30);
+}
+
+/* Compares a value with the one that it says it stands for. */
+static plumb_status check_mapping(void *ctx, const plumb_seen *seen, plumb_error *err) {
+    mapping *m = ctx;
+    (void)err;
+    assert_true(seen->stands_for != NULL);
+    assert_true(seen->n_stands_for <= 1);
+    if (getenv("PLUMB_TEST_VERBOSE") != NULL) {
+        printf("  %s -> %s\n", seen->name, seen->n_stands_for > 0 ? seen->stands_for[0] : "-");
+    }
+    if (seen->n_stands_for == 0) {
+        m->n_nothing++;
+        return PLUMB_OK;
+    }
+    const char *name = seen->stands_for[0];
+    const pl_datum *got = pl_datum_of(seen->datum), *want = pl_strmap_get(&m->reference, name);
+    m->n_mapped++;
+    m->n_renamed += strcmp(name, seen->name) != 0;
+    if (want == NULL) {
+        m->n_unknown++;
+        return PLUMB_OK;
+    }
+    if (got->kind != PL_TYPE_TENSOR || want->kind != PL_TYPE_TENSOR) return PLUMB_OK;
+    if (!pl_tensor_same_shape(got->tensor, want->tensor) ||
+        pl_dtype_is_float(got->tensor->dtype) != pl_dtype_is_float(want->tensor->dtype)) {
+        char a[200], b[200];
+        m->n_misshapen++;
+        print_error("%s as %s: %s, expected %s\n", seen->name, name,
+                    pl_tensor_describe(got->tensor, a, sizeof(a)),
+                    pl_tensor_describe(want->tensor, b, sizeof(b)));
+        return PLUMB_OK;
+    }
+    const double far = distance(got->tensor, want->tensor);
+    if (far > m->worst) {
+        m->worst = far;
+        snprintf(m->where, sizeof(m->where), "%.80s as %.80s", seen->name, name);
+    }
     return PLUMB_OK;
 }
 
@@ -233,27 +312,146 @@ static void test_ort__tells_a_model_it_cannot_run(void **state) {
     pl_model_free(model);
 }
 
+/* Records behind the guard and compares every value that is shown with what it stands for. */
+static void record_mapped(runs *r, const char *spec, const char *file, const char *io, mapping *m,
+                          plumb_record_info *info) {
+    const plumb_hook hook = { .value = check_mapping, .ctx = m };
+    runs_open(r, spec, file, io);
+    mapping_open(m, r);
+    check(r, pl_program_run(r->ort_program, r->in, r->plain, &r->err));
+    const pl_record_args args = { .hook = &hook, .plain = r->plain };
+    check(r, pl_program_record(r->ort_program, r->in, &args, r->recorded, info, &r->err));
+    mapping_close(m);
+}
+
+/* .cache/models beside the build folder that this program is in. */
+static void models_root(char *root, size_t n_root) {
+    const ssize_t n = readlink("/proc/self/exe", root, n_root - 20);
+    assert_true(n > 0);
+    root[n] = '\0';
+    *strrchr(root, '/') = '\0';
+    *strrchr(root, '/') = '\0';
+    strcat(root, "/.cache/models");
+}
+
 /* MODELS/NAME.onnx or MODELS/torch/NAME.onnx, on the inputs that tests/models made for it. */
 static void record_model(const char *root, const char *name, bool print) {
     char path[700], io[700];
     runs r = { .err = PL_ERR_INIT };
+    mapping m = { .reference = PL_STRMAP_INIT };
     plumb_record_info info;
+    const char *spec = getenv("PLUMB_TEST_SPEC");
     snprintf(path, sizeof(path), "%s/%s.onnx", root, name);
     if (!pl_path_exists(path)) snprintf(path, sizeof(path), "%s/torch/%s.onnx", root, name);
     snprintf(io, sizeof(io), "%s/io/%s", root, name);
     if (!pl_path_exists(path)) return;
     check(&r, pl_model_read(path, &r.model, &r.err));
-    record(&r, "ort:threads=1", path, io, 0, 0, &info);
+    record_mapped(&r, spec == NULL ? "ort:threads=1" : spec, path, io, &m, &info);
     if (print) {
-        printf("%-24s values %5zu seen %5zu hidden %5zu runs %zu %s\n", name, info.n_values,
-               info.n_seen, info.n_hidden, info.n_runs, info.differs ? "DIFFERS" : "identical");
+        printf("%-20s values %5zu seen %5zu hidden %5zu %s; mapped %5zu renamed %4zu nothing %4zu "
+               "unknown %zu misshapen %zu worst %.1e %s\n",
+               name, info.n_values, info.n_seen, info.n_hidden,
+               info.differs ? "DIFFERS" : "identical", m.n_mapped, m.n_renamed, m.n_nothing,
+               m.n_unknown, m.n_misshapen, m.worst, m.worst > 1e-3 ? m.where : "");
         fflush(stdout);
     }
     if (!print) {
         assert_int_equal(info.differs, 0);
         assert_true(info.n_seen > 0);
+        assert_int_equal(m.n_unknown, 0);
+        assert_int_equal(m.n_misshapen, 0);
+        if (m.worst > 1e-3) fail_msg("%s is not what it stands for: %g", m.where, m.worst);
         expect_identical(&r, name);
     }
+    runs_close(&r);
+}
+
+/* Constants that differ everywhere, so that a wrong order of channels shows. They are folded. */
+#define WEIGHTS(name, type, shape, n)                                                              \
+    name "_r = Range(z, " n ", o) " name "_s = Sin(" name "_r) " name                              \
+         "_c = Constant<value_ints=" shape ">() " name "_f = Reshape(" name "_s, " name            \
+         "_c) " name " = Cast<to=" type ">(" name "_f) "
+#define CONV_NET(type_name, type)                                                                  \
+    "(" type_name "[1,3,9,9] x) => (" type_name "[1,20,1,1] y)"                                    \
+    "<float z = {0}, float o = {1}, float n1 = {540}, float n2 = {3600}, float n3 = {400}> "       \
+    "{" WEIGHTS("w1", type, "[20,3,3,3]", "n1") WEIGHTS("w2", type, "[20,20,3,3]", "n2")           \
+        WEIGHTS("w3", type, "[20,20,1,1]",                                                         \
+                "n3") "c1 = Conv<pads=[1,1,1,1]>(x, w1) r1 = Relu(c1)"                             \
+                      " c2 = Conv<pads=[1,1,1,1]>(r1, w2) a2 = Add(c2, r1) r2 = Relu(a2)"          \
+                      " p3 = MaxPool<kernel_shape=[2,2], strides=[2,2]>(r2) c4 = Conv(p3, w3)"     \
+                      " s4 = Sigmoid(c4) m4 = Mul(c4, s4) y = GlobalAveragePool(m4) }"
+
+static void record_net(const char *text, const char *spec, mapping *m) {
+    runs r = { .err = PL_ERR_INIT };
+    plumb_record_info info;
+    *m = (mapping){ .reference = PL_STRMAP_INIT };
+    check(&r, pl_model_parse_graph(text, 17, &r.model, &r.err));
+    record_mapped(&r, spec, NULL, NULL, m, &info);
+    assert_int_equal(info.differs, 0);
+    assert_int_equal(m->n_unknown, 0);
+    assert_int_equal(m->n_misshapen, 0);
+    expect_identical(&r, "net");
+    runs_close(&r);
+}
+
+/* 20 channels lie in blocks of 16 or 8: padded to 32 or 24. */
+static void test_ort_map__unblocks_channels(void **state) {
+    mapping m;
+    (void)state;
+    if (!have_ort()) skip();
+    record_net(CONV_NET("float", "1"), "ort:threads=1", &m);
+    assert_true(m.n_renamed >= 2); /* r1 and c4, as reorder_token_N */
+    if (m.worst > 1e-5) fail_msg("%s is not what it stands for: %g", m.where, m.worst);
+    record_net(CONV_NET("float", "1"), "ort:threads=1,opt=off", &m);
+    assert_int_equal(m.n_renamed, 0);
+}
+
+/* float16 on the CPU is computed in float32, under names that are made up. */
+static void test_ort_map__knows_float16_held_in_float32(void **state) {
+    mapping m;
+    (void)state;
+    if (!have_ort()) skip();
+    record_net(CONV_NET("float16", "10"), "ort:threads=1", &m);
+    assert_true(m.n_renamed >= 4); /* r1, r2, c4, m4 */
+    if (m.worst > 0.02) fail_msg("%s is not what it stands for: %g", m.where, m.worst);
+}
+
+/* The transpose optimiser moves quantised convolutions to NHWC and calls values after nodes. */
+static void test_ort_map__turns_nhwc_back(void **state) {
+    static const char text[] =
+        "(float[1,8,6,6] x) => (float[1,8,6,6] y)"
+        "<float s = {0.05}, uint8 zp = {128}, uint8 zero = {0}, float z = {0}, float o = {20},"
+        " float n = {11520}, float ws = {0.01}, uint8 wz = {128}> {"
+        " r = Range(z, n, o) sr = Sin(r) wc = Constant<value_ints=[8,8,3,3]>() wf = Reshape(sr, wc)"
+        " wq = QuantizeLinear(wf, ws, wz) wd = DequantizeLinear(wq, ws, wz)"
+        " xq = QuantizeLinear(x, s, zp) xd = DequantizeLinear(xq, s, zp)"
+        " [one] c1 = Conv<pads=[1,1,1,1]>(xd, wd) r1 = Relu(c1) q1 = QuantizeLinear(r1, s, zero)"
+        " d1 = DequantizeLinear(q1, s, zero)"
+        " [two] c2 = Conv<pads=[1,1,1,1]>(d1, wd) q2 = QuantizeLinear(c2, s, zp)"
+        " d2 = DequantizeLinear(q2, s, zp) y = Add(d2, xd) }";
+    mapping m;
+    (void)state;
+    if (!have_ort()) skip();
+    record_net(text, "ort:threads=1", &m);
+    assert_true(m.n_renamed >= 1);
+    if (m.worst > 0.02) fail_msg("%s is not what it stands for: %g", m.where, m.worst);
+}
+
+static void test_ort_map__sees_resnet18_in_24_places(void **state) {
+    char root[512], path[700], io[700];
+    runs r = { .err = PL_ERR_INIT };
+    mapping m = { .reference = PL_STRMAP_INIT };
+    plumb_record_info info;
+    (void)state;
+    models_root(root, sizeof(root));
+    snprintf(path, sizeof(path), "%s/torch/resnet18.onnx", root);
+    snprintf(io, sizeof(io), "%s/io/resnet18", root);
+    if (!have_ort() || !pl_path_exists(path) || !pl_path_is_dir(io)) skip();
+    check(&r, pl_model_read(path, &r.model, &r.err));
+    record_mapped(&r, "ort:threads=1", path, io, &m, &info);
+    assert_int_equal(m.n_mapped, 24); /* blame.md 1.1 */
+    assert_int_equal(m.n_misshapen, 0);
+    if (m.worst > 1e-4) fail_msg("%s is not what it stands for: %g", m.where, m.worst);
     runs_close(&r);
 }
 
@@ -264,12 +462,7 @@ static void test_ort_record__leaves_real_models_alone(void **state) {
     char root[512], io[600];
     pl_dir_list list = { 0 };
     (void)state;
-    const ssize_t n = readlink("/proc/self/exe", root, sizeof(root) - 20);
-    assert_true(n > 0);
-    root[n] = '\0';
-    *strrchr(root, '/') = '\0';
-    *strrchr(root, '/') = '\0';
-    strcat(root, "/.cache/models");
+    models_root(root, sizeof(root));
     snprintf(io, sizeof(io), "%s/io", root);
     if (!have_ort() || !pl_path_is_dir(io)) skip();
     if (wish == NULL) {
@@ -293,6 +486,10 @@ int main(void) {
         cmocka_unit_test(test_ort_record__shows_only_what_is_wanted),
         cmocka_unit_test(test_ort_executed__gives_the_optimised_graph),
         cmocka_unit_test(test_ort__tells_a_model_it_cannot_run),
+        cmocka_unit_test(test_ort_map__unblocks_channels),
+        cmocka_unit_test(test_ort_map__knows_float16_held_in_float32),
+        cmocka_unit_test(test_ort_map__turns_nhwc_back),
+        cmocka_unit_test(test_ort_map__sees_resnet18_in_24_places),
         cmocka_unit_test(test_ort_record__leaves_real_models_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

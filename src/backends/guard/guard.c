@@ -455,6 +455,7 @@ static pl_status write_inputs(const plumb_run_args *args, pl_guard_msg *m, pl_er
 static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args, pl_guard_msg *m,
                             pl_err *err) {
     pl_blob blob = { 0 };
+    const bool maps = m->number[0] != 0;
     pl_status st = pl_blob_read(m->fds[0], false, &blob, err);
     pl_guard_msg_close(m);
     PL_TRY(st);
@@ -469,7 +470,7 @@ static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args,
             names[i - 1] = blob.items[i].name;
         const plumb_seen seen = { .name = blob.items[0].name,
                                   .datum = pl_datum_public(blob.items[0].datum),
-                                  .stands_for = n > 1 ? names : NULL,
+                                  .stands_for = maps ? names : NULL,
                                   .n_stands_for = n - 1 };
         st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
     }

@@ -86,7 +86,8 @@ static plumb_status send_value(void *ctx, const plumb_seen *seen, plumb_error *e
     child *c = ctx;
     pl_err *err = pl_err_of(error);
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_VALUE);
-    const size_t n = seen->n_stands_for + 1;
+    const size_t n = (seen->stands_for == NULL ? 0 : seen->n_stands_for) + 1;
+    m.number[0] = seen->stands_for != NULL;
     pl_blob_item *items = pl_calloc(n, sizeof(*items));
     if (items == NULL) return (plumb_status)pl_fail_memory(err, n);
     items[0] = (pl_blob_item){ (char *)(uintptr_t)seen->name, (pl_datum *)(uintptr_t)seen->datum };

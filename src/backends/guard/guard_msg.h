@@ -24,7 +24,8 @@ typedef enum pl_guard_type {
     PL_MSG_EXECUTED, /* the graph that runs, please */
     /* child to plumb */
     PL_MSG_REPLY, /* status; text: message, or version; fd: a blob */
-    PL_MSG_VALUE, /* fd: a blob with one value; number: n_stands_for */
+    PL_MSG_VALUE, /* fd: a blob with one value, then the names of what it stands for; number: 1 =
+                     those count, also when there are none */
     PL_MSG_TYPES
 } pl_guard_type;
 
