@@ -158,6 +158,23 @@ static void test_pair_structure__says_what_was_fused(void **state) {
     tear_down(&f);
 }
 
+/* BatchNormalization folded into Conv: Conv's new output is the old one of BatchNormalization. */
+static void test_pair_structure__follows_folding(void **state) {
+    fixture f;
+    (void)state;
+    set_up(&f,
+           "(float[1,1,2,2] x) => (float[1,1,2,2] y) <float[1,1,1,1] w = {2}, float[1] s = {1}, "
+           "float[1] t = {0}, float[1] m = {0}, float[1] v = {1}> { c = Conv(x, w) "
+           "n = BatchNormalization(c, s, t, m, v) r = Relu(n) y = Exp(r) }",
+           "(float[1,1,2,2] p) => (float[1,1,2,2] q) <float[1,1,1,1] w = {3}, float[1] t = {1}> "
+           "{ z = Conv(p, w, t) k = Relu(z) q = Exp(k) }");
+    pair(&f, NULL);
+    assert_string_equal(expect(&f, "n", "z", "structure")->relation, "n:1");
+    expect(&f, "r", "k", "structure");
+    assert_null(find_pair(&f, "c"));
+    tear_down(&f);
+}
+
 static void test_pair_structure__folds_views(void **state) {
     fixture f;
     (void)state;
@@ -600,6 +617,7 @@ int main(void) {
         cmocka_unit_test(test_pair_structure__leaves_twins_alone),
         cmocka_unit_test(test_pair_structure__a_missing_block_casts_doubt),
         cmocka_unit_test(test_pair_structure__says_what_was_fused),
+        cmocka_unit_test(test_pair_structure__follows_folding),
         cmocka_unit_test(test_pair_structure__folds_views),
         cmocka_unit_test(test_pair_structure__works_in_bodies),
         cmocka_unit_test(test_pair_suffix__prefers_floats_to_codes),
