@@ -152,7 +152,7 @@ static pl_status make_sketches(pl_pair_state *s, int side, sketch **out, size_t 
         const pl_pair_item *item = &ps->items[i];
         if (!pl_pair_is_open(s, side, i) || !item->has_shape) continue;
         if (!pl_dtype_is_float(item->dtype) || pl_pair_count(item) < COUNT_MIN) continue;
-        sketch x = { .item = i, .best = PL_PAIR_NONE, .error = INFINITY, .second = INFINITY };
+        sketch x = { .item = i, .best = PL_PAIR_NONE, .error = HUGE_VAL, .second = HUGE_VAL };
         if (!get_stats(s, side, i, &x.stats, &st, err) || !says_something(&x.stats)) continue;
         x.scale = fmax(fabs(x.stats.min), fabs(x.stats.max));
         (*out)[n++] = x;
@@ -206,7 +206,7 @@ static size_t find_near(const sketch *x, const sketch *list, size_t n, near_one 
 static pl_status measure_items(pl_pair_state *s, uint32_t a, uint32_t b, pl_layout *layout,
                                bool *known, pl_err *err) {
     pl_tensor *x = NULL, *y = NULL;
-    *layout = (pl_layout){ .text = "", .error = INFINITY, .second = INFINITY };
+    *layout = (pl_layout){ .text = "", .error = HUGE_VAL, .second = HUGE_VAL };
     pl_status st = read_item(s, 0, a, &x, err);
     if (st == PL_OK && x != NULL) st = read_item(s, 1, b, &y, err);
     *known = x != NULL && y != NULL;
@@ -261,7 +261,7 @@ static pl_status fit_all(pl_pair_state *s, sketch *a, size_t n_a, sketch *b, siz
     for (size_t i = 0; i < n_a; i++) {
         const size_t n = find_near(&a[i], b, n_b, near);
         for (size_t k = 0; k < n && k < FITS_MAX; k++) {
-            double error = INFINITY;
+            double error = HUGE_VAL;
             bool by_data = false;
             PL_TRY(measure(s, &a[i], &b[near[k].at], &error, &by_data, err));
             offer(&a[i], (uint32_t)near[k].at, error, by_data);
