@@ -8,7 +8,7 @@
 #include "flows/marking.h"
 #include "store/blob.h"
 
-enum { MAX_MARKING_RUNS = 48 };
+enum { MAX_MARKING_RUNS = 48, RECORD_MEMORY = 256 << 20 };
 
 static pl_status index_names(pl_side_run *r, pl_err *err) {
     const pl_graph *graph = r->model->graph;
