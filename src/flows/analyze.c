@@ -17,7 +17,7 @@
 #include "ops/infer.h"
 #include "passes/backward.h"
 
-enum { SPOOL_MEMORY = 256 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+enum { SPOOL_MEMORY = 64 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
 
 /* ---- notes and times ---- */
 
