@@ -12,6 +12,7 @@
     X(info)                                                                                        \
     X(run)                                                                                         \
     X(analyze)                                                                                     \
+    X(minify)                                                                                      \
     X(record)                                                                                      \
     X(test)                                                                                        \
     X(convert)                                                                                     \
