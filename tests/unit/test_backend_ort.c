@@ -455,6 +455,60 @@ static void test_ort_map__sees_resnet18_in_24_places(void **state) {
     runs_close(&r);
 }
 
+static void record_bodies(const char *text, size_t n_seen, size_t n_hidden, size_t n_known) {
+    runs r = { .err = PL_ERR_INIT };
+    mapping m = { .reference = PL_STRMAP_INIT };
+    plumb_record_info info;
+    check(&r, pl_model_parse_graph(text, 17, &r.model, &r.err));
+    record_mapped(&r, "ort:threads=1,opt=off", NULL, NULL, &m, &info);
+    assert_int_equal(info.differs, 0);
+    assert_int_equal(info.n_seen, n_seen);
+    assert_int_equal(info.n_hidden, n_hidden);
+    assert_int_equal(info.n_values, n_seen + n_hidden);
+    assert_int_equal(m.n_mapped, n_seen);
+    assert_int_equal(m.n_mapped - m.n_unknown, n_known);
+    assert_int_equal(m.n_misshapen, 0);
+    assert_true(m.worst < 1e-5);
+    expect_identical(&r, "bodies");
+    runs_close(&r);
+}
+
+/* n_known: those that the interpreter shows, too. It does not look into loops. */
+static void test_ort_record__looks_into_bodies_that_run_once(void **state) {
+    (void)state;
+    if (!have_ort()) skip();
+    /* s, l, c, y; then a, b of the branch taken; z of the other stays hidden */
+    record_bodies("(float[4] x) => (float[4] y) <float zero = {-1000}> {"
+                  " s = ReduceSum<keepdims=0>(x) l = Less(s, zero) c = Not(l)"
+                  " y = If<then_branch = t () => (float[4] a) { b = Tanh(x) a = Exp(b) },"
+                  " else_branch = e () => (float[4] z) { z = Neg(x) }>(c) }",
+                  6, 1, 6);
+    /* a branch within a branch */
+    record_bodies("(float[4] x) => (float[4] y) <bool yes = {1}, bool no = {0}> {"
+                  " i = Identity(no) j = Identity(yes)"
+                  " y = If<then_branch = t () => (float[4] a) { a = Tanh(x) },"
+                  " else_branch = e () => (float[4] z) { k = Sin(x)"
+                  "  z = If<then_branch = t2 () => (float[4] p) { q = Cos(k) p = Abs(q) },"
+                  "  else_branch = e2 () => (float[4] u) { u = Neg(k) }>(j) }>(i) }",
+                  7, 2, 7);
+    /* a loop of one round: its body's condition, sum and scan output */
+    record_bodies("(float[4] x) => (float[4] y, float[n,4] h) <int64 m = {1}, bool go = {1}> {"
+                  " y, h = Loop<body = b (int64 i, bool c, float[4] v) =>"
+                  "  (bool d, float[4] w, float[4] g) { d = Identity(c) w = Add(v, v)"
+                  "  g = Tanh(w) }>(m, go, x) }",
+                  5, 0, 2);
+    /* three rounds: nobody could say which value is meant */
+    record_bodies("(float[4] x) => (float[4] y, float[n,4] h) <int64 m = {3}, bool go = {1}> {"
+                  " y, h = Loop<body = b (int64 i, bool c, float[4] v) =>"
+                  "  (bool d, float[4] w, float[4] g) { d = Identity(c) w = Add(v, v)"
+                  "  g = Tanh(w) }>(m, go, x) }",
+                  2, 3, 2);
+    record_bodies("(float[1,4] x, float[4] v) => (float[4] y, float[1,4] h) {"
+                  " y, h = Scan<num_scan_inputs=1, body = b (float[4] s, float[4] t) =>"
+                  "  (float[4] n, float[4] o) { n = Add(s, t) o = Tanh(n) }>(v, x) }",
+                  4, 0, 2);
+}
+
 static void test_ort_record__leaves_real_models_alone(void **state) {
     static const char *const few[] = { "oww_embedding", "oww_mel", "ppocr_cls", "silero_v5",
                                        "retinaface_v1" };
@@ -490,6 +544,7 @@ int main(void) {
         cmocka_unit_test(test_ort_map__knows_float16_held_in_float32),
         cmocka_unit_test(test_ort_map__turns_nhwc_back),
         cmocka_unit_test(test_ort_map__sees_resnet18_in_24_places),
+        cmocka_unit_test(test_ort_record__looks_into_bodies_that_run_once),
         cmocka_unit_test(test_ort_record__leaves_real_models_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
