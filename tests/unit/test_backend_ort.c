@@ -474,6 +474,145 @@ static void record_bodies(const char *text, size_t n_seen, size_t n_hidden, size
 }
 
 /* n_known: those that the interpreter shows, too. It does not look into loops. */
+/* ---- versions and options ---- */
+
+static const char fusable_text[] =
+    "(float[2,8] x) => (float[2,4] y) <float[8,4] w = {"
+    "1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2,3,4,5}, float[4] b = {1,2,3,4}> {"
+    " m = MatMul(x, w) a = Add(m, b) r = Relu(a) i = Identity(r) y = Softmax<axis = 1>(i) }";
+
+/* Nodes of the graph that is executed under this spec. */
+static size_t executed_nodes(const char *spec) {
+    runs r = { .err = PL_ERR_INIT };
+    pl_bytes onnx = { 0 };
+    pl_model *executed = NULL;
+    check(&r, pl_model_parse_graph(fusable_text, 17, &r.model, &r.err));
+    runs_open(&r, spec, NULL, NULL);
+    check(&r, pl_program_executed(r.ort_program, &onnx, &r.err));
+    check(&r, pl_model_read_bytes(onnx, NULL, NULL, "executed", &executed, &r.err));
+    const size_t n = executed->graph->n_nodes;
+    pl_model_free(executed);
+    runs_close(&r);
+    return n;
+}
+
+static void test_ort_options__change_the_graph(void **state) {
+    (void)state;
+    if (!have_ort()) skip();
+    assert_int_equal(executed_nodes("ort:opt=off"), 5);
+    assert_int_equal(executed_nodes("ort:opt=basic"), 3);    /* Gemm, Relu, Softmax */
+    assert_int_equal(executed_nodes("ort:opt=extended"), 2); /* FusedGemm, Softmax */
+    assert_int_equal(executed_nodes("ort:opt=all"), 2);
+    assert_int_equal(executed_nodes("ort"), 2);
+    assert_int_equal(executed_nodes("ort:disable=GemmActivationFusion"), 3);
+    assert_int_equal(executed_nodes("ort:disable=GemmActivationFusion+MatMulAddFusion"), 4);
+    assert_int_equal(executed_nodes("ort:threads=2,deterministic,providers=CPU"), 2);
+}
+
+/* The error of opening and compiling. */
+static void expect_refused(const char *spec, const char *part) {
+    pl_model *model = NULL;
+    pl_backend *b = NULL;
+    pl_program *p = NULL;
+    pl_err err = PL_ERR_INIT;
+    const pl_backend_options guarded = { .guarded = true };
+    assert_int_equal(pl_model_parse_graph(graph_text, 17, &model, &err), PL_OK);
+    pl_status st = pl_backend_open(spec, &guarded, &b, &err);
+    if (st == PL_OK) st = pl_program_new(b, model, NULL, &p, &err);
+    if (st == PL_OK) fail_msg("%s is accepted", spec);
+    if (strstr(err.message, part) == NULL) fail_msg("'%s' not in: %s", part, err.message);
+    pl_program_free(p);
+    pl_backend_close(b);
+    pl_model_free(model);
+}
+
+static void test_ort_options__name_what_is_wrong(void **state) {
+    (void)state;
+    if (!have_ort()) skip();
+    expect_refused("ort:opt=most", "off|basic|extended|all");
+    expect_refused("ort:threads=many", "threads");
+    expect_refused("ort:lib=/nowhere/libonnxruntime.so", "/nowhere/libonnxruntime.so");
+    expect_refused("ort:lib=/lib/x86_64-linux-gnu/libm.so.6", "no OrtGetApiBase");
+    expect_refused("ort:providers=CUDA", "provider 'CUDA'"); /* the npm library has none */
+    expect_refused("ort:providers=Abacus", "provider 'Abacus'");
+}
+
+/* Those that tools/fetch-ort has fetched, from the oldest to the newest. */
+static size_t list_versions(char specs[][700], const char **versions) {
+    static const char *const all[] = { "1.12.1", "1.14.0", "1.16.3", "1.19.2",
+                                       "1.22.0", "1.24.3", "1.27.0", "1.30.0" };
+    char root[512];
+    size_t n = 0;
+    models_root(root, sizeof(root));
+    *strrchr(root, '/') = '\0';
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        char lib[600];
+        snprintf(lib, sizeof(lib), "%s/ort-%s/libonnxruntime.so.1", root, all[i]);
+        if (!pl_path_exists(lib)) continue;
+        versions[n] = all[i];
+        snprintf(specs[n++], 700, "ort:threads=1,lib=%s", lib);
+    }
+    return n;
+}
+
+static void test_ort_versions__run_and_record_alike(void **state) {
+    char specs[8][700], home[] = "/tmp/plumb-test-home-XXXXXX";
+    const char *versions[8];
+    const size_t n = list_versions(specs, versions);
+    (void)state;
+    if (n == 0) skip();
+    assert_non_null(mkdtemp(home));
+    const char *old = getenv("HOME");
+    char *keep = pl_strdup(old == NULL ? "/" : old);
+    setenv("HOME", home, 1);
+    for (size_t i = 0; i < n; i++) {
+        runs r = { .err = PL_ERR_INIT };
+        mapping m = { .reference = PL_STRMAP_INIT };
+        plumb_record_info info;
+        check(&r, pl_model_parse_graph(CONV_NET("float", "1"), 17, &r.model, &r.err));
+        record_mapped(&r, specs[i], NULL, NULL, &m, &info);
+        assert_string_equal(pl_backend_version(r.ort), versions[i]);
+        assert_int_equal(info.differs, 0);
+        assert_int_equal(m.n_misshapen + m.n_unknown, 0);
+        if (m.n_mapped < 6 || m.worst > 1e-5) {
+            fail_msg("%s: %zu mapped, worst %g %s", versions[i], m.n_mapped, m.worst, m.where);
+        }
+        expect_identical(&r, versions[i]);
+        runs_close(&r);
+    }
+    setenv("HOME", keep, 1);
+    pl_free(keep);
+    assert_int_equal(rmdir(home), 0); /* empty: no telemetry was written */
+}
+
+static void test_ort_versions__two_at_a_time(void **state) {
+    char specs[8][700];
+    const char *versions[8];
+    const size_t n = list_versions(specs, versions);
+    runs a = { .err = PL_ERR_INIT }, b = { .err = PL_ERR_INIT };
+    (void)state;
+    if (n < 2) skip();
+    check(&a, pl_model_parse_graph(graph_text, 17, &a.model, &a.err));
+    check(&b, pl_model_parse_graph(graph_text, 17, &b.model, &b.err));
+    runs_open(&a, specs[0], NULL, NULL);
+    runs_open(&b, specs[n - 1], NULL, NULL);
+    check(&a, pl_program_run(a.ort_program, a.in, a.plain, &a.err));
+    check(&b, pl_program_run(b.ort_program, b.in, b.plain, &b.err));
+    close_enough(a.plain[0]->tensor, b.plain[0]->tensor);
+    runs_close(&a);
+    runs_close(&b);
+}
+
+static void test_ort_versions__old_ones_lack_determinism(void **state) {
+    char specs[8][700], spec[720];
+    const char *versions[8];
+    const size_t n = list_versions(specs, versions);
+    (void)state;
+    if (n == 0 || strcmp(versions[0], "1.12.1") != 0) skip();
+    snprintf(spec, sizeof(spec), "%s,deterministic", specs[0]);
+    expect_refused(spec, "ort 1.12.1 has no deterministic mode");
+}
+
 static void test_ort_record__looks_into_bodies_that_run_once(void **state) {
     (void)state;
     if (!have_ort()) skip();
@@ -544,6 +683,11 @@ int main(void) {
         cmocka_unit_test(test_ort_map__knows_float16_held_in_float32),
         cmocka_unit_test(test_ort_map__turns_nhwc_back),
         cmocka_unit_test(test_ort_map__sees_resnet18_in_24_places),
+        cmocka_unit_test(test_ort_options__change_the_graph),
+        cmocka_unit_test(test_ort_options__name_what_is_wrong),
+        cmocka_unit_test(test_ort_versions__run_and_record_alike),
+        cmocka_unit_test(test_ort_versions__two_at_a_time),
+        cmocka_unit_test(test_ort_versions__old_ones_lack_determinism),
         cmocka_unit_test(test_ort_record__looks_into_bodies_that_run_once),
         cmocka_unit_test(test_ort_record__leaves_real_models_alone),
     };
