@@ -583,6 +583,25 @@ static int64_t channels_of(const pl_value *v) {
     return -1;
 }
 
+/* As it lies in ORT's memory: float16 may be held in float32. 0 when a dim is not known. */
+static size_t bytes_of(const pl_type *type) {
+    if (type == NULL || type->kind != PL_TYPE_TENSOR || !pl_type_is_concrete(type)) return 0;
+    size_t n = (size_t)(pl_dtype_bits(type->dtype) <= 16 && pl_dtype_is_float(type->dtype)
+                            ? 4
+                            : (pl_dtype_bits(type->dtype) + 7) / 8);
+    for (int i = 0; i < type->rank; i++) {
+        if (!pl_size_mul(n, (size_t)type->dims[i].value, &n)) return 0;
+    }
+    return n;
+}
+
+pl_ort_watch pl_ort_watch_of(const pl_value *value) {
+    return (pl_ort_watch){ .name = value->name,
+                           .stands_for = value->name,
+                           .dtype = dtype_of(value),
+                           .n_bytes = bytes_of(value->type) };
+}
+
 pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
     const place *p = place_of(map, value);
     pl_ort_watch w = { .name = value->name, .layout = PL_ORT_PLAIN };
@@ -590,6 +609,7 @@ pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
     if (p->of == NULL || p->of->producer == NULL) return w;
     w.stands_for = p->of->name;
     w.dtype = dtype_of(p->of);
+    w.n_bytes = bytes_of(p->of->type);
     w.layout = p->layout;
     w.rank = p->rank;
     memcpy(w.perm, p->perm, sizeof(w.perm));

@@ -18,6 +18,7 @@ typedef struct pl_ort_watch {
     const char *output;     /* of the session that shows it; NULL = name */
     const char *stands_for; /* value of the model; NULL = it is none of them */
     pl_dtype dtype;         /* that the model's value has; PL_UNDEFINED = not known */
+    size_t n_bytes;         /* that it should have; 0 = not known */
     pl_ort_layout layout;
     int64_t channels;          /* BLOCKED: without the padding */
     int n_stacked;             /* leading dims of 1 that Loop and Scan have added */
@@ -26,6 +27,9 @@ typedef struct pl_ort_watch {
 } pl_ort_watch;
 
 typedef struct pl_ort_map pl_ort_map;
+
+/* A value of the model, shown as it is. */
+pl_ort_watch pl_ort_watch_of(const pl_value *value);
 
 /* Both models are borrowed. The original's types are inferred. */
 pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_map **out,

@@ -23,8 +23,7 @@
 enum {
     MODE_OPTIMIZED,
     MODE_GROUPS,
-    FIRST_GROUP = 8, /* values of unknown size: start small */
-    MAX_GROUP = 64,  /* of the groups mode: each costs a session */
+    GROUP = 8,       /* values in a session of the groups mode */
     FIELD_GRAPH = 7, /* ModelProto.graph */
     FIELD_OUTPUT = 12,
     FIELD_NAME = 1,
@@ -65,8 +64,7 @@ static pl_status list_values(const pl_model *model, const pl_ort_map *map, pl_or
         for (uint32_t k = 0; k < node->n_out && node->function == NULL; k++) {
             const pl_value *v = node->out[k];
             if (v == NULL) continue;
-            (*out)[n++] = map != NULL ? pl_ort_map_value(map, v)
-                                      : (pl_ort_watch){ .name = v->name, .stands_for = v->name };
+            (*out)[n++] = map != NULL ? pl_ort_map_value(map, v) : pl_ort_watch_of(v);
         }
     }
     *n_out = n;
@@ -302,14 +300,20 @@ static pl_status run_group(group *g, void *session, const pl_ort_watch *watched,
     return st;
 }
 
-/* How many values the next group may have so that they fit, going by the last one's size. */
-static size_t next_group(const group *g, size_t limit) {
-    if (limit == 0) return SIZE_MAX;
-    if (g->n_group == 0) return FIRST_GROUP;
-    const size_t each = g->n_bytes / g->n_group + 1;
-    const size_t fits = limit / each;
-    const size_t twice = 2 * g->n_group;
-    return fits < 1 ? 1 : pl_size_min(fits, twice);
+/* How many of the next values fit together, at least one. A value of unknown size counts as much as
+ * the last group's did on average, and such a group is at most twice as large. */
+static size_t next_group(const group *g, const pl_ort_watch *next, size_t n, uint64_t limit) {
+    if (limit == 0) return n;
+    const uint64_t usual = g->n_group == 0 ? limit : g->n_bytes / g->n_group + 1;
+    uint64_t sum = 0;
+    size_t n_unknown = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bool known = next[i].n_bytes > 0;
+        sum += known ? next[i].n_bytes : usual;
+        n_unknown += !known;
+        if (i > 0 && (sum > limit || n_unknown > 2 * g->n_group)) return i;
+    }
+    return n;
 }
 
 /* Only what is asked for, by either name. `out` may be `all`. */
@@ -332,7 +336,7 @@ static pl_status record_watched(group *g, void *session, const pl_ort_watch *wan
     size_t done = 0;
     g->n_group = 0;
     do {
-        const size_t size = pl_size_min(next_group(g, g->args->memory_limit), n - done);
+        const size_t size = next_group(g, wanted + done, n - done, g->args->memory_limit);
         PL_TRY(run_group(g, session, wanted + done, size, err));
         if (!g->identical) {
             info->differs = info->n_seen == 0;
@@ -505,9 +509,8 @@ static pl_status record_groups(pl_ort_program *p, const plumb_run_args *args, pl
     const size_t n = pick_wanted(args->hook, all, n_all, all);
     PL_TRY_GOTO(done, st, group_init(&g, p, args, n, err));
     while (done < n && st == PL_OK) {
-        size_t size = next_group(&g, args->memory_limit);
-        size = pl_size_min(size, args->memory_limit == 0 ? FIRST_GROUP : MAX_GROUP);
-        size = pl_size_min(size, n - done);
+        const size_t fits = next_group(&g, all + done, n - done, args->memory_limit);
+        const size_t size = pl_size_min(fits, GROUP);
         st = record_half(&g, bytes, all + done, size, err);
         done += size;
     }

@@ -475,6 +475,50 @@ static void record_bodies(const char *text, size_t n_seen, size_t n_hidden, size
 }
 
 /* n_known: those that the interpreter shows, too. It does not look into loops. */
+/* 60 values of 8 MB: together they break the limit of the guard, in groups of 40 MB they do not. */
+static void test_ort_record__groups_fit_the_memory_limit(void **state) {
+    pl_buf text = PL_BUF_INIT;
+    const uint64_t guard_limit = 320u << 20;
+    (void)state;
+    if (!have_ort()) skip();
+    pl_buf_printf(&text, "(float[2097152] x) => (float[1] y) { v0 = Abs(x)");
+    for (int i = 1; i < 60; i++)
+        pl_buf_printf(&text, " v%d = %s(v%d)", i, i % 2 == 0 ? "Abs" : "Neg", i - 1);
+    pl_buf_printf(&text, " y = ReduceSum(v59) }");
+    for (uint64_t limit = 0; limit < 2; limit++) {
+        runs r = { .err = PL_ERR_INIT };
+        plumb_record_info info;
+        const plumb_hook hook = { .value = count_value, .ctx = &r };
+        const pl_backend_options guarded = { .guarded = true, .memory_limit = guard_limit };
+        const pl_compile_options compile = { .threads = 1, .record = true };
+        check(&r, pl_model_parse_graph(pl_buf_str(&text), 17, &r.model, &r.err));
+        runs_open(&r, "eager", NULL, NULL); /* only for its inputs */
+        pl_program_free(r.ort_program);
+        pl_backend_close(r.ort);
+        r.ort_program = NULL;
+        r.ort = NULL;
+        check(&r, pl_backend_open("ort:threads=1,opt=off", &guarded, &r.ort, &r.err));
+        check(&r, pl_program_new(r.ort, r.model, &compile, &r.ort_program, &r.err));
+        check(&r, pl_program_run(r.ort_program, r.in, r.plain, &r.err));
+        const pl_record_args args = { .hook = &hook,
+                                      .plain = r.plain,
+                                      .memory_limit = limit * (40u << 20) };
+        const pl_status st =
+            pl_program_record(r.ort_program, r.in, &args, r.recorded, &info, &r.err);
+        if (limit == 0) {
+            assert_int_equal(st, PL_E_BACKEND);
+            assert_true(pl_backend_failure(r.ort)->out_of_memory);
+        } else {
+            check(&r, st);
+            assert_int_equal(info.n_seen, 61);
+            assert_int_equal(info.n_runs, 13); /* five at a time, then the sum */
+            expect_identical(&r, "groups");
+        }
+        runs_close(&r);
+    }
+    pl_buf_release(&text);
+}
+
 /* ---- versions and options ---- */
 
 static const char fusable_text[] =
@@ -720,6 +764,7 @@ int main(void) {
         cmocka_unit_test(test_ort_map__knows_float16_held_in_float32),
         cmocka_unit_test(test_ort_map__turns_nhwc_back),
         cmocka_unit_test(test_ort_map__sees_resnet18_in_24_places),
+        cmocka_unit_test(test_ort_record__groups_fit_the_memory_limit),
         cmocka_unit_test(test_ort_options__change_the_graph),
         cmocka_unit_test(test_ort_options__name_what_is_wrong),
         cmocka_unit_test(test_ort_versions__run_and_record_alike),
