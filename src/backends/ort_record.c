@@ -329,15 +329,22 @@ static size_t pick_wanted(const plumb_hook *hook, const pl_ort_watch *all, size_
     return n;
 }
 
-/* Shows values of one session, as many in a run as fit. */
-static pl_status record_watched(group *g, void *session, const pl_ort_watch *wanted, size_t n,
-                                pl_err *err) {
+/* Shows values of the optimised graph, as many in a run as fit. A session computes all outputs that
+ * its graph has and keeps them to the end, so each group of several has a session of its own. */
+static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, pl_err *err) {
     plumb_record_info *info = g->args->record;
+    const pl_ort_program *p = g->p;
+    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
     size_t done = 0;
-    g->n_group = 0;
     do {
         const size_t size = next_group(g, wanted + done, n - done, g->args->memory_limit);
-        PL_TRY(run_group(g, session, wanted + done, size, err));
+        const bool all = g->args->memory_limit == 0 || size == p->n_watched;
+        void *own = NULL;
+        if (!all) PL_TRY(open_showing(p, bytes, 0, wanted + done, size, &own, err));
+        const pl_status st =
+            run_group(g, own != NULL ? own : p->watch_session, wanted + done, size, err);
+        if (own != NULL) p->ort->env.api.ReleaseSession(own);
+        PL_TRY(st);
         if (!g->identical) {
             info->differs = info->n_seen == 0;
             info->n_disturbed += n - done;
@@ -423,25 +430,36 @@ static pl_status lift_bodies(group *g, lifted *out, pl_err *err) {
     return st;
 }
 
-/* Shows what bodies that run once compute. Nothing is lost when ORT does not take the lifted graph:
- * the values stay hidden. */
+/* All of them come in one run. */
+static bool fits(const pl_ort_watch *watched, size_t n, uint64_t limit) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n && limit != 0; i++) {
+        if (watched[i].n_bytes == 0) return false;
+        sum += watched[i].n_bytes;
+    }
+    return sum <= limit;
+}
+
+/* Shows what bodies that run once compute. Nothing is lost when ORT does not take the lifted graph,
+ * when it changes the outputs or when the values do not fit: they stay hidden. */
 static pl_status record_bodies(group *g, pl_err *err) {
     lifted l = { 0 };
     group own = { 0 };
     plumb_record_info *info = g->args->record;
-    const size_t n_hidden = info->n_hidden;
     pl_status st = PL_OK;
-    if (lift_bodies(g, &l, NULL) == PL_OK && l.n > 0 &&
+    if (lift_bodies(g, &l, NULL) == PL_OK && fits(l.watched, l.n, g->args->memory_limit) &&
         pl_ort_map_unique(l.watched, l.n, NULL) == PL_OK) {
-        const size_t n = pick_wanted(g->args->hook, l.watched, l.n, l.watched);
-        const size_t n_seen = info->n_seen, n_disturbed = info->n_disturbed;
-        PL_TRY_GOTO(done, st, group_init(&own, g->p, g->args, l.n, err));
-        info->n_hidden = n_hidden - pl_size_min(n_hidden, l.n);
-        if (n > 0) st = record_watched(&own, l.session, l.watched, n, NULL);
-        if (st != PL_OK && info->n_seen == n_seen) { /* not even one: as if never tried */
-            info->n_hidden = n_hidden;
-            info->n_disturbed = n_disturbed;
-            st = run_group(g, g->p->watch_session, NULL, 0, err);
+        const size_t n_all = l.n, n = pick_wanted(g->args->hook, l.watched, l.n, l.watched);
+        const size_t n_seen = info->n_seen;
+        PL_TRY_GOTO(done, st, group_init(&own, g->p, g->args, n, err));
+        pl_err tried = PL_ERR_INIT;
+        st = run_group(&own, l.session, l.watched, n, &tried);
+        if (st == PL_OK && own.identical) {
+            info->n_hidden -= pl_size_min(info->n_hidden, n_all);
+        } else if (info->n_seen == n_seen) { /* the outputs have to be had once more */
+            st = run_group(g, g->p->session, NULL, 0, err);
+        } else if (err != NULL) {
+            *err = tried;
         }
     }
 done:
@@ -461,7 +479,7 @@ static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args,
     info->n_hidden = p->n_hidden;
     if (st == PL_OK) {
         const size_t n = pick_wanted(args->hook, p->watched, p->n_watched, wanted);
-        st = record_watched(&g, p->watch_session, wanted, n, err);
+        st = record_watched(&g, wanted, n, err);
     }
     if (st == PL_OK && !info->differs && p->has_bodies) st = record_bodies(&g, err);
     group_release(&g);
