@@ -15,6 +15,7 @@
 
 typedef struct child {
     int socket;
+    pl_backend *warm; /* inherited */
     pl_backend *backend;
     pl_program *program;
     void *model; /* private mapping of the model's bytes */
@@ -25,8 +26,19 @@ typedef struct child {
     char path[PL_GUARD_TEXT];
 } child;
 
+uint64_t pl_guard_count_threads(void) {
+    struct stat info;
+    /* a link for itself, one for its parent, one for each thread */
+    return stat("/proc/self/task", &info) == 0 && info.st_nlink > 2 ? info.st_nlink - 2 : 0;
+}
+
 static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
-    PL_TRY(pl_backend_open(m->text, NULL, &c->backend, err));
+    if (c->warm != NULL && strcmp(pl_backend_spec(c->warm), m->text) == 0) {
+        c->backend = c->warm;
+    } else {
+        PL_TRY(pl_backend_open(m->text, NULL, &c->backend, err));
+    }
+    reply->number[0] = pl_guard_count_threads();
     const char *const *modes = pl_backend_record_modes(c->backend);
     /* version, a line end, modes separated by commas */
     int n = snprintf(reply->text, sizeof(reply->text), "%s\n", pl_backend_version(c->backend));
@@ -158,6 +170,10 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
     pl_datum **out = pl_calloc(n_out + 1, sizeof(pl_datum *));
     pl_status st = data == NULL || out == NULL ? pl_fail_memory(err, n_out) : PL_OK;
     if (st == PL_OK) st = run_blob(c, m, &blob, data, out, &info, err);
+    if (st == PL_OK && out[n_out] != NULL) { /* beyond the last */
+        st = pl_fail(err, PL_E_BACKEND, "backend '%s' returned more than %zu output%s",
+                     pl_backend_name(c->backend), n_out, n_out == 1 ? "" : "s");
+    }
     if (st == PL_OK) st = write_outputs(c, out, reply, err);
     reply->number[0] = info.n_values;
     reply->number[1] = info.n_seen;
@@ -180,8 +196,17 @@ static pl_status do_executed(child *c, pl_guard_msg *reply, pl_err *err) {
     return pl_blob_write_bytes(onnx.data, onnx.n_bytes, &reply->fds[0], err);
 }
 
-int pl_guard_child_serve(int socket) {
-    child c = { .socket = socket };
+static pl_status do_supports(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
+    const char *op = m->text, *domain = op + strlen(op) + 1;
+    if (c->backend == NULL) return pl_fail(err, PL_E_INTERNAL, "nothing is open");
+    if (domain >= m->text + sizeof(m->text)) return pl_fail(err, PL_E_INTERNAL, "no domain");
+    reply->number[0] =
+        (uint64_t)(int64_t)pl_backend_supports(c->backend, domain, op, (int)m->number[0]);
+    return PL_OK;
+}
+
+int pl_guard_child_serve(int socket, pl_backend *warm) {
+    child c = { .socket = socket, .warm = warm };
     for (;;) {
         pl_guard_msg m, reply = PL_GUARD_MSG(PL_MSG_REPLY);
         pl_err err = PL_ERR_INIT;
@@ -192,6 +217,7 @@ int pl_guard_child_serve(int socket) {
         case PL_MSG_COMPILE: st = do_compile(&c, &m, &reply, &err); break;
         case PL_MSG_RUN: st = do_run(&c, &m, &reply, &err); break;
         case PL_MSG_EXECUTED: st = do_executed(&c, &reply, &err); break;
+        case PL_MSG_SUPPORTS: st = do_supports(&c, &m, &reply, &err); break;
         default: st = pl_fail(&err, PL_E_INTERNAL, "unknown message %u", m.type); break;
         }
         pl_guard_msg_close(&m);
