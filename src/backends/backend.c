@@ -17,7 +17,7 @@ _Static_assert(sizeof(plumb_string) == sizeof(pl_string), "plumb.h and dtype.h d
 
 /* One row per backend. */
 const plumb_backend *const pl_backend_rows[] = {
-    &pl_backend_eager, &pl_backend_ort, &pl_backend_cmd, &pl_backend_plugin, NULL,
+    &pl_backend_eager, &pl_backend_jit, &pl_backend_ort, &pl_backend_cmd, &pl_backend_plugin, NULL,
 };
 
 struct pl_backend {
@@ -195,6 +195,14 @@ int pl_backend_supports(pl_backend *b, const char *domain, const char *op, int o
     pl_guard_child_free(b->probe); /* it has crashed or hung */
     b->probe = NULL;
     return -1;
+}
+
+const char *const *pl_backend_passes(const pl_backend *backend) {
+    return backend->vtable->passes;
+}
+
+const char *const *pl_backend_levels(const pl_backend *backend) {
+    return backend->vtable->levels;
 }
 
 const char *const *pl_backend_record_modes(const pl_backend *b) {

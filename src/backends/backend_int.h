@@ -6,6 +6,7 @@
 
 /* The backends' rows, defined in their files. */
 extern const plumb_backend pl_backend_eager;
+extern const plumb_backend pl_backend_jit;
 extern const plumb_backend pl_backend_ort;
 extern const plumb_backend pl_backend_cmd;
 extern const plumb_backend pl_backend_plugin;

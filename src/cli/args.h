@@ -24,6 +24,22 @@ void pl_args_help(const pl_command *command);
     }
 /* --timeout and --memory-limit. */
 bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err);
+/* Options of the compiler (jit); without --backend they choose it. */
+#define PL_OPTIONS_JIT                                                                             \
+    { 0, "inject", "KIND@OP[:N]", "jit: plant a fault (repeatable)" },                             \
+        { 0, "explain", NULL, "jit: list every graph break and its reason" },                      \
+        { 0, "debug-dir", "DIR", "jit: leave graphs, schedule, C and compiler log in DIR" }, {     \
+        0, "fresh-cache", NULL, "jit: compile again, whatever the cache holds"                     \
+    }
+typedef struct pl_cli_spec {
+    char *text; /* NULL = the command's default */
+    bool explains;
+    char explain[64]; /* a temporary file; "" = none */
+} pl_cli_spec;
+/* --backend and PL_OPTIONS_JIT as one spec. Release either way. */
+bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err);
+void pl_cli_spec_explain(const pl_cli_spec *spec, bool json); /* prints it, when asked for */
+void pl_cli_spec_release(pl_cli_spec *spec);
 #define PL_OPTIONS_PART                                                                            \
     { 0, "function", "NAME", "only this model-local function" },                                   \
         { 0, "from", "VALUES", "only what follows these values (comma-separated)" }, {             \

@@ -25,7 +25,6 @@ static bool read_options(const pl_args *args, plumb_run_options *o, plumb_error 
     }
     o->threads = (int)threads;
     o->repeat = (int)repeat;
-    o->backend = pl_args_value(args, "backend");
     o->fp64 = pl_args_flag(args, "fp64");
     o->profile = pl_args_flag(args, "profile-nodes");
     o->save_as = pl_args_value(args, "save-as");
@@ -38,12 +37,17 @@ static int run(const pl_args *args) {
     plumb_run_options options = { 0 };
     plumb_model *model = NULL;
     plumb_progress progress;
+    pl_cli_spec spec = { 0 };
     pl_cli_bar *bar = NULL;
     char *text = NULL;
     char output[512];
     bool save = true;
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err) || !wants_output(args, &err, &save)) goto done;
+    if (!read_options(args, &options, &err) || !wants_output(args, &err, &save) ||
+        !pl_cli_backend(args, &spec, &err)) {
+        goto done;
+    }
+    options.backend = spec.text;
     pl_cli_default_output(args->positional[0], "", output, sizeof(output));
     options.output = pl_args_value(args, "output");
     if (options.output == NULL && save) options.output = output;
@@ -56,8 +60,10 @@ done:
     pl_cli_bar_free(bar);
     plumb_model_close(model);
     pl_cli_inputs_release(&options.inputs);
-    if (st != PLUMB_OK) return pl_command_fail(args, &err);
-    return pl_command_print_take(args, text, 0);
+    int code = st == PLUMB_OK ? pl_command_print_take(args, text, 0) : pl_command_fail(args, &err);
+    if (st == PLUMB_OK) pl_cli_spec_explain(&spec, options.format == PLUMB_JSON);
+    pl_cli_spec_release(&spec);
+    return code;
 }
 
 static const pl_option options[] = {
@@ -70,6 +76,7 @@ static const pl_option options[] = {
     { 0, "repeat", "N", "run N times and time it" },
     { 0, "profile-nodes", NULL, "tell where the time goes" },
     PL_OPTIONS_BACKEND,
+    PL_OPTIONS_JIT,
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,
     PL_OPTION_JSON,
