@@ -172,6 +172,11 @@ static pl_status list_optimised(pl_ort_program *p, pl_err *err) {
     return list_values(p->graph, p->map, &p->watched, &p->n_watched, err);
 }
 
+static void drop_watch_session(pl_ort_program *p) {
+    if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
+    p->watch_session = NULL;
+}
+
 pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
     if (p->watch_session != NULL) return PL_OK;
     if (p->graph == NULL) PL_TRY(load_optimised(p, err));
@@ -189,7 +194,7 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
 }
 
 void pl_ort_record_release(pl_ort_program *p) {
-    if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
+    drop_watch_session(p);
     pl_free(p->watched);
     pl_ort_map_free(p->map);
     pl_model_free(p->graph);
@@ -340,7 +345,10 @@ static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, 
         const size_t size = next_group(g, wanted + done, n - done, g->args->memory_limit);
         const bool all = g->args->memory_limit == 0 || size == p->n_watched;
         void *own = NULL;
-        if (!all) PL_TRY(open_showing(p, bytes, 0, wanted + done, size, &own, err));
+        if (!all) {
+            drop_watch_session(g->p); /* it has the weights once more */
+            PL_TRY(open_showing(p, bytes, 0, wanted + done, size, &own, err));
+        }
         const pl_status st =
             run_group(g, own != NULL ? own : p->watch_session, wanted + done, size, err);
         if (own != NULL) p->ort->env.api.ReleaseSession(own);

@@ -475,7 +475,8 @@ static void record_bodies(const char *text, size_t n_seen, size_t n_hidden, size
 }
 
 /* n_known: those that the interpreter shows, too. It does not look into loops. */
-/* 60 values of 8 MB: together they break the limit of the guard, in groups of 40 MB they do not. */
+/* 60 values of 8 MB: together they would break the limit of the guard. They come in groups of 40 MB
+ * when that is asked for, and else in groups that the guard leaves room for. */
 static void test_ort_record__groups_fit_the_memory_limit(void **state) {
     pl_buf text = PL_BUF_INIT;
     const uint64_t guard_limit = 320u << 20;
@@ -503,17 +504,14 @@ static void test_ort_record__groups_fit_the_memory_limit(void **state) {
         const pl_record_args args = { .hook = &hook,
                                       .plain = r.plain,
                                       .memory_limit = limit * (40u << 20) };
-        const pl_status st =
-            pl_program_record(r.ort_program, r.in, &args, r.recorded, &info, &r.err);
+        check(&r, pl_program_record(r.ort_program, r.in, &args, r.recorded, &info, &r.err));
+        assert_int_equal(info.n_seen, 61);
         if (limit == 0) {
-            assert_int_equal(st, PL_E_BACKEND);
-            assert_true(pl_backend_failure(r.ort)->out_of_memory);
+            assert_in_range(info.n_runs, 3, 12);
         } else {
-            check(&r, st);
-            assert_int_equal(info.n_seen, 61);
             assert_int_equal(info.n_runs, 13); /* five at a time, then the sum */
-            expect_identical(&r, "groups");
         }
+        expect_identical(&r, "groups");
         runs_close(&r);
     }
     pl_buf_release(&text);

@@ -537,6 +537,7 @@ static pl_status take_outputs(const pl_guard_child *c, const plumb_run_args *arg
 pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_failure *failure,
                              pl_err *err) {
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_RUN), reply;
+    m.number[6] = c->memory_limit;
     pl_status st = write_inputs(args, &m, err);
     if (st == PL_OK) st = send_request(c, "run", &m, failure, err);
     pl_guard_msg_close(&m);

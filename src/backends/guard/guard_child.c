@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -126,6 +127,32 @@ static pl_status write_outputs(const child *c, pl_datum **out, pl_guard_msg *rep
     return st;
 }
 
+/* Bytes that this process has for itself, as the guard counts them; 0 when it cannot be told. */
+static uint64_t own_memory(void) {
+    static const char *const keys[] = { "RssAnon:", "RssShmem:" };
+    char text[4096];
+    uint64_t sum = 0;
+    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return 0;
+    text[n] = '\0';
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const char *at = strstr(text, keys[i]);
+        if (at != NULL) sum += strtoull(at + strlen(keys[i]), NULL, 10) << 10;
+    }
+    return sum;
+}
+
+/* How much of recorded values may be held at once: what was asked for, and what the guard leaves. A
+ * recording may load the model once more, and a value is copied on its way out. */
+static uint64_t record_limit(const child *c, uint64_t asked, uint64_t guard_limit) {
+    if (guard_limit == 0) return asked;
+    const uint64_t used = own_memory() + c->n_model + c->n_model / 4;
+    const uint64_t left = guard_limit > used ? (guard_limit - used) / 2 : 1;
+    return asked == 0 || asked > left ? left : asked;
+}
+
 /* The blob holds inputs, then the plain outputs (or none), then wanted names. */
 static pl_status run_blob(child *c, const pl_guard_msg *m, const pl_blob *blob, pl_datum **data,
                           pl_datum **out, plumb_record_info *info, pl_err *err) {
@@ -145,16 +172,17 @@ static pl_status run_blob(child *c, const pl_guard_msg *m, const pl_blob *blob, 
         .value = send_value, .ctx = c, .names = m->number[5] != 0 ? names : NULL, .n_names = n_names
     };
     const bool recording = m->number[1] != 0;
-    const plumb_run_args args = { .in = (const plumb_datum *const *)data,
-                                  .n_in = n_in,
-                                  .out = (plumb_datum **)out,
-                                  .n_out = n_out,
-                                  .hook = recording ? &hook : NULL,
-                                  .mode = (size_t)m->number[2],
-                                  .plain = n_plain > 0 ? (const plumb_datum *const *)(data + n_in)
-                                                       : NULL,
-                                  .memory_limit = m->number[3],
-                                  .record = recording ? info : NULL };
+    const plumb_run_args args = {
+        .in = (const plumb_datum *const *)data,
+        .n_in = n_in,
+        .out = (plumb_datum **)out,
+        .n_out = n_out,
+        .hook = recording ? &hook : NULL,
+        .mode = (size_t)m->number[2],
+        .plain = n_plain > 0 ? (const plumb_datum *const *)(data + n_in) : NULL,
+        .memory_limit = recording ? record_limit(c, m->number[3], m->number[6]) : 0,
+        .record = recording ? info : NULL
+    };
     const pl_status st = pl_program_run_args(c->program, &args, err);
     pl_free(names);
     return st;

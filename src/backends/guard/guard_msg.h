@@ -19,7 +19,8 @@ typedef enum pl_guard_type {
     PL_MSG_OPEN,     /* text: spec */
     PL_MSG_COMPILE,  /* number: seed, threads, any_shape, record, has path, n_inputs; text: path;
                         fds: the model, a blob with the names of inputs and outputs */
-    PL_MSG_RUN,      /* number: n_in, recording, mode, memory limit, has plain, has names;
+    PL_MSG_RUN,      /* number: n_in, recording, mode, limit of values held, has plain, has names,
+                        limit of the guard;
                         fd: a blob with inputs, then plain outputs, then wanted names */
     PL_MSG_EXECUTED, /* the graph that runs, please */
     PL_MSG_SUPPORTS, /* text: operator, NUL, domain; number: opset. Answer in number */
