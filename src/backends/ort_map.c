@@ -714,6 +714,19 @@ static pl_status convert_layout(const pl_ort_watch *watch, const pl_tensor *t, p
     }
 }
 
+/* QDQS8ToU8Transformer moves int8 codes and their zero point up by 128. */
+static pl_status move_down(pl_tensor **t, pl_err *err) {
+    pl_tensor *codes = NULL;
+    PL_TRY(pl_tensor_new(PL_I8, (*t)->rank, (*t)->dims, &codes, err));
+    const uint8_t *from = (*t)->data;
+    uint8_t *to = codes->data;
+    for (int64_t i = 0; i < codes->n_elements; i++)
+        to[i] = from[i] ^ 0x80;
+    pl_tensor_unref(*t);
+    *t = codes;
+    return PL_OK;
+}
+
 pl_status pl_ort_watch_convert(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,
                                bool *mapped, pl_err *err) {
     pl_tensor *own = NULL;
@@ -724,5 +737,8 @@ pl_status pl_ort_watch_convert(const pl_ort_watch *watch, const pl_tensor *t, pl
         return PL_OK;
     }
     pl_tensor_unref(own);
-    return PL_OK;
+    const bool moved = watch->dtype == PL_I8 && (*out)->dtype == PL_U8;
+    const pl_status st = moved ? move_down(out, err) : PL_OK;
+    if (st != PL_OK) pl_tensor_unref(*out);
+    return st;
 }

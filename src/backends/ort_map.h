@@ -4,7 +4,8 @@
  * 1.30 do (blame.md 1.1): names that survive; InsertedCast_V and InsertedPrecisionFreeCast_V, which
  * carry a float16 value V in float32; NCHWc values `reorder_token_N`, whose node is called
  * `V_nchwc`; values moved by the transpose optimiser, which are called after the node; and nodes
- * without any such name, by their operator and their inputs. */
+ * without any such name, by their operator and their inputs. int8 codes that ORT moves up into
+ * uint8 are moved back. */
 #ifndef PL_ORT_MAP_H
 #define PL_ORT_MAP_H
 
