@@ -404,8 +404,9 @@ pl_status pl_guard_child_supports(pl_guard_child *c, const char *domain, const c
     if (strlen(domain) + strlen(op) + 2 > sizeof(m.text)) {
         return pl_fail(err, PL_E_LIMIT, "the name of an operator is too long");
     }
-    memcpy(m.text, op, strlen(op));
-    memcpy(m.text + strlen(op) + 1, domain, strlen(domain));
+    const size_t n_op = strlen(op) + 1;
+    snprintf(m.text, sizeof(m.text), "%s", op);
+    snprintf(m.text + n_op, sizeof(m.text) - n_op, "%s", domain);
     m.number[0] = (uint64_t)opset;
     PL_TRY(ask(c, "supports", &m, &reply, failure, err));
     pl_guard_msg_close(&reply);
