@@ -468,7 +468,7 @@ typedef struct plumb_hook {
 typedef struct plumb_record_info {
     size_t n_values;    /* that the executed graph has, bodies of If, Loop, Scan included */
     size_t n_seen;      /* shown to the hook */
-    size_t n_hidden;    /* in bodies: not reachable */
+    size_t n_hidden;    /* not reachable: in bodies that did not run, or more than once */
     size_t n_disturbed; /* not shown, because looking at them changed the outputs */
     size_t n_runs;      /* of the backend that it took */
     int differs; /* the outputs were not those of the plain run, bit for bit: nothing shown */
