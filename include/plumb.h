@@ -277,8 +277,11 @@ PLUMB_API void plumb_recorder_abandon(plumb_recorder *recorder); /* leaves no fi
 
 typedef struct plumb_record_options {
     plumb_inputs inputs;
-    int threads; /* of plumb's own pool; 0 = all */
-    int fp64;    /* gold */
+    const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    int fp64;              /* gold */
     int stats_only;
     /* What is recorded: values that fit one of each list that is given. No list: everything. */
     const char *const *names; /* POSIX extended regular expressions, searched in the value's name */
@@ -291,7 +294,8 @@ typedef struct plumb_record_options {
     plumb_format format;
     const plumb_progress *progress;
 } plumb_record_options;
-/* Runs the model on the reference interpreter and records its inputs and every intermediate. */
+/* Runs the model on a backend and records its inputs and every intermediate that the backend shows
+ * without being disturbed by it. */
 PLUMB_API plumb_status plumb_record(plumb_model *model, const plumb_record_options *options,
                                     char **text, plumb_error *err);
 
@@ -308,11 +312,14 @@ PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format
 
 typedef struct plumb_analyze_options {
     plumb_inputs inputs;
-    const char *backend;   /* spec of A, the run under test; NULL = eager */
-    const char *reference; /* spec of B; NULL = eager */
+    const char *backend;         /* spec of A, the run under test; NULL = eager */
+    const char *reference;       /* B: a spec, a recording or a model file; NULL = eager */
+    const char *reference_model; /* another model for B, run as `reference` says; NULL = none */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
+    const char *output;    /* the session folder; NULL = none is written */
+    const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
     int skip_determinism, skip_gold;
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
@@ -467,7 +474,7 @@ typedef struct plumb_hook {
 typedef struct plumb_record_info {
     size_t n_values;    /* that the executed graph has, bodies of If, Loop, Scan included */
     size_t n_seen;      /* shown to the hook */
-    size_t n_hidden;    /* in bodies: not reachable */
+    size_t n_hidden;    /* not reachable: in bodies that did not run, or more than once */
     size_t n_disturbed; /* not shown, because looking at them changed the outputs */
     size_t n_runs;      /* of the backend that it took */
     int differs; /* the outputs were not those of the plain run, bit for bit: nothing shown */

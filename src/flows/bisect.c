@@ -221,7 +221,9 @@ static pl_status find_level(search *s, const char *const *levels, pl_guilty_pass
         if (!bad) continue;
         out->level = levels[i];
         *any = i > 0;
-        if (i == 0) out->reason = "it is wrong without any optimisation: a kernel is to blame, or a step that always runs";
+        if (i == 0)
+            out->reason = "it is wrong without any optimisation: a kernel is to blame, or a step "
+                          "that always runs";
         return PL_OK;
     }
     if (levels != NULL) {
