@@ -50,12 +50,14 @@ static int run(const pl_args *args) {
     pl_cli_bar *bar = NULL;
     pl_cli_spec spec = { 0 };
     char *text = NULL;
-    char output[4096];
+    char output[4096], signature[4096];
     int fails = 0;
     plumb_status st = PLUMB_E_USAGE;
     if (!read_options(args, &options, &err)) goto done;
     if (!pl_cli_backend(args, &spec, &err)) goto done;
     options.backend = spec.text;
+    snprintf(signature, sizeof(signature), "%s/repro.json", args->positional[0]);
+    if (options.signature == NULL && access(signature, R_OK) == 0) options.signature = signature;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
     bar = pl_cli_bar_new(&progress);

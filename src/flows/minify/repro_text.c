@@ -230,7 +230,9 @@ static void put_how(const pl_repro *r, pl_buf *out) {
 void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *notes,
                          pl_buf *out) {
     char signature[400] = "a model that fails";
-    if (r->signature != NULL) pl_signature_describe(r->signature, signature, sizeof(signature));
+    /* The original had more elements to tell the kind of error from. */
+    const pl_signature *told = r->original != NULL ? r->original : r->signature;
+    if (told != NULL) pl_signature_describe(told, signature, sizeof(signature));
     pl_buf_printf(out, "# %s: %s\n\n", r->backend != NULL ? r->backend : "check", signature);
     pl_buf_printf(out, "A model of %zu node%s", pl_model_count_nodes(r->model),
                   pl_model_count_nodes(r->model) == 1 ? "" : "s");
