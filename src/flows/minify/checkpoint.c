@@ -37,6 +37,7 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
                              .n_nodes_before = m->n_nodes_before,
                              .n_queries = m->oracle->n_queries,
                              .minified = true,
+                             .light = true,
                              .stable = m->options->stable_output != 0,
                              .seed = m->options->inputs.seed,
                              .timeout = m->options->timeout,

@@ -28,6 +28,7 @@ static void release(job *j) {
     pl_oracle_free(m->oracle);
     pl_mini_state_free(m->best);
     pl_mini_state_free(m->good);
+    pl_mini_fast_free(m->fast);
     pl_pool_free(m->pool);
     pl_arena_free(m->arena);
     if (m->work != NULL) pl_dir_remove(m->work, NULL);

@@ -375,7 +375,7 @@ done:
     return st;
 }
 
-static const pl_oracle_row row = { "backend", observe, release };
+static const pl_oracle_row row = { "backend", observe, release, NULL };
 
 pl_status pl_oracle_backend_new(pl_mini *m, pl_oracle **out, pl_err *err) {
     under_test *u = pl_calloc(1, sizeof(*u));

@@ -22,6 +22,7 @@ typedef struct pl_repro {
     size_t n_nodes_before, n_queries;
     bool minified, one_minimal;
     bool stable;  /* no versions, CPU and times */
+    bool light;   /* a checkpoint: model, inputs, repro.json and run.sh only */
     bool no_data; /* shapes and types only: inputs are generated again */
     uint64_t seed;
     double timeout;
