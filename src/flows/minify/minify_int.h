@@ -77,6 +77,13 @@ pl_status pl_mini_cut_outputs(pl_mini *m, const pl_mini_state *from, const bool 
 pl_status pl_mini_bypass(pl_mini *m, const pl_mini_state *from, const bool *keep,
                          pl_mini_state **out, pl_err *err);
 bool pl_mini_can_bypass(const pl_node *node);
+/* The input that can stand for a node's only output; NULL = none. */
+pl_value *pl_mini_stand_in(const pl_node *node);
+/* Uses of values become uses of instead[id], where that is not NULL; bodies too. `ctx` is the
+ * array. Outputs of the main graph are moved by the second. */
+pl_status pl_mini_redirect(void *ctx, pl_graph *graph, pl_err *err);
+/* An output becomes that of what stands for it, unless that is an input or an output already. */
+void pl_mini_move_outputs(pl_graph *graph, pl_value *const *instead);
 
 /* ---- writing (mini_write.c) ---- */
 
@@ -216,7 +223,7 @@ typedef struct pl_strategy {
 /* clang-format off */
 #define PL_STRATEGIES(X)                                                                           \
     X(blamed) X(window) X(suffix) X(delta) X(module) X(bypass) X(outputs) X(dead)                  \
-    X(unused) X(consolidate) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype)            \
+    X(unused) X(consolidate) X(bodies) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype)  \
     X(one_by_one)
 /* clang-format on */
 #define X(name) extern const pl_strategy pl_strategy_##name;
