@@ -31,6 +31,8 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
                              .in = m->best->in,
                              .backend = m->options->check != NULL ? NULL : pl_buf_str(&spec),
                              .check = m->options->check,
+                             .fail_regex = m->options->fail_regex,
+                             .fail_code = m->options->fail_code,
                              .command = "minify",
                              .source = "",
                              .signature = &m->found,

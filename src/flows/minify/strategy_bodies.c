@@ -59,8 +59,7 @@ static pl_status move_nodes(inlining *x, pl_err *err) {
             node->graph = graph;
             PL_TRY(pl_node_each_body(node, adopt, graph, err));
             for (uint32_t o = 0; o < node->n_out; o++)
-                if (node->out[o] != NULL)
-                    pl_node_set_output(node, o, x->instead[node->out[o]->id]);
+                if (node->out[o] != NULL) pl_node_set_output(node, o, x->instead[node->out[o]->id]);
             nodes[at++] = node;
         }
         nodes[at++] = graph->nodes[i];
@@ -188,8 +187,7 @@ static pl_status walk_body(void *ctx, pl_graph *body, pl_err *err) {
         drop[i] = true;
         for (uint32_t k = 0; k < node->n_out; k++)
             if (node->out[k] != NULL)
-                w->instead[node->out[k]->id] =
-                    w->instead[in->id] != NULL ? w->instead[in->id] : in;
+                w->instead[node->out[k]->id] = w->instead[in->id] != NULL ? w->instead[in->id] : in;
     }
     if (st == PL_OK && w->keep != NULL) st = pl_mini_redirect(w->instead, body, err);
     if (st == PL_OK && w->keep != NULL) st = pl_graph_remove_nodes(body, drop, err);
@@ -260,7 +258,6 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     return thin_bodies(m, from, out, err);
 }
 
-const pl_strategy pl_strategy_bodies = { .name = "Inline and shrink bodies",
-                                         .stage = PL_STAGE_DETAIL,
-                                         .goal = PL_GOAL_NODES,
-                                         .run = run };
+const pl_strategy pl_strategy_bodies = {
+    .name = "Inline and shrink bodies", .stage = PL_STAGE_DETAIL, .goal = PL_GOAL_NODES, .run = run
+};
