@@ -329,6 +329,7 @@ typedef struct plumb_analyze_options {
     size_t limit;        /* rows of the table; 0 = all */
     int colour;          /* escape sequences in text */
     int bisect;          /* also: which level or pass of A's backend did it */
+    const char *rollup;  /* after the table: "module", "op" or "dtype"; NULL = none */
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or

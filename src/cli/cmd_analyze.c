@@ -24,6 +24,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->save = pl_args_value(args, "save");
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
+    o->rollup = pl_args_value(args, "by");
     o->bisect = pl_args_flag(args, "bisect");
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
@@ -76,6 +77,7 @@ static const pl_option options[] = {
     { 0, "tol", "X", "how far an output may be off without a culprit (default 1e-4 of its size)" },
     { 0, "metric", "NAME", "that colours and sorts (default psnr)" },
     { 0, "limit", "N", "rows of the table (default 20, 0 = all)" },
+    { 0, "by", "KEY", "roll up by module, op or dtype after the table" },
     { 0, "format", "NAME", "json, csv, md, junit, github, sarif or model-explorer" },
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "compare/rollup.h"
 #include "compare/session_print.h"
 #include "flows/analyze_int.h"
 #include "flows/inputs.h"
@@ -402,6 +403,18 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     return commit_folder(&all->folder, m->model, s, err);
 }
 
+static pl_status print_rollup(const pl_session *s, const plumb_analyze_options *o, pl_buf *out,
+                              pl_err *err) {
+    static const pl_rollup_key keys[] = { PL_ROLLUP_MODULE, PL_ROLLUP_OP, PL_ROLLUP_DTYPE };
+    if (o->rollup == NULL) return PL_OK;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (strcmp(pl_rollup_key_name(keys[i]), o->rollup) == 0) {
+            return pl_rollup_print(s, keys[i], o->limit, out, err);
+        }
+    }
+    return pl_fail(err, PL_E_USAGE, "roll-up by '%s', expected module, op or dtype", o->rollup);
+}
+
 plumb_status plumb_analyze(plumb_model *m, const plumb_analyze_options *options, int *exit_code,
                            char **text, plumb_error *error) {
     pl_err err = PL_ERR_INIT;
@@ -420,6 +433,9 @@ plumb_status plumb_analyze(plumb_model *m, const plumb_analyze_options *options,
         pl_buf_append(&out, all.lines.data, all.lines.n_bytes);
     }
     PL_TRY_GOTO(done, st, pl_session_print(all.of[0].session, &print, &out, &err));
+    if (print.format == NULL || strcmp(print.format, "text") == 0) {
+        PL_TRY_GOTO(done, st, print_rollup(all.of[0].session, options, &out, &err));
+    }
     st = pl_api_text_take(&out, text, &err);
 done:
     pl_buf_release(&out);
