@@ -320,6 +320,7 @@ typedef struct plumb_analyze_options {
     int threads;           /* of plumb's own pool; 0 = all */
     const char *output;    /* the session folder; NULL = none is written */
     const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
+    const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
     int skip_determinism, skip_gold;
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */

@@ -22,6 +22,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->reference = pl_args_value(args, "reference");
     o->reference_model = pl_args_value(args, "reference-model");
     o->save = pl_args_value(args, "save");
+    o->reuse = pl_args_value(args, "reuse");
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
     o->rollup = pl_args_value(args, "by");
@@ -66,9 +67,10 @@ static const pl_option options[] = {
     { 0, "reference", "SPEC|FILE", "B: a backend (default eager), a recording, or a model" },
     { 0, "reference-model", "FILE", "another model for B, run on --reference" },
     { 'o', "output", "DIR", "the session folder (default plumb-out/NAME-TIME)" },
-    { 0, "save", "WHAT", "tensors in the session: all (default), suspects or none" },
+    { 0, "save", "WHAT", "tensors in the session: all (default below 2 GB), suspects or none" },
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_INPUTS,
+    { 0, "reuse", "DIR", "take A from this session instead of running it" },
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
     { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
     { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },

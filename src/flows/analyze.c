@@ -19,6 +19,7 @@
 #include "passes/backward.h"
 
 enum { SPOOL_MEMORY = 64 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+#define SAVE_ALL_BELOW (UINT64_C(2) << 30)
 
 /* ---- notes and times ---- */
 
@@ -282,6 +283,8 @@ done:
 }
 
 static pl_status blame(pl_analysis *x, pl_err *err) {
+    /* Unless told, everything is kept as long as that is no burden. */
+    if (x->options->save == NULL) x->keep_all = 2 * pl_spool_bytes(x->a.spool) < SAVE_ALL_BELOW;
     const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
     const pl_blame_options options = { .pool = x->pool,
                                        .seed = x->inputs->seed,
@@ -309,12 +312,16 @@ static const char *reference_spec(const pl_analysis *x) {
 static pl_status run_all(pl_analysis *x, pl_err *err) {
     const char *a = x->options->backend == NULL ? "eager" : x->options->backend;
     PL_TRY(prepare(x, err));
-    PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
-    if (failed(x)) {
-        PL_TRY(pl_analysis_blame_failure(x, err));
-        return pl_analysis_bisect(x, err);
+    if (x->options->reuse != NULL) {
+        PL_TRY(pl_analysis_reuse(x, err));
+    } else {
+        PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
+        if (failed(x)) {
+            PL_TRY(pl_analysis_blame_failure(x, err));
+            return pl_analysis_bisect(x, err);
+        }
+        PL_TRY(say_observer(x, err));
     }
-    PL_TRY(say_observer(x, err));
     PL_TRY(pl_analysis_pair(x, err));
     if (x->recording == NULL) {
         PL_TRY(run_side(x, &x->b, &x->session->b, reference_spec(x), "the reference", "B", err));

@@ -268,7 +268,7 @@ static const pl_sync_point *find_birth(const pl_session *s, const pl_sync_point 
 /* The naive way to look inside would have marked all values as outputs: would it have seen this? */
 static pl_status say_marking(pl_analysis *x, pl_err *err) {
     bool tried = false, disturbs = false;
-    if (pl_backend_levels(x->a.backend) == NULL) return PL_OK;
+    if (x->a.backend == NULL || pl_backend_levels(x->a.backend) == NULL) return PL_OK;
     PL_TRY(pl_mark_disturbs(&x->a, x->in, &tried, &disturbs, err));
     if (!tried || !disturbs) return PL_OK;
     x->session->observer_note = "marking every value as an output changes the outputs of this "
