@@ -7,7 +7,7 @@
 
 #include "ops/infer_int.h"
 
-enum { OPSET_MIN = 7 }; /* numpy's broadcasting */
+enum { OPSET_MIN = 9 }; /* numpy's broadcasting, Expand, Where */
 
 /* ---- failing ---- */
 
@@ -128,10 +128,10 @@ static pl_status add_node(pl_grad *c, const char *op, const char *domain, pl_val
         pl_node_set_output(node, (uint32_t)i, out[i]);
     }
     node->def = pl_op_find(domain, op, node->opset);
-    if (node->def == NULL || (domain[0] == '\0' && node->opset < OPSET_MIN)) {
-        return pl_g_fail(c, "needs op %s, which opset %d of the model does not have", op,
-                         node->opset);
-    }
+    if (domain[0] == '\0' && node->opset < OPSET_MIN)
+        return pl_g_fail(c, "needs opset %d or later, the model has %d", OPSET_MIN, node->opset);
+    if (node->def == NULL)
+        return pl_g_fail(c, "needs op %s, which opset %d does not have", op, node->opset);
     return infer_types(c, node);
 }
 
@@ -415,7 +415,22 @@ pl_status pl_g_give(pl_grad *c, int i, pl_value *g) {
 /* ---- masks ---- */
 
 pl_value *pl_g_keep(pl_grad *c, pl_value *condition, pl_value *g) {
-    if (c->st != PL_OK) return NULL;
-    if (pl_g_opset(c) < 9) return pl_g_mul(c, g, pl_g_cast_like(c, condition, g));
     return pl_g3(c, "Where", condition, g, pl_g_number(c, g, 0));
+}
+
+pl_value *pl_g_select(pl_grad *c, pl_value *condition, pl_value *x, pl_value *y) {
+    return pl_g3(c, "Where", condition, x, y);
+}
+
+pl_value *pl_g_equal(pl_grad *c, pl_value *x, pl_value *y) {
+    if (c->st != PL_OK) return NULL;
+    if (pl_g_opset(c) >= 11 || !pl_g_is_float(x)) return pl_g2(c, "Equal", x, y);
+    return pl_g1(c, "Not", pl_g2(c, "Or", pl_g2(c, "Less", x, y), pl_g2(c, "Greater", x, y)));
+}
+
+pl_value *pl_g_above(pl_grad *c, pl_value *x, double number) {
+    return pl_g2(c, "Greater", x, pl_g_number(c, x, number));
+}
+pl_value *pl_g_below(pl_grad *c, pl_value *x, double number) {
+    return pl_g2(c, "Less", x, pl_g_number(c, x, number));
 }
