@@ -367,21 +367,35 @@ pl_value *pl_g_cast_like(pl_grad *c, pl_value *x, const pl_value *like) {
 
 /* ---- sums ---- */
 
+/* As many ones as g has dims more than x. */
+static pl_value *leading_ones(pl_grad *c, pl_value *g, pl_value *x) {
+    int64_t ones[PL_RANK_MAX];
+    if (has_rank(g) && has_rank(x)) {
+        const int lead = g->type->rank - x->type->rank;
+        for (int d = 0; d < lead; d++)
+            ones[d] = 1;
+        return lead > 0 ? pl_g_ints(c, ones, (size_t)lead) : NULL;
+    }
+    const int64_t n = 1;
+    pl_tensor *one = NULL;
+    pl_value *lead =
+        pl_g_sub(c, pl_g1(c, "Shape", pl_g_shape(c, g)), pl_g1(c, "Shape", pl_g_shape(c, x)));
+    if (c->st == PL_OK) c->st = pl_tensor_new(PL_I64, 1, &n, &one, c->err);
+    if (c->st != PL_OK) return NULL;
+    memcpy(one->data, &n, sizeof(n));
+    const pl_attr value = { .name = "value", .type = PL_ATTR_TENSOR, .tensor = one };
+    return pl_g_op(c, "ConstantOfShape", &lead, 1, &value, 1);
+}
+
 /* Which axes were stretched is known only at the run: those where the shape of x, with ones before
  * it, has a 1. */
 static pl_value *unbroadcast_open(pl_grad *c, pl_value *g, pl_value *x) {
-    const int lead = g->type->rank - x->type->rank;
-    int64_t ones[PL_RANK_MAX];
     if (pl_g_opset(c) < 13) {
         (void)pl_g_fail(c, "needs the shape of '%s', which is not known, or opset 13", x->name);
         return NULL;
     }
-    for (int d = 0; d < lead; d++)
-        ones[d] = 1;
-    pl_value *shape = pl_g_shape(c, x), *padded = shape;
-    if (lead > 0)
-        padded =
-            pl_g_concat(c, (pl_value *const[]){ pl_g_ints(c, ones, (size_t)lead), shape }, 2, 0);
+    pl_value *padded = pl_g_shape(c, x), *ones = leading_ones(c, g, x);
+    if (ones != NULL) padded = pl_g_concat(c, (pl_value *const[]){ ones, padded }, 2, 0);
     pl_value *stretched = pl_g2(c, "Equal", padded, pl_g_int(c, 1));
     pl_value *axes = pl_g_reshape(c, pl_g1(c, "NonZero", stretched), (int64_t[]){ -1 }, 1);
     const pl_attr attrs[2] = { PL_G_INT("keepdims", 1), PL_G_INT("noop_with_empty_axes", 1) };
@@ -393,10 +407,9 @@ pl_value *pl_g_unbroadcast(pl_grad *c, pl_value *g, pl_value *x) {
     int64_t axes[PL_RANK_MAX];
     size_t n_axes = 0;
     if (c->st != PL_OK) return NULL;
-    if (g->type != NULL && x->type != NULL && pl_type_equal(g->type, x->type)) return g;
-    const int rank_g = pl_g_rank(c, g), rank_x = pl_g_rank(c, x), lead = rank_g - rank_x;
-    if (rank_g < 0 || rank_x < 0) return NULL;
-    for (int d = 0; d < rank_g; d++) {
+    if (!has_rank(g) || !has_rank(x)) return unbroadcast_open(c, g, x);
+    const int lead = g->type->rank - x->type->rank;
+    for (int d = 0; d < g->type->rank; d++) {
         const pl_dim of_g = g->type->dims[d];
         const pl_dim of_x = d < lead ? pl_dim_of(1) : x->type->dims[d - lead];
         if (pl_dim_equal(of_g, of_x)) continue;
