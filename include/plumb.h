@@ -336,6 +336,39 @@ typedef struct plumb_analyze_options {
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
                                      int *exit_code, char **text, plumb_error *err);
 
+/* ---- minify and repro ---- */
+
+typedef struct plumb_minify_options {
+    plumb_inputs inputs;
+    const char *backend;   /* spec of the run under test; NULL = eager */
+    double timeout;        /* seconds of each compile, run or check; 0 = found from the first run */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    /* The user's own oracle instead of a backend: a command for /bin/sh. {model} is the candidate,
+     * {dir} a folder with model.onnx and test_data_set_0/. Any exit code but 0 says that it fails,
+     * 125 that it cannot tell. */
+    const char *check;
+    const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
+    int fail_code;           /* it fails only with this exit code; -1 = as the original */
+    const char *check_str;   /* must be in the error's text; NULL = a similar text */
+    int strict;              /* the first culprit in the graph, also one that changes no output */
+    const char *signature;   /* a repro.json whose signature is asked for; NULL = what it shows */
+    size_t max_queries;      /* 0 = no limit */
+    double max_time;         /* seconds; 0 = no limit */
+    const char *output;      /* the repro folder, new; NULL = none is written */
+    const char *checkpoints; /* folder for the best model after each step; NULL = none */
+    int strip_weights, stable_output, zip, keep_other;
+    const char *good; /* folder for the nearest model that passes; NULL = none */
+    plumb_format format;
+    void (*log)(void *ctx, const char *line); /* NULL = silent */
+    void *log_ctx;
+    const plumb_progress *progress;
+} plumb_minify_options;
+/* The smallest model that fails in the same way, written as a repro and checked from its files in a
+ * new process. A model that does not fail is PLUMB_E_INVALID. */
+PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
+                                    char **text, plumb_error *err);
+
 /* ---- backends ---- */
 
 /* A backend compiles and runs models: eager, jit, ort, cmd, plugin. A spec names one with its
@@ -435,7 +468,7 @@ typedef struct plumb_hook {
 typedef struct plumb_record_info {
     size_t n_values;    /* that the executed graph has, bodies of If, Loop, Scan included */
     size_t n_seen;      /* shown to the hook */
-    size_t n_hidden;    /* in bodies: not reachable */
+    size_t n_hidden;    /* not reachable: in bodies that did not run, or more than once */
     size_t n_disturbed; /* not shown, because looking at them changed the outputs */
     size_t n_runs;      /* of the backend that it took */
     int differs; /* the outputs were not those of the plain run, bit for bit: nothing shown */
