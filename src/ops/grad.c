@@ -37,7 +37,7 @@ static void *fail_memory(pl_grad *c) {
 
 /* ---- what is known ---- */
 
-const pl_tensor *pl_g_known(const pl_value *x) {
+const pl_tensor *pl_g_held(const pl_value *x) {
     if (x == NULL) return NULL;
     if (x->init != NULL) return x->is_input ? NULL : x->init; /* a default may be overridden */
     const pl_node *node = x->producer;
@@ -47,8 +47,8 @@ const pl_tensor *pl_g_known(const pl_value *x) {
     return value != NULL && value->type == PL_ATTR_TENSOR ? value->tensor : NULL;
 }
 
-bool pl_g_known_ints(const pl_value *x, int64_t *out, size_t *n) {
-    const pl_tensor *t = pl_g_known(x);
+bool pl_g_held_ints(const pl_value *x, int64_t *out, size_t *n) {
+    const pl_tensor *t = pl_g_held(x);
     *n = 0;
     if (t != NULL) {
         if (!pl_dtype_is_integer(t->dtype) || t->n_elements > PL_RANK_MAX) return false;
@@ -125,7 +125,7 @@ static pl_status infer_types(pl_grad *c, pl_node *node) {
         const pl_value *x = node->in[i];
         if (x == NULL) continue;
         in[i] = x->type != NULL ? x->type : &unknown;
-        tensor[i] = pl_g_known(x);
+        tensor[i] = pl_g_held(x);
     }
     st = pl_infer_call(&infer);
     for (size_t i = 0; st == PL_OK && i < n_out; i++) {
