@@ -58,6 +58,8 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     const char *shapes = pl_option_value(options, n, "shapes");
     o->threads = (int)pl_option_int(options, n, "threads", -1);
     o->fuse = fuse == NULL || strcmp(fuse, "off") != 0;
+    const char *winograd = pl_option_value(options, n, "winograd");
+    o->winograd = winograd == NULL || strcmp(winograd, "off") != 0;
     o->symbolic = shapes != NULL && strcmp(shapes, "symbolic") == 0;
     o->fresh_cache = pl_option_value(options, n, "fresh-cache") != NULL;
     PL_TRY_GOTO(done, st, copy_text(pl_option_value(options, n, "debug-dir"), &o->debug_dir, err));
@@ -216,6 +218,7 @@ static const plumb_option_def options[] = {
     { "fuse", "on|off", "off: every value is materialised" },
     { "threads", "N", "threads of the pool" },
     { "shapes", "static|symbolic", "compile for concrete shapes, or for any" },
+    { "winograd", "on|off", "3x3 convolutions by Winograd's algorithm where it pays" },
     { "fresh-cache", NULL, "compile again, whatever the cache holds" },
     { "debug-dir", "DIR", "leave graphs, schedule, memory plan, C and compiler log there" },
     { "explain", "FILE", "write every graph break and its reason there" },

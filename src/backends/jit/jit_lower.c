@@ -294,7 +294,10 @@ static pl_ref build_conv(pl_emit *c, const pl_emit_conv *conv) {
     int64_t dims[JIT_RANK] = { conv->shape.batch, conv->shape.c_out };
     for (int i = 0; i < conv->shape.n_spatial; i++)
         dims[2 + i] = conv->shape.out[i];
-    jit_call *call = jit_call_conv(plan, &conv->shape);
+    const bool winograd = ((lowering *)c->ctx)->program->options->winograd &&
+                          plan->prims[args[0].prim].dtype == PL_F32 &&
+                          plan->prims[args[1].prim].kind == JIT_CONST;
+    jit_call *call = jit_call_conv(&conv->shape, winograd);
     return add_call(c, call, plan->prims[args[0].prim].dtype, 2 + conv->shape.n_spatial, dims,
                     bias >= 0 ? 3 : 2, args);
 }
