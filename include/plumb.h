@@ -277,8 +277,11 @@ PLUMB_API void plumb_recorder_abandon(plumb_recorder *recorder); /* leaves no fi
 
 typedef struct plumb_record_options {
     plumb_inputs inputs;
-    int threads; /* of plumb's own pool; 0 = all */
-    int fp64;    /* gold */
+    const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    int fp64;              /* gold */
     int stats_only;
     /* What is recorded: values that fit one of each list that is given. No list: everything. */
     const char *const *names; /* POSIX extended regular expressions, searched in the value's name */
@@ -291,7 +294,8 @@ typedef struct plumb_record_options {
     plumb_format format;
     const plumb_progress *progress;
 } plumb_record_options;
-/* Runs the model on the reference interpreter and records its inputs and every intermediate. */
+/* Runs the model on a backend and records its inputs and every intermediate that the backend shows
+ * without being disturbed by it. */
 PLUMB_API plumb_status plumb_record(plumb_model *model, const plumb_record_options *options,
                                     char **text, plumb_error *err);
 
@@ -303,6 +307,67 @@ PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format,
                                           char **text, plumb_error *err);
 PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format format,
                                       char **text, plumb_error *err);
+
+/* ---- analysis ---- */
+
+typedef struct plumb_analyze_options {
+    plumb_inputs inputs;
+    const char *backend;         /* spec of A, the run under test; NULL = eager */
+    const char *reference;       /* B: a spec, a recording or a model file; NULL = eager */
+    const char *reference_model; /* another model for B, run as `reference` says; NULL = none */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    const char *output;    /* the session folder; NULL = none is written */
+    const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
+    int skip_determinism, skip_gold;
+    const char *profile; /* "plumb" (NULL) or "torch" */
+    const char *same;    /* options of the torch profile, "tol=1e-4,…" */
+    double tol;          /* of outputs without a culprit, relative to their size; 0 = 1e-4 */
+    const char *metric;  /* that colours and sorts; NULL = psnr */
+    const char *format;  /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
+    size_t limit;        /* rows of the table; 0 = all */
+    int colour;          /* escape sequences in text */
+    int bisect;          /* also: which level or pass of A's backend did it */
+    const plumb_progress *progress;
+} plumb_analyze_options;
+/* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
+ * non-deterministic) or 3 (A or B failed); these are results, not errors. */
+PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
+                                     int *exit_code, char **text, plumb_error *err);
+
+/* ---- minify and repro ---- */
+
+typedef struct plumb_minify_options {
+    plumb_inputs inputs;
+    const char *backend;   /* spec of the run under test; NULL = eager */
+    double timeout;        /* seconds of each compile, run or check; 0 = found from the first run */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    /* The user's own oracle instead of a backend: a command for /bin/sh. {model} is the candidate,
+     * {dir} a folder with model.onnx and test_data_set_0/. Any exit code but 0 says that it fails,
+     * 125 that it cannot tell. */
+    const char *check;
+    const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
+    int fail_code;           /* it fails only with this exit code; -1 = as the original */
+    const char *check_str;   /* must be in the error's text; NULL = a similar text */
+    int strict;              /* the first culprit in the graph, also one that changes no output */
+    const char *signature;   /* a repro.json whose signature is asked for; NULL = what it shows */
+    size_t max_queries;      /* 0 = no limit */
+    double max_time;         /* seconds; 0 = no limit */
+    const char *output;      /* the repro folder, new; NULL = none is written */
+    const char *checkpoints; /* folder for the best model after each step; NULL = none */
+    int strip_weights, stable_output, zip, keep_other;
+    const char *good; /* folder for the nearest model that passes; NULL = none */
+    plumb_format format;
+    void (*log)(void *ctx, const char *line); /* NULL = silent */
+    void *log_ctx;
+    const plumb_progress *progress;
+} plumb_minify_options;
+/* The smallest model that fails in the same way, written as a repro and checked from its files in a
+ * new process. A model that does not fail is PLUMB_E_INVALID. */
+PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
+                                    char **text, plumb_error *err);
 
 /* ---- backends ---- */
 
@@ -383,7 +448,11 @@ typedef struct plumb_source {
 typedef struct plumb_seen {
     const char *name; /* in the graph that the backend executes */
     const plumb_datum *datum;
-    const char *const *stands_for; /* values of the model that it carries; NULL = `name` */
+    /* Values of the model that it carries, converted to the model's layout where the backend has
+     * another one (its element type may still differ: float16 held in float32). NULL = `name`.
+     * Not NULL and n_stands_for = 0: it is none of the model's. No two values shown in one
+     * recording stand for the same one. */
+    const char *const *stands_for;
     size_t n_stands_for;
 } plumb_seen;
 
@@ -391,7 +460,7 @@ typedef struct plumb_hook {
     /* Called on the thread of run(); a status other than PLUMB_OK ends the run with it. */
     plumb_status (*value)(void *ctx, const plumb_seen *seen, plumb_error *err);
     void *ctx;
-    const char *const *names; /* only these are wanted; NULL = all */
+    const char *const *names; /* only these are wanted, by name or by stands_for; NULL = all */
     size_t n_names;
 } plumb_hook;
 
@@ -399,7 +468,7 @@ typedef struct plumb_hook {
 typedef struct plumb_record_info {
     size_t n_values;    /* that the executed graph has, bodies of If, Loop, Scan included */
     size_t n_seen;      /* shown to the hook */
-    size_t n_hidden;    /* in bodies: not reachable */
+    size_t n_hidden;    /* not reachable: in bodies that did not run, or more than once */
     size_t n_disturbed; /* not shown, because looking at them changed the outputs */
     size_t n_runs;      /* of the backend that it took */
     int differs; /* the outputs were not those of the plain run, bit for bit: nothing shown */
@@ -457,6 +526,11 @@ typedef struct plumb_backend {
     /* Waits until all work is done and tells its failure. (optional: run() has waited) */
     plumb_status (*synchronize)(void *program, plumb_error *err);
     void (*free)(void *program); /* releases a program */
+    /* Names that the option "disable=NAME+NAME" takes, ended by NULL: passes and optimisers that a
+     * search for the one to blame leaves out. (optional: it has none) */
+    const char *const *passes;
+    /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
+    const char *const *levels;
 } plumb_backend;
 
 /* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to

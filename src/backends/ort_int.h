@@ -3,6 +3,7 @@
 #define PL_ORT_INT_H
 
 #include "backends/backend.h"
+#include "backends/ort_map.h"
 #include "backends/ort_value.h"
 
 typedef struct pl_ort {
@@ -35,9 +36,11 @@ typedef struct pl_ort_program {
     pl_file_map *saved;
     pl_model *graph;
     void *watch_session;
-    const char **watched; /* values to show, in order of execution; names live in graph */
+    pl_ort_watch *watched; /* values to show, in order of execution; names live in the models */
     size_t n_watched, n_hidden;
-    pl_model *original; /* of the groups mode */
+    bool has_bodies;
+    pl_model *original; /* the model as given */
+    pl_ort_map *map;    /* from graph to original */
 } pl_ort_program;
 
 pl_status pl_ort_session_new(const pl_ort *ort, const pl_ort_session_args *args, void **out,
@@ -55,5 +58,7 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err);
 pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
 void pl_ort_record_release(pl_ort_program *p);
 extern const char *const pl_ort_record_modes[];
+
+extern const char *const pl_ort_passes[]; /* ort_passes.c */
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "interp/plan.h"
+#include "interp/raise.h"
 #include "ops/eval.h"
 
 struct pl_interp {
@@ -34,39 +35,6 @@ static void clear_all(pl_interp *in) {
 
 /* ---- data on its way into a node ---- */
 
-static bool is_raised(pl_dtype dtype) {
-    return dtype == PL_F32 || dtype == PL_F16 || dtype == PL_BF16;
-}
-
-/* Gold: a float tensor as double; anything else as it is. *out is a new reference. */
-static pl_status raise_datum(pl_datum *d, pl_datum **out, pl_err *err) {
-    if (d->kind == PL_TYPE_TENSOR) {
-        if (!is_raised(d->tensor->dtype)) {
-            *out = pl_datum_ref(d);
-            return PL_OK;
-        }
-        pl_tensor *raised = NULL;
-        PL_TRY(pl_tensor_cast(d->tensor, PL_F64, &raised, err));
-        return pl_datum_of_tensor_take(raised, out, err);
-    }
-    pl_datum **items = pl_calloc(d->n_items + 1, sizeof(pl_datum *));
-    if (items == NULL) return pl_fail_memory(err, d->n_items);
-    pl_status st = PL_OK;
-    for (size_t i = 0; i < d->n_items && st == PL_OK; i++) {
-        st = raise_datum(d->items[i], &items[i], err);
-    }
-    const pl_dtype dtype = is_raised(d->elem_dtype) ? PL_F64 : d->elem_dtype;
-    if (st == PL_OK && d->kind == PL_TYPE_SEQUENCE) {
-        st = pl_datum_new_sequence(d->elem_kind, dtype, items, d->n_items, out, err);
-    } else if (st == PL_OK) {
-        st = pl_datum_new_optional(d->elem_kind, dtype, items[0], out, err);
-    }
-    for (size_t i = 0; i < d->n_items; i++)
-        pl_datum_unref(items[i]);
-    pl_free(items);
-    return st;
-}
-
 /* The slot's datum, made from the initializer when nothing else provided it. */
 static pl_status fetch(pl_interp *in, const pl_value *value, pl_datum **out, pl_err *err) {
     *out = NULL;
@@ -81,9 +49,9 @@ static pl_status fetch(pl_interp *in, const pl_value *value, pl_datum **out, pl_
     }
     pl_datum *d = NULL;
     PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(value->init), &d, err));
-    if (in->options.fp64 && is_raised(value->init->dtype)) {
+    if (in->options.fp64 && pl_dtype_is_raised(value->init->dtype)) {
         /* Not kept: a model's weights as doubles would need twice its size. */
-        const pl_status st = raise_datum(d, out, err);
+        const pl_status st = pl_datum_raise(d, out, err);
         pl_datum_unref(d);
         return st;
     }
@@ -140,25 +108,11 @@ static pl_status publish(pl_interp *in, const pl_node *node, pl_datum **out, pl_
     return st;
 }
 
-/* Gold meets an operator without an fp64 form: its inputs go back to the types of the model. */
-static pl_status lower_arg(const pl_value *value, pl_datum **arg, pl_err *err) {
-    if (*arg == NULL || (*arg)->kind != PL_TYPE_TENSOR || (*arg)->tensor->dtype != PL_F64) {
-        return PL_OK;
-    }
-    const pl_type *type = value->type;
-    const bool known = type != NULL && type->kind == PL_TYPE_TENSOR && type->dtype != PL_UNDEFINED;
-    pl_tensor *lowered = NULL;
-    PL_TRY(pl_tensor_cast((*arg)->tensor, known ? type->dtype : PL_F32, &lowered, err));
-    pl_datum_unref(*arg);
-    *arg = NULL;
-    return pl_datum_of_tensor_take(lowered, arg, err);
-}
-
 static pl_status raise_outputs(const pl_node *node, pl_datum **out, pl_err *err) {
     for (uint32_t i = 0; i < node->n_out; i++) {
         pl_datum *raised = NULL;
         if (out[i] == NULL) continue;
-        PL_TRY(raise_datum(out[i], &raised, err));
+        PL_TRY(pl_datum_raise(out[i], &raised, err));
         pl_datum_unref(out[i]);
         out[i] = raised;
     }
@@ -180,7 +134,11 @@ static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *
     pl_status st = PL_OK;
     for (uint32_t i = 0; i < node->n_in; i++) {
         PL_TRY_GOTO(done, st, fetch(in, node->in[i], &args[i], err));
-        if (native) PL_TRY_GOTO(done, st, lower_arg(node->in[i], &args[i], err));
+        if (native && args[i] != NULL) {
+            /* Gold meets an operator without an fp64 form: back to the types of the model. */
+            const pl_dtype dtype = pl_value_dtype(node->in[i], PL_F32);
+            PL_TRY_GOTO(done, st, pl_datum_lower(dtype, &args[i], err));
+        }
         constant[i] =
             node->in[i] != NULL && in->plan.constant[node->in[i]->id] && !in->options.fp64;
     }
@@ -237,9 +195,8 @@ static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err) {
 
 /* ---- whole runs ---- */
 
-static pl_status check_input(const pl_interp *in, const pl_value *value, const pl_datum *d,
-                             pl_err *err) {
-    const bool any_shape = in->options.any_shape;
+pl_status pl_interp_check_input(const pl_value *value, const pl_datum *d, bool any_shape,
+                                pl_err *err) {
     const pl_type *type = value->type;
     char found[200];
     if (type == NULL || type->kind == PL_TYPE_NONE) return PL_OK;
@@ -270,9 +227,9 @@ static pl_status take_inputs(pl_interp *in, pl_datum *const *data, pl_err *err) 
             if (value->init != NULL) continue;
             return pl_fail(err, PL_E_USAGE, "input '%s' is missing", value->name);
         }
-        PL_TRY(check_input(in, value, data[i], err));
+        PL_TRY(pl_interp_check_input(value, data[i], in->options.any_shape, err));
         if (in->options.fp64) {
-            PL_TRY(raise_datum(data[i], &in->slots[value->id], err));
+            PL_TRY(pl_datum_raise(data[i], &in->slots[value->id], err));
         } else {
             in->slots[value->id] = pl_datum_ref(data[i]);
         }

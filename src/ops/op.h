@@ -18,8 +18,8 @@
 typedef struct pl_op_def pl_op_def;
 typedef struct pl_infer pl_infer; /* infer.h */
 typedef struct pl_eval pl_eval;   /* eval.h */
-typedef struct pl_grad pl_grad;   /* with the backward pass */
-typedef struct pl_bound pl_bound; /* with the error analysis */
+typedef struct pl_grad pl_grad;   /* grad.h */
+typedef struct pl_bound pl_bound; /* bound.h */
 typedef struct pl_emit pl_emit;   /* with the compiler */
 
 typedef pl_status (*pl_infer_fn)(pl_infer *c);
@@ -85,6 +85,9 @@ typedef enum pl_op_flags {
     PL_OP_SHAPE = 1 << 7, /* used in shape arithmetic: folded by inference when inputs are known */
     PL_OP_NO_FP64 = 1 << 8, /* gold falls back to native for this op alone */
     PL_OP_TRAINING = 1 << 9,
+    PL_OP_PICKS = 1 << 11,     /* an integer output indexes input 0 along the attribute "axis"
+                                  (ArgMax, TopK): ties may be broken either way */
+    PL_OP_CAST = 1 << 12,      /* its purpose is to round to the type of its output */
     PL_OP_TRANSFORM = 1 << 10, /* every output mixes a whole axis: errors are relative to the
                                   largest element, not to each (DFT) */
 } pl_op_flags;
@@ -141,7 +144,8 @@ struct pl_op_def {
 #define PL_A_REQUIRED(name_, type_)                                                                \
     { .name = name_, .type = PL_ATTR_##type_, .required = true }
 
-/* Rules that are not functions of the operator. Calling one is an error that names the op. */
+/* Rules that are not functions of the operator. Calling a gradient or emission that is not there is
+ * an error that names the op; the bound of an operator without a rule is generous (bound.h). */
 pl_status pl_grad_todo(pl_grad *c);
 pl_status pl_grad_zero(pl_grad *c);      /* derivative is zero almost everywhere */
 pl_status pl_grad_undefined(pl_grad *c); /* not differentiable: integers, strings, control */

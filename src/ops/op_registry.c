@@ -250,14 +250,6 @@ pl_status pl_grad_undefined(pl_grad *c) {
     (void)c;
     return PL_E_UNSUPPORTED;
 }
-pl_status pl_bound_todo(pl_bound *c) {
-    (void)c;
-    return PL_E_UNSUPPORTED;
-}
-pl_status pl_bound_exact(pl_bound *c) {
-    (void)c;
-    return PL_OK;
-}
 pl_status pl_emit_todo(pl_emit *c) {
     (void)c;
     return PL_E_UNSUPPORTED;

@@ -1,0 +1,100 @@
+/* plumb analyze MODEL: which operation is to blame. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/args.h"
+
+extern const pl_command pl_command_analyze;
+
+static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_error *err) {
+    long long threads = 0, limit = 0;
+    if (!pl_cli_inputs(args, &o->inputs, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_args_int(args, "limit", 20, 0, 1000000000, &limit, err) ||
+        !pl_args_double(args, "tol", 0, &o->tol, err)) {
+        return false;
+    }
+    o->threads = (int)threads;
+    o->limit = (size_t)limit;
+    o->backend = pl_args_value(args, "backend");
+    o->reference = pl_args_value(args, "reference");
+    o->reference_model = pl_args_value(args, "reference-model");
+    o->save = pl_args_value(args, "save");
+    o->skip_determinism = pl_args_flag(args, "skip-determinism");
+    o->skip_gold = pl_args_flag(args, "skip-gold");
+    o->bisect = pl_args_flag(args, "bisect");
+    o->profile = pl_args_value(args, "profile");
+    o->same = pl_args_value(args, "same");
+    o->metric = pl_args_value(args, "metric");
+    o->format = pl_args_value(args, "format");
+    if (pl_args_format(args) == PLUMB_JSON) o->format = "json";
+    o->colour = o->format == NULL && isatty(STDOUT_FILENO);
+    return true;
+}
+
+static int run(const pl_args *args) {
+    plumb_error err = { 0 };
+    plumb_analyze_options options = { 0 };
+    plumb_model *model = NULL;
+    plumb_progress progress;
+    pl_cli_bar *bar = NULL;
+    char *text = NULL;
+    char output[512];
+    int code = 0;
+    plumb_status st = PLUMB_E_USAGE;
+    if (!read_options(args, &options, &err)) goto done;
+    pl_cli_default_output(args->positional[0], "", output, sizeof(output));
+    options.output = pl_args_value(args, "output");
+    if (options.output == NULL) options.output = output;
+    st = pl_args_open_model(args, args->positional[0], &model, &err);
+    if (st != PLUMB_OK) goto done;
+    bar = pl_cli_bar_new(&progress);
+    options.progress = &progress;
+    st = plumb_analyze(model, &options, &code, &text, &err);
+done:
+    pl_cli_bar_free(bar);
+    plumb_model_close(model);
+    pl_cli_inputs_release(&options.inputs);
+    if (st != PLUMB_OK) return pl_command_fail(args, &err);
+    return pl_command_print_take(args, text, code);
+}
+
+static const pl_option options[] = {
+    { 0, "reference", "SPEC|FILE", "B: a backend (default eager), a recording, or a model" },
+    { 0, "reference-model", "FILE", "another model for B, run on --reference" },
+    { 'o', "output", "DIR", "the session folder (default plumb-out/NAME-TIME)" },
+    { 0, "save", "WHAT", "tensors in the session: all (default), suspects or none" },
+    PL_OPTIONS_BACKEND,
+    PL_OPTIONS_INPUTS,
+    { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
+    { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
+    { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },
+    { 0, "profile", "NAME", "rule for outputs: plumb (default) or torch" },
+    { 0, "same", "KEY=VALUE,…", "options of PyTorch's same()" },
+    { 0, "tol", "X", "how far an output may be off without a culprit (default 1e-4 of its size)" },
+    { 0, "metric", "NAME", "that colours and sorts (default psnr)" },
+    { 0, "limit", "N", "rows of the table (default 20, 0 = all)" },
+    { 0, "format", "NAME", "json, csv, md, junit, github, sarif or model-explorer" },
+    PL_OPTION_THREADS,
+    PL_OPTIONS_PART,
+    PL_OPTION_JSON,
+    PL_OPTIONS_END,
+};
+
+const pl_command pl_command_analyze = {
+    .name = "analyze",
+    .usage = "MODEL --backend SPEC [options]",
+    .summary = "find the operation that is to blame",
+    .details = "Runs MODEL on the backend under test and on a reference, records every value that "
+               "the\n"
+               "backend materialises, replays each one in fp64 on the backend's own values, and\n"
+               "names the operations that are further off than rounding can explain.\n"
+               "Exit code: 0 agrees, 1 diverged or non-deterministic, 2 bad usage or bad input,\n"
+               "3 a backend failed, 4 disk or memory.",
+    .options = options,
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

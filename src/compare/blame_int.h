@@ -1,0 +1,42 @@
+/* Inside src/compare: what the parts of blame share. */
+#ifndef PL_BLAME_INT_H
+#define PL_BLAME_INT_H
+
+#include "compare/blame.h"
+#include "compare/segment.h"
+#include "interp/replay.h"
+
+typedef struct pl_flagged { /* a culprit value, in order */
+    const pl_value *value;
+    pl_segment segment;
+    pl_tensor *shift; /* a - d as f64: what the fault added; NULL when it cannot be said */
+} pl_flagged;
+
+typedef struct pl_blaming {
+    pl_model *model;
+    pl_datum *const *in;
+    const pl_run_data *a, *b;
+    const pl_blame_options *options;
+    pl_blame *out;
+    pl_replay *gold;  /* fp64 from the inputs */
+    pl_replay *local; /* fp64 with bounds, on the run's own values */
+    pl_segmenter segmenter;
+    bool *missing; /* by value id: not replayed, and not recorded */
+    pl_flagged *flagged;
+    size_t n_flagged, flagged_capacity;
+} pl_blaming;
+
+/* One more look at a value that is beyond its bound, at the segment's own precision and with what
+ * low precision may excuse. *q is lowered; excuse names what helped ("" = nothing). */
+pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                        const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
+                        pl_err *err);
+/* An integer output of an operator that picks: are the elements it picked as good as those that the
+ * replay picked? */
+pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *a, bool *agree,
+                         pl_err *err);
+/* Culprit values to groups, ranked by effect. */
+pl_status pl_blame_group(pl_blaming *j, pl_err *err);
+pl_dtype pl_blaming_native(const pl_blaming *j, const pl_value *value, const pl_tensor *held);
+
+#endif

@@ -1,0 +1,263 @@
+/* Excuses: before a value is blamed its segment is replayed again, with what a correct runtime may
+ * do differently there.
+ *
+ * First the model's own precision with plain long sums: a chain of roundings that a naive runtime
+ * has too is no fault (q is divided by the q of that run). Then, where low precision or quantised
+ * layers are involved: inputs rounded to the type that the model declares; inputs off by one
+ * rounding of that type, since the consumer may have used another copy; weights that were rounded
+ * after folding; a float bias that was quantised with the layer. One row each. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compare/blame_int.h"
+#include "ops/op.h"
+
+typedef enum excuse_bits {
+    ROUND_INPUTS = 1, /* to the declared low-precision type */
+    ALLOW_INPUTS = 2, /* one rounding of it */
+    FOLDED_WEIGHTS = 4,
+    QUANTISED_BIAS = 8,
+    NATIVE = 16
+} excuse_bits;
+
+typedef struct excuse_row {
+    const char *name;
+    unsigned bits;
+    bool (*applies)(const pl_blaming *j, const pl_segment *segment, const pl_value *value);
+} excuse_row;
+
+static bool is_low(pl_dtype dtype) {
+    return pl_dtype_is_float(dtype) && pl_dtype_unit_roundoff(dtype) > 0x1p-24;
+}
+
+static pl_dtype declared(const pl_value *value) {
+    const pl_type *type = value->type;
+    return type != NULL && type->kind == PL_TYPE_TENSOR ? type->dtype : PL_UNDEFINED;
+}
+
+static bool has_low(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    (void)j;
+    if (is_low(declared(value))) return true;
+    for (size_t i = 0; i < segment->n_inputs; i++)
+        if (is_low(declared(segment->inputs[i]))) return true;
+    return false;
+}
+
+static const pl_node *producer_of(const pl_node *node, uint32_t i) {
+    return i < node->n_in && node->in[i] != NULL ? node->in[i]->producer : NULL;
+}
+
+/* A node with a float bias between dequantised inputs: x, w from DequantizeLinear. */
+static bool has_quantised_bias(const pl_node *node) {
+    const pl_node *x = producer_of(node, 0), *w = producer_of(node, 1);
+    if (node->n_in < 3 || node->in[2] == NULL || x == NULL || w == NULL) return false;
+    if (producer_of(node, 2) != NULL && strcmp(producer_of(node, 2)->op, "DequantizeLinear") == 0) {
+        return false; /* quantised in the model itself */
+    }
+    return strcmp(x->op, "DequantizeLinear") == 0 && strcmp(w->op, "DequantizeLinear") == 0;
+}
+
+static bool has_bias(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    (void)j;
+    (void)value;
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        if (has_quantised_bias(segment->nodes[i])) return true;
+    return false;
+}
+
+static const excuse_row rows[] = {
+    { "inputs rounded to the declared type", ROUND_INPUTS, has_low },
+    { "a low-precision copy of an input", ALLOW_INPUTS, has_low },
+    { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_low },
+    { "bias quantised by the runtime", QUANTISED_BIAS, has_bias },
+};
+
+/* ---- replaying a segment with an allowance ---- */
+
+/* c |x| + floor, as a bound. */
+static pl_status bound_of(const pl_tensor *x, double c, double least, pl_tensor **out,
+                          pl_err *err) {
+    PL_TRY(pl_tensor_cast(x, PL_F64, out, err));
+    double *e = (*out)->data;
+    for (int64_t i = 0; i < (*out)->n_elements; i++)
+        e[i] = c * fabs(e[i]) + least;
+    return PL_OK;
+}
+
+static pl_status put_edge(pl_blaming *j, pl_replay *r, const pl_value *value, unsigned bits,
+                          pl_err *err) {
+    pl_datum *a = NULL;
+    pl_tensor *bound = NULL;
+    pl_status st = PL_OK;
+    if (value->is_input && value->producer == NULL) {
+        size_t i = 0;
+        while (i < j->model->graph->n_inputs && j->model->graph->inputs[i] != value)
+            i++;
+        if (i == j->model->graph->n_inputs || j->in[i] == NULL) return PL_OK;
+        a = pl_datum_ref(j->in[i]);
+    } else {
+        PL_TRY(j->a->get(j->a->ctx, value, &a, err));
+    }
+    const pl_dtype type = declared(value);
+    if (a->kind == PL_TYPE_TENSOR && is_low(type)) {
+        pl_tensor *t = NULL;
+        if ((bits & (ROUND_INPUTS | NATIVE)) != 0 && a->tensor->dtype != type) {
+            PL_TRY_GOTO(done, st, pl_tensor_cast(a->tensor, type, &t, err));
+            pl_datum_unref(a);
+            a = NULL;
+            PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(t, &a, err));
+        }
+        if ((bits & ALLOW_INPUTS) != 0) {
+            const double u = pl_dtype_unit_roundoff(type);
+            PL_TRY_GOTO(done, st, bound_of(a->tensor, u, 0, &bound, err));
+        }
+    }
+    st = pl_replay_put(r, value, a, bound, err);
+done:
+    pl_datum_unref(a);
+    pl_tensor_unref(bound);
+    return st;
+}
+
+/* Float weights of the segment may have been rounded once more; 2^-25 covers fp16 weights that
+ * became subnormal when a small scale was folded in. */
+static pl_status put_weights(pl_replay *r, const pl_segment *segment, pl_err *err) {
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const pl_node *node = segment->nodes[i];
+        for (uint32_t k = 1; k < node->n_in; k++) {
+            const pl_value *w = node->in[k];
+            if (w == NULL || w->init == NULL || w->is_input || !is_low(w->init->dtype)) continue;
+            pl_tensor *bound = NULL;
+            pl_datum *d = NULL;
+            const double u = pl_dtype_unit_roundoff(w->init->dtype);
+            PL_TRY(bound_of(w->init, u, 0x1p-25, &bound, err));
+            pl_status st = pl_datum_of_tensor_take(pl_tensor_ref(w->init), &d, err);
+            if (st == PL_OK) st = pl_replay_put(r, w, d, bound, err);
+            pl_datum_unref(d);
+            pl_tensor_unref(bound);
+            PL_TRY(st);
+        }
+    }
+    return PL_OK;
+}
+
+/* The scale of a DequantizeLinear, from the replay or from the model; 0 when it is not to be had.
+ */
+static double largest_scale(const pl_replay *r, const pl_node *dequantize) {
+    const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
+    if (scale == NULL) return 0;
+    const pl_datum *d = pl_replay_get(r, scale);
+    if (d != NULL && d->kind == PL_TYPE_TENSOR) return pl_tensor_max_abs(d->tensor);
+    return scale->init == NULL ? 0 : pl_tensor_max_abs(scale->init);
+}
+
+/* Scales outside the segment: computed from constants, or from what the run had. */
+static pl_status fetch_scale(pl_blaming *j, pl_replay *r, const pl_node *dequantize, pl_err *err) {
+    const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
+    pl_segment segment;
+    if (scale == NULL || scale->init != NULL || pl_replay_get(r, scale) != NULL) return PL_OK;
+    if (j->a->has(j->a->ctx, scale)) return put_edge(j, r, scale, 0, err);
+    PL_TRY(pl_segment_find(&j->segmenter, scale, j->out->arena, &segment, err));
+    for (size_t i = 0; i < segment.n_inputs; i++)
+        PL_TRY(put_edge(j, r, segment.inputs[i], 0, err));
+    for (size_t i = 0; i < segment.n_nodes; i++)
+        PL_TRY(pl_replay_node(r, segment.nodes[i], err));
+    return PL_OK;
+}
+
+/* A bias that became int32 with the scale s_x s_w is off by half a step. Called when all that the
+ * node needs is there. */
+static pl_status allow_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
+    const pl_value *bias = node->in[2];
+    PL_TRY(fetch_scale(j, r, producer_of(node, 0), err));
+    PL_TRY(fetch_scale(j, r, producer_of(node, 1), err));
+    const double step =
+        largest_scale(r, producer_of(node, 0)) * largest_scale(r, producer_of(node, 1));
+    const pl_datum *there = pl_replay_get(r, bias);
+    pl_tensor *bound = NULL;
+    pl_datum *d = NULL;
+    pl_status st = PL_OK;
+    if (there != NULL) {
+        d = pl_datum_ref(there);
+    } else if (bias->init != NULL) {
+        PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(bias->init), &d, err));
+    }
+    if (d != NULL && d->kind == PL_TYPE_TENSOR) st = bound_of(d->tensor, 0, step / 2, &bound, err);
+    if (st == PL_OK && bound != NULL) st = pl_replay_put(r, bias, d, bound, err);
+    pl_datum_unref(d);
+    pl_tensor_unref(bound);
+    return st;
+}
+
+static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsigned bits,
+                                pl_replay **out, pl_err *err) {
+    const pl_replay_options options = { .pool = j->options->pool,
+                                        .seed = j->options->seed,
+                                        .native = (bits & NATIVE) != 0 };
+    PL_TRY(pl_replay_new(j->model, &options, out, err));
+    for (size_t i = 0; i < segment->n_inputs; i++)
+        PL_TRY(put_edge(j, *out, segment->inputs[i], bits, err));
+    if ((bits & FOLDED_WEIGHTS) != 0) PL_TRY(put_weights(*out, segment, err));
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const pl_node *node = segment->nodes[i];
+        if ((bits & QUANTISED_BIAS) != 0 && has_quantised_bias(node)) {
+            PL_TRY(allow_bias(j, *out, node, err));
+        }
+        PL_TRY(pl_replay_node(*out, node, err));
+    }
+    return PL_OK;
+}
+
+static const pl_tensor *result_of(const pl_replay *r, const pl_value *value) {
+    const pl_datum *d = pl_replay_get(r, value);
+    return d != NULL && d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
+}
+
+/* q of the naive run at the model's own precision; 0 when it cannot be had. */
+static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                         pl_dtype native, double *q, pl_err *err) {
+    pl_replay *r = NULL;
+    pl_err trouble = PL_ERR_INIT;
+    pl_local_error e;
+    pl_status st = PL_OK;
+    *q = 0;
+    if (replay_segment(j, segment, NATIVE, &r, &trouble) == PL_OK && result_of(r, value) != NULL) {
+        st = pl_local_error_measure(j->options->pool, result_of(r, value),
+                                    result_of(j->local, value), pl_replay_bound(j->local, value),
+                                    native, &e, err);
+        if (st == PL_OK && e.kind == PL_LOCAL_MEASURED) *q = e.q;
+    }
+    pl_replay_free(r);
+    return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
+}
+
+pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                        const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
+                        pl_err *err) {
+    const pl_dtype native = pl_blaming_native(j, value, a);
+    *excuse = "";
+    PL_TRY(naive_q(j, segment, value, native, q_ref, err));
+    if (e->q / fmax(1, *q_ref) <= PL_Q_CULPRIT) {
+        *excuse = "a plain sum in the model's own precision is as far off";
+        return PL_OK;
+    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        pl_replay *r = NULL;
+        pl_err trouble = PL_ERR_INIT;
+        pl_local_error again;
+        if (!rows[i].applies(j, segment, value)) continue;
+        pl_status st = replay_segment(j, segment, rows[i].bits, &r, &trouble);
+        if (st == PL_OK && result_of(r, value) != NULL) {
+            st = pl_local_error_measure(j->options->pool, a, result_of(r, value),
+                                        pl_replay_bound(r, value), native, &again, err);
+            if (st == PL_OK && again.q < e->q) *e = again;
+        }
+        pl_replay_free(r);
+        if (trouble.status == PL_E_MEMORY) return pl_fail_memory(err, 0);
+        if (e->q / fmax(1, *q_ref) > PL_Q_CULPRIT) continue;
+        *excuse = rows[i].name;
+        break;
+    }
+    return PL_OK;
+}

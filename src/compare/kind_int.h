@@ -1,0 +1,30 @@
+/* Inside src/compare: what the hypotheses about an error look at. */
+#ifndef PL_KIND_INT_H
+#define PL_KIND_INT_H
+
+#include "compare/kind.h"
+
+typedef struct pl_kind_data {
+    const pl_tensor *shape; /* for its dims */
+    double *a, *d, *e;      /* recorded, replay, bound (0 where exact) */
+    double *work;           /* n, for sorting */
+    int64_t *bad;           /* elements beyond four bounds, in order */
+    int64_t n, n_bad;
+    double u, tiny, normal; /* unit roundoff, slack at zero, smallest normal number */
+    bool is_integer;
+    double p0, p1;    /* parameters of the hypothesis at hand */
+    const char *text; /* what it says of itself */
+    pl_arena *arena;
+} pl_kind_data;
+
+bool pl_kind_near(const pl_kind_data *k, int64_t i, double p); /* a[i] is p, within slack */
+double pl_kind_slack(const pl_kind_data *k, int64_t i, double p);
+
+/* Hypotheses about places (kind_place.c). */
+bool pl_kind_transposed(pl_kind_data *k);
+bool pl_kind_shifted(pl_kind_data *k);
+bool pl_kind_permuted(pl_kind_data *k);
+/* "all", "index 3 of axis 1", "last 4 of axis 3", "elements 128 to 255", "scattered". */
+const char *pl_kind_where(const pl_kind_data *k);
+
+#endif

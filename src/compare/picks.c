@@ -1,0 +1,81 @@
+/* Operators that pick (ArgMax, TopK): two answers are equally right when the elements they point at
+ * are. The input is the replay's, with its bound. */
+#include <math.h>
+#include <string.h>
+
+#include "compare/blame_int.h"
+#include "ops/op.h"
+
+typedef struct picks {
+    const pl_f64 *x, *e; /* the input and its bound (NULL = exact) */
+    const pl_tensor *a, *d;
+    int64_t outer, n, k, inner; /* input [outer, n, inner], output [outer, k, inner] */
+} picks;
+
+/* Indices along the axis must be in range and, for one place, different. */
+static bool in_range(const picks *p, int64_t o, int64_t i) {
+    for (int64_t t = 0; t < p->k; t++) {
+        const int64_t index = pl_tensor_get_i64(p->a, (o * p->k + t) * p->inner + i);
+        if (index < 0 || index >= p->n) return false;
+        for (int64_t s = 0; s < t; s++) {
+            if (pl_tensor_get_i64(p->a, (o * p->k + s) * p->inner + i) == index) return false;
+        }
+    }
+    return true;
+}
+
+static bool as_good(const picks *p, int64_t o, int64_t t, int64_t i) {
+    const int64_t at = (o * p->k + t) * p->inner + i;
+    const int64_t ia = pl_tensor_get_i64(p->a, at), id = pl_tensor_get_i64(p->d, at);
+    if (ia == id) return true;
+    const int64_t xa = (o * p->n + ia) * p->inner + i, xd = (o * p->n + id) * p->inner + i;
+    const double slack = p->e == NULL ? 0 : PL_Q_CULPRIT * (p->e[xa] + p->e[xd]);
+    return p->x[xa] == p->x[xd] || fabs(p->x[xa] - p->x[xd]) <= slack ||
+           (isnan(p->x[xa]) && isnan(p->x[xd]));
+}
+
+/* Does the output have the input's shape but for the axis (kept, dropped, or k long)? */
+static bool layout(picks *p, const pl_tensor *x, int axis) {
+    p->outer = p->inner = 1;
+    for (int d = 0; d < x->rank; d++) {
+        if (d < axis) p->outer *= x->dims[d];
+        if (d > axis) p->inner *= x->dims[d];
+    }
+    p->n = x->dims[axis];
+    const int64_t rest = p->outer * p->inner;
+    if (rest == 0 || p->a->n_elements % rest != 0) return false;
+    p->k = p->a->n_elements / rest;
+    return p->k >= 1 && p->k <= p->n;
+}
+
+pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *a, bool *agree,
+                         pl_err *err) {
+    const pl_node *node = value->producer;
+    const pl_datum *in =
+        node->n_in == 0 || node->in[0] == NULL ? NULL : pl_replay_get(j->local, node->in[0]);
+    const pl_datum *replay = pl_replay_get(j->local, value);
+    *agree = false;
+    if (in == NULL || in->kind != PL_TYPE_TENSOR || replay == NULL ||
+        replay->kind != PL_TYPE_TENSOR || in->tensor->rank == 0) {
+        return PL_OK;
+    }
+    pl_tensor *x = NULL;
+    PL_TRY(pl_tensor_cast(in->tensor, PL_F64, &x, err));
+    const pl_tensor *bound = pl_replay_bound(j->local, node->in[0]);
+    picks p = {
+        .x = x->data, .e = bound == NULL ? NULL : bound->data, .a = a, .d = replay->tensor
+    };
+    int64_t axis = pl_attr_int(node, "axis");
+    if (axis < 0) axis += x->rank;
+    bool good = axis >= 0 && axis < x->rank && layout(&p, x, (int)axis);
+    for (int64_t o = 0; good && o < p.outer; o++) {
+        for (int64_t i = 0; good && i < p.inner; i++) {
+            good = in_range(&p, o, i);
+            for (int64_t t = 0; good && t < p.k; t++)
+                good = as_good(&p, o, t, i);
+        }
+    }
+    pl_tensor_unref(x);
+    *agree = good;
+    return PL_OK;
+}

@@ -1,0 +1,279 @@
+/* The table for the terminal, and as Markdown. Colour never alone: a letter stands beside it. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compare/session_print.h"
+
+enum { LIMIT_ROWS = 16 };
+
+static const char *letter_of(pl_colour c) {
+    static const char *const letters[] = { "G", "Y", "R", "-" };
+    return letters[c <= PL_NO_COLOUR ? c : PL_NO_COLOUR];
+}
+
+static void put_mark(const pl_session_view *v, pl_colour c, pl_buf *out) {
+    static const char *const codes[] = { "\033[32m", "\033[33m", "\033[31m", "" };
+    if (v->colour) pl_buf_puts(out, codes[c <= PL_NO_COLOUR ? c : PL_NO_COLOUR]);
+    pl_buf_puts(out, letter_of(c));
+    if (v->colour && c < PL_NO_COLOUR) pl_buf_puts(out, "\033[0m");
+}
+
+static void put_value(double x, char *out, size_t n_out) {
+    snprintf(out, n_out, isnan(x) ? "-" : "%.5g", x);
+}
+
+/* What there is to say beside the verdict. */
+static const char *reason_of(const pl_sync_point *p) {
+    if (p->reason[0] != '\0') return p->reason;
+    return p->metadata_reason;
+}
+
+static void put_counts(const pl_session *s, pl_buf *out) {
+    size_t n[PL_VERDICT_COUNT] = { 0 }, n_accepted = 0, n_worry = 0;
+    for (size_t i = 0; i < s->n_points; i++) {
+        n[s->points[i].verdict]++;
+        n_accepted += s->points[i].accepted;
+    }
+    pl_buf_printf(out, "%zu values", s->n_points);
+    for (int v = 0, k = 0; v < PL_VERDICT_COUNT; v++)
+        if (n[v] > 0)
+            pl_buf_printf(out, "%s%zu %s", k++ == 0 ? ": " : ", ", n[v],
+                          pl_verdict_name((pl_verdict)v));
+    if (n_accepted > 0) pl_buf_printf(out, "; %zu accepted by the baseline", n_accepted);
+    for (size_t i = 0; i < s->n_left_b; i++)
+        n_worry += !s->left_b[i].expected;
+    if (s->n_left_b > 0)
+        pl_buf_printf(out, "; %zu of B left over, %zu of them unexplained", s->n_left_b, n_worry);
+    pl_buf_putc(out, '\n');
+}
+
+static void put_side(const char *name, const pl_side_info *i, pl_buf *out) {
+    const char *parts[] = { i->spec[0] != '\0' ? i->spec : i->backend, i->version, i->path };
+    bool any = false;
+    for (size_t k = 0; k < 3; k++)
+        any = any || parts[k][0] != '\0';
+    if (!any) return;
+    pl_buf_printf(out, "  %s ", name);
+    for (size_t k = 0; k < 3; k++) {
+        if (parts[k][0] == '\0') continue;
+        pl_buf_putc(out, ' ');
+        pl_session_put_clean(out, parts[k]);
+    }
+    if (i->failure[0] != '\0') {
+        pl_buf_puts(out, ": ");
+        pl_session_put_clean(out, i->failure);
+    }
+    pl_buf_putc(out, '\n');
+}
+
+static void put_blame(const pl_session *s, pl_buf *out) {
+    if (s->n_blame > 0) pl_buf_puts(out, "\nblame\n");
+    for (size_t i = 0; i < s->n_blame; i++) {
+        const pl_blame_entry *b = &s->blame[i];
+        pl_buf_printf(out, "  %zu. ", i + 1);
+        pl_session_put_clean(out, b->op);
+        pl_buf_puts(out, " '");
+        pl_session_put_clean(out, b->node[0] != '\0' ? b->node : b->value);
+        pl_buf_puts(out, "' -> ");
+        pl_session_put_clean(out, b->value);
+        if (b->kind[0] != '\0') {
+            pl_buf_puts(out, ": ");
+            pl_session_put_clean(out, b->kind);
+        }
+        if (b->where[0] != '\0') {
+            pl_buf_puts(out, ", ");
+            pl_session_put_clean(out, b->where);
+        }
+        if (!isnan(b->q)) pl_buf_printf(out, "; q %.4g", b->q);
+        if (!isnan(b->effect)) pl_buf_printf(out, "; effect %.4g", b->effect);
+        pl_buf_putc(out, '\n');
+        const char *const more[] = { b->reason, b->module, b->source };
+        for (size_t k = 0; k < 3; k++) {
+            if (more[k][0] == '\0') continue;
+            pl_buf_puts(out, "     ");
+            pl_session_put_clean(out, more[k]);
+            pl_buf_putc(out, '\n');
+        }
+        if (b->n_members > 1) pl_buf_puts(out, "     one of");
+        for (size_t k = 0; b->n_members > 1 && k < b->n_members; k++) {
+            pl_buf_putc(out, ' ');
+            pl_session_put_clean(out, b->members[k]);
+        }
+        if (b->n_members > 1) pl_buf_putc(out, '\n');
+    }
+}
+
+static void put_row(const pl_session_view *v, const pl_sync_point *p, int op_width, pl_buf *out) {
+    char number[40];
+    put_value(pl_sync_point_metric(v->session, p, v->metric), number, sizeof number);
+    pl_buf_puts(out, "  ");
+    put_mark(v, p->colour, out);
+    pl_buf_printf(out, " %10s  %-10s", number, pl_verdict_name(p->verdict));
+    char op[64];
+    snprintf(op, sizeof op, "%.60s", p->op[0] != '\0' ? p->op : p->is_input ? "(input)" : "-");
+    pl_buf_putc(out, ' ');
+    pl_session_put_clean(out, op);
+    for (int k = (int)strlen(op); k < op_width; k++)
+        pl_buf_putc(out, ' ');
+    pl_buf_puts(out, "  ");
+    pl_session_put_clean(out, p->value);
+    if (p->counterpart[0] != '\0' && strcmp(p->counterpart, p->value) != 0) {
+        pl_buf_puts(out, " = ");
+        pl_session_put_clean(out, p->counterpart);
+        pl_buf_printf(out, " (%s %.2f)", p->paired_by, p->confidence);
+    }
+    if (p->layout[0] != '\0') {
+        pl_buf_puts(out, " [");
+        pl_session_put_clean(out, p->layout);
+        pl_buf_putc(out, ']');
+    }
+    if (p->accepted) pl_buf_puts(out, " (accepted)");
+    if (reason_of(p)[0] != '\0') {
+        pl_buf_puts(out, "  ");
+        pl_session_put_clean(out, reason_of(p));
+    }
+    pl_buf_putc(out, '\n');
+}
+
+/* Which limits gave the colours: one line for each origin. */
+static void put_limits(const pl_session_view *v, pl_buf *out) {
+    const pl_session *s = v->session;
+    const pl_sync_point *seen[LIMIT_ROWS];
+    bool varies[LIMIT_ROWS] = { false };
+    size_t n = 0;
+    const pl_metric *m = pl_metric_find(s->metric);
+    const char *sign = m != NULL && m->direction == PL_LOWER_IS_BETTER ? "<=" : ">=";
+    for (size_t i = 0; i < s->n_points; i++) {
+        const pl_sync_point *p = &s->points[i];
+        size_t k = 0;
+        if (!p->limits.known || p->limits_from[0] == '\0') continue;
+        while (k < n && strcmp(seen[k]->limits_from, p->limits_from) != 0)
+            k++;
+        if (k == LIMIT_ROWS) continue;
+        if (k == n) seen[n++] = p;
+        varies[k] = varies[k] || seen[k]->limits.green != p->limits.green ||
+                    seen[k]->limits.yellow != p->limits.yellow;
+    }
+    for (size_t k = 0; k < n; k++) {
+        pl_buf_puts(out, k == 0 ? "limits of " : "; ");
+        if (k == 0) pl_buf_printf(out, "%s: ", s->metric);
+        pl_session_put_clean(out, seen[k]->limits_from);
+        if (varies[k]) {
+            pl_buf_puts(out, " scaled by max|r|");
+        } else {
+            pl_buf_printf(out, " G %s %.4g, Y %s %.4g", sign, seen[k]->limits.green, sign,
+                          seen[k]->limits.yellow);
+        }
+    }
+    if (n > 0) pl_buf_putc(out, '\n');
+}
+
+static int widest_op(const pl_session_view *v) {
+    size_t width = 4;
+    for (size_t k = 0; k < v->n_rows; k++) {
+        const size_t n = strlen(v->session->points[v->order[k]].op);
+        if (n > width) width = n;
+    }
+    return width > 30 ? 30 : (int)width;
+}
+
+void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
+    const pl_session *s = v->session;
+    char head[64];
+    pl_session_put_headline(s, out);
+    pl_buf_putc(out, '\n');
+    put_side("A", &s->a, out);
+    put_side("B", &s->b, out);
+    if (s->bisect_level != NULL) {
+        pl_buf_puts(out, "  bisect: ");
+        if (*s->bisect_level != '\0') pl_buf_printf(out, "level %s, ", s->bisect_level);
+        if (*s->bisect_pass != '\0') pl_buf_printf(out, "pass %s: ", s->bisect_pass);
+        pl_session_put_clean(out, s->bisect_reason);
+        pl_buf_putc(out, '\n');
+    }
+    if (s->observer_effect) {
+        pl_buf_puts(out, "  observer effect: ");
+        pl_session_put_clean(out, s->observer_note);
+        pl_buf_putc(out, '\n');
+    }
+    put_counts(s, out);
+    put_blame(s, out);
+    const int op_width = widest_op(v);
+    snprintf(head, sizeof head, "%s%s%s", v->metric, v->unit[0] != '\0' ? " " : "", v->unit);
+    if (v->n_rows > 0)
+        pl_buf_printf(out, "\n  %12s  %-10s %-*s  %s\n", head, "verdict", op_width, "op", "value");
+    for (size_t k = 0; k < v->n_rows; k++)
+        put_row(v, &s->points[v->order[k]], op_width, out);
+    if (v->n_rows < s->n_points)
+        pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", s->n_points - v->n_rows);
+    put_limits(v, out);
+    for (size_t i = 0; i < s->n_notes; i++) {
+        pl_buf_puts(out, "note: ");
+        pl_session_put_clean(out, s->notes[i]);
+        pl_buf_putc(out, '\n');
+    }
+}
+
+/* ---- Markdown ---- */
+
+static void put_cell(pl_buf *out, const char *s) {
+    const size_t at = out->n_bytes;
+    for (; *s != '\0'; s++) {
+        if (strchr("|\\`*_<>[]", *s) != NULL) pl_buf_putc(out, '\\');
+        pl_buf_putc(out, *s);
+    }
+    pl_session_clean_from(out, at);
+}
+
+static void put_md_blame(const pl_session *s, pl_buf *out) {
+    if (s->n_blame == 0) return;
+    pl_buf_puts(out, "\n| blame | op | value | kind | q | effect | reason | source |\n"
+                     "|---|---|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < s->n_blame; i++) {
+        const pl_blame_entry *b = &s->blame[i];
+        char q[40], effect[40];
+        put_value(b->q, q, sizeof q);
+        put_value(b->effect, effect, sizeof effect);
+        const char *const cells[] = { b->node, b->op,  b->value,  b->kind,
+                                      q,       effect, b->reason, b->source };
+        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
+            pl_buf_puts(out, "| ");
+            put_cell(out, cells[k]);
+            pl_buf_putc(out, ' ');
+        }
+        pl_buf_puts(out, "|\n");
+    }
+}
+
+void pl_session_put_md(const pl_session_view *v, pl_buf *out) {
+    const pl_session *s = v->session;
+    pl_buf headline = PL_BUF_INIT;
+    pl_session_put_headline(s, &headline);
+    pl_buf_puts(out, "**");
+    put_cell(out, pl_buf_str(&headline));
+    pl_buf_puts(out, "**\n\n");
+    pl_buf_release(&headline);
+    put_counts(s, out);
+    put_md_blame(s, out);
+    pl_buf_printf(out, "\n| | %s%s%s | verdict | op | value | counterpart | reason |\n", v->metric,
+                  v->unit[0] != '\0' ? " " : "", v->unit);
+    pl_buf_puts(out, "|---|---|---|---|---|---|---|\n");
+    for (size_t k = 0; k < v->n_rows; k++) {
+        const pl_sync_point *p = &s->points[v->order[k]];
+        char number[40];
+        put_value(pl_sync_point_metric(s, p, v->metric), number, sizeof number);
+        const char *const cells[] = {
+            letter_of(p->colour), number,      pl_verdict_name(p->verdict), p->op, p->value,
+            p->counterpart,       reason_of(p)
+        };
+        for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+            pl_buf_puts(out, "| ");
+            put_cell(out, cells[i]);
+            pl_buf_putc(out, ' ');
+        }
+        pl_buf_puts(out, "|\n");
+    }
+    if (v->n_rows < s->n_points) pl_buf_printf(out, "\nand %zu more\n", s->n_points - v->n_rows);
+}

@@ -1,0 +1,432 @@
+/* The analyze flow: run A plainly and recorded, check that looking did not disturb it and that it
+ * repeats itself, run B on the values that A has, gold and replay side by side, pair, compare,
+ * blame; then the session and the table. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "compare/session_print.h"
+#include "flows/analyze_int.h"
+#include "flows/inputs.h"
+#include "graph/edit.h"
+#include "interp/interp.h"
+#include "interp/replay.h"
+#include "ops/infer.h"
+#include "passes/backward.h"
+
+enum { SPOOL_MEMORY = 64 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+
+/* ---- notes and times ---- */
+
+pl_status pl_analysis_note(pl_analysis *x, pl_err *err, const char *format, ...) {
+    char text[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    pl_session *s = x->session;
+    const char **notes = (const char **)(uintptr_t)s->notes;
+    if (notes == NULL) notes = pl_arena_array(x->arena, MAX_NOTES, sizeof(char *));
+    char *copy = pl_arena_strdup(x->arena, text);
+    if (notes == NULL || copy == NULL) return pl_fail_memory(err, 1);
+    s->notes = notes;
+    if (s->n_notes < MAX_NOTES) notes[s->n_notes++] = copy;
+    return PL_OK;
+}
+
+/* Ends a phase: its time since the last one ended. */
+pl_status pl_analysis_timed(pl_analysis *x, const char *phase, pl_err *err) {
+    pl_session *s = x->session;
+    if (s->timing == NULL) {
+        s->timing = pl_arena_array(x->arena, MAX_TIMING, sizeof(pl_timing_entry));
+    }
+    if (s->timing == NULL) return pl_fail_memory(err, 1);
+    const double now = pl_api_seconds();
+    if (s->n_timing < MAX_TIMING) {
+        s->timing[s->n_timing++] = (pl_timing_entry){ phase, now - x->started };
+    }
+    x->started = now;
+    return PL_OK;
+}
+
+static pl_status timed_side(pl_analysis *x, const char *phase, const char *side, pl_err *err) {
+    const char *name = pl_arena_printf(x->arena, "%s %s", phase, side);
+    return name == NULL ? pl_fail_memory(err, 1) : pl_analysis_timed(x, name, err);
+}
+
+const char *pl_analysis_keep(pl_analysis *x, const char *s) {
+    const char *copy = pl_arena_strdup(x->arena, s == NULL ? "" : s);
+    return copy == NULL ? "" : copy;
+}
+
+/* ---- prepare ---- */
+
+static pl_status prepare(pl_analysis *x, pl_err *err) {
+    const plumb_analyze_options *o = x->options;
+    const pl_graph *graph = x->model->graph;
+    const size_t n_nodes = graph->n_nodes;
+    x->arena = x->session->arena;
+    PL_TRY(pl_lower_gradient(x->model, err));
+    if (graph->n_nodes != n_nodes) x->m->edited = true;
+    PL_TRY(pl_ops_resolve(x->model, err));
+    PL_TRY(pl_model_infer(x->model, NULL, err));
+    x->pool = pl_pool_new(o->threads);
+    x->in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
+    if (x->pool == NULL || x->in == NULL) return pl_fail_memory(err, 1);
+    if (o->progress != NULL) x->progress = (pl_progress){ o->progress->update, o->progress->ctx };
+    pl_same_options_init(&x->same);
+    if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &x->same, err));
+    x->torch = o->profile != NULL && strcmp(o->profile, "torch") == 0;
+    if (o->profile != NULL && !x->torch && strcmp(o->profile, "plumb") != 0) {
+        return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
+    }
+    PL_TRY(pl_inputs_make(x->model, x->inputs, x->in, err));
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        if (x->in[i] == NULL) continue;
+        PL_TRY(pl_interp_check_input(graph->inputs[i], x->in[i], false, err));
+    }
+    PL_TRY(pl_analysis_open_reference(x, err));
+    pl_session *s = x->session;
+    pl_hash128 hash;
+    char hex[PL_HASH128_HEX];
+    PL_TRY(pl_model_hash(x->model, &hash, err));
+    pl_hash128_hex(hash, hex);
+    s->model_path = pl_analysis_keep(x, x->model->path);
+    s->model_hash = pl_analysis_keep(x, hex);
+    s->model_nodes = graph->n_nodes;
+    s->metric = pl_analysis_keep(x, o->metric == NULL ? "psnr" : o->metric);
+    s->profile = x->torch ? "torch" : "plumb";
+    s->tol = o->tol > 0 ? o->tol : (double)NAN;
+    PL_TRY(pl_analysis_warn_inputs(x, err));
+    return pl_analysis_timed(x, "prepare", err);
+}
+
+/* ---- the runs ---- */
+
+/* A backend that fails is a result of the analysis, not of the program. */
+static pl_status side_failed(pl_analysis *x, pl_side_run *run, pl_side_info *info, const char *who,
+                             const char *doing, const pl_err *trouble, pl_err *err) {
+    if (trouble->status != PL_E_BACKEND && trouble->status != PL_E_TIMEOUT &&
+        trouble->status != PL_E_UNSUPPORTED && trouble->status != PL_E_INVALID) {
+        *err = *trouble;
+        return trouble->status;
+    }
+    if (run->backend == NULL) { /* it could not even be opened: bad spec, missing library */
+        *err = *trouble;
+        return trouble->status;
+    }
+    const pl_failure *failure = pl_backend_failure(run->backend);
+    info->failure = pl_analysis_keep(x, trouble->message);
+    info->signal = failure != NULL && failure->happened ? failure->signal : 0;
+    x->session->outcome = PL_OUTCOME_FAILED;
+    const char *reason =
+        pl_arena_printf(x->arena, "%s failed to %s: %s", who, doing, trouble->message);
+    x->session->reason = reason == NULL ? "" : reason;
+    return PL_OK;
+}
+
+static bool failed(const pl_analysis *x) {
+    return x->session->outcome == PL_OUTCOME_FAILED;
+}
+
+pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const char *phase) {
+    const plumb_analyze_options *o = x->options;
+    return (pl_side_options){ .spec = spec,
+                              .file = pl_api_model_file(x->m),
+                              .guarded = strncmp(spec, "eager", 5) != 0,
+                              .timeout = o->timeout,
+                              .memory_limit = o->memory_limit,
+                              .seed = x->inputs->seed,
+                              .threads = o->threads,
+                              .spool_memory = SPOOL_MEMORY,
+                              .progress = &x->progress,
+                              .phase = phase };
+}
+
+static void describe_side(pl_analysis *x, const pl_side_run *run, pl_side_info *info) {
+    info->spec = pl_analysis_keep(x, run->options.spec);
+    info->backend =
+        run->backend == NULL ? info->spec : pl_analysis_keep(x, pl_backend_name(run->backend));
+    info->version =
+        run->backend == NULL ? "" : pl_analysis_keep(x, pl_backend_version(run->backend));
+}
+
+static pl_status say_unstable(pl_analysis *x, const pl_side_run *run, const char *who,
+                              pl_err *err) {
+    if (run->unstable == NULL) return PL_OK;
+    pl_buf_printf(x->lines, "NONDETERMINISTIC %s at %s (%s)\n", who, run->unstable->name,
+                  run->difference);
+    if (x->session->outcome != PL_OUTCOME_NONDETERMINISTIC) {
+        x->session->outcome = PL_OUTCOME_NONDETERMINISTIC;
+        const char *reason =
+            pl_arena_printf(x->arena, "%s gives another '%s' in a second run on the same inputs",
+                            who, run->unstable->name);
+        if (reason == NULL) return pl_fail_memory(err, 1);
+        x->session->reason = reason;
+        x->session->first_divergence = pl_analysis_keep(x, run->unstable->name);
+    }
+    return PL_OK;
+}
+
+/* Compile, plain run, recorded run, the same again: of one side. */
+static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, const char *spec,
+                          const char *who, const char *name, pl_err *err) {
+    const bool is_a = run == &x->a;
+    pl_model *model = is_a ? x->model : x->replayed;
+    pl_datum *const *in = is_a ? x->in : x->replayed_in;
+    pl_side_options options = pl_analysis_side(x, spec, name);
+    if (!is_a && x->reference_model != NULL) options.file = pl_api_model_file(x->reference_model);
+    pl_err trouble = PL_ERR_INIT;
+    const char *doing = "compile";
+    pl_status st = pl_side_run_init(run, model, &options, &trouble);
+    run->wants = is_a ? NULL : pl_analysis_a_has;
+    run->wants_ctx = x;
+    describe_side(x, run, info);
+    if (st == PL_OK) {
+        PL_TRY(timed_side(x, "compile", name, err));
+        doing = "run";
+        st = pl_side_run_plain(run, in, &trouble);
+    }
+    if (st == PL_OK) {
+        PL_TRY(timed_side(x, "run", name, err));
+        doing = "record";
+        st = pl_side_run_record(run, in, &trouble);
+    }
+    if (st == PL_OK && !x->options->skip_determinism) {
+        PL_TRY(timed_side(x, "record", name, err));
+        doing = "run again";
+        st = pl_side_run_repeat(run, in, &trouble);
+    }
+    if (st != PL_OK) return side_failed(x, run, info, who, doing, &trouble, err);
+    const char *last = x->options->skip_determinism ? "record" : "determinism";
+    PL_TRY(timed_side(x, last, name, err));
+    return say_unstable(x, run, name, err);
+}
+
+static pl_status say_observer(pl_analysis *x, pl_err *err) {
+    const pl_side_run *a = &x->a;
+    const char *const *modes = pl_backend_record_modes(a->backend);
+    x->session->observer_effect = a->observer_effect;
+    if (a->info.differs) {
+        PL_TRY(pl_analysis_note(
+            x, err,
+            "no way to record left the outputs of %s as they are: only its outputs "
+            "are known",
+            pl_backend_spec(a->backend)));
+    } else if (a->observer_effect && modes != NULL) {
+        PL_TRY(pl_analysis_note(x, err,
+                                "recording in mode '%s' changed the outputs; mode '%s' does not",
+                                modes[0], modes[a->mode]));
+    }
+    if (a->marked) {
+        PL_TRY(pl_analysis_note(x, err,
+                                "%s shows no intermediate values: %zu were marked as outputs, in "
+                                "%zu runs, with the outputs unchanged",
+                                pl_backend_spec(a->backend), a->info.n_seen, a->info.n_runs));
+    }
+    if (a->info.n_hidden > 0) {
+        PL_TRY(pl_analysis_note(x, err, "%zu values in bodies of If, Loop or Scan were not seen",
+                                a->info.n_hidden));
+    }
+    if (a->info.n_disturbed > 0) {
+        PL_TRY(pl_analysis_note(x, err,
+                                "%zu values were not looked at: looking changes the outputs",
+                                a->info.n_disturbed));
+    }
+    if (a->n_unknown > 0) {
+        PL_TRY(pl_analysis_note(
+            x, err, "%zu values of the graph that %s executes have no name in the model",
+            a->n_unknown, pl_backend_name(a->backend)));
+    }
+    return PL_OK;
+}
+
+/* Gold again: the same bits, or the reference is not to be trusted. */
+
+static pl_status check_gold(pl_analysis *x, pl_err *err) {
+    const pl_replay_options options = { .pool = x->pool,
+                                        .seed = x->inputs->seed,
+                                        .no_bounds = true };
+    const pl_graph *graph = x->replayed->graph;
+    pl_replay *r = NULL;
+    pl_status st = pl_replay_new(x->replayed, &options, &r, err);
+    for (size_t i = 0; i < graph->n_inputs && st == PL_OK; i++)
+        if (x->replayed_in[i] != NULL) {
+            st = pl_replay_put(r, graph->inputs[i], x->replayed_in[i], NULL, err);
+        }
+    for (size_t i = 0; i < graph->n_nodes && st == PL_OK; i++) {
+        const pl_node *node = graph->nodes[i];
+        pl_err ignored = PL_ERR_INIT;
+        if (pl_node_is_random(node) || pl_replay_node(r, node, &ignored) != PL_OK) break;
+        for (uint32_t k = 0; k < node->n_out; k++) {
+            const pl_datum *d = node->out[k] == NULL ? NULL : pl_replay_get(r, node->out[k]);
+            if (d == NULL || d->kind != PL_TYPE_TENSOR || d->tensor->dtype == PL_STRING) continue;
+            const pl_hash128 hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
+            const pl_hash128 *first = &x->blame.gold_hash[node->out[k]->id];
+            if (hash.low == first->low && hash.high == first->high) continue;
+            pl_buf_printf(x->lines, "NONDETERMINISTIC FLOAT64 at %s (hash)\n", node->out[k]->name);
+            x->session->outcome = PL_OUTCOME_NONDETERMINISTIC;
+            x->session->reason = "the fp64 run does not repeat itself";
+            goto done;
+        }
+        pl_replay_release_after(r, node);
+        pl_progress_update(&x->progress, "gold again", (int64_t)i + 1, (int64_t)graph->n_nodes);
+    }
+done:
+    pl_replay_free(r);
+    return st;
+}
+
+static pl_status blame(pl_analysis *x, pl_err *err) {
+    const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
+    const pl_blame_options options = { .pool = x->pool,
+                                       .seed = x->inputs->seed,
+                                       .skip_gold = x->options->skip_gold != 0,
+                                       .visit = pl_analysis_judged,
+                                       .visit_ctx = x,
+                                       .progress = &x->progress };
+    PL_TRY(pl_blame_run(x->replayed, x->replayed_in, &a, &b, &options, &x->blame, err));
+    PL_TRY(pl_analysis_timed(x, "gold, replay and blame", err));
+    if (!x->options->skip_gold && !x->options->skip_determinism) {
+        PL_TRY(check_gold(x, err));
+        PL_TRY(pl_analysis_timed(x, "gold again", err));
+    }
+    return pl_analysis_settle(x, err);
+}
+
+/* The spec of B: what --reference says unless that is a file. */
+static const char *reference_spec(const pl_analysis *x) {
+    const char *given = x->options->reference;
+    const bool is_file =
+        x->recording != NULL || (x->reference_model != NULL && x->options->reference_model == NULL);
+    return given == NULL || is_file ? "eager" : given;
+}
+
+static pl_status run_all(pl_analysis *x, pl_err *err) {
+    const char *a = x->options->backend == NULL ? "eager" : x->options->backend;
+    PL_TRY(prepare(x, err));
+    PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
+    if (failed(x)) {
+        PL_TRY(pl_analysis_blame_failure(x, err));
+        return pl_analysis_bisect(x, err);
+    }
+    PL_TRY(say_observer(x, err));
+    PL_TRY(pl_analysis_pair(x, err));
+    if (x->recording == NULL) {
+        PL_TRY(run_side(x, &x->b, &x->session->b, reference_spec(x), "the reference", "B", err));
+        if (failed(x)) return PL_OK;
+    }
+    PL_TRY(blame(x, err));
+    return pl_analysis_bisect(x, err);
+}
+
+/* ---- the session folder ---- */
+
+static pl_status open_folder(const plumb_analyze_options *o, pl_session_folder **out, pl_err *err) {
+    if (o->save != NULL && strcmp(o->save, "all") != 0 && strcmp(o->save, "suspects") != 0 &&
+        strcmp(o->save, "none") != 0) {
+        return pl_fail(err, PL_E_USAGE, "save is '%s', expected all, suspects or none", o->save);
+    }
+    return o->output == NULL ? PL_OK : pl_session_folder_new(o->output, out, err);
+}
+
+static pl_status commit_folder(pl_session_folder **taken, const pl_model *model,
+                               const pl_session *session, pl_err *err) {
+    pl_session_folder *folder = *taken;
+    if (folder == NULL) return PL_OK;
+    *taken = NULL;
+    const pl_status st = pl_session_folder_put_model(folder, model, err);
+    if (st != PL_OK) {
+        pl_session_folder_abort_take(folder);
+        return st;
+    }
+    return pl_session_folder_commit_take(folder, session, err);
+}
+
+static int64_t peak_rss(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+static void analysis_release(pl_analysis *x) {
+    for (size_t i = 0; x->in != NULL && i < x->model->graph->n_inputs; i++)
+        pl_datum_unref(x->in[i]);
+    pl_free(x->in);
+    pl_side_run_release(&x->a);
+    pl_side_run_release(&x->b);
+    pl_blame_release(&x->blame);
+    pl_analysis_close_reference(x);
+    pl_session_free(x->session);
+    pl_pool_free(x->pool);
+}
+
+/* Everything of one call: one analysis for each sample, merged into the first. */
+typedef struct analyses {
+    pl_arena *arena;
+    pl_analysis *of;
+    size_t n;
+    pl_session_folder *folder;
+    pl_buf lines;
+} analyses;
+
+static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_options *o,
+                             pl_err *err) {
+    plumb_inputs *samples = NULL;
+    size_t n = 0;
+    PL_TRY(pl_inputs_samples(&o->inputs, all->arena, &samples, &n, err));
+    all->of = pl_arena_array(all->arena, n, sizeof(pl_analysis));
+    if (all->of == NULL) return pl_fail_memory(err, n);
+    PL_TRY(open_folder(o, &all->folder, err));
+    for (size_t i = 0; i < n; i++) {
+        pl_analysis *x = &all->of[all->n++];
+        *x = (pl_analysis){ .m = m,
+                            .model = m->model,
+                            .options = o,
+                            .inputs = &samples[i],
+                            .sample = i,
+                            .folder = all->folder,
+                            .keep_all = o->save == NULL || strcmp(o->save, "all") == 0,
+                            .lines = &all->lines,
+                            .started = pl_api_seconds() };
+        x->keep_suspects = x->keep_all || strcmp(o->save, "suspects") == 0;
+        PL_TRY(pl_session_new(&x->session, err));
+        PL_TRY(run_all(x, err));
+        if (i > 0) PL_TRY(pl_analysis_merge(all->of[0].session, x->session, i, err));
+    }
+    pl_session *s = all->of[0].session;
+    s->n_samples = n;
+    s->peak_rss = peak_rss();
+    return commit_folder(&all->folder, m->model, s, err);
+}
+
+plumb_status plumb_analyze(plumb_model *m, const plumb_analyze_options *options, int *exit_code,
+                           char **text, plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    pl_buf out = PL_BUF_INIT;
+    analyses all = { .arena = pl_arena_new(), .lines = PL_BUF_INIT };
+    const pl_session_print_options print = { .format = options->format,
+                                             .metric = options->metric,
+                                             .limit = options->limit,
+                                             .colour = options->colour != 0 };
+    pl_status st = all.arena == NULL ? pl_fail_memory(&err, 1) : PL_OK;
+    if (st == PL_OK) st = pl_session_print_check(&print, &err);
+    if (st == PL_OK) st = run_samples(&all, m, options, &err);
+    if (st != PL_OK) goto done;
+    *exit_code = pl_outcome_exit_code(all.of[0].session->outcome);
+    if (print.format == NULL || strcmp(print.format, "text") == 0) {
+        pl_buf_append(&out, all.lines.data, all.lines.n_bytes);
+    }
+    PL_TRY_GOTO(done, st, pl_session_print(all.of[0].session, &print, &out, &err));
+    st = pl_api_text_take(&out, text, &err);
+done:
+    pl_buf_release(&out);
+    pl_buf_release(&all.lines);
+    pl_session_folder_abort_take(all.folder);
+    for (size_t i = 0; i < all.n; i++)
+        analysis_release(&all.of[i]);
+    pl_arena_free(all.arena);
+    return pl_api_return(st, &err, error);
+}

@@ -1,0 +1,444 @@
+/* Replay: a table of data and bounds by value id, filled by put and by nodes. */
+#include "interp/replay.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "interp/plan.h"
+#include "interp/raise.h"
+#include "ops/bound.h"
+
+typedef enum exactness { NOT_KNOWN, EXACT, INEXACT } exactness;
+
+typedef struct slot {
+    pl_datum *datum;
+    pl_tensor *bound;  /* NULL = exact */
+    uint8_t put;       /* by the caller: the edge of the segment */
+    uint8_t exactness; /* enum exactness */
+} slot;
+
+struct pl_replay {
+    pl_model *model;
+    pl_replay_options options;
+    pl_plan plan;
+    slot *slots;     /* by value id */
+    uint8_t *native; /* pl_dtype by value id, where a run told it; else 0 */
+    pl_arena *scratch[PL_GRAPH_DEPTH_MAX + 2];
+    int depth;
+    size_t n_without_rule;
+};
+
+static void slot_clear(slot *s) {
+    pl_datum_unref(s->datum);
+    pl_tensor_unref(s->bound);
+    memset(s, 0, sizeof(*s));
+}
+
+/* ---- life cycle ---- */
+
+pl_status pl_replay_new(pl_model *model, const pl_replay_options *options, pl_replay **out,
+                        pl_err *err) {
+    pl_replay *r = pl_calloc(1, sizeof(*r));
+    if (r == NULL) return pl_fail_memory(err, sizeof(*r));
+    r->model = model;
+    r->options = *options;
+    r->slots = pl_calloc((size_t)model->n_values + 1, sizeof(slot));
+    r->native = pl_calloc((size_t)model->n_values + 1, 1);
+    pl_status st = pl_plan_init(&r->plan, model, err);
+    if (st == PL_OK && (r->slots == NULL || r->native == NULL)) {
+        st = pl_fail_memory(err, model->n_values);
+    }
+    if (st != PL_OK) {
+        pl_replay_free(r);
+        return st;
+    }
+    *out = r;
+    return PL_OK;
+}
+
+void pl_replay_free(pl_replay *r) {
+    if (r == NULL) return;
+    if (r->slots != NULL) pl_replay_clear_all(r);
+    pl_plan_release(&r->plan);
+    for (size_t i = 0; i < sizeof(r->scratch) / sizeof(r->scratch[0]); i++)
+        pl_arena_free(r->scratch[i]);
+    pl_free(r->slots);
+    pl_free(r->native);
+    pl_free(r);
+}
+
+void pl_replay_set_native(pl_replay *r, const pl_value *value, pl_dtype dtype) {
+    r->native[value->id] = (uint8_t)dtype;
+}
+
+/* ---- data ---- */
+
+pl_status pl_replay_put(pl_replay *r, const pl_value *value, const pl_datum *datum,
+                        const pl_tensor *bound, pl_err *err) {
+    slot *s = &r->slots[value->id];
+    pl_datum *own = NULL;
+    if (r->options.native) {
+        own = pl_datum_ref(datum);
+    } else {
+        PL_TRY(pl_datum_raise(datum, &own, err));
+    }
+    slot_clear(s);
+    s->datum = own;
+    s->bound = bound == NULL ? NULL : pl_tensor_ref(bound);
+    s->put = 1;
+    return PL_OK;
+}
+
+const pl_datum *pl_replay_get(const pl_replay *r, const pl_value *value) {
+    return r->slots[value->id].datum;
+}
+
+const pl_tensor *pl_replay_bound(const pl_replay *r, const pl_value *value) {
+    return r->slots[value->id].bound;
+}
+
+void pl_replay_clear(pl_replay *r, const pl_value *value) {
+    slot_clear(&r->slots[value->id]);
+}
+
+void pl_replay_clear_all(pl_replay *r) {
+    for (uint32_t i = 0; i < r->model->n_values; i++)
+        slot_clear(&r->slots[i]);
+}
+
+void pl_replay_release_after(pl_replay *r, const pl_node *node) {
+    const pl_graph_plan *g = &r->plan.graphs[node->graph->id];
+    for (uint32_t k = g->release_at[node->index]; k < g->release_at[node->index + 1]; k++)
+        slot_clear(&r->slots[g->release[k]->id]);
+}
+
+size_t pl_replay_without_rule(const pl_replay *r) {
+    return r->n_without_rule;
+}
+
+static pl_dtype native_of(const pl_replay *r, const pl_value *value, const pl_datum *d) {
+    if (r->native[value->id] != 0) return (pl_dtype)r->native[value->id];
+    if (d == NULL || d->kind != PL_TYPE_TENSOR) return PL_UNDEFINED;
+    const pl_dtype held = d->tensor->dtype;
+    return pl_value_dtype(value, held == PL_F64 ? PL_F32 : held);
+}
+
+/* What is at the value now, an initializer included. *out is a new reference. */
+static pl_status fetch(pl_replay *r, const pl_value *value, pl_datum **out, pl_err *err) {
+    *out = NULL;
+    if (value == NULL) return PL_OK;
+    const slot *s = &r->slots[value->id];
+    if (s->datum != NULL) {
+        *out = pl_datum_ref(s->datum);
+        return PL_OK;
+    }
+    if (value->init == NULL) {
+        return pl_fail(err, PL_E_INTERNAL, "replay: value '%s' was needed before it was there",
+                       value->name);
+    }
+    pl_datum *d = NULL;
+    PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(value->init), &d, err));
+    if (r->options.native) {
+        *out = d;
+        return PL_OK;
+    }
+    const pl_status st = pl_datum_raise(d, out, err);
+    pl_datum_unref(d);
+    return st;
+}
+
+/* ---- exactness ---- */
+
+static bool representable(const pl_tensor *t, pl_dtype dtype) {
+    if (t->dtype != PL_F64 || dtype == PL_F64) return true;
+    enum { BLOCK = 1024 };
+    double back[BLOCK];
+    unsigned char packed[BLOCK * sizeof(double)];
+    const pl_f64 *x = t->data;
+    for (int64_t at = 0; at < t->n_elements; at += BLOCK) {
+        const size_t n = (size_t)(t->n_elements - at < BLOCK ? t->n_elements - at : BLOCK);
+        double block[BLOCK];
+        memcpy(block, x + at, n * sizeof(double));
+        pl_store_f64(dtype, block, packed, n);
+        pl_load_f64(dtype, packed, back, n);
+        for (size_t i = 0; i < n; i++) {
+            if (!(back[i] == block[i]) && !isnan(block[i])) return false;
+        }
+    }
+    return true;
+}
+
+bool pl_replay_exact(pl_replay *r, const pl_value *value) {
+    slot *s = &r->slots[value->id];
+    if (s->exactness != NOT_KNOWN) return s->exactness == EXACT;
+    bool exact = s->bound == NULL;
+    if (s->datum == NULL) {
+        exact = value->init != NULL; /* a weight is what it is */
+    } else if (s->datum->kind == PL_TYPE_TENSOR) {
+        exact = exact || !s->put; /* a computed value has a bound that may be all slack */
+        exact = exact && representable(s->datum->tensor, native_of(r, value, s->datum));
+    }
+    const pl_node *node = value->producer;
+    if (!s->put && s->datum != NULL && node != NULL) {
+        /* Depth is that of the segment, which the recorded values keep short. */
+        for (uint32_t i = 0; exact && i < node->n_in; i++)
+            exact = node->in[i] == NULL || pl_replay_exact(r, node->in[i]);
+    }
+    s->exactness = exact ? EXACT : INEXACT;
+    return exact;
+}
+
+/* ---- nodes ---- */
+
+typedef struct call { /* one node at work; tables in scratch */
+    pl_replay *r;
+    const pl_node *node;
+    pl_datum **in, **out;
+    pl_tensor **e_in, **e_out;
+    pl_dtype *in_native, *out_native;
+} call;
+
+static pl_status run_node(pl_replay *r, const pl_node *node, bool bounds, pl_err *err);
+
+static void clear_body(pl_replay *r, const pl_graph *body) {
+    for (size_t i = 0; i < body->n_values; i++)
+        slot_clear(&r->slots[body->values[i]->id]);
+}
+
+/* Puts the inputs, runs the nodes, gives data and (when asked) bounds of the outputs. */
+static pl_status run_body(pl_replay *r, const pl_graph *body, pl_datum *const *in,
+                          pl_tensor *const *e_in, size_t n_in, pl_datum **out, pl_tensor **e_out,
+                          size_t n_out, pl_err *err) {
+    pl_status st = PL_OK;
+    if (n_in != body->n_inputs || n_out != body->n_outputs) {
+        return pl_fail(err, PL_E_INVALID, "body '%s' has %zu inputs and %zu outputs", body->name,
+                       body->n_inputs, body->n_outputs);
+    }
+    if (r->depth > PL_GRAPH_DEPTH_MAX)
+        return pl_fail(err, PL_E_LIMIT, "bodies are nested too deep");
+    clear_body(r, body);
+    for (size_t i = 0; i < n_in; i++) {
+        slot *s = &r->slots[body->inputs[i]->id];
+        s->datum = in[i] == NULL ? NULL : pl_datum_ref(in[i]);
+        s->bound = e_in == NULL || e_in[i] == NULL ? NULL : pl_tensor_ref(e_in[i]);
+        s->exactness = INEXACT;
+    }
+    for (size_t i = 0; i < n_out; i++) {
+        out[i] = NULL;
+        if (e_out != NULL) e_out[i] = NULL;
+    }
+    for (size_t i = 0; i < body->n_nodes && st == PL_OK; i++)
+        st = run_node(r, body->nodes[i], e_out != NULL, err);
+    for (size_t i = 0; i < n_out && st == PL_OK; i++) {
+        const slot *s = &r->slots[body->outputs[i]->id];
+        st = fetch(r, body->outputs[i], &out[i], err);
+        if (e_out != NULL && s->bound != NULL) e_out[i] = pl_tensor_ref(s->bound);
+    }
+    clear_body(r, body);
+    for (size_t i = 0; st != PL_OK && i < n_out; i++) {
+        pl_datum_unref(out[i]);
+        out[i] = NULL;
+        if (e_out == NULL) continue;
+        pl_tensor_unref(e_out[i]);
+        e_out[i] = NULL;
+    }
+    return st;
+}
+
+static pl_status eval_body(pl_eval *c, pl_graph *body, pl_datum *const *in, size_t n_in,
+                           pl_datum **out, size_t n_out) {
+    const call *k = c->runner;
+    return run_body(k->r, body, in, NULL, n_in, out, NULL, n_out, c->err);
+}
+
+static pl_status bound_body(pl_bound *c, pl_graph *body, pl_datum *const *in,
+                            pl_tensor *const *e_in, size_t n_in, pl_datum **out, pl_tensor **e_out,
+                            size_t n_out) {
+    const call *k = c->runner;
+    return run_body(k->r, body, in, e_in, n_in, out, e_out, n_out, c->err);
+}
+
+static bool input_exact(pl_bound *c, int i) {
+    const call *k = c->runner;
+    return k->node->in[i] == NULL || pl_replay_exact(k->r, k->node->in[i]);
+}
+
+/* The node's own float type: of its first float output, else of its first float input. */
+static pl_dtype own_type(const call *k) {
+    for (uint32_t i = 0; i < k->node->n_out; i++)
+        if (pl_dtype_is_float(k->out_native[i])) return k->out_native[i];
+    for (uint32_t i = 0; i < k->node->n_in; i++)
+        if (pl_dtype_is_float(k->in_native[i])) return k->in_native[i];
+    return PL_UNDEFINED;
+}
+
+static double tiny_of(pl_dtype dtype) {
+    if (dtype == PL_F16) return 0x1p-24;
+    return dtype == PL_F64 ? 0x1p-1022 : 0x1p-126;
+}
+
+static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
+    const pl_dtype own = own_type(k);
+    const double u = own == PL_UNDEFINED ? 0 : pl_dtype_unit_roundoff(own);
+    const double most = k->r->options.u_acc > 0 ? k->r->options.u_acc : 0x1p-24;
+    pl_bound c = { .node = k->node,
+                   .n_in = (int)k->node->n_in,
+                   .n_out = (int)k->node->n_out,
+                   .in = k->in,
+                   .out = k->out,
+                   .e_in = k->e_in,
+                   .e_out = k->e_out,
+                   .in_native = k->in_native,
+                   .out_native = k->out_native,
+                   /* The replay of a double model is no better than the model. */
+                   .u = own == PL_F64 ? 2 * u : u,
+                   .u_acc = own == PL_F64 ? 2 * u : most,
+                   .tiny = tiny_of(own),
+                   .exact = input_exact,
+                   .run_body = bound_body,
+                   .runner = k,
+                   .pool = k->r->options.pool,
+                   .scratch = scratch,
+                   .err = err };
+    if (k->node->def->bound == PL_BOUND_TODO) k->r->n_without_rule++;
+    return k->node->def->bound(&c);
+}
+
+/* ---- casts ---- */
+
+static double round_to(pl_dtype dtype, double x) {
+    unsigned char packed[sizeof(double)];
+    double back = 0;
+    pl_store_f64(dtype, &x, packed, 1);
+    pl_load_f64(dtype, packed, &back, 1);
+    return back;
+}
+
+static bool rounds(const call *k) {
+    const pl_dtype to = k->out_native[0], from = k->in_native[0];
+    return (k->node->def->flags & PL_OP_CAST) != 0 && k->node->n_out == 1 && k->out[0] != NULL &&
+           k->out[0]->kind == PL_TYPE_TENSOR && k->out[0]->tensor->dtype == PL_F64 &&
+           pl_dtype_is_float(to) && pl_dtype_is_float(from) &&
+           pl_dtype_unit_roundoff(to) > pl_dtype_unit_roundoff(from);
+}
+
+/* The fp64 kernel left the value as it was. The bound: what is reachable by rounding a value that
+ * is off by what came in. */
+static pl_status round_cast(call *k, pl_err *err) {
+    pl_tensor *y = NULL, *e = NULL;
+    const pl_tensor *x = k->out[0]->tensor;
+    PL_TRY(pl_tensor_copy(x, &y, err));
+    const double *before = x->data, *e_in = k->e_in[0] == NULL ? NULL : k->e_in[0]->data;
+    double *after = y->data;
+    if (e_in != NULL) {
+        const pl_status st = pl_tensor_new_zero(PL_F64, x->rank, x->dims, &e, err);
+        if (st != PL_OK) {
+            pl_tensor_unref(y);
+            return st;
+        }
+    }
+    for (int64_t i = 0; i < x->n_elements; i++) {
+        after[i] = round_to(k->out_native[0], before[i]);
+        if (e_in == NULL || !isfinite(after[i])) continue;
+        const double up = round_to(k->out_native[0], before[i] + 8 * e_in[i]);
+        const double down = round_to(k->out_native[0], before[i] - 8 * e_in[i]);
+        ((double *)e->data)[i] = fmax(up - after[i], after[i] - down);
+    }
+    pl_datum_unref(k->out[0]);
+    k->out[0] = NULL;
+    k->e_out[0] = e;
+    return pl_datum_of_tensor_take(y, &k->out[0], err);
+}
+
+static pl_status call_init(call *k, pl_arena *scratch, pl_err *err) {
+    const pl_node *node = k->node;
+    k->in = pl_arena_array(scratch, (size_t)node->n_in + 1, sizeof(pl_datum *));
+    k->e_in = pl_arena_array(scratch, (size_t)node->n_in + 1, sizeof(pl_tensor *));
+    k->in_native = pl_arena_array(scratch, (size_t)node->n_in + 1, sizeof(pl_dtype));
+    k->out = pl_arena_array(scratch, (size_t)node->n_out + 1, sizeof(pl_datum *));
+    k->e_out = pl_arena_array(scratch, (size_t)node->n_out + 1, sizeof(pl_tensor *));
+    k->out_native = pl_arena_array(scratch, (size_t)node->n_out + 1, sizeof(pl_dtype));
+    if (k->in == NULL || k->e_in == NULL || k->in_native == NULL || k->out == NULL ||
+        k->e_out == NULL || k->out_native == NULL) {
+        return pl_fail_memory(err, node->n_in);
+    }
+    return PL_OK;
+}
+
+static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
+    const pl_node *node = k->node;
+    pl_replay *r = k->r;
+    const bool no_fp64 = !r->options.native && (node->def->flags & PL_OP_NO_FP64) != 0;
+    pl_status st = PL_OK;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        PL_TRY(fetch(r, node->in[i], &k->in[i], err));
+        if (k->in[i] == NULL) continue;
+        k->e_in[i] = r->slots[node->in[i]->id].bound;
+        k->in_native[i] = native_of(r, node->in[i], k->in[i]);
+    }
+    pl_datum **args = k->in;
+    if (no_fp64) {
+        args = pl_arena_array(scratch, (size_t)node->n_in + 1, sizeof(pl_datum *));
+        if (args == NULL) return pl_fail_memory(err, node->n_in);
+        for (uint32_t i = 0; i < node->n_in && st == PL_OK; i++) {
+            args[i] = k->in[i] == NULL ? NULL : pl_datum_ref(k->in[i]);
+            st = pl_datum_lower(k->in_native[i], &args[i], err);
+        }
+    }
+    const pl_eval_setup setup = { .pool = r->options.pool,
+                                  .scratch = scratch,
+                                  .fp64 = !r->options.native && !no_fp64,
+                                  .naive = r->options.native,
+                                  .seed = r->options.seed,
+                                  .run_body = eval_body,
+                                  .runner = k };
+    if (st == PL_OK) st = pl_eval_node(node, args, k->out, &setup, err);
+    for (uint32_t i = 0; no_fp64 && i < node->n_in; i++)
+        pl_datum_unref(args[i]);
+    for (uint32_t i = 0; no_fp64 && st == PL_OK && i < node->n_out; i++) {
+        pl_datum *raised = NULL;
+        if (k->out[i] == NULL) continue;
+        PL_TRY(pl_datum_raise(k->out[i], &raised, err));
+        pl_datum_unref(k->out[i]);
+        k->out[i] = raised;
+    }
+    return st;
+}
+
+static pl_status run_node(pl_replay *r, const pl_node *node, bool bounds, pl_err *err) {
+    r->depth++;
+    if (r->scratch[r->depth] == NULL) r->scratch[r->depth] = pl_arena_new();
+    pl_arena *scratch = r->scratch[r->depth];
+    call k = { .r = r, .node = node };
+    pl_status st = scratch == NULL ? pl_fail_memory(err, 1) : call_init(&k, scratch, err);
+    if (st != PL_OK) goto done;
+    PL_TRY_GOTO(done, st, eval_call(&k, scratch, err));
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        if (node->out[i] != NULL) k.out_native[i] = native_of(r, node->out[i], k.out[i]);
+    }
+    if (bounds && !r->options.native && !r->options.no_bounds) {
+        st = rounds(&k) ? round_cast(&k, err) : run_bound(&k, scratch, err);
+    }
+done:
+    for (uint32_t i = 0; k.in != NULL && i < node->n_in; i++)
+        pl_datum_unref(k.in[i]);
+    for (uint32_t i = 0; k.out != NULL && k.e_out != NULL && i < node->n_out; i++) {
+        if (st != PL_OK || node->out[i] == NULL || k.out[i] == NULL) {
+            pl_datum_unref(k.out[i]);
+            pl_tensor_unref(k.e_out[i]);
+            continue;
+        }
+        slot *s = &r->slots[node->out[i]->id];
+        slot_clear(s);
+        s->datum = k.out[i];
+        s->bound = k.e_out[i];
+    }
+    if (scratch != NULL) pl_arena_reset(scratch);
+    r->depth--;
+    return st;
+}
+
+pl_status pl_replay_node(pl_replay *r, const pl_node *node, pl_err *err) {
+    return run_node(r, node, true, err);
+}
