@@ -323,24 +323,30 @@ static void put_addresses(printer *p) {
     }
 }
 
-static bool is_used(const gen *g, size_t slot) {
-    for (size_t i = 0; i < g->n_accesses; i++)
-        if (g->plan->prims[g->accesses[i].prim].slot == (int)slot) return true;
+static int slot_at(const gen *g, size_t access) {
+    return g->plan->prims[g->accesses[access].prim].slot;
+}
+
+/* Has an earlier access of the pieces named the same buffer? */
+static bool is_named(const gen *list, size_t piece, size_t access, int slot) {
+    for (size_t i = 0; i <= piece; i++)
+        for (size_t k = 0; k < (i == piece ? access : list[i].n_accesses); k++)
+            if (slot_at(&list[i], k) == slot) return true;
     return false;
 }
 
 static void put_buffers(printer *p, const gen *list, size_t n) {
-    for (size_t s = 0; s < p->plan->n_slots; s++) {
-        bool used = false, stored = false;
-        for (size_t i = 0; i < n; i++) {
-            used = used || is_used(&list[i], s);
-            stored = stored || is_stored(&list[i], (int)s);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < list[i].n_accesses; k++) {
+            const int slot = slot_at(&list[i], k);
+            bool stored = false;
+            if (is_named(list, i, k, slot)) continue;
+            for (size_t q = 0; q < n; q++)
+                stored = stored || is_stored(&list[q], slot);
+            const jit_prim *prim = &p->plan->prims[list[i].accesses[k].prim];
+            pl_buf_printf(p->out, "    %s%s *restrict const m%d = b[%d];\n", stored ? "" : "const ",
+                          type_of(prim->dtype)->element, slot, slot);
         }
-        const jit_prim *prim = &p->plan->prims[p->plan->slot_prim[s]];
-        if (!used) continue;
-        pl_buf_printf(p->out, "    %s%s *restrict const m%zu = b[%zu];\n", stored ? "" : "const ",
-                      type_of(prim->dtype)->element, s, s);
-    }
     const gen *g = &list[0]; /* rows with kept values have one piece */
     for (size_t i = 0; i < g->n_acts; i++) {
         if (g->acts[i].kind != GEN_KEEP) continue;

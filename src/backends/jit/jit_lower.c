@@ -438,10 +438,6 @@ static bool outputs_fit(const jit_plan *plan, const pl_node *node, const operand
     return true;
 }
 
-static bool is_rule(const pl_op_def *def) {
-    return def->emit != PL_EMIT_TODO && def->emit != PL_EMIT_NEVER;
-}
-
 /* Shape, Size: the kernel looks at the types of its inputs only, so that any address serves. */
 static bool fold_types(lowering *l, const pl_node *node, const operands *o) {
     static const char nowhere[16];
@@ -474,7 +470,11 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
     jit_plan *plan = l->plan;
     operands o = { 0 };
     *why = NULL;
-    const pl_emit_fn rule = is_rule(node->def) ? node->def->emit : pl_emit_rule_for;
+    const pl_emit_fn rule = pl_emit_rule_of(node->def);
+    if (rule == PL_EMIT_TODO || rule == PL_EMIT_NEVER) {
+        *why = "no emission rule";
+        return PL_OK;
+    }
     PL_TRY(gather(plan, node, &o, why, err));
     if (*why != NULL) return PL_OK;
     pl_emit c = { .node = node,
