@@ -132,6 +132,15 @@ static bool shapes_are_known(const jit_program *p) {
     return true;
 }
 
+static void drop_oldest(jit_program *p) {
+    jit_plan **at = &p->plans;
+    while (*at != NULL && (*at)->next != NULL)
+        at = &(*at)->next;
+    jit_plan_free(*at);
+    *at = NULL;
+    p->n_plans--;
+}
+
 static pl_status plan_for(jit_program *p, pl_datum *const *in, jit_plan **out, pl_err *err) {
     for (jit_plan *plan = p->plans; in != NULL && plan != NULL; plan = plan->next) {
         if (!jit_plan_fits(plan, in)) continue;
@@ -143,12 +152,7 @@ static pl_status plan_for(jit_program *p, pl_datum *const *in, jit_plan **out, p
     fresh->next = p->plans;
     p->plans = fresh;
     p->n_plans++;
-    for (jit_plan *plan = p->plans; p->n_plans > PLANS_MAX; plan = plan->next) {
-        if (plan->next->next != NULL) continue;
-        jit_plan_free(plan->next);
-        plan->next = NULL;
-        p->n_plans--;
-    }
+    if (p->n_plans > PLANS_MAX) drop_oldest(p);
     *out = fresh;
     return jit_explain(p, fresh, err);
 }
