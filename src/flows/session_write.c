@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -69,6 +70,10 @@ static pl_status make_temporary(pl_session_folder *f, pl_err *err) {
         return st;
     }
     f->temporary = path;
+    /* mkdtemp makes it private; a session is as open as any other file. */
+    const mode_t mask = umask(0);
+    umask(mask);
+    (void)chmod(path, 0777 & ~mask);
     return PL_OK;
 }
 
