@@ -13,7 +13,7 @@
 #include "compare/effective.h"
 #include "compare/layout.h"
 
-enum { SHARED_BYTES = 4 << 20, UNKNOWN_BYTES = 1 << 20 };
+enum { SHARED_BYTES = 4 << 20, UNKNOWN_BYTES = 1 << 20, WALK_MAX = 64 };
 
 typedef struct work {
     const pl_record *a, *b;
@@ -32,6 +32,7 @@ typedef struct syncing {
     const pl_sync_options *options;
     pl_session *session;
     pl_pair_side pair_side[PL_PAIR_SIDES];
+    pl_pair_graph graph[PL_PAIR_SIDES];
     pl_arena *scratch;
     work *works;
     size_t n_works;
@@ -244,6 +245,53 @@ static pl_status run_works(syncing *s, pl_err *err) {
     return PL_OK;
 }
 
+/* ---- what a run did not keep ---- */
+
+static uint32_t value_of(const pl_pair_graph *g, const pl_record *r) {
+    return g->n_values == 0 ? PL_PAIR_NONE : pl_pair_graph_find(g, r->graph, r->value);
+}
+
+/* The next value after v that the run has recorded: what v was fused into. */
+static const char *next_recorded(const pl_pair_graph *g, const pl_recording *rec, uint32_t v) {
+    uint32_t queue[WALK_MAX];
+    size_t n = 0;
+    queue[n++] = v;
+    for (size_t done = 0; done < n; done++) {
+        for (uint32_t u = g->use_at[queue[done]]; u < g->use_at[queue[done] + 1]; u++) {
+            const pl_pg_node *node = &g->nodes[g->uses[u].node];
+            for (uint32_t k = 0; k < node->n_out; k++) {
+                const uint32_t out = g->edges[node->out + k];
+                if (out == PL_PAIR_NONE) continue;
+                if (pl_recording_find(rec, g->values[out].name) != NULL) return g->values[out].name;
+                if (n < WALK_MAX) queue[n++] = out;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* A value of one side that the other side's graph has by name, but its run did not show: a backend
+ * keeps only what it materialises. NULL when that is not the reason. */
+static const char *why_not_kept(syncing *s, int other, const pl_record *r, pl_status *st,
+                                pl_err *err) {
+    const pl_pair_graph *g = &s->graph[other];
+    const pl_recording *rec = s->side[other]->recording;
+    const uint32_t v = value_of(g, r);
+    if (v == PL_PAIR_NONE || pl_recording_find(rec, r->key) != NULL) return NULL;
+    const char *into = next_recorded(g, rec, v);
+    const char *why =
+        (g->values[v].flags & PL_PG_FIXED) != 0
+            ? pl_arena_printf(s->session->arena, "%s folded this constant", other == 0 ? "A" : "B")
+        : into != NULL ? pl_arena_printf(s->session->arena, "%s did not keep it: fused into '%s'",
+                                         other == 0 ? "A" : "B", into)
+                       : pl_arena_printf(s->session->arena,
+                                         "%s did not keep it: folded or not asked "
+                                         "for",
+                                         other == 0 ? "A" : "B");
+    if (why == NULL) *st = pl_fail_memory(err, 1);
+    return why;
+}
+
 /* ---- points ---- */
 
 static int64_t bytes_of(const pl_record *r) {
@@ -311,6 +359,9 @@ static pl_status add_unpaired(syncing *s, const pl_unpaired *u, size_t at, pl_er
     PL_TRY(fill_names(s, p, &s->pair_side[0].items[u->item], NULL, err));
     p->verdict = PL_VERDICT_UNPAIRED;
     p->reason = keep(s->session, u->reason, &st, err);
+    const pl_record *r = pl_recording_find(s->side[0]->recording, p->value);
+    const char *why = u->expected || r == NULL ? NULL : why_not_kept(s, 1, r, &st, err);
+    if (why != NULL) p->reason = why;
     s->works[at] = (work){ .point = p };
     return st;
 }
@@ -350,6 +401,11 @@ static pl_status add_left_over(syncing *s, const pl_pairing *pairing, pl_err *er
                                              .op = keep(session, item->op, &st, err),
                                              .reason = keep(session, u->reason, &st, err),
                                              .expected = u->expected };
+        const pl_record *r = pl_recording_find(s->side[1]->recording, item->name);
+        const char *why = u->expected || r == NULL ? NULL : why_not_kept(s, 0, r, &st, err);
+        if (why == NULL) continue;
+        session->left_b[i].reason = why;
+        session->left_b[i].expected = true;
     }
     session->n_left_b = pairing->n_unpaired_b;
     return st;
@@ -357,40 +413,27 @@ static pl_status add_left_over(syncing *s, const pl_pairing *pairing, pl_err *er
 
 /* ---- effective precision ---- */
 
-static uint32_t value_of(const pl_pair_graph *g, const pl_record *r) {
-    return g->n_values == 0 ? PL_PAIR_NONE : pl_pair_graph_find(g, r->graph, r->value);
-}
-
 static pl_status apply_precision(syncing *s, int side, bool count_weights, pl_err *err) {
-    pl_pair_graph g = { 0 };
-    pl_dtype *dtype = NULL;
-    pl_precision *of = NULL;
-    pl_status st = PL_OK;
+    const pl_pair_graph *g = &s->graph[side];
     const pl_recording *rec = s->side[side]->recording;
-    PL_TRY_GOTO(done, st, pl_pair_graph_init(&g, &s->pair_side[side], err));
-    dtype = pl_calloc((size_t)g.n_values + 1, sizeof *dtype);
-    of = pl_calloc((size_t)g.n_values + 1, sizeof *of);
-    if (dtype == NULL || of == NULL) {
-        st = pl_fail_memory(err, g.n_values);
-        goto done;
-    }
-    for (size_t i = 0; i < rec->n_records; i++) {
-        const uint32_t v = value_of(&g, &rec->records[i]);
+    pl_dtype *dtype = pl_calloc((size_t)g->n_values + 1, sizeof *dtype);
+    pl_precision *of = pl_calloc((size_t)g->n_values + 1, sizeof *of);
+    const bool ok = dtype != NULL && of != NULL;
+    for (size_t i = 0; ok && i < rec->n_records; i++) {
+        const uint32_t v = value_of(g, &rec->records[i]);
         if (v != PL_PAIR_NONE && rec->records[i].has_shape) dtype[v] = rec->records[i].dtype;
     }
-    pl_effective_find(&g, dtype, count_weights, of);
-    for (size_t i = 0; i < s->n_works; i++) {
+    if (ok) pl_effective_find(g, dtype, count_weights, of);
+    for (size_t i = 0; ok && i < s->n_works; i++) {
         const pl_record *r = side == 0 ? s->works[i].a : s->works[i].b;
-        const uint32_t v = r == NULL ? PL_PAIR_NONE : value_of(&g, r);
+        const uint32_t v = r == NULL ? PL_PAIR_NONE : value_of(g, r);
         if (v != PL_PAIR_NONE)
             s->works[i].point->precision =
                 pl_precision_coarser(s->works[i].point->precision, of[v]);
     }
-done:
     pl_free(dtype);
     pl_free(of);
-    pl_pair_graph_release(&g);
-    return st;
+    return ok ? PL_OK : pl_fail_memory(err, g->n_values);
 }
 
 /* ---- results ---- */
@@ -460,6 +503,8 @@ pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
     pl_progress_update(options->progress, "pair", 0, 0);
     PL_TRY_GOTO(done, st,
                 pl_pair_values(&s.pair_side[0], &s.pair_side[1], &options->pair, pairing, err));
+    for (int i = 0; i < PL_PAIR_SIDES; i++)
+        PL_TRY_GOTO(done, st, pl_pair_graph_init(&s.graph[i], &s.pair_side[i], err));
     PL_TRY_GOTO(done, st, fill_head(&s, err));
     PL_TRY_GOTO(done, st, add_points(&s, pairing, err));
     PL_TRY_GOTO(done, st, add_left_over(&s, pairing, err));
@@ -468,6 +513,8 @@ pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
     PL_TRY_GOTO(done, st, run_works(&s, err));
     st = settle(&s, err);
 done:
+    for (int i = 0; i < PL_PAIR_SIDES; i++)
+        pl_pair_graph_release(&s.graph[i]);
     pl_free(s.works);
     pl_arena_free(s.scratch);
     return st;

@@ -11,6 +11,7 @@
 #include "compare/baseline.h"
 #include "compare/session_print.h"
 #include "compare/sync.h"
+#include "flows/compare_blame.h"
 #include "flows/compare_side.h"
 #include "flows/session_write.h"
 #include "metric/same.h"
@@ -206,6 +207,17 @@ static pl_status apply_baseline(comparison *c, pl_err *err) {
     return PL_OK;
 }
 
+/* With a model at hand, what diverges is explained by computing it again. */
+static pl_status replay(comparison *c, pl_err *err) {
+    const pl_session *s = c->session;
+    size_t n_bad = 0;
+    for (size_t i = 0; i < s->n_points; i++)
+        n_bad += pl_sync_point_is_bad(&s->points[i]) && !s->points[i].is_input;
+    if (n_bad == 0 || (!c->side[0].is_model && !c->side[1].is_model)) return PL_OK;
+    return pl_compare_blame(c->side, c->side[0].is_model ? 0 : 1, c->pool, c->options->inputs.seed,
+                            &c->progress, c->session, &c->notes, err);
+}
+
 static pl_status compare(comparison *c, pl_err *err) {
     const pl_sync_side a = { c->side[0].recording,
                              c->side[0].is_model ? c->side[0].model->model : NULL };
@@ -216,6 +228,7 @@ static pl_status compare(comparison *c, pl_err *err) {
     PL_TRY(check_paired(c, err));
     PL_TRY(timed(c, "compare", err));
     PL_TRY(pl_sync_trace(&a, &b, &c->sync, c->session, err));
+    PL_TRY(replay(c, err));
     if (c->options->export_map != NULL) PL_TRY(write_map(c, &a, &b, err));
     PL_TRY(apply_baseline(c, err));
     PL_TRY(pl_sync_conclude(c->session, err));
