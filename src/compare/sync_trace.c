@@ -275,10 +275,11 @@ done:
 
 pl_status pl_sync_conclude(pl_session *s, pl_err *err) {
     const pl_sync_point *first = NULL, *bad = NULL;
-    size_t n_bad = 0, n_compared = 0;
+    size_t n_bad = 0, n_compared = 0, n_unverified = 0;
     for (size_t i = 0; i < s->n_points; i++) {
         const pl_sync_point *p = &s->points[i];
         n_compared += was_compared(p);
+        n_unverified += p->verdict == PL_VERDICT_UNVERIFIED;
         if (!pl_sync_point_is_bad(p)) continue;
         n_bad++;
         if (bad == NULL) bad = p;
@@ -287,8 +288,18 @@ pl_status pl_sync_conclude(pl_session *s, pl_err *err) {
     if (first == NULL) first = bad;
     s->first_divergence = first == NULL ? NULL : first->value;
     s->outcome = n_bad > 0 ? PL_OUTCOME_DIVERGED : PL_OUTCOME_AGREE;
-    s->reason = first != NULL ? first->reason
-                              : pl_arena_printf(s->arena, "all %zu values that were compared agree",
-                                                n_compared);
+    if (n_compared == 0)
+        return pl_fail(err, PL_E_INVALID,
+                       "nothing could be compared: %zu pairs were recorded without elements, and "
+                       "their bits differ",
+                       n_unverified);
+    s->reason =
+        first != NULL ? first->reason
+        : n_unverified > 0
+            ? pl_arena_printf(s->arena,
+                              "all %zu values that were compared agree; %zu could "
+                              "not be",
+                              n_compared, n_unverified)
+            : pl_arena_printf(s->arena, "all %zu values that were compared agree", n_compared);
     return s->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }

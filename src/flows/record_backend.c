@@ -122,6 +122,9 @@ static void say(pl_record_job *r, const char *const *modes, size_t mode) {
                       "not and was used\n",
                       modes[0], modes[mode]);
     }
+    if (!info->differs && info->n_seen == 0)
+        pl_buf_printf(out, "%s showed no intermediate values: only its outputs are recorded\n",
+                      spec);
     if (info->n_hidden > 0)
         pl_buf_printf(out, "%zu values in bodies of If, Loop or Scan were not seen\n",
                       info->n_hidden);
