@@ -351,11 +351,14 @@ PLUMB_API plumb_status plumb_compare(const char *a, const char *b,
 
 typedef struct plumb_analyze_options {
     plumb_inputs inputs;
-    const char *backend;   /* spec of A, the run under test; NULL = eager */
-    const char *reference; /* spec of B; NULL = eager */
+    const char *backend;         /* spec of A, the run under test; NULL = eager */
+    const char *reference;       /* B: a spec, a recording or a model file; NULL = eager */
+    const char *reference_model; /* another model for B, run as `reference` says; NULL = none */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
+    const char *output;    /* the session folder; NULL = none is written */
+    const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
     int skip_determinism, skip_gold;
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
@@ -364,6 +367,7 @@ typedef struct plumb_analyze_options {
     const char *format;  /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
     size_t limit;        /* rows of the table; 0 = all */
     int colour;          /* escape sequences in text */
+    int bisect;          /* also: which level or pass of A's backend did it */
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
@@ -528,6 +532,11 @@ typedef struct plumb_backend {
     /* Waits until all work is done and tells its failure. (optional: run() has waited) */
     plumb_status (*synchronize)(void *program, plumb_error *err);
     void (*free)(void *program); /* releases a program */
+    /* Names that the option "disable=NAME+NAME" takes, ended by NULL: passes and optimisers that a
+     * search for the one to blame leaves out. (optional: it has none) */
+    const char *const *passes;
+    /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
+    const char *const *levels;
 } plumb_backend;
 
 /* A metric of a plugin: one number for two tensors of the same shape, a under test and r the

@@ -107,7 +107,11 @@ static pl_status copy_out(const walk *w, pl_arena *arena, pl_segment *out, pl_er
         nodes[i] = w->found[i];
     for (size_t i = 0; i < w->n_inputs; i++)
         inputs[i] = w->inputs[i];
-    *out = (pl_segment){ nodes, w->n_found, inputs, w->n_inputs };
+    *out = (pl_segment){
+        .nodes = nodes, .n_nodes = w->n_found, .inputs = inputs, .n_inputs = w->n_inputs
+    };
+    for (size_t i = 0; i < w->n_found; i++)
+        out->n_computing += nodes[i]->n_in > 0;
     return PL_OK;
 }
 

@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "flows/marking.h"
 #include "store/blob.h"
+
+enum { MAX_MARKING_RUNS = 48 };
 
 static pl_status index_names(pl_side_run *r, pl_err *err) {
     const pl_graph *graph = r->model->graph;
@@ -22,9 +25,11 @@ pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_option
     const pl_backend_options backend = { .guarded = options->guarded,
                                          .timeout_seconds = options->timeout,
                                          .memory_limit = options->memory_limit };
-    const pl_compile_options compile = {
-        .file = options->file, .seed = options->seed, .threads = options->threads, .record = true
-    };
+    const pl_compile_options compile = { .file = options->file,
+                                         .seed = options->seed,
+                                         .threads = options->threads,
+                                         .any_shape = true,
+                                         /* a wrong shape is a finding */ .record = true };
     const size_t n_values = (size_t)model->n_values + 1;
     *r = (pl_side_run){ .model = model, .options = *options, .by_name = PL_STRMAP_INIT };
     r->entry = pl_calloc(n_values, sizeof(size_t));
@@ -76,16 +81,43 @@ static pl_hash128 hash_datum(const pl_datum *d) {
 }
 
 static bool wanted(const pl_side_run *r, const pl_value *value) {
-    return r->like == NULL || r->like->entry[value->id] != 0;
+    return r->wants == NULL || r->wants(r->wants_ctx, value);
 }
 
-static pl_status keep(pl_side_run *r, const pl_value *value, const pl_datum *d, pl_err *err) {
+/* Runtimes turn signed codes into unsigned ones, zero point and all: the same numbers, 128 apart.
+ * *out is a new reference. */
+static pl_status recode(const pl_value *value, const pl_datum *d, pl_datum **out, pl_err *err) {
+    const pl_dtype declared = value->type != NULL && value->type->kind == PL_TYPE_TENSOR
+                                  ? value->type->dtype
+                                  : PL_UNDEFINED;
+    const bool flipped =
+        d->kind == PL_TYPE_TENSOR && ((d->tensor->dtype == PL_U8 && declared == PL_I8) ||
+                                      (d->tensor->dtype == PL_I8 && declared == PL_U8));
+    if (!flipped) {
+        *out = pl_datum_ref(d);
+        return PL_OK;
+    }
+    pl_tensor *dense = NULL, *t = NULL;
+    PL_TRY(pl_tensor_contiguous(d->tensor, &dense, err));
+    const pl_status st = pl_tensor_new(declared, dense->rank, dense->dims, &t, err);
+    const uint8_t *from = dense->data;
+    for (int64_t i = 0; st == PL_OK && i < dense->n_elements; i++)
+        ((uint8_t *)t->data)[i] = from[i] ^ 0x80;
+    pl_tensor_unref(dense);
+    return st == PL_OK ? pl_datum_of_tensor_take(t, out, err) : st;
+}
+
+static pl_status keep(pl_side_run *r, const pl_value *value, const pl_datum *seen, pl_err *err) {
     size_t id = 0;
+    pl_datum *d = NULL;
     if (!wanted(r, value)) return PL_OK;
-    PL_TRY(pl_spool_put(r->spool, d, &id, err));
+    PL_TRY(recode(value, seen, &d, err));
+    const pl_status st = pl_spool_put(r->spool, d, &id, err);
+    pl_datum_unref(d);
+    PL_TRY(st);
     if (r->entry[value->id] == 0) r->n_recorded++;
     r->entry[value->id] = id + 1;
-    r->hash[value->id] = hash_datum(d);
+    r->hash[value->id] = hash_datum(seen);
     return PL_OK;
 }
 
@@ -188,8 +220,26 @@ static bool can_record(const pl_side_run *r) {
     return modes != NULL && modes[0] != NULL;
 }
 
+static pl_status on_marked(void *ctx, const pl_value *value, const pl_datum *d, pl_err *err) {
+    return keep(ctx, value, d, err);
+}
+
+/* A backend that shows nothing, or a program that left nothing: the model with its values marked as
+ * outputs, as long as that leaves its own outputs as they are. */
+static pl_status record_marked(pl_side_run *r, pl_datum *const *in, pl_err *err) {
+    pl_marking counts;
+    PL_TRY(pl_mark_values(r, in, MAX_MARKING_RUNS, on_marked, r, &counts, err));
+    r->marked = true;
+    r->info.n_seen = counts.n_shown;
+    r->info.n_disturbed = counts.n_disturbed;
+    r->info.n_runs += counts.n_runs;
+    r->observer_effect = counts.n_disturbed > 0;
+    return PL_OK;
+}
+
 pl_status pl_side_run_record(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     if (can_record(r)) PL_TRY(record(r, in, false, err));
+    if (r->n_recorded == 0 && !r->info.differs) PL_TRY(record_marked(r, in, err));
     return keep_outputs(r, err);
 }
 
@@ -210,7 +260,7 @@ static pl_status repeat_outputs(pl_side_run *r, pl_datum *const *in, pl_err *err
 pl_status pl_side_run_repeat(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     r->unstable = NULL;
     PL_TRY(repeat_outputs(r, in, err));
-    if (!can_record(r) || r->info.differs) return PL_OK;
+    if (!can_record(r) || r->info.differs || r->marked) return PL_OK;
     /* A second recording whose outputs differ shows nothing: then the outputs above tell. */
     return record(r, in, true, err);
 }

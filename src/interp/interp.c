@@ -195,9 +195,8 @@ static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err) {
 
 /* ---- whole runs ---- */
 
-static pl_status check_input(const pl_interp *in, const pl_value *value, const pl_datum *d,
-                             pl_err *err) {
-    const bool any_shape = in->options.any_shape;
+pl_status pl_interp_check_input(const pl_value *value, const pl_datum *d, bool any_shape,
+                                pl_err *err) {
     const pl_type *type = value->type;
     char found[200];
     if (type == NULL || type->kind == PL_TYPE_NONE) return PL_OK;
@@ -228,7 +227,7 @@ static pl_status take_inputs(pl_interp *in, pl_datum *const *data, pl_err *err) 
             if (value->init != NULL) continue;
             return pl_fail(err, PL_E_USAGE, "input '%s' is missing", value->name);
         }
-        PL_TRY(check_input(in, value, data[i], err));
+        PL_TRY(pl_interp_check_input(value, data[i], in->options.any_shape, err));
         if (in->options.fp64) {
             PL_TRY(pl_datum_raise(data[i], &in->slots[value->id], err));
         } else {

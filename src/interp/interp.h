@@ -36,6 +36,10 @@ pl_status pl_interp_new(pl_model *model, const pl_interp_options *options, pl_in
                         pl_err *err);
 void pl_interp_free(pl_interp *interp);
 
+/* Does the datum have the type and (unless any_shape) the shape that the input declares? */
+pl_status pl_interp_check_input(const pl_value *value, const pl_datum *d, bool any_shape,
+                                pl_err *err);
+
 /* data[i] belongs to model->graph->inputs[i]; NULL takes the input's default (its initializer).
  * out[i] receives a new reference for model->graph->outputs[i]. Types and shapes of the inputs are
  * checked against the model's. */

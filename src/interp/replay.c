@@ -305,6 +305,52 @@ static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
     return k->node->def->bound(&c);
 }
 
+/* ---- casts ---- */
+
+static double round_to(pl_dtype dtype, double x) {
+    unsigned char packed[sizeof(double)];
+    double back = 0;
+    pl_store_f64(dtype, &x, packed, 1);
+    pl_load_f64(dtype, packed, &back, 1);
+    return back;
+}
+
+static bool rounds(const call *k) {
+    const pl_dtype to = k->out_native[0], from = k->in_native[0];
+    return (k->node->def->flags & PL_OP_CAST) != 0 && k->node->n_out == 1 && k->out[0] != NULL &&
+           k->out[0]->kind == PL_TYPE_TENSOR && k->out[0]->tensor->dtype == PL_F64 &&
+           pl_dtype_is_float(to) && pl_dtype_is_float(from) &&
+           pl_dtype_unit_roundoff(to) > pl_dtype_unit_roundoff(from);
+}
+
+/* The fp64 kernel left the value as it was. The bound: what is reachable by rounding a value that
+ * is off by what came in. */
+static pl_status round_cast(call *k, pl_err *err) {
+    pl_tensor *y = NULL, *e = NULL;
+    const pl_tensor *x = k->out[0]->tensor;
+    PL_TRY(pl_tensor_copy(x, &y, err));
+    const double *before = x->data, *e_in = k->e_in[0] == NULL ? NULL : k->e_in[0]->data;
+    double *after = y->data;
+    if (e_in != NULL) {
+        const pl_status st = pl_tensor_new_zero(PL_F64, x->rank, x->dims, &e, err);
+        if (st != PL_OK) {
+            pl_tensor_unref(y);
+            return st;
+        }
+    }
+    for (int64_t i = 0; i < x->n_elements; i++) {
+        after[i] = round_to(k->out_native[0], before[i]);
+        if (e_in == NULL || !isfinite(after[i])) continue;
+        const double up = round_to(k->out_native[0], before[i] + 8 * e_in[i]);
+        const double down = round_to(k->out_native[0], before[i] - 8 * e_in[i]);
+        ((double *)e->data)[i] = fmax(up - after[i], after[i] - down);
+    }
+    pl_datum_unref(k->out[0]);
+    k->out[0] = NULL;
+    k->e_out[0] = e;
+    return pl_datum_of_tensor_take(y, &k->out[0], err);
+}
+
 static pl_status call_init(call *k, pl_arena *scratch, pl_err *err) {
     const pl_node *node = k->node;
     k->in = pl_arena_array(scratch, (size_t)node->n_in + 1, sizeof(pl_datum *));
@@ -371,7 +417,9 @@ static pl_status run_node(pl_replay *r, const pl_node *node, bool bounds, pl_err
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (node->out[i] != NULL) k.out_native[i] = native_of(r, node->out[i], k.out[i]);
     }
-    if (bounds && !r->options.native && !r->options.no_bounds) st = run_bound(&k, scratch, err);
+    if (bounds && !r->options.native && !r->options.no_bounds) {
+        st = rounds(&k) ? round_cast(&k, err) : run_bound(&k, scratch, err);
+    }
 done:
     for (uint32_t i = 0; k.in != NULL && i < node->n_in; i++)
         pl_datum_unref(k.in[i]);

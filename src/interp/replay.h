@@ -1,5 +1,6 @@
 /* Replaying parts of a model: any nodes, on any data, in fp64 with an error bound carried along, or
- * at the model's own precision.
+ * at the model's own precision. With bounds an operator whose purpose is to round (Cast) does so:
+ * leaving that out is a fault.
  *
  * The caller puts the data at the edge of a segment, runs its nodes in topological order and takes
  * the results. Nodes must be of the main graph; their bodies run with them. Nothing is freed by

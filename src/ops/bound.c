@@ -82,7 +82,7 @@ pl_status pl_b_set_take(pl_bound *c, int i, pl_tensor *e) {
 
 /* ---- element-wise ---- */
 
-enum { MAX_INPUTS = 4, GRAIN = 4096 };
+enum { MAX_INPUTS = 32, GRAIN = 4096 };
 
 typedef struct each {
     pl_bound *c;
@@ -105,8 +105,8 @@ static void each_block(void *ctx, int64_t begin, int64_t end) {
         for (int k = 0; k < s->n_in; k++)
             at[k] += index[d] * s->stride[k][d];
     }
+    double x[MAX_INPUTS] = { 0 }, e[MAX_INPUTS] = { 0 };
     for (int64_t i = begin; i < end; i++) {
-        double x[MAX_INPUTS] = { 0 }, e[MAX_INPUTS] = { 0 };
         for (int k = 0; k < s->n_in; k++) {
             if (s->x[k] != NULL) x[k] = s->x[k][at[k]];
             if (s->e[k] != NULL) e[k] = s->e[k][at[k]];
@@ -160,10 +160,29 @@ pl_status pl_b_each(pl_bound *c, pl_b_element fn) {
     return PL_OK;
 }
 
+pl_status pl_b_each_as(pl_bound *c, int rank, const int64_t *dims, pl_b_element fn) {
+    pl_bound other = *c;
+    pl_tensor *x = NULL, *e = NULL;
+    pl_datum *d = NULL;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, pl_tensor_reshape(pl_b_in(c, 1), rank, dims, &x, c->err));
+    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(x, &d, c->err));
+    if (c->e_in[1] != NULL)
+        PL_TRY_GOTO(done, st, pl_tensor_reshape(c->e_in[1], rank, dims, &e, c->err));
+    other.n_in = 2;
+    other.in = (pl_datum *const[]){ c->in[0], d };
+    other.e_in = (pl_tensor *const[]){ c->e_in[0], e };
+    st = pl_b_each(&other, fn);
+done:
+    pl_datum_unref(d);
+    pl_tensor_unref(e);
+    return st;
+}
+
 /* ---- the node's own kernel on other data ---- */
 
-pl_status pl_b_apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, int slot,
-                     pl_tensor **out) {
+static pl_status apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, bool unrounded,
+                       int slot, pl_tensor **out) {
     pl_status st = PL_OK;
     pl_datum **in = pl_arena_array(c->scratch, (size_t)c->n_in + 1, sizeof(pl_datum *));
     pl_datum **result = pl_arena_array(c->scratch, (size_t)c->n_out + 1, sizeof(pl_datum *));
@@ -183,9 +202,9 @@ pl_status pl_b_apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, int s
         PL_TRY_GOTO(done, st, pl_tensor_cast(t, precision, &cast, c->err));
         PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(cast, &in[i], c->err));
     }
-    const pl_eval_setup setup = { .pool = c->pool,
-                                  .scratch = c->scratch,
-                                  .fp64 = precision == PL_F64 };
+    const pl_eval_setup setup = {
+        .pool = c->pool, .scratch = c->scratch, .fp64 = precision == PL_F64, .unrounded = unrounded
+    };
     PL_TRY_GOTO(done, st, pl_eval_node(c->node, in, result, &setup, c->err));
     const pl_tensor *y = tensor_of(result[slot]);
     if (y == NULL) {
@@ -198,6 +217,48 @@ done:
         pl_datum_unref(in[i]);
     for (int i = 0; i < c->n_out; i++)
         pl_datum_unref(result[i]);
+    return st;
+}
+
+pl_status pl_b_apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, int slot,
+                     pl_tensor **out) {
+    return apply(c, x, precision, false, slot, out);
+}
+
+pl_status pl_b_steps(pl_bound *c, pl_tensor *const *x, pl_tensor **out) {
+    return apply(c, x, PL_F64, true, 0, out);
+}
+
+pl_status pl_b_call(pl_bound *c, const char *op, int opset, pl_tensor *const *x, int n_in,
+                    pl_tensor **out) {
+    enum { MAX_CALL = 4 };
+    pl_status st = PL_OK;
+    pl_datum *in[MAX_CALL] = { NULL }, *result[1] = { NULL };
+    pl_node node = *c->node;
+    node.op = op;
+    node.domain = "";
+    node.opset = opset;
+    node.def = pl_op_find("", op, opset);
+    if (node.def == NULL || n_in > MAX_CALL || (uint32_t)n_in > node.n_in || node.n_out < 1)
+        return pl_fail(c->err, PL_E_INTERNAL, "%s: cannot call %s", c->node->op, op);
+    node.n_in = (uint32_t)n_in;
+    node.n_out = 1;
+    for (int i = 0; i < n_in; i++) {
+        if (x[i] == NULL) continue;
+        PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(pl_tensor_ref(x[i]), &in[i], c->err));
+    }
+    const pl_eval_setup setup = { .pool = c->pool, .scratch = c->scratch, .fp64 = true };
+    PL_TRY_GOTO(done, st, pl_eval_node(&node, in, result, &setup, c->err));
+    const pl_tensor *y = tensor_of(result[0]);
+    if (y == NULL) {
+        st = pl_fail(c->err, PL_E_INTERNAL, "%s: %s gave no tensor", c->node->op, op);
+        goto done;
+    }
+    st = pl_tensor_cast(y, PL_F64, out, c->err);
+done:
+    for (int i = 0; i < MAX_CALL; i++)
+        pl_datum_unref(in[i]);
+    pl_datum_unref(result[0]);
     return st;
 }
 
@@ -232,18 +293,22 @@ double pl_b_square(double x) {
 
 /* ---- operators without rounding, and without a rule ---- */
 
-static double largest_error(const pl_bound *c) {
+double pl_b_largest(const pl_bound *c, int i) {
     double most = 0;
-    for (int i = 0; i < c->n_in; i++) {
-        if (c->e_in[i] == NULL) continue;
-        const double *e = c->e_in[i]->data;
-        for (int64_t k = 0; k < c->e_in[i]->n_elements; k++)
-            most = fmax(most, e[k]);
-    }
+    const double *e = pl_b_e(c, i);
+    for (int64_t k = 0; e != NULL && k < c->e_in[i]->n_elements; k++)
+        most = fmax(most, e[k]);
     return most;
 }
 
-static pl_status fill(pl_bound *c, int i, double value) {
+static double largest_error(const pl_bound *c) {
+    double most = 0;
+    for (int i = 0; i < c->n_in; i++)
+        most = fmax(most, pl_b_largest(c, i));
+    return most;
+}
+
+pl_status pl_b_fill(pl_bound *c, int i, double value) {
     double *e = NULL;
     PL_TRY(pl_b_new(c, i, &e));
     for (int64_t k = 0; e != NULL && k < c->e_out[i]->n_elements; k++)
@@ -258,19 +323,51 @@ pl_status pl_b_unknown(pl_bound *c) {
         if (y == NULL || y->dtype == PL_STRING) continue;
         const double own =
             pl_dtype_is_float(c->out_native[i]) ? 4 * c->u * pl_tensor_max_abs(y) : 0;
-        PL_TRY(fill(c, i, own + inherited));
+        PL_TRY(pl_b_fill(c, i, own + inherited));
     }
     return PL_OK;
 }
 
-/* Another type comes out than goes in (bool, indices): any error may show as anything. */
+/* A sequence or an optional: one number for all that is in it. */
+static pl_status set_inside(pl_bound *c, int i, double value) {
+    pl_tensor *t = NULL;
+    PL_TRY(pl_tensor_new(PL_F64, 0, NULL, &t, c->err));
+    *(double *)t->data = value;
+    pl_tensor_unref(c->e_out[i]);
+    c->e_out[i] = t;
+    return PL_OK;
+}
+
+/* Another type comes out than goes in: floats are off by what goes in at most; bool and indices may
+ * be anything. */
 static pl_status spread(pl_bound *c) {
-    const bool uncertain = largest_error(c) > 0;
-    for (int i = 0; i < c->n_out && uncertain; i++) {
-        if (pl_b_out(c, i) == NULL || pl_b_out(c, i)->dtype == PL_STRING) continue;
-        PL_TRY(fill(c, i, c->out_native[i] == PL_BOOL ? 1 : INFINITY));
+    const double largest = largest_error(c);
+    bool from_floats = true;
+    for (int i = 0; i < c->n_in; i++) {
+        const bool code = c->in_native[i] != PL_UNDEFINED && !pl_dtype_is_float(c->in_native[i]);
+        if (code && pl_b_largest(c, i) > 0) from_floats = false;
+    }
+    for (int i = 0; i < c->n_out && largest > 0; i++) {
+        if (c->out[i] == NULL) continue;
+        if (c->out[i]->kind != PL_TYPE_TENSOR) {
+            PL_TRY(set_inside(c, i, largest));
+            continue;
+        }
+        const pl_dtype dtype = c->out_native[i];
+        if (dtype == PL_STRING) continue;
+        const double value = pl_dtype_is_float(dtype) && from_floats ? largest : HUGE_VAL;
+        PL_TRY(pl_b_fill(c, i, dtype == PL_BOOL ? 1 : value));
     }
     return PL_OK;
+}
+
+/* Does input i hold elements that come out again, and not indices or sizes? */
+static bool is_data(const pl_bound *c, int i) {
+    const pl_port *port = c->node->def->in;
+    if (i == 0) return true;
+    for (int k = 0; k < i && port->name != NULL && (port->flags & PL_PORT_VARIADIC) == 0; k++)
+        port++;
+    return port->name != NULL && (port->flags & PL_PORT_SAME) != 0;
 }
 
 pl_status pl_b_move(pl_bound *c) {
@@ -282,8 +379,10 @@ pl_status pl_b_move(pl_bound *c) {
     if (y == NULL || c->n_in == 0 || c->in_native[0] != c->out_native[0]) return spread(c);
     for (int i = 0; i < c->n_in; i++) {
         const pl_tensor *t = pl_b_in(c, i);
-        if (t == NULL || c->in_native[i] != c->out_native[0]) continue;
-        if (c->e_in[i] != NULL) {
+        if (t == NULL) continue;
+        if (!is_data(c, i)) {
+            if (pl_b_largest(c, i) > 0) goto anything; /* which element, or how many */
+        } else if (c->e_in[i] != NULL) {
             x[i] = pl_tensor_ref(c->e_in[i]);
         } else {
             PL_TRY_GOTO(done, st, pl_tensor_new_zero(PL_F64, t->rank, t->dims, &x[i], c->err));
@@ -297,12 +396,21 @@ pl_status pl_b_move(pl_bound *c) {
         const bool moved = pl_b_apply(c, x, PL_F64, i, &e) == PL_OK;
         c->err = err;
         /* A kernel that takes no doubles (integer data): be generous. */
-        st = moved ? pl_b_set_take(c, i, e) : fill(c, i, largest_error(c));
+        st = moved ? pl_b_set_take(c, i, e) : pl_b_fill(c, i, largest_error(c));
     }
+    goto done;
+anything:
+    for (int i = 0; i < c->n_out && st == PL_OK; i++)
+        if (pl_b_out(c, i) != NULL && c->out_native[i] != PL_STRING) st = pl_b_fill(c, i, INFINITY);
 done:
     for (int i = 0; i < c->n_in; i++)
         pl_tensor_unref(x[i]);
     return st;
+}
+
+pl_status pl_b_untouched(pl_bound *c) {
+    (void)c;
+    return PL_OK;
 }
 
 pl_status pl_bound_exact(pl_bound *c) {

@@ -4,7 +4,8 @@
  * a correct implementation in the model's own precision may be from the fp64 answer. A rule stands
  * beside its kernel. Given the node's inputs and outputs as the replay has them and the bounds of
  * the inputs, it sets the bounds of the outputs. Bounds are f64 tensors of the shape of their
- * value; NULL means exact. They are in units of the value; for integers, in codes. The theory, the
+ * value (for a sequence: one number for all in it); NULL means exact. They are in units of the
+ * value; for integers, in codes. The theory, the
  * constants and why dot products add in quadrature: the running error analysis of Wilkinson, as
  * measured on real runtimes (docs/blame.md). */
 #ifndef PL_BOUND_H
@@ -30,6 +31,7 @@ struct pl_bound {
     pl_status (*run_body)(pl_bound *c, pl_graph *body, pl_datum *const *in, pl_tensor *const *e_in,
                           size_t n_in, pl_datum **out, pl_tensor **e_out, size_t n_out);
     void *runner;
+    double p[4]; /* a rule's own numbers (attributes), for its element function */
     pl_pool *pool;
     pl_arena *scratch; /* reset after the node */
     pl_err *err;
@@ -43,13 +45,24 @@ const pl_tensor *pl_b_out(const pl_bound *c, int i); /* NULL when not wanted or 
 const double *pl_b_x(pl_bound *c, int i);
 const double *pl_b_y(pl_bound *c, int i);
 const double *pl_b_e(const pl_bound *c, int i);
-bool pl_b_any_error(const pl_bound *c); /* some input is not exact */
+bool pl_b_any_error(const pl_bound *c);        /* some input is not exact */
+double pl_b_largest(const pl_bound *c, int i); /* bound of input i; 0 when exact */
+/* Rounding of a result y in the node's own type; nothing for zeros and integers. */
+static inline double pl_b_round(const pl_bound *c, double y) {
+    return c->u > 0 && y != 0 ? c->u * (y < 0 ? -y : y) + c->tiny : 0;
+}
+/* The same where the type is narrower than what it is computed in (fp16: in float), else nothing.
+ */
+static inline double pl_b_stored(const pl_bound *c, double y) {
+    return c->u > c->u_acc ? pl_b_round(c, y) : 0;
+}
 /* c(K) of a sum of K terms: min(K + 1, 2 + sqrt(K)/2). */
 double pl_b_chain(double k);
 
 /* ---- setting ---- */
 /* A zeroed bound for output i; *e is its data, NULL when the output is not wanted. */
 pl_status pl_b_new(pl_bound *c, int i, double **e);
+pl_status pl_b_fill(pl_bound *c, int i, double value); /* the same for all elements */
 /* Consumes e, whose shape must be that of output i (else PL_E_INTERNAL). */
 pl_status pl_b_set_take(pl_bound *c, int i, pl_tensor *e);
 
@@ -57,11 +70,16 @@ pl_status pl_b_set_take(pl_bound *c, int i, pl_tensor *e);
 /* One element of an element-wise operator: x[k], e[k] of each input k (broadcast; 0 where left out
  * or exact), y the result. Gives the bound. */
 typedef double (*pl_b_element)(const pl_bound *c, const double *x, const double *e, double y);
-/* Output 0 = fn of at most four broadcast inputs; in blocks, threaded. */
+/* Output 0 = fn of broadcast inputs (at most 32, else as without a rule); in blocks, threaded. */
 pl_status pl_b_each(pl_bound *c, pl_b_element fn);
-/* The operator moves elements: its own kernel, applied to the bounds of its data inputs (those with
- * the type of output 0). What PL_BOUND_EXACT does when some input is not exact. */
+/* The same with input 1 seen with other dims (of as many elements): old ways of broadcasting. */
+pl_status pl_b_each_as(pl_bound *c, int rank, const int64_t *dims, pl_b_element fn);
+/* The operator moves elements: its own kernel, applied to the bounds of its data inputs (input 0
+ * and those whose port says PL_PORT_SAME). What PL_BOUND_EXACT does when some input is not exact.
+ */
 pl_status pl_b_move(pl_bound *c);
+/* The answer does not depend on the elements: Shape, Size, the length of a sequence. */
+pl_status pl_b_untouched(pl_bound *c);
 /* No rule: 4u max|y| and the largest bound of the inputs. Counted by the caller. */
 pl_status pl_b_unknown(pl_bound *c);
 
@@ -70,6 +88,13 @@ pl_status pl_b_unknown(pl_bound *c);
  * absolute values needs no more). *out: output `slot` as f64. */
 pl_status pl_b_apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, int slot,
                      pl_tensor **out);
+/* Output 0 of a quantising operator before it is rounded: in steps, without zero point and limits.
+ */
+pl_status pl_b_steps(pl_bound *c, pl_tensor *const *x, pl_tensor **out);
+/* Another ai.onnx operator on f64 tensors (NULL = left out), with the attributes of this node: what
+ * a quantised operator is made of. No more inputs than the node has. */
+pl_status pl_b_call(pl_bound *c, const char *op, int opset, pl_tensor *const *x, int n_in,
+                    pl_tensor **out);
 typedef double (*pl_b_map_fn)(double x);
 /* fn of every element, as a new f64 tensor: |x|, x^2, sqrt. */
 pl_status pl_b_map(pl_bound *c, const pl_tensor *x, pl_b_map_fn fn, pl_tensor **out);

@@ -113,7 +113,8 @@ static void requant_planes(void *ctx, int64_t begin, int64_t end) {
                 acc[i] = (int32_t)((uint32_t)acc[i] + add);
         }
         pl_quant_row(&j->target, acc, j->x_scale, j->w_scale + channel * j->w_step, 0, j->in_f64,
-                     j->y + p * j->cells, (size_t)j->cells);
+                     j->y + (size_t)(p * j->cells) * pl_dtype_bytes(j->target.dtype),
+                     (size_t)j->cells);
     }
 }
 

@@ -216,7 +216,9 @@ static pl_status allocate_outputs(pl_eval *c) {
         for (int d = 0; d < type->rank; d++)
             dims[d] = type->dims[d].value;
         pl_tensor *t = NULL;
-        const pl_status st = pl_tensor_new(type->dtype, type->rank, dims, &t, c->err);
+        const bool raw = c->unrounded && i == 0;
+        const pl_status st =
+            pl_tensor_new(raw ? PL_F64 : type->dtype, type->rank, dims, &t, c->err);
         if (st != PL_OK) {
             char text[600];
             return pl_err_wrap(c->err, st, "%s", pl_node_describe(c->node, text, sizeof(text)));
@@ -276,6 +278,7 @@ pl_status pl_eval_node(const pl_node *node, pl_datum *const *in, pl_datum **out,
                   .scratch = setup->scratch,
                   .fp64 = setup->fp64,
                   .naive = setup->naive,
+                  .unrounded = setup->unrounded,
                   .seed = setup->seed,
                   .state = setup->state,
                   .state_free = setup->state_free,

@@ -22,7 +22,9 @@ struct pl_eval {
     bool fp64;         /* gold */
     bool naive;        /* sums in index order, one accumulator of the type itself: the longest chain
                           of roundings that a correct runtime may have (blame's reference) */
-    uint64_t seed;     /* of this run, for random operators without a seed attribute */
+    bool unrounded; /* quantised results before they are rounded: in steps, without zero point and
+                       limits, as double (error bounds) */
+    uint64_t seed;  /* of this run, for random operators without a seed attribute */
     /* What this node wants to keep between runs of one plan (packed weights, primitives): NULL at
      * first; state_free is called at the end. Both NULL when there is nowhere to keep it. */
     void **state;
@@ -79,7 +81,7 @@ pl_status pl_eval_no_type(const pl_eval *c, pl_dtype dtype);
 typedef struct pl_eval_setup {
     pl_pool *pool;
     pl_arena *scratch;
-    bool fp64, naive;
+    bool fp64, naive, unrounded;
     uint64_t seed;
     const bool *in_constant; /* NULL = none */
     void **state;

@@ -228,7 +228,7 @@ pl_status pl_qgemm_eval(pl_eval *c) {
     const bool in_f64 = pl_in(c, G_A_SCALE)->dtype == PL_F64;
     for (int64_t r = 0; r < p.m; r++) {
         pl_quant_row(&target, acc + r * p.n, factor, sb.value, sb.step, in_f64,
-                     (char *)y->data + r * p.n, (size_t)p.n);
+                     (char *)y->data + (size_t)(r * p.n) * pl_dtype_bytes(y->dtype), (size_t)p.n);
     }
     return PL_OK;
 }

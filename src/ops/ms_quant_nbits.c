@@ -1,11 +1,13 @@
 /* com.microsoft MatMulNBits: weights of 2, 4 or 8 bits in blocks along K, each with a scale and a
  * zero point. Few rows of A: the weights are unpacked piece by piece, each used at once. Many rows:
  * they are unpacked whole for a matrix product. */
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
 #include "kernels/gemm.h"
 #include "kernels/vmath.h"
+#include "ops/bound_quant.h"
 #include "ops/compute.h"
 #include "ops/ms_quant.h"
 
@@ -237,5 +239,90 @@ pl_status pl_matmul_nbits_eval(pl_eval *c) {
             job.y[i] += bias[i % w.l.n];
     }
     pl_compute_store(c, y, job.y);
+    return PL_OK;
+}
+
+/* ---- error bound ---- */
+
+/* What a row of A is off by, squared. A runtime may round it to 8 bits by blocks when
+ * accuracy_level allows int8 (ContribOperators.md, MatMulNBits). */
+static void row_errors(const pl_bound *c, const layout *l, int64_t row, double *out) {
+    const double *e = pl_b_e(c, A), *a = pl_b_in(c, A)->data;
+    const bool int8 = pl_attr_int(c->node, "accuracy_level") == 4;
+    for (int64_t from = 0; from < l->k; from += l->block) {
+        const int64_t to = pl_i64_min(from + l->block, l->k);
+        double most = 0;
+        for (int64_t k = from; int8 && k < to; k++)
+            most = fmax(most, fabs(a[row * l->k + k]));
+        for (int64_t k = from; k < to; k++) {
+            const double own = (e == NULL ? 0 : e[row * l->k + k]) + most / 254;
+            out[row * l->k + k] = own * own;
+        }
+    }
+}
+
+typedef struct nbits_bound { /* products of |a|, e^2 and a^2 with the columns */
+    const weights *w;
+    const double *a, *e2; /* e2: NULL = exact */
+    int64_t m;
+    double u_acc, u_low; /* u_low: weights unpacked to a type below float; else 0 */
+    double *out;
+} nbits_bound;
+
+static void bound_columns(void *ctx, int64_t begin, int64_t end) {
+    const nbits_bound *j = ctx;
+    const layout *l = &j->w->l;
+    const double chain = pl_b_chain((double)l->k + 1);
+    for (int64_t column = begin; column < end; column++) {
+        for (int64_t row = 0; row < j->m; row++)
+            j->out[row * l->n + column] = 0;
+        double piece[PIECE];
+        for (int64_t k = 0; k < l->k; k += PIECE) {
+            const int64_t n = pl_i64_min(PIECE, l->k - k);
+            unpack_f64(j->w, column, k, n, piece);
+            for (int64_t row = 0; row < j->m; row++) {
+                const double *a = j->a + row * l->k + k;
+                double sum = 0, squares = 0;
+                for (int64_t i = 0; i < n; i++) {
+                    sum += fabs(a[i] * piece[i]);
+                    const double low = j->u_low * a[i];
+                    const double e2 = j->e2 == NULL ? 0 : j->e2[row * l->k + k + i];
+                    squares += (e2 + low * low) * piece[i] * piece[i];
+                }
+                j->out[row * l->n + column] += j->u_acc * chain * sum + sqrt(squares);
+            }
+        }
+    }
+}
+
+pl_status pl_matmul_nbits_bound(pl_bound *c) {
+    const pl_tensor *y = pl_b_out(c, 0), *a = pl_b_in(c, A), *bias = pl_b_in(c, BIAS);
+    const double *v = pl_b_y(c, 0), *b = pl_b_x(c, BIAS), *eb = pl_b_e(c, BIAS);
+    pl_eval as_eval = { .node = c->node,
+                        .n_in = c->n_in,
+                        .in = c->in,
+                        .pool = c->pool,
+                        .scratch = c->scratch,
+                        .fp64 = true,
+                        .err = c->err };
+    weights w;
+    if (y == NULL || y->n_elements == 0) return PL_OK;
+    PL_TRY(weights_of(&as_eval, &w));
+    nbits_bound j = { .w = &w, .m = a->n_elements / w.l.k, .a = pl_b_x(c, A), .u_acc = c->u_acc };
+    if (c->u > c->u_acc) j.u_low = c->u;
+    if (j.a == NULL || v == NULL) return pl_fail_memory(c->err, 1);
+    if (pl_b_e(c, A) != NULL || pl_attr_int(c->node, "accuracy_level") == 4) {
+        double *e2 = pl_arena_array(c->scratch, (size_t)a->n_elements, sizeof(double));
+        if (e2 == NULL) return pl_fail_memory(c->err, 1);
+        for (int64_t row = 0; row < j.m; row++)
+            row_errors(c, &w.l, row, e2);
+        j.e2 = e2;
+    }
+    PL_TRY(pl_b_new(c, 0, &j.out));
+    pl_pool_for(c->pool, w.l.n, 4, bound_columns, &j);
+    for (int64_t i = 0; i < y->n_elements; i++) {
+        j.out[i] += c->u * fabs(v[i]);
+        if (bias != NULL) j.out[i] += c->u * fabs(b[i % w.l.n]) + (eb ? eb[i % w.l.n] : 0);
+    }
     return PL_OK;
 }

@@ -42,14 +42,14 @@ static pl_status place_windows(const pl_eval *c, const pl_tensor *x, bool channe
     return PL_OK;
 }
 
-/* (N, rows, columns) to (N, columns, rows): bytes. */
-static void swap_inner(pl_pool *pool, const void *from, void *to, int64_t n, int64_t rows,
-                       int64_t columns) {
+/* (N, rows, columns) to (N, columns, rows): elements of `size` bytes. */
+static void swap_inner(pl_pool *pool, size_t size, const void *from, void *to, int64_t n,
+                       int64_t rows, int64_t columns) {
     const pl_move m = { .rank = 3,
                         .dims = { n, columns, rows },
                         .from = { rows * columns, 1, columns },
                         .to = { rows * columns, rows, 1 } };
-    pl_move_run(pool, &m, 1, from, to);
+    pl_move_run(pool, &m, size, from, to);
 }
 
 pl_status pl_qlinear_pool_infer(pl_infer *c) {
@@ -62,9 +62,9 @@ pl_status pl_nhwc_max_pool_infer(pl_infer *c) {
     return infer_windows(c, true);
 }
 
-/* One pooled layout in and out; x and y are (N, C, spatial) bytes. */
+/* One pooled layout in and out; x is (N, C, spatial) bytes, y likewise in its own type. */
 typedef pl_status (*pool_bytes_fn)(pl_eval *c, const pl_window *w, int64_t planes, const pl_u8 *x,
-                                   pl_u8 *y, int64_t n_x, int64_t n_y);
+                                   void *y, int64_t n_x, int64_t n_y);
 
 static pl_status pool_turned(pl_eval *c, bool channels_last, pool_bytes_fn fn) {
     const pl_tensor *x = pl_in(c, 0);
@@ -78,16 +78,17 @@ static pl_status pool_turned(pl_eval *c, bool channels_last, pool_bytes_fn fn) {
         return fn(c, &w, batch * channels, x->data, y->data, x->n_elements, y->n_elements);
     }
     pl_u8 *turned = pl_scratch(c, (size_t)x->n_elements, 1);
-    pl_u8 *out = pl_scratch(c, (size_t)y->n_elements, 1);
+    const size_t size = pl_dtype_bytes(y->dtype);
+    void *out = pl_scratch(c, (size_t)y->n_elements, size);
     if (turned == NULL || out == NULL) return pl_eval_memory(c);
-    swap_inner(c->pool, x->data, turned, batch, x->n_elements / (batch * channels), channels);
+    swap_inner(c->pool, 1, x->data, turned, batch, x->n_elements / (batch * channels), channels);
     PL_TRY(fn(c, &w, batch * channels, turned, out, x->n_elements, y->n_elements));
-    swap_inner(c->pool, out, y->data, batch, channels, y->n_elements / (batch * channels));
+    swap_inner(c->pool, size, out, y->data, batch, channels, y->n_elements / (batch * channels));
     return PL_OK;
 }
 
 static pl_status average_bytes(pl_eval *c, const pl_window *w, int64_t planes, const pl_u8 *x,
-                               pl_u8 *y, int64_t n_x, int64_t n_y) {
+                               void *y, int64_t n_x, int64_t n_y) {
     const pl_dtype dtype = pl_in(c, 0)->dtype;
     const pl_qparam in = pl_qparam_of(c, 1, 2), out = pl_qparam_of(c, 3, 4);
     const pl_pool_rule rule = { .kind = PL_POOL_AVERAGE,
@@ -100,7 +101,7 @@ static pl_status average_bytes(pl_eval *c, const pl_window *w, int64_t planes, c
     for (int64_t i = 0; i < n_x; i++)
         fx[i] -= in.zero; /* padding is then zero */
     pl_pool_any(c->pool, w, &rule, planes, fx, fy, NULL);
-    const pl_quant_target target = pl_quant_target_of(dtype, out.scale, out.zero);
+    const pl_quant_target target = pl_quant_target_of(pl_out(c, 0)->dtype, out.scale, out.zero);
     for (int64_t i = 0; i < n_y; i++)
         fy[i] = fy[i] * in.scale / out.scale;
     pl_quant_store_f64(&target, fy, y, (size_t)n_y);
@@ -111,7 +112,7 @@ pl_status pl_qlinear_average_pool_eval(pl_eval *c) {
     return pool_turned(c, pl_attr_int(c->node, "channels_last") != 0, average_bytes);
 }
 
-static pl_status max_bytes(pl_eval *c, const pl_window *w, int64_t planes, const pl_u8 *x, pl_u8 *y,
+static pl_status max_bytes(pl_eval *c, const pl_window *w, int64_t planes, const pl_u8 *x, void *y,
                            int64_t n_x, int64_t n_y) {
     const pl_pool_rule rule = { .kind = PL_POOL_MAX };
     const pl_dtype dtype = pl_in(c, 0)->dtype;

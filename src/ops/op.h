@@ -87,6 +87,7 @@ typedef enum pl_op_flags {
     PL_OP_TRAINING = 1 << 9,
     PL_OP_PICKS = 1 << 11,     /* an integer output indexes input 0 along the attribute "axis"
                                   (ArgMax, TopK): ties may be broken either way */
+    PL_OP_CAST = 1 << 12,      /* its purpose is to round to the type of its output */
     PL_OP_TRANSFORM = 1 << 10, /* every output mixes a whole axis: errors are relative to the
                                   largest element, not to each (DFT) */
 } pl_op_flags;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/size.h"
+#include "ops/control.h"
 #include "ops/infer.h"
 #include "ops/join.h"
 
@@ -404,63 +405,6 @@ static pl_status map_eval(pl_eval *c) {
 
 /* ---- Scan ---- */
 
-/* Scan-8 has a batch axis in front of everything and sequence lengths as input 0; from Scan-9 on
- * the axes are free. */
-static bool has_batch(const pl_node *node) {
-    return node->opset < 9;
-}
-
-typedef struct scan_layout {
-    pl_graph *body;
-    size_t first;                            /* input that is the first state */
-    size_t n_states, n_in, n_out;            /* states; scan inputs and outputs */
-    const int64_t *in_axes, *out_axes;       /* NULL = all 0 */
-    const int64_t *in_reverse, *out_reverse; /* NULL = all forward */
-} scan_layout;
-
-static const char *scan_list(const pl_node *node, const char *name, size_t n, bool flags,
-                             const int64_t **out) {
-    size_t n_given = 0;
-    const int64_t *list = pl_attr_ints(node, name, &n_given);
-    *out = list;
-    if (list == NULL) return NULL;
-    if (n_given != n) return "has the wrong length";
-    for (size_t i = 0; flags && i < n; i++) {
-        if (list[i] != 0 && list[i] != 1) return "is neither 0 nor 1";
-    }
-    return NULL;
-}
-
-/* Returns what is wrong with the attributes (and `*name` of which), or NULL. */
-static const char *scan_init(scan_layout *s, const pl_node *node, size_t n_in, const char **name) {
-    *s = (scan_layout){ .body = pl_attr_graph(node, "body") };
-    const int64_t n_scan = pl_attr_int(node, "num_scan_inputs");
-    s->first = has_batch(node) ? 1 : 0;
-    *name = "body";
-    if (s->body == NULL) return "is missing";
-    *name = "num_scan_inputs";
-    if (n_scan < 1 || n_in < s->first || (uint64_t)n_scan > n_in - s->first)
-        return "is out of range";
-    s->n_in = (size_t)n_scan;
-    s->n_states = n_in - s->first - s->n_in;
-    *name = "body";
-    if (s->body->n_outputs < s->n_states) return "has fewer outputs than states";
-    s->n_out = s->body->n_outputs - s->n_states;
-    if (has_batch(node))
-        return scan_list(node, *name = "directions", s->n_in, true, &s->in_reverse);
-    const char *bad = scan_list(node, *name = "scan_input_axes", s->n_in, false, &s->in_axes);
-    if (bad == NULL) {
-        bad = scan_list(node, *name = "scan_input_directions", s->n_in, true, &s->in_reverse);
-    }
-    if (bad == NULL) {
-        bad = scan_list(node, *name = "scan_output_axes", s->n_out, false, &s->out_axes);
-    }
-    if (bad == NULL) {
-        bad = scan_list(node, *name = "scan_output_directions", s->n_out, true, &s->out_reverse);
-    }
-    return bad;
-}
-
 /* The type without one axis; notes its dim in *dim. */
 static pl_status drop_axis(pl_infer *c, const pl_type *type, int64_t axis, pl_dim *dim,
                            const pl_type **out) {
@@ -482,7 +426,7 @@ static pl_status drop_axis(pl_infer *c, const pl_type *type, int64_t axis, pl_di
     return *out == NULL ? pl_fail_memory(c->err, sizeof(pl_type)) : PL_OK;
 }
 
-static pl_status scan_set_outputs(pl_infer *c, const scan_layout *s, const pl_type *const *out,
+static pl_status scan_set_outputs(pl_infer *c, const pl_scan_layout *s, const pl_type *const *out,
                                   pl_dim batch, pl_dim length) {
     for (int i = 0; i < c->n_out; i++) {
         const size_t k = (size_t)i;
@@ -493,14 +437,14 @@ static pl_status scan_set_outputs(pl_infer *c, const scan_layout *s, const pl_ty
         if (out == NULL) continue;
         const int64_t axis = s->out_axes == NULL ? 0 : s->out_axes[k - s->n_states];
         PL_TRY(set_scan_output(c, i, out[k], axis, length));
-        if (has_batch(c->node)) PL_TRY(set_scan_output(c, i, c->out[i], 0, batch));
+        if (pl_scan_has_batch(c->node)) PL_TRY(set_scan_output(c, i, c->out[i], 0, batch));
     }
     return PL_OK;
 }
 
 static pl_status scan_infer(pl_infer *c) {
-    scan_layout s;
-    const char *name = NULL, *bad = scan_init(&s, c->node, (size_t)c->n_in, &name);
+    pl_scan_layout s;
+    const char *name = NULL, *bad = pl_scan_read(&s, c->node, (size_t)c->n_in, &name);
     if (bad != NULL) return pl_infer_fail(c, "'%s' %s", name, bad);
     if ((size_t)c->n_out > s.body->n_outputs) {
         return pl_infer_fail(c, "has %d outputs, its body %zu", c->n_out, s.body->n_outputs);
@@ -511,7 +455,7 @@ static pl_status scan_infer(pl_infer *c) {
     pl_dim batch = PL_DIM_UNKNOWN, length = PL_DIM_UNKNOWN;
     for (size_t i = 0; i < n; i++) {
         in[i] = c->in[s.first + i];
-        if (has_batch(c->node)) PL_TRY(drop_axis(c, in[i], 0, &batch, &in[i]));
+        if (pl_scan_has_batch(c->node)) PL_TRY(drop_axis(c, in[i], 0, &batch, &in[i]));
         if (i < s.n_states) continue;
         const int64_t axis = s.in_axes == NULL ? 0 : s.in_axes[i - s.n_states];
         PL_TRY(drop_axis(c, in[i], axis, &length, &in[i]));
@@ -546,7 +490,7 @@ static pl_status slice_of(pl_eval *c, const pl_tensor *t, int64_t i, pl_datum **
 }
 
 typedef struct scan {
-    scan_layout s;
+    pl_scan_layout s;
     pl_tensor **inputs; /* scan axis first; owned */
     pl_datum **args;    /* states, slices; owned */
     pl_datum **out;     /* of the body */
@@ -557,7 +501,7 @@ typedef struct scan {
 
 /* Runs `steps` iterations on inputs whose first axis is the scan axis; the states are in args. */
 static pl_status scan_steps(pl_eval *c, scan *w, pl_tensor *const *inputs, int64_t steps) {
-    const scan_layout *s = &w->s;
+    const pl_scan_layout *s = &w->s;
     for (int64_t i = 0; i < steps; i++) {
         for (size_t k = 0; k < s->n_in; k++) {
             const bool reverse = s->in_reverse != NULL && s->in_reverse[k] != 0;
@@ -585,9 +529,9 @@ static pl_status scan_steps(pl_eval *c, scan *w, pl_tensor *const *inputs, int64
 }
 
 static pl_status scan_open(pl_eval *c, scan *w) {
-    const char *name = NULL, *bad = scan_init(&w->s, c->node, (size_t)c->n_in, &name);
+    const char *name = NULL, *bad = pl_scan_read(&w->s, c->node, (size_t)c->n_in, &name);
     if (bad != NULL) return pl_eval_fail(c, "'%s' %s", name, bad);
-    const scan_layout *s = &w->s;
+    const pl_scan_layout *s = &w->s;
     w->inputs = pl_scratch(c, s->n_in, sizeof(*w->inputs));
     w->args = pl_scratch(c, s->n_states + s->n_in, sizeof(*w->args));
     w->out = pl_scratch(c, s->body->n_outputs, sizeof(*w->out));
@@ -618,7 +562,7 @@ static pl_status scan_eval(pl_eval *c) {
     scan w = { .length = 0 };
     pl_status st = PL_OK;
     PL_TRY(scan_open(c, &w));
-    const scan_layout *s = &w.s;
+    const pl_scan_layout *s = &w.s;
     for (size_t i = 0; i < s->n_states; i++)
         w.args[i] = pl_datum_ref(c->in[i]);
     for (size_t i = 0; i < s->n_in; i++) { /* the rule has checked axes and lengths */
@@ -672,7 +616,7 @@ static pl_status pad_pieces(pl_eval *c, pieces *p, const pl_value *value, int64_
 }
 
 static pl_status scan8_entry(pl_eval *c, scan *w, int64_t b, int64_t steps) {
-    const scan_layout *s = &w->s;
+    const pl_scan_layout *s = &w->s;
     unref_all(w->args, s->n_states + s->n_in);
     for (size_t i = 0; i < s->n_states; i++)
         PL_TRY(slice_of(c, c->in[1 + i]->tensor, b, &w->args[i]));
@@ -752,13 +696,13 @@ const pl_op_def pl_ops_control[] = {
     { .name = "If", .since = 1, CONTROL,
       .in = PL_PORTS({ "cond", PL_T_BOOL, 0 }), .out = PL_PORTS(ANY("outputs", PL_PORT_VARIADIC)),
       .attrs = PL_ATTRS(PL_A_REQUIRED("then_branch", GRAPH), PL_A_REQUIRED("else_branch", GRAPH)),
-      .infer = if_infer, .eval = if_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = if_infer, .eval = if_eval, .grad = PL_GRAD_TODO, .bound = pl_if_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(bool c, float[2] x) => (y) { y = If(c) <then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e () => (float[2] b) { b = Abs(x) }> }", NULL, 0 }) },
     { .name = "Loop", .since = 1, CONTROL,
       .in = PL_PORTS({ "M", PL_T_I64, PL_PORT_OPTIONAL }, { "cond", PL_T_BOOL, PL_PORT_OPTIONAL },
                      ANY("v_initial", PL_PORT_VARIADIC | PL_PORT_OPTIONAL)),
       .out = PL_PORTS(ANY("v_final_and_scan_outputs", PL_PORT_VARIADIC)), .attrs = PL_ATTRS(BODY),
-      .infer = loop_infer, .eval = loop_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = loop_infer, .eval = loop_eval, .grad = PL_GRAD_TODO, .bound = pl_loop_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2] x) => (y, s) <int64 m = {3}, bool t = {1}> { y, s = Loop(m, t, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w, float[2] u) { d = Identity(c) w = Add(v, x) u = Neg(v) }> }", NULL, 0 }) },
     { .name = "Scan", .since = 9, CONTROL,
       .in = PL_PORTS({ "initial_state_and_scan_inputs", PL_T_ANY, PL_PORT_VARIADIC }),
@@ -766,7 +710,7 @@ const pl_op_def pl_ops_control[] = {
       .attrs = PL_ATTRS(BODY, PL_A_REQUIRED("num_scan_inputs", INT), PL_A_LIST("scan_input_axes", INTS),
                         PL_A_LIST("scan_input_directions", INTS), PL_A_LIST("scan_output_axes", INTS),
                         PL_A_LIST("scan_output_directions", INTS)),
-      .infer = scan_infer, .eval = scan_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = scan_infer, .eval = scan_eval, .grad = PL_GRAD_TODO, .bound = pl_scan_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(float[2] v, float[3,2] x) => (y, s) { y, s = Scan(v, x) <num_scan_inputs = 1, body = b (float[2] a, float[2] e) => (float[2] n, float[2] o) { n = Add(a, e) o = Neg(n) }> }", NULL, 0 },
           { "(float[2] v, float[2,3] x) => (y, s) { y, s = Scan(v, x) <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1], scan_input_directions = [1], scan_output_directions = [1], body = b (float[2] a, float[2] e) => (float[2] n, float[2] o) { n = Add(a, e) o = Neg(n) }> }", NULL, 0 }) },
@@ -775,13 +719,13 @@ const pl_op_def pl_ops_control[] = {
                      { "initial_state_and_scan_inputs", PL_T_ANY, PL_PORT_VARIADIC }),
       .out = PL_PORTS({ "final_state_and_scan_outputs", PL_T_ANY, PL_PORT_VARIADIC }),
       .attrs = PL_ATTRS(BODY, PL_A_REQUIRED("num_scan_inputs", INT), PL_A_LIST("directions", INTS)),
-      .infer = scan_infer, .eval = scan8_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = scan_infer, .eval = scan8_eval, .grad = PL_GRAD_TODO, .bound = pl_scan_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2] v, float[1,3,2] x) => (y, s) { y, s = Scan(\"\", v, x) <num_scan_inputs = 1, body = b (float[2] a, float[2] e) => (float[2] n, float[2] o) { n = Add(a, e) o = Neg(n) }> }", NULL, 0 }) },
     { .name = "SequenceMap", .since = 17, CONTROL,
       .in = PL_PORTS({ "input_sequence", PL_T_ANY, PL_PORT_NOT_TENSOR },
                      ANY("additional_inputs", PL_PORT_VARIADIC | PL_PORT_OPTIONAL)),
       .out = PL_PORTS({ "out_sequence", PL_T_ANY, PL_PORT_VARIADIC | PL_PORT_NOT_TENSOR }), .attrs = PL_ATTRS(BODY),
-      .infer = map_infer, .eval = map_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = map_infer, .eval = map_eval, .grad = PL_GRAD_TODO, .bound = pl_sequence_map_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2] x, float[3] y, float[1] z) => (t) { s = SequenceConstruct(x, y) t = SequenceMap(s, z) <body = b (float[N] e, float[1] f) => (float[N] g) { g = Add(e, f) }> }", NULL, 0 }) },
     { 0 },
 };

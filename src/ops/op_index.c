@@ -1,7 +1,9 @@
 /* Operators that pick elements by index or by condition. Each works on element size alone. */
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound.h"
 #include "ops/content.h"
 #include "ops/indices.h"
 #include "ops/move.h"
@@ -396,13 +398,30 @@ static pl_status non_zero_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* ---- error bounds ---- */
+
+/* Which elements are zero is certain unless one is within its bound of it. */
+static pl_status non_zero_bound(pl_bound *c) {
+    const double *x = pl_b_x(c, 0), *e = pl_b_e(c, 0);
+    const pl_tensor *t = pl_b_in(c, 0);
+    if (e == NULL || t->n_elements == 0) return PL_OK;
+    if (x == NULL) return pl_fail_memory(c->err, 1);
+    for (int64_t i = 0; i < t->n_elements; i++)
+        if (e[i] > 0 && fabs(x[i]) <= 8 * e[i]) return pl_b_fill(c, 0, INFINITY);
+    return PL_OK;
+}
+
+/* Either value, where the index is not certain. */
+static pl_status one_hot_bound(pl_bound *c) {
+    if (pl_b_largest(c, 0) > 0 || pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, INFINITY);
+    return pl_b_e(c, 2) == NULL ? PL_OK : pl_b_fill(c, 0, pl_b_largest(c, 2));
+}
+
 /* ---- rows ---- */
 
 #define MOVES                                                                                      \
     .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
-#define NO_GRAD                                                                                    \
-    .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO,                      \
-    .autocast = PL_AMP_KEEP
+#define NO_GRAD .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define OUT(name) .out = PL_PORTS({ name, PL_T_ANY, 0 })
 
 /* clang-format off */
@@ -435,12 +454,12 @@ const pl_op_def pl_ops_index[] = {
           { "(float[2,3,4] x) => (y) <int64[2,1] i = {1,0}> { y = GatherND<batch_dims=1>(x, i) }", NULL, 0 }) },
     { .name = "NonZero", .since = 9, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "X", PL_T_ANY, 0 }), .out = PL_PORTS({ "Y", PL_T_I64, 0 }),
-      .infer = non_zero_infer, .eval = non_zero_eval, NO_GRAD,
+      .infer = non_zero_infer, .eval = non_zero_eval, .bound = non_zero_bound, NO_GRAD,
       .samples = PL_SAMPLES({ "(int64[3,4] x) => (y) { y = NonZero(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },
     { .name = "OneHot", .since = 9,
       .in = PL_PORTS({ "indices", PL_T_NUMERIC, 0 }, { "depth", PL_T_NUMERIC, 0 }, { "values", PL_T_ANY, 0 }),
       OUT("output"), .attrs = PL_ATTRS(PL_A_INT("axis", -1)),
-      .infer = one_hot_infer, .eval = one_hot_eval, NO_GRAD,
+      .infer = one_hot_infer, .eval = one_hot_eval, .bound = one_hot_bound, NO_GRAD,
       .samples = PL_SAMPLES(
           { "(int64[2,3] x) => (y) <int64 depth = {5}, float[2] v = {0,1}> { y = OneHot(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD },
           { "(int64[3] x) => (y) <int64 depth = {4}, float[2] v = {-1,2}> { y = OneHot<axis=0>(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD }) },

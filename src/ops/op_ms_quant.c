@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound_quant.h"
 #include "ops/elementwise.h"
 #include "ops/ms_quant.h"
 
@@ -25,31 +26,42 @@ pl_status pl_qparam_check(const pl_infer *c, int of, int i_scale, int i_zero) {
 }
 
 void pl_qtable_make(pl_dtype from, pl_qparam in, pl_dtype to, pl_qparam out, pl_qtable_fn fn,
-                    double p, uint8_t table[256]) {
+                    double p, pl_qtable *table) {
     const pl_quant_target target = pl_quant_target_of(to, out.scale, out.zero);
     for (int i = 0; i < 256; i++) {
         const double q = from == PL_I8 ? (int8_t)i : i;
         double v = (q - in.zero) * in.scale;
         if (fn != NULL) v = fn(v, p);
         v /= out.scale;
-        pl_quant_store_f64(&target, &v, table + i, 1);
+        if (to == PL_F64) {
+            table->steps[i] = v;
+        } else {
+            pl_quant_store_f64(&target, &v, table->codes + i, 1);
+        }
     }
 }
 
 typedef struct table_job {
-    const uint8_t *table;
+    const pl_qtable *table;
+    pl_dtype to;
     const pl_u8 *x;
-    pl_u8 *y;
+    void *y;
 } table_job;
 
 static void table_range(void *ctx, int64_t begin, int64_t end) {
     const table_job *j = ctx;
+    if (j->to == PL_F64) {
+        for (int64_t i = begin; i < end; i++)
+            ((pl_f64 *)j->y)[i] = j->table->steps[j->x[i]];
+        return;
+    }
     for (int64_t i = begin; i < end; i++)
-        j->y[i] = j->table[j->x[i]];
+        ((pl_u8 *)j->y)[i] = j->table->codes[j->x[i]];
 }
 
-void pl_qtable_apply(pl_pool *pool, const uint8_t table[256], const void *x, void *y, int64_t n) {
-    table_job job = { table, x, y };
+void pl_qtable_apply(pl_pool *pool, const pl_qtable *table, pl_dtype to, const void *x, void *y,
+                     int64_t n) {
+    table_job job = { table, to, x, y };
     pl_pool_for(pool, n, 64 * 1024, table_range, &job);
 }
 
@@ -64,9 +76,9 @@ static pl_status unary_infer(pl_infer *c) {
 static pl_status unary_eval(pl_eval *c, pl_qtable_fn fn, double p) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
-    uint8_t table[256];
-    pl_qtable_make(x->dtype, pl_qparam_of(c, 1, 2), y->dtype, pl_qparam_of(c, 3, 4), fn, p, table);
-    pl_qtable_apply(c->pool, table, x->data, y->data, x->n_elements);
+    pl_qtable table;
+    pl_qtable_make(x->dtype, pl_qparam_of(c, 1, 2), y->dtype, pl_qparam_of(c, 3, 4), fn, p, &table);
+    pl_qtable_apply(c->pool, &table, y->dtype, x->data, y->data, x->n_elements);
     return PL_OK;
 }
 
@@ -152,7 +164,8 @@ static void binary_units(void *ctx, int64_t begin, int64_t end) {
             for (size_t i = 0; i < n; i++)
                 x[i] = (x[i] - j->qx.zero) * fx + (y[i] - j->qy.zero) * fy;
         }
-        pl_quant_store_f64(&j->target, x, j->z + row * j->b.n_inner + from, n);
+        const size_t at = (size_t)(row * j->b.n_inner + from);
+        pl_quant_store_f64(&j->target, x, j->z + at * pl_dtype_bytes(j->target.dtype), n);
     }
 }
 
@@ -197,25 +210,29 @@ static pl_status where_eval(pl_eval *c) {
     const pl_tensor *t[3] = { pl_in(c, W_COND), pl_in(c, W_X), pl_in(c, W_Y) };
     pl_tensor *z = pl_out(c, 0);
     const pl_qparam out = pl_qparam_of(c, W_Z_SCALE, W_Z_ZERO);
-    uint8_t table[2][256];
+    pl_qtable table[2];
     pl_broadcast b;
     if (z->n_elements == 0) return PL_OK;
     pl_qtable_make(t[1]->dtype, pl_qparam_of(c, W_X_SCALE, W_X_ZERO), z->dtype, out, NULL, 0,
-                   table[0]);
+                   &table[0]);
     pl_qtable_make(t[2]->dtype, pl_qparam_of(c, W_Y_SCALE, W_Y_ZERO), z->dtype, out, NULL, 0,
-                   table[1]);
+                   &table[1]);
     pl_broadcast_init(&b, z->rank, z->dims, 3, t);
     for (int64_t row = 0; row < b.n_outer; row++) {
         const pl_u8 *p[3];
         int64_t step[3];
-        pl_u8 *to = (pl_u8 *)z->data + row * b.n_inner;
         for (int k = 0; k < 3; k++) {
             p[k] = (const pl_u8 *)t[k]->data + pl_broadcast_row(&b, k, row);
             step[k] = pl_broadcast_step(&b, k);
         }
         for (int64_t i = 0; i < b.n_inner; i++) {
-            to[i] =
-                p[0][i * step[0]] != 0 ? table[0][p[1][i * step[1]]] : table[1][p[2][i * step[2]]];
+            const int side = p[0][i * step[0]] != 0 ? 0 : 1;
+            const pl_u8 code = p[side + 1][i * step[side + 1]];
+            if (z->dtype == PL_F64) {
+                ((pl_f64 *)z->data)[row * b.n_inner + i] = table[side].steps[code];
+            } else {
+                ((pl_u8 *)z->data)[row * b.n_inner + i] = table[side].codes[code];
+            }
         }
     }
     return PL_OK;
@@ -283,12 +300,13 @@ static pl_status concat_eval(pl_eval *c) {
     const int64_t row = y->dims[axis] * inner;
     for (int i = 2; i < c->n_in; i += 3) {
         const pl_tensor *x = pl_in(c, i);
-        uint8_t table[256];
+        pl_qtable table;
         const int64_t n = x->dims[axis] * inner;
-        pl_qtable_make(x->dtype, pl_qparam_of(c, i + 1, i + 2), y->dtype, out, NULL, 0, table);
+        pl_qtable_make(x->dtype, pl_qparam_of(c, i + 1, i + 2), y->dtype, out, NULL, 0, &table);
         for (int64_t o = 0; o < outer; o++) {
-            pl_qtable_apply(NULL, table, (const char *)x->data + o * n,
-                            (char *)y->data + o * row + at, n);
+            const size_t to = (size_t)(o * row + at) * pl_dtype_bytes(y->dtype);
+            pl_qtable_apply(NULL, &table, y->dtype, (const char *)x->data + o * n,
+                            (char *)y->data + to, n);
         }
         at += n;
     }
@@ -321,8 +339,8 @@ static pl_status softmax_eval(pl_eval *c) {
         }
     }
     const pl_quant_target target = pl_quant_target_of(y->dtype, out.scale, out.zero);
+    const size_t size = pl_dtype_bytes(y->dtype);
     const pl_u8 *from = x->data;
-    pl_u8 *to = y->data;
     double value[256];
     for (int i = 0; i < 256; i++)
         value[i] = (x->dtype == PL_I8 ? (int8_t)i : i) * in.scale;
@@ -335,7 +353,8 @@ static pl_status softmax_eval(pl_eval *c) {
             sum += exp(value[from[start + i * inner]] - top);
         for (int64_t i = 0; i < n; i++) {
             const double v = exp(value[from[start + i * inner]] - top) / sum / out.scale;
-            pl_quant_store_f64(&target, &v, (char *)to + start + i * inner, 1);
+            char *to = (char *)y->data + (size_t)(start + i * inner) * size;
+            pl_quant_store_f64(&target, &v, to, 1);
         }
     }
     return PL_OK;
@@ -344,8 +363,7 @@ static pl_status softmax_eval(pl_eval *c) {
 /* ---- rows ---- */
 
 #define MS .domain = "com.microsoft", .since = 1
-#define INTEGER                                                                                    \
-    .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define INTEGER .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define SCALE(name_)                                                                               \
     { name_, PL_T(PL_F32), 0 }
 #define Q8(name_)                                                                                  \
@@ -369,22 +387,22 @@ static pl_status softmax_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_ms_quant[] = {
     { .name = "DequantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_QUANT | PL_T(PL_I32), 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, .grad = PL_GRAD_TODO, .bound = pl_dequantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float s = {0.5}, uint8 z = {3}> { y = com.microsoft.DequantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "DynamicQuantizeMatMul", MS, .in = PL_PORTS(SCALE("A"), Q8("B"), SCALE("b_scale"), ZERO("b_zero_point"), { "bias", PL_T(PL_F32), PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T(PL_F32), 0 }), .infer = pl_dynamic_quantize_matmul_infer, .eval = pl_dynamic_quantize_matmul_eval,
-      .grad = PL_GRAD_ZERO, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_ZERO, .bound = pl_dynamic_quantize_matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] a, int8[3,4] b, float[4] bias) => (y) <float[4] s = {0.1, 0.2, 0.3, 0.4}> { y = com.microsoft.DynamicQuantizeMatMul(a, b, s, , bias) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "MatMulIntegerToFloat", MS,
       .in = PL_PORTS(Q8("A"), Q8("B"), { "a_scale", PL_T_FLOAT, 0 }, { "b_scale", PL_T_FLOAT, 0 }, ZERO("a_zero_point"), ZERO("b_zero_point"), { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = pl_matmul_integer_to_float_infer, .eval = pl_matmul_integer_to_float_eval, INTEGER,
+      .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = pl_matmul_integer_to_float_infer, .eval = pl_matmul_integer_to_float_eval, .bound = pl_matmul_integer_to_float_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, int8[3,4] b) => (y) <float sa = {0.1}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, uint8 za = {3}> { y = com.microsoft.MatMulIntegerToFloat(a, b, sa, sb, za) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "MatMulNBits", MS,
       .in = PL_PORTS({ "A", PL_T_FLOAT, 0 }, { "B", PL_T(PL_U8), 0 }, { "scales", PL_T_FLOAT, 0 }, { "zero_points", PL_T(PL_U8) | PL_T_FLOAT, PL_PORT_OPTIONAL },
                      { "g_idx", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("K", INT), PL_A_REQUIRED("N", INT), PL_A_INT("bits", 4), PL_A_REQUIRED("block_size", INT), PL_A_INT("accuracy_level", 0)),
-      .infer = pl_matmul_nbits_infer, .eval = pl_matmul_nbits_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = pl_matmul_nbits_infer, .eval = pl_matmul_nbits_eval, .grad = PL_GRAD_TODO, .bound = pl_matmul_nbits_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,32] a, uint8[3,2,8] b, float[3,2] s) => (y) { y = com.microsoft.MatMulNBits<K=32, N=3, bits=4, block_size=16>(a, b, s) }", NULL, 0 },
                             { "(float[8,20] a, uint8[3,2,16] b, float[6] s, uint8[6] z, float[3] c) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=8, block_size=16>(a, b, s, z, , c) }", NULL, 0 }) },
     { .name = "NhwcMaxPool", MS, .in = PL_PORTS(Q8("x")), .out = PL_PORTS(Q8("y")), .attrs = PL_ATTRS(POOL_ATTRS, PL_A_LIST("dilations", INTS)),
@@ -394,41 +412,41 @@ const pl_op_def pl_ops_ms_quant[] = {
       .in = PL_PORTS(Q8("A"), SCALE("a_scale"), Q8("a_zero_point"), Q8("B"), SCALE("b_scale"), Q8("b_zero_point"), { "C", PL_T(PL_I32), PL_PORT_OPTIONAL },
                      { "y_scale", PL_T(PL_F32), PL_PORT_OPTIONAL }, ZERO("y_zero_point")),
       .out = PL_PORTS({ "Y", PL_T_8BIT | PL_T(PL_F32), 0 }), .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)),
-      .infer = pl_qgemm_infer, .eval = pl_qgemm_eval, INTEGER,
+      .infer = pl_qgemm_infer, .eval = pl_qgemm_eval, .bound = pl_qgemm_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, int8[4,3] b, int32[4] c) => (y) <float sa = {0.1}, uint8 za = {3}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, int8[4] zb = {0, 0, 1, 0}, "
                               "float sy = {0.5}, uint8 zy = {9}> { y = com.microsoft.QGemm<transB=1>(a, sa, za, b, sb, zb, c, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(uint8[2,3] a, int8[3,4] b) => (y) <float sa = {0.1}, uint8 za = {3}, float sb = {0.1}, int8 zb = {0}> { y = com.microsoft.QGemm(a, sa, za, b, sb, zb) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearAdd", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_add_eval, INTEGER,
+    { .name = "QLinearAdd", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_add_eval, .bound = pl_qlinear_add_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3] b) => (y)" XQ "{ y = com.microsoft.QLinearAdd(a, sx, zx, b, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearAveragePool", MS, QX_TO_QY, .attrs = PL_ATTRS(POOL_ATTRS, PL_A_INT("count_include_pad", 0), PL_A_INT("channels_last", 0)),
-      .infer = pl_qlinear_pool_infer, .eval = pl_qlinear_average_pool_eval, INTEGER,
+      .infer = pl_qlinear_pool_infer, .eval = pl_qlinear_average_pool_eval, .bound = pl_qlinear_mean_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[1,2,5,5] x) => (y)" XQ "{ y = com.microsoft.QLinearAveragePool<kernel_shape=[2,2], pads=[1,1,0,0]>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearConcat", MS, .in = PL_PORTS(SCALE("Y_scale"), Q8("Y_zero_point"), { "inputs", PL_T_8BIT | PL_T(PL_F32), PL_PORT_VARIADIC }),
-      .out = PL_PORTS(Q8("Y")), .attrs = PL_ATTRS(PL_A_REQUIRED("axis", INT)), .infer = concat_infer, .eval = concat_eval, INTEGER,
+      .out = PL_PORTS(Q8("Y")), .attrs = PL_ATTRS(PL_A_REQUIRED("axis", INT)), .infer = concat_infer, .eval = concat_eval, .bound = pl_qlinear_concat_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[2,1] b) => (y)" XQ "{ y = com.microsoft.QLinearConcat<axis=1>(sy, zy, a, sx, zx, b, sy, zx) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearGlobalAveragePool", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_INT("channels_last", 0)),
-      .infer = pl_qlinear_global_pool_infer, .eval = pl_qlinear_global_pool_eval, INTEGER,
+      .infer = pl_qlinear_global_pool_infer, .eval = pl_qlinear_global_pool_eval, .bound = pl_qlinear_mean_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3,4,5] x) => (y)" XQ "{ y = com.microsoft.QLinearGlobalAveragePool(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearLeakyRelu", MS, .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.01)),
-      .infer = unary_infer, .eval = qlinear_leaky_relu_eval, INTEGER,
+      .infer = unary_infer, .eval = qlinear_leaky_relu_eval, .bound = pl_qlinear_leaky_relu_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y)" XQ "{ y = com.microsoft.QLinearLeakyRelu<alpha=0.2>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearMul", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_mul_eval, INTEGER,
+    { .name = "QLinearMul", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_mul_eval, .bound = pl_qlinear_mul_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[2,1] b) => (y)" XQ "{ y = com.microsoft.QLinearMul(a, sx, zx, b, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearReduceMean", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_LIST("axes", INTS), PL_A_INT("keepdims", 1)),
-      .infer = pl_qlinear_reduce_mean_infer, .eval = pl_qlinear_reduce_mean_eval, INTEGER,
+      .infer = pl_qlinear_reduce_mean_infer, .eval = pl_qlinear_reduce_mean_eval, .bound = pl_qlinear_mean_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3,4] x) => (y)" XQ "{ y = com.microsoft.QLinearReduceMean<axes=[-1], keepdims=0>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearSigmoid", MS, .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .infer = unary_infer, .eval = qlinear_sigmoid_eval, INTEGER,
+    { .name = "QLinearSigmoid", MS, .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .infer = unary_infer, .eval = qlinear_sigmoid_eval, .bound = pl_qlinear_sigmoid_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float sx = {0.1}, uint8 zx = {3}, float sy = {0.00390625}> { y = com.microsoft.QLinearSigmoid(x, sx, zx, sy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearSoftmax", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_REQUIRED("opset", INT)),
-      .infer = softmax_infer, .eval = softmax_eval, INTEGER,
+      .infer = softmax_infer, .eval = softmax_eval, .bound = pl_qlinear_softmax_bound, INTEGER,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float sx = {0.1}, uint8 zx = {3}, float sy = {0.00390625}, uint8 zy = {0}> { y = com.microsoft.QLinearSoftmax<opset=13>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearWhere", MS,
       .in = PL_PORTS({ "condition", PL_T_BOOL, 0 }, Q8("X"), SCALE("x_scale"), Q8("x_zero_point"), Q8("Y"), SCALE("y_scale"), Q8("y_zero_point"), SCALE("z_scale"), Q8("z_zero_point")),
-      .out = PL_PORTS(Q8("Z")), .infer = where_infer, .eval = where_eval, INTEGER,
+      .out = PL_PORTS(Q8("Z")), .infer = where_infer, .eval = where_eval, .bound = pl_qlinear_where_bound, INTEGER,
       .samples = PL_SAMPLES({ "(bool[2,3] c, uint8[2,3] x, uint8[3] y) => (z)" XQ "{ z = com.microsoft.QLinearWhere(c, x, sx, zx, y, sy, zy, sx, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QuantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_FLOAT, 0 }, { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_QUANT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "y", PL_T_QUANT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_quantize_infer, .eval = pl_quantize_eval,
-      .grad = PL_GRAD_ZERO, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float s = {0.1}, uint8 z = {128}> { y = com.microsoft.QuantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

@@ -1,6 +1,7 @@
 /* QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear. The loops are in quant.c. */
 #include <math.h>
 
+#include "ops/bound_quant.h"
 #include "ops/quant.h"
 
 extern const pl_op_def pl_ops_quant[];
@@ -21,13 +22,15 @@ static pl_status dynamic_infer(pl_infer *c) {
                    { "y_scale", PL_T_FLOAT | PL_T(PL_I32) | PL_T(PL_F8E8M0), 0 },                  \
                    { "y_zero_point", zero, PL_PORT_OPTIONAL }),                                    \
     .out = PL_PORTS({ "y", PL_T_QUANT, 0 }), .infer = pl_quantize_infer, .eval = pl_quantize_eval, \
-    .grad = PL_GRAD_ZERO, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+    .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .emit = PL_EMIT_TODO,                        \
+    .autocast = PL_AMP_KEEP
 #define DQ_PORTS                                                                                   \
     .in = PL_PORTS({ "x", PL_T_QUANT | PL_T(PL_I32), 0 },                                          \
                    { "x_scale", PL_T_FLOAT | PL_T(PL_F8E8M0), 0 },                                 \
                    { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),               \
     .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .infer = pl_dequantize_infer,                         \
-    .eval = pl_dequantize_eval, PL_LATER, .autocast = PL_AMP_KEEP
+    .eval = pl_dequantize_eval, .grad = PL_GRAD_TODO, .bound = pl_dequantize_bound,                \
+    .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_quant[] = {
@@ -40,7 +43,7 @@ const pl_op_def pl_ops_quant[] = {
       .samples = PL_SAMPLES({ "(int8[2,4] x) => (y) <float[2,2] s = {0.5, 0.25, 0.1, 0.2}> { y = DequantizeLinear<axis=1, block_size=2>(x, s) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "DynamicQuantizeLinear", .since = 11, .in = PL_PORTS({ "x", PL_T(PL_F32) | PL_T(PL_F64), 0 }),
       .out = PL_PORTS({ "y", PL_T(PL_U8), 0 }, { "y_scale", PL_T(PL_F32), 0 }, { "y_zero_point", PL_T(PL_U8), 0 }),
-      .infer = dynamic_infer, .eval = pl_dynamic_quantize_eval, .grad = PL_GRAD_ZERO, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = dynamic_infer, .eval = pl_dynamic_quantize_eval, .grad = PL_GRAD_ZERO, .bound = pl_dynamic_quantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y, s, z) { y, s, z = DynamicQuantizeLinear(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QuantizeLinear", .since = 10, .until = 12, Q_PORTS(PL_T_QUANT),
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float s = {0.1}, uint8 z = {128}> { y = QuantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },

@@ -3,9 +3,11 @@
  * Updates are applied in the order in which they stand, so that of several for one place the last
  * wins, and reductions do not depend on threads. Reductions compute in float (double for F64, 64
  * bits for integers) and are rounded once at the end. */
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound.h"
 #include "ops/indices.h"
 #include "ops/move.h"
 
@@ -272,6 +274,99 @@ static pl_status cache_eval(pl_eval *c) {
     return pl_own_strings(c, y);
 }
 
+/* ---- error bounds ---- */
+
+/* The operator on other data and updates; x and u are consumed. */
+static pl_status on_other(pl_bound *c, pl_tensor *x, pl_tensor *u, pl_tensor **out) {
+    pl_tensor *const in[3] = { x, NULL, u };
+    const pl_status st =
+        x == NULL || u == NULL ? pl_fail_memory(c->err, 1) : pl_b_apply(c, in, PL_F64, 0, out);
+    pl_tensor_unref(x);
+    pl_tensor_unref(u);
+    return st;
+}
+
+/* Input i with every element replaced by |x|*a + x*b + e*d + more. NULL when out of memory. */
+static pl_tensor *altered(pl_bound *c, int i, double a, double b, double d, double more) {
+    const pl_tensor *t = pl_b_in(c, i);
+    const double *x = pl_b_x(c, i), *e = pl_b_e(c, i);
+    pl_tensor *out = NULL;
+    if (pl_tensor_new(PL_F64, t->rank, t->dims, &out, c->err) != PL_OK) return NULL;
+    double *to = out->data;
+    for (int64_t k = 0; k < t->n_elements; k++)
+        to[k] = a * fabs(x[k]) + b * x[k] + (e == NULL ? 0 : d * e[k]) + more;
+    return out;
+}
+
+/* Sums: as many roundings as there are updates of the element, each of the sum of absolute values.
+ */
+static pl_status add_bound(pl_bound *c) {
+    pl_tensor *sum = NULL, *count = NULL, *inherited = NULL;
+    pl_status st = PL_OK;
+    double *e = NULL;
+    PL_TRY_GOTO(done, st, on_other(c, altered(c, 0, 1, 0, 0, 0), altered(c, 2, 1, 0, 0, 0), &sum));
+    PL_TRY_GOTO(done, st,
+                on_other(c, altered(c, 0, 0, 0, 0, 0), altered(c, 2, 0, 0, 0, 1), &count));
+    PL_TRY_GOTO(done, st,
+                on_other(c, altered(c, 0, 0, 0, 1, 0), altered(c, 2, 0, 0, 1, 0), &inherited));
+    PL_TRY_GOTO(done, st, pl_b_new(c, 0, &e));
+    for (int64_t i = 0; i < sum->n_elements; i++) {
+        const double n = ((const double *)count->data)[i];
+        e[i] = c->u * fmin(n, pl_b_chain(n)) * ((const double *)sum->data)[i] +
+               ((const double *)inherited->data)[i];
+    }
+done:
+    pl_tensor_unref(sum);
+    pl_tensor_unref(count);
+    pl_tensor_unref(inherited);
+    return st;
+}
+
+/* Products: (|x| + e)(|u| + e)… - |x||u|…, and a rounding for each update. */
+static pl_status mul_bound(pl_bound *c) {
+    pl_tensor *most = NULL;
+    const double *y = pl_b_y(c, 0);
+    double *e = NULL, n = (double)pl_b_in(c, 1)->n_elements;
+    PL_TRY(on_other(c, altered(c, 0, 1 + c->u, 0, 1, 0), altered(c, 2, 1 + c->u, 0, 1, 0), &most));
+    const pl_status st = pl_b_new(c, 0, &e);
+    for (int64_t i = 0; st == PL_OK && i < most->n_elements; i++)
+        e[i] =
+            fmax(0, ((const double *)most->data)[i] - fabs(y[i])) + (n > 0 ? c->u : 0) * fabs(y[i]);
+    pl_tensor_unref(most);
+    return st;
+}
+
+/* Replaced, or the largest or smallest: between the answers for both ends. */
+static pl_status pick_bound(pl_bound *c) {
+    pl_tensor *low = NULL, *high = NULL;
+    const double *y = pl_b_y(c, 0);
+    double *e = NULL;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st,
+                on_other(c, altered(c, 0, 0, 1, -1, 0), altered(c, 2, 0, 1, -1, 0), &low));
+    PL_TRY_GOTO(done, st, on_other(c, altered(c, 0, 0, 1, 1, 0), altered(c, 2, 0, 1, 1, 0), &high));
+    PL_TRY_GOTO(done, st, pl_b_new(c, 0, &e));
+    for (int64_t i = 0; i < low->n_elements; i++)
+        e[i] = fmax(y[i] - ((const double *)low->data)[i], ((const double *)high->data)[i] - y[i]);
+done:
+    pl_tensor_unref(low);
+    pl_tensor_unref(high);
+    return st;
+}
+
+static pl_status scatter_bound(pl_bound *c) {
+    reduction op = REPLACE;
+    (void)reduction_of(c->node, &op);
+    if (pl_b_out(c, 0) == NULL || pl_b_out(c, 0)->n_elements == 0) return PL_OK;
+    if (pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, INFINITY);
+    const bool is_float = pl_dtype_is_float(c->out_native[0]);
+    if (!is_float && !pl_b_any_error(c)) return PL_OK; /* integers wrap, all alike */
+    if (!is_float) return pl_b_move(c);
+    if (op == ADD) return add_bound(c);
+    if (op == MULTIPLY) return mul_bound(c);
+    return pl_b_any_error(c) ? pick_bound(c) : PL_OK;
+}
+
 /* ---- rows ---- */
 
 #define ROW                                                                                        \
@@ -294,7 +389,7 @@ const pl_op_def pl_ops_scatter[] = {
     { .name = "ScatterElements", .since = 11, .until = 15, ELEMENTS, .bound = PL_BOUND_EXACT,
       .attrs = PL_ATTRS(PL_A_INT("axis", 0)),
       .samples = PL_SAMPLES({ "(float[3,3] x, float[2,3] u) => (y) <int64[2,3] i = {1,0,2,0,-2,1}> { y = ScatterElements(x, i, u) }", NULL, 0 }) },
-    { .name = "ScatterElements", .since = 16, ELEMENTS, .bound = PL_BOUND_TODO,
+    { .name = "ScatterElements", .since = 16, ELEMENTS, .bound = scatter_bound,
       .attrs = PL_ATTRS(PL_A_INT("axis", 0), PL_A_STRING("reduction", "none")),
       .samples = PL_SAMPLES(
           { "(float[1,5] x, float[1,2] u) => (y) <int64[1,2] i = {1,-2}> { y = ScatterElements<axis=1>(x, i, u) }", NULL, 0 },
@@ -302,7 +397,7 @@ const pl_op_def pl_ops_scatter[] = {
           { "(float[1,5] x, float[1,2] u) => (y) <int64[1,2] i = {1,1}> { y = ScatterElements<axis=1, reduction=\"max\">(x, i, u) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { TUPLES, .since = 11, .until = 15, .bound = PL_BOUND_EXACT,
       .samples = PL_SAMPLES({ "(float[4,3] x, float[2,3] u) => (y) <int64[2,1] i = {3,0}> { y = ScatterND(x, i, u) }", NULL, 0 }) },
-    { TUPLES, .since = 16, .bound = PL_BOUND_TODO,
+    { TUPLES, .since = 16, .bound = scatter_bound,
       .attrs = PL_ATTRS(PL_A_STRING("reduction", "none")),
       .samples = PL_SAMPLES(
           { "(float[4,3] x, float[2] u) => (y) <int64[2,2] i = {3,0,-3,1}> { y = ScatterND(x, i, u) }", NULL, 0 },

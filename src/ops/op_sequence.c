@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound.h"
 #include "ops/infer.h"
 #include "ops/join.h"
 
@@ -414,7 +415,7 @@ const pl_op_def pl_ops_sequence[] = {
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = OptionalGetElement(x) }", NULL, 0 }) },
     { .name = "OptionalHasElement", .since = 15,
       .in = PL_PORTS({ "input", PL_T_ANY, PL_PORT_OPTIONAL | PL_PORT_ANY_KIND }), .out = PL_PORTS({ "output", PL_T_BOOL, 0 }),
-      .infer = has_infer, .eval = has_eval, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT,
+      .infer = has_infer, .eval = has_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_b_untouched,
       .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { o = Optional(x) y = OptionalHasElement(o) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "SequenceAt", .since = 11, .flags = PL_OP_OWN_OUT,
@@ -441,7 +442,7 @@ const pl_op_def pl_ops_sequence[] = {
                             { "(float[2] x, float[3] y) => (t) { s = SequenceConstruct(x) t = SequenceInsert(s, y) }", NULL, 0 }) },
     { .name = "SequenceLength", .since = 11,
       .in = PL_PORTS(SEQ("input_sequence")), .out = PL_PORTS({ "length", PL_T_I64, 0 }),
-      .infer = length_infer, .eval = length_eval, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT,
+      .infer = length_infer, .eval = length_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_b_untouched,
       .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2] x, float[3] y) => (n) { s = SequenceConstruct(x, y) n = SequenceLength(s) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "SplitToSequence", .since = 11, .flags = PL_OP_OWN_OUT,

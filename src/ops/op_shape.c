@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound.h"
 #include "ops/content.h"
 #include "ops/move.h"
 
@@ -417,7 +418,7 @@ static pl_status tile_eval(pl_eval *c) {
     .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define VIEWS .flags = PL_OP_VIEW | PL_OP_OWN_OUT | PL_OP_SHAPE, .eval = view_eval, MOVES
 #define ASKS                                                                                       \
-    .grad = PL_GRAD_ZERO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+    .grad = PL_GRAD_ZERO, .bound = pl_b_untouched, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define OUT(name) .out = PL_PORTS({ name, PL_T_ANY, 0 })
 #define DATA_ONLY .in = PL_PORTS({ "data", PL_T_ANY, 0 })
 #define DATA_AND(name, flags) .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { name, PL_T_I64, flags })

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound.h"
 #include "ops/content.h"
 #include "ops/move.h"
 #include "ops/transform.h"
@@ -528,7 +529,7 @@ const pl_op_def pl_ops_transform[] = {
     { .name = "EyeLike", .since = 9, .flags = PL_OP_SHAPE, IN("input"),
       .out = PL_PORTS({ "output", PL_T_ANY & ~PL_T_STRING, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("dtype", 0), PL_A_INT("k", 0)),
-      .infer = eye_like_infer, .eval = eye_like_eval, .grad = PL_GRAD_ZERO, .bound = PL_BOUND_EXACT,
+      .infer = eye_like_infer, .eval = eye_like_eval, .grad = PL_GRAD_ZERO, .bound = pl_b_untouched,
       .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = EyeLike<k=1>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(int32[3,3] x) => (y) { y = EyeLike<dtype=1, k=-2>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },

@@ -79,6 +79,7 @@ void pl_quant_store_f64(const pl_quant_target *t, const double *x, void *y, size
     case PL_I4: store_i4_f64(x, zero, y, n); return;
     case PL_U2: store_u2_f64(x, zero, y, n); return;
     case PL_I2: store_i2_f64(x, zero, y, n); return;
+    case PL_F64: memcpy(y, x, n * sizeof(*x)); return;
     default: break;
     }
     store_small_float(t, x, y, n);
