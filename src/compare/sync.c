@@ -299,6 +299,11 @@ static const char *next_recorded(const pl_pair_graph *g, const pl_recording *rec
     return NULL;
 }
 
+/* Whoever recorded it knows why the model has no such value. */
+static const char *why_unmapped(syncing *s, const pl_record *r, pl_status *st, pl_err *err) {
+    return *r->unmapped == '\0' ? NULL : keep(s->session, r->unmapped, st, err);
+}
+
 /* A value of one side that the other side's graph has by name, but its run did not show: a backend
  * keeps only what it materialises. NULL when that is not the reason. */
 static const char *why_not_kept(syncing *s, int other, const pl_record *r, pl_status *st,
@@ -306,7 +311,8 @@ static const char *why_not_kept(syncing *s, int other, const pl_record *r, pl_st
     const pl_pair_graph *g = &s->graph[other];
     const pl_recording *rec = s->side[other]->recording;
     const uint32_t v = value_of(g, r);
-    if (v == PL_PAIR_NONE || pl_recording_find(rec, r->key) != NULL) return NULL;
+    if (v == PL_PAIR_NONE) return why_unmapped(s, r, st, err);
+    if (pl_recording_find(rec, r->key) != NULL) return NULL;
     const char *into = next_recorded(g, rec, v);
     const char *why =
         (g->values[v].flags & PL_PG_FIXED) != 0
@@ -434,7 +440,8 @@ static pl_status add_left_over(syncing *s, const pl_pairing *pairing, pl_err *er
         const char *why = u->expected || r == NULL ? NULL : why_not_kept(s, 0, r, &st, err);
         if (why == NULL) continue;
         session->left_b[i].reason = why;
-        session->left_b[i].expected = true;
+        session->left_b[i].expected =
+            *r->unmapped == '\0' || strncmp(r->unmapped, "folded", 6) == 0;
     }
     session->n_left_b = pairing->n_unpaired_b;
     return st;
