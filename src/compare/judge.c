@@ -199,11 +199,11 @@ pl_status pl_judge_tensors(const pl_judge *j, pl_pool *pool, const pl_judge_pair
     if (j->profile == PL_PROFILE_TORCH) return judge_torch(j, a, r, out, err);
     if (out->pair_class == PL_PAIR_NONFINITE) {
         const pl_accumulators *acc = &out->acc;
+        const int64_t n_bad =
+            acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r + acc->n_inf_sign;
         out->verdict = PL_VERDICT_MISMATCH;
         snprintf(out->reason, sizeof out->reason,
-                 "NaN or Inf on one side only at %lld elements, first at %lld",
-                 (long long)(acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r +
-                             acc->n_inf_sign),
+                 "NaN or Inf on one side only at %lld elements, first at %lld", (long long)n_bad,
                  (long long)acc->nonfinite_index);
         return PL_OK;
     }

@@ -535,6 +535,7 @@ pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
                           const pl_sync_options *options, pl_session *session, pl_pairing *pairing,
                           pl_err *err) {
     syncing s = { .side = { a, b }, .options = options, .session = session };
+    bool paired = false;
     pl_status st = PL_OK;
     s.scratch = pl_arena_new();
     if (s.scratch == NULL) return pl_fail_memory(err, 1);
@@ -545,6 +546,7 @@ pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
     pl_progress_update(options->progress, "pair", 0, 0);
     PL_TRY_GOTO(done, st,
                 pl_pair_values(&s.pair_side[0], &s.pair_side[1], &options->pair, pairing, err));
+    paired = true;
     for (int i = 0; i < PL_PAIR_SIDES; i++)
         PL_TRY_GOTO(done, st, pl_pair_graph_init(&s.graph[i], &s.pair_side[i], err));
     PL_TRY_GOTO(done, st, fill_head(&s, err));
@@ -555,6 +557,7 @@ pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
     PL_TRY_GOTO(done, st, run_works(&s, err));
     st = settle(&s, err);
 done:
+    if (st != PL_OK && paired) pl_pairing_release(pairing);
     for (int i = 0; i < PL_PAIR_SIDES; i++)
         pl_pair_graph_release(&s.graph[i]);
     pl_free(s.works);

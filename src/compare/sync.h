@@ -24,8 +24,8 @@ typedef struct pl_sync_options {
     size_t n_user_metrics;
 } pl_sync_options;
 
-/* Fills points, left_b, metric, profile, tol and user_metrics of the session; the pairing stays the
- * caller's. */
+/* Fills points, left_b, metric, profile, tol and user_metrics of the session. *pairing is the
+ * caller's to release when it succeeds. */
 pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
                           const pl_sync_options *options, pl_session *session, pl_pairing *pairing,
                           pl_err *err);
