@@ -1,5 +1,6 @@
 #include "flows/compare_side.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -85,7 +86,10 @@ pl_status pl_compare_side_describe(const pl_compare_side *side, pl_session *s, p
                                    pl_err *err) {
     const pl_json_value *root = NULL;
     const char *provenance = side->recording->provenance;
-    const char *path = pl_arena_strdup(s->arena, side->path);
+    /* Absolute: the session is read from anywhere. */
+    char *real = realpath(side->path, NULL);
+    const char *path = pl_arena_strdup(s->arena, real != NULL ? real : side->path);
+    free(real); /* libc's own */
     if (path == NULL) return pl_fail_memory(err, strlen(side->path));
     *out = (pl_side_info){ .backend = side->recording->format,
                            .spec = "",
