@@ -331,6 +331,8 @@ typedef struct plumb_compare_options {
     const char *write_baseline; /* file to write them to; what it accepts does not fail */
     const char *const *plugins; /* shared libraries with metrics */
     size_t n_plugins;
+    const char *const *details; /* values to measure in detail: quantiles, top k, channels */
+    size_t n_details;
     const char *metric; /* that colours and sorts; NULL = psnr */
     const char *sort;   /* "worst" (NULL) or "order" */
     const char *format; /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */

@@ -39,7 +39,8 @@ static bool read_options(const pl_args *args, plumb_compare_options *o, plumb_er
     o->colour = o->format == NULL && isatty(STDOUT_FILENO);
     o->pack = pl_args_flag(args, "pack");
     o->plugins = pl_args_all(args, "plugin", &o->n_plugins);
-    if (o->plugins != NULL) return true;
+    o->details = pl_args_all(args, "detail", &o->n_details);
+    if (o->plugins != NULL && o->details != NULL) return true;
     err->status = PLUMB_E_MEMORY;
     snprintf(err->message, sizeof(err->message), "out of memory");
     return false;
@@ -70,6 +71,7 @@ done:
     pl_cli_spec_release(&spec);
     pl_cli_inputs_release(&options.inputs);
     free((void *)(uintptr_t)options.plugins);
+    free((void *)(uintptr_t)options.details);
     if (st != PLUMB_OK) return pl_command_fail(args, &err);
     return pl_command_print_take(args, text, code);
 }
@@ -92,6 +94,7 @@ static const pl_option options[] = {
     { 0, "baseline", "FILE", "accepted divergences: only new ones fail" },
     { 0, "write-baseline", "FILE", "accept what diverges now" },
     { 0, "plugin", "FILE.so", "a library with metrics of its own (repeatable)" },
+    { 0, "detail", "VALUE", "quantiles, argmax, top 5 and worst channels of it (repeatable)" },
     { 0, "reference", "SPEC", "backend of B when both are models (default eager)" },
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_JIT,

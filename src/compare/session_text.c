@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compare/detail.h"
 #include "compare/session_print.h"
 
 enum { LIMIT_ROWS = 16 };
@@ -214,6 +215,13 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
     if (v->n_rows < s->n_points)
         pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", s->n_points - v->n_rows);
     put_limits(v, out);
+    for (size_t i = 0; i < s->n_points; i++) {
+        if (s->points[i].detail == NULL) continue;
+        pl_buf_puts(out, "\ndetail of ");
+        pl_session_put_clean(out, s->points[i].value);
+        pl_buf_putc(out, '\n');
+        pl_detail_put_text(out, s->points[i].detail);
+    }
     for (size_t i = 0; i < s->n_notes; i++) {
         pl_buf_puts(out, "note: ");
         pl_session_put_clean(out, s->notes[i]);

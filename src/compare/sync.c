@@ -10,6 +10,7 @@
 
 #include "backends/backend.h"
 #include "base/alloc.h"
+#include "compare/detail.h"
 #include "compare/effective.h"
 #include "compare/layout.h"
 
@@ -23,6 +24,7 @@ typedef struct work {
     pl_judged judged;
     bool done; /* judged is filled */
     double *user;
+    bool wants_detail;
     pl_status st;
     pl_err err;
 } work;
@@ -155,6 +157,8 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
     PL_TRY(pl_judge_tensors(&s->options->judge, pool, &pair, a, b, &w->judged, err));
     w->point->precision = pair.precision;
     w->done = true;
+    if (w->wants_detail)
+        PL_TRY(pl_detail_find(pool, a, b, s->session->arena, &w->point->detail, err));
     return w->user == NULL ? PL_OK : measure_user(s, w, a, b, err);
 }
 
@@ -256,7 +260,7 @@ static pl_status run_works(syncing *s, pl_err *err) {
     for (size_t i = 0; i < s->n_works; i++) {
         work *w = &s->works[i];
         if (w->a == NULL || w->b == NULL) continue;
-        if (w->user == NULL && !is_shared(s, w)) {
+        if (w->user == NULL && !w->wants_detail && !is_shared(s, w)) {
             whole[n++] = w;
             continue;
         }
@@ -376,6 +380,8 @@ static pl_status add_pair(syncing *s, const pl_pair *pair, size_t at, pl_err *er
                  .point = p };
     if (w->a == NULL || w->b == NULL)
         return pl_fail(err, PL_E_INTERNAL, "the pair '%s' is not in the recordings", a->name);
+    for (size_t i = 0; i < s->options->n_details; i++)
+        w->wants_detail = w->wants_detail || strcmp(s->options->details[i], p->value) == 0;
     w->n_bytes = bytes_of(w->a) + bytes_of(w->b);
     s->n_bytes += w->n_bytes;
     if (s->options->n_user_metrics > 0) {

@@ -22,6 +22,8 @@ typedef struct pl_sync_options {
     const pl_progress *progress;             /* may be NULL */
     const plumb_metric *const *user_metrics; /* of plugins; called by one thread */
     size_t n_user_metrics;
+    const char *const *details; /* values that are measured in detail (detail.h) */
+    size_t n_details;
 } pl_sync_options;
 
 /* Fills points, left_b, metric, profile, tol and user_metrics of the session. *pairing is the

@@ -114,6 +114,8 @@ static pl_status prepare(comparison *c, pl_err *err) {
     c->sync.progress = &c->progress;
     c->sync.user_metrics = c->plugins.rows;
     c->sync.n_user_metrics = c->plugins.n_rows;
+    c->sync.details = o->details;
+    c->sync.n_details = o->n_details;
     if (o->output != NULL) PL_TRY(pl_session_folder_new(o->output, &c->folder, err));
     return pl_session_new(&c->session, err);
 }
@@ -218,6 +220,20 @@ static pl_status replay(comparison *c, pl_err *err) {
                             &c->progress, c->session, &c->notes, err);
 }
 
+static pl_status check_details(const comparison *c, pl_err *err) {
+    const pl_session *s = c->session;
+    for (size_t i = 0; i < c->options->n_details; i++) {
+        size_t k = 0;
+        while (k < s->n_points && (strcmp(s->points[k].value, c->options->details[i]) != 0 ||
+                                   s->points[k].verdict == PL_VERDICT_UNPAIRED))
+            k++;
+        if (k == s->n_points)
+            return pl_fail(err, PL_E_NOT_FOUND, "no pair has the name '%s' in A",
+                           c->options->details[i]);
+    }
+    return PL_OK;
+}
+
 static pl_status compare(comparison *c, pl_err *err) {
     const pl_sync_side a = { c->side[0].recording,
                              c->side[0].is_model ? c->side[0].model->model : NULL };
@@ -229,6 +245,7 @@ static pl_status compare(comparison *c, pl_err *err) {
     PL_TRY(timed(c, "compare", err));
     PL_TRY(pl_sync_trace(&a, &b, &c->sync, c->session, err));
     PL_TRY(replay(c, err));
+    PL_TRY(check_details(c, err));
     if (c->options->export_map != NULL) PL_TRY(write_map(c, &a, &b, err));
     PL_TRY(apply_baseline(c, err));
     PL_TRY(pl_sync_conclude(c->session, err));
