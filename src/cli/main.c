@@ -11,6 +11,7 @@
 #define COMMANDS(X)                                                                                \
     X(info)                                                                                        \
     X(run)                                                                                         \
+    X(compare)                                                                                     \
     X(analyze)                                                                                     \
     X(minify)                                                                                      \
     X(record)                                                                                      \
