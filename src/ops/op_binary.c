@@ -404,43 +404,27 @@ static pl_status prelu_infer(pl_infer *c) {
 
 /* ---- gradients ---- */
 
-/* dx[i] = g, summed over what broadcasting repeated. */
-static pl_status give(pl_grad *c, int i, pl_value *g) {
-    return pl_g_unbroadcast(c, g, c->node->out[0]->type, c->node->in[i], &c->dx[i]);
-}
-
 static pl_status add_grad(pl_grad *c) {
-    if (c->wanted[0]) PL_TRY(give(c, 0, c->dy[0]));
-    return c->wanted[1] ? give(c, 1, c->dy[0]) : PL_OK;
+    (void)pl_g_give(c, 0, c->dy[0]);
+    return pl_g_give(c, 1, c->dy[0]);
 }
 
 static pl_status sub_grad(pl_grad *c) {
-    pl_value *negative = NULL;
-    if (c->wanted[0]) PL_TRY(give(c, 0, c->dy[0]));
-    if (!c->wanted[1]) return PL_OK;
-    PL_TRY(pl_g_unary(c, "Neg", c->dy[0], &negative));
-    return give(c, 1, negative);
+    (void)pl_g_give(c, 0, c->dy[0]);
+    return c->wanted[1] ? pl_g_give(c, 1, pl_g_neg(c, c->dy[0])) : c->st;
 }
 
 static pl_status mul_grad(pl_grad *c) {
-    for (int i = 0; i < 2; i++) {
-        pl_value *g = NULL;
-        if (!c->wanted[i]) continue;
-        PL_TRY(pl_g_binary(c, "Mul", c->dy[0], c->node->in[1 - i], c->node->out[0]->type, &g));
-        PL_TRY(give(c, i, g));
-    }
-    return PL_OK;
+    for (int i = 0; i < 2; i++)
+        if (c->wanted[i]) (void)pl_g_give(c, i, pl_g_mul(c, c->dy[0], c->node->in[1 - i]));
+    return c->st;
 }
 
 static pl_status div_grad(pl_grad *c) { /* da = dy / b; db = -da * y */
-    const pl_type *type = c->node->out[0]->type;
-    pl_value *da = NULL, *product = NULL, *db = NULL;
-    PL_TRY(pl_g_binary(c, "Div", c->dy[0], c->node->in[1], type, &da));
-    if (c->wanted[0]) PL_TRY(give(c, 0, da));
-    if (!c->wanted[1]) return PL_OK;
-    PL_TRY(pl_g_binary(c, "Mul", da, c->node->out[0], type, &product));
-    PL_TRY(pl_g_unary(c, "Neg", product, &db));
-    return give(c, 1, db);
+    pl_value *da = pl_g_div(c, c->dy[0], c->node->in[1]);
+    (void)pl_g_give(c, 0, da);
+    if (!c->wanted[1]) return c->st;
+    return pl_g_give(c, 1, pl_g_neg(c, pl_g_mul(c, da, c->node->out[0])));
 }
 
 /* ---- rows ---- */
