@@ -82,7 +82,7 @@ pl_status pl_b_set_take(pl_bound *c, int i, pl_tensor *e) {
 
 /* ---- element-wise ---- */
 
-enum { MAX_INPUTS = 4, GRAIN = 4096 };
+enum { MAX_INPUTS = 32, GRAIN = 4096 };
 
 typedef struct each {
     pl_bound *c;
@@ -105,8 +105,8 @@ static void each_block(void *ctx, int64_t begin, int64_t end) {
         for (int k = 0; k < s->n_in; k++)
             at[k] += index[d] * s->stride[k][d];
     }
+    double x[MAX_INPUTS] = { 0 }, e[MAX_INPUTS] = { 0 };
     for (int64_t i = begin; i < end; i++) {
-        double x[MAX_INPUTS] = { 0 }, e[MAX_INPUTS] = { 0 };
         for (int k = 0; k < s->n_in; k++) {
             if (s->x[k] != NULL) x[k] = s->x[k][at[k]];
             if (s->e[k] != NULL) e[k] = s->e[k][at[k]];
@@ -158,6 +158,25 @@ pl_status pl_b_each(pl_bound *c, pl_b_element fn) {
     if (s.y == NULL) return pl_fail_memory(c->err, 1);
     pl_pool_for(c->pool, y->n_elements, GRAIN, each_block, &s);
     return PL_OK;
+}
+
+pl_status pl_b_each_as(pl_bound *c, int rank, const int64_t *dims, pl_b_element fn) {
+    pl_bound other = *c;
+    pl_tensor *x = NULL, *e = NULL;
+    pl_datum *d = NULL;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, pl_tensor_reshape(pl_b_in(c, 1), rank, dims, &x, c->err));
+    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(x, &d, c->err));
+    if (c->e_in[1] != NULL)
+        PL_TRY_GOTO(done, st, pl_tensor_reshape(c->e_in[1], rank, dims, &e, c->err));
+    other.n_in = 2;
+    other.in = (pl_datum *const[]){ c->in[0], d };
+    other.e_in = (pl_tensor *const[]){ c->e_in[0], e };
+    st = pl_b_each(&other, fn);
+done:
+    pl_datum_unref(d);
+    pl_tensor_unref(e);
+    return st;
 }
 
 /* ---- the node's own kernel on other data ---- */

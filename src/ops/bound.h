@@ -31,6 +31,7 @@ struct pl_bound {
     pl_status (*run_body)(pl_bound *c, pl_graph *body, pl_datum *const *in, pl_tensor *const *e_in,
                           size_t n_in, pl_datum **out, pl_tensor **e_out, size_t n_out);
     void *runner;
+    double p[4]; /* a rule's own numbers (attributes), for its element function */
     pl_pool *pool;
     pl_arena *scratch; /* reset after the node */
     pl_err *err;
@@ -46,6 +47,15 @@ const double *pl_b_y(pl_bound *c, int i);
 const double *pl_b_e(const pl_bound *c, int i);
 bool pl_b_any_error(const pl_bound *c);        /* some input is not exact */
 double pl_b_largest(const pl_bound *c, int i); /* bound of input i; 0 when exact */
+/* Rounding of a result y in the node's own type; nothing for zeros and integers. */
+static inline double pl_b_round(const pl_bound *c, double y) {
+    return c->u > 0 && y != 0 ? c->u * (y < 0 ? -y : y) + c->tiny : 0;
+}
+/* The same where the type is narrower than what it is computed in (fp16: in float), else nothing.
+ */
+static inline double pl_b_stored(const pl_bound *c, double y) {
+    return c->u > c->u_acc ? pl_b_round(c, y) : 0;
+}
 /* c(K) of a sum of K terms: min(K + 1, 2 + sqrt(K)/2). */
 double pl_b_chain(double k);
 
@@ -60,8 +70,10 @@ pl_status pl_b_set_take(pl_bound *c, int i, pl_tensor *e);
 /* One element of an element-wise operator: x[k], e[k] of each input k (broadcast; 0 where left out
  * or exact), y the result. Gives the bound. */
 typedef double (*pl_b_element)(const pl_bound *c, const double *x, const double *e, double y);
-/* Output 0 = fn of at most four broadcast inputs; in blocks, threaded. */
+/* Output 0 = fn of broadcast inputs (at most 32, else as without a rule); in blocks, threaded. */
 pl_status pl_b_each(pl_bound *c, pl_b_element fn);
+/* The same with input 1 seen with other dims (of as many elements): old ways of broadcasting. */
+pl_status pl_b_each_as(pl_bound *c, int rank, const int64_t *dims, pl_b_element fn);
 /* The operator moves elements: its own kernel, applied to the bounds of its data inputs (input 0
  * and those whose port says PL_PORT_SAME). What PL_BOUND_EXACT does when some input is not exact.
  */

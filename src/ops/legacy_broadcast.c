@@ -38,17 +38,33 @@ pl_status pl_infer_legacy_broadcast(pl_infer *c, pl_dtype dtype) {
     return pl_infer_set(c, 0, dtype, ra, c->in[0]->dims);
 }
 
+/* Dims of B as numpy's rules need them; false when they are its own. */
+static bool operand_dims(const pl_node *node, const pl_tensor *a, const pl_tensor *b, int *rank,
+                         int64_t *dims) {
+    if (node->opset >= 7 || pl_attr_int(node, "broadcast") == 0 || !pl_attr_has(node, "axis"))
+        return false;
+    const int64_t axis = pl_attr_int(node, "axis");
+    *rank = (int)(axis < 0 ? -axis : a->rank - axis); /* the rule has checked it */
+    for (int d = 0; d < *rank; d++)
+        dims[d] = d < b->rank ? b->dims[d] : 1;
+    return true;
+}
+
 pl_status pl_legacy_operand(const pl_eval *c, pl_tensor **out) {
     const pl_tensor *a = pl_in(c, 0), *b = pl_in(c, 1);
+    int64_t dims[PL_RANK_MAX];
+    int rank = 0;
     *out = NULL;
-    if (pl_attr_int(c->node, "broadcast") == 0 || !pl_attr_has(c->node, "axis")) {
+    if (!operand_dims(c->node, a, b, &rank, dims)) {
         *out = pl_tensor_ref(b);
         return PL_OK;
     }
-    const int64_t axis = pl_attr_int(c->node, "axis");
-    const int rank = (int)(axis < 0 ? -axis : a->rank - axis); /* the rule has checked it */
-    int64_t dims[PL_RANK_MAX];
-    for (int d = 0; d < rank; d++)
-        dims[d] = d < b->rank ? b->dims[d] : 1;
     return pl_tensor_reshape(b, rank, dims, out, c->err);
+}
+
+pl_status pl_b_each_legacy(pl_bound *c, pl_b_element fn) {
+    int64_t dims[PL_RANK_MAX];
+    int rank = 0;
+    if (!operand_dims(c->node, pl_b_in(c, 0), pl_b_in(c, 1), &rank, dims)) return pl_b_each(c, fn);
+    return pl_b_each_as(c, rank, dims, fn);
 }

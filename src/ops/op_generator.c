@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "base/size.h"
+#include "ops/bound.h"
 #include "ops/content.h"
 #include "ops/move.h"
 
@@ -202,9 +203,20 @@ static pl_status range_infer(pl_infer *c) {
 }
 
 /* start + i * delta, in double for floats (rounded once), modulo 2^64 for integers. */
+/* By repeated addition, as some runtimes do. */
+static void range_naive(float start, float delta, pl_tensor *y) {
+    const size_t size = pl_dtype_bytes(y->dtype);
+    for (int64_t i = 0; i < y->n_elements; i++, start += delta)
+        pl_store_f32(y->dtype, &start, (char *)y->data + (size_t)i * size, 1);
+}
+
 static pl_status range_eval(pl_eval *c) {
     const pl_tensor *start = pl_in(c, 0), *delta = pl_in(c, 2);
     pl_tensor *y = pl_out(c, 0);
+    if (c->naive && pl_dtype_is_float(y->dtype) && y->dtype != PL_F64) {
+        range_naive((float)pl_tensor_get_f64(start, 0), (float)pl_tensor_get_f64(delta, 0), y);
+        return PL_OK;
+    }
     const size_t size = pl_dtype_bytes(y->dtype);
     const bool is_float = pl_dtype_is_float(y->dtype);
     const double f = is_float ? pl_tensor_get_f64(start, 0) : 0;
@@ -495,20 +507,57 @@ static pl_status mel_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* ---- error bounds ---- */
+
+/* Random operators are never replayed: no runtime draws the same numbers. */
+static pl_status random_bound(pl_bound *c) {
+    return pl_b_unknown(c);
+}
+
+/* p[0] u, absolute, before the conversion to an integer type where one is asked for. */
+static double absolute_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)x, (void)e;
+    return pl_b_round(c, y) + c->p[0];
+}
+static pl_status fill_absolute(pl_bound *c, double factor) {
+    pl_bound own = *c;
+    own.n_in = 0; /* sizes: not of the shape of the output */
+    const bool is_float = pl_dtype_is_float(c->out_native[0]);
+    own.p[0] = is_float ? factor * (c->u < 0x1p-24 ? c->u : 0x1p-24) : 1;
+    return pl_b_each(&own, absolute_element);
+}
+/* Cosines of an angle that is itself rounded a few times: 2 pi times 3u, and a few more. */
+static pl_status window_bound(pl_bound *c) {
+    return fill_absolute(c, 24);
+}
+/* Slopes between whole bins. */
+static pl_status mel_bound(pl_bound *c) {
+    return fill_absolute(c, 4);
+}
+
+static double range_element(const pl_bound *c, const double *x, const double *e, double y) {
+    const double count = x[2] == 0 ? 0 : (y - x[0]) / x[2];
+    const double own = c->u > 0 ? pl_b_round(c, y) + c->u * fabs(y - x[0]) : 0;
+    return own + e[0] + count * e[2];
+}
+static pl_status range_bound(pl_bound *c) {
+    return pl_b_each(c, range_element);
+}
+
 /* ---- rows ---- */
 
 #define EXACT                                                                                      \
     .grad = PL_GRAD_ZERO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
-#define COMPUTED                                                                                   \
-    .grad = PL_GRAD_ZERO, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define COMPUTED(bound_)                                                                           \
+    .grad = PL_GRAD_ZERO, .bound = bound_, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define RANDOM                                                                                     \
-    .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+    .grad = PL_GRAD_UNDEFINED, .bound = random_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define OUT(types) .out = PL_PORTS({ "output", types, 0 })
 #define WINDOW(name_, fn)                                                                          \
     {                                                                                              \
         .name = name_, .since = 17, .in = PL_PORTS({ "size", PL_T_INDEX, 0 }), OUT(PL_T_NUMERIC),  \
         .attrs = PL_ATTRS(PL_A_INT("output_datatype", 1), PL_A_INT("periodic", 1)),                \
-        .infer = window_infer, .eval = fn, COMPUTED,                                               \
+        .infer = window_infer, .eval = fn, COMPUTED(window_bound),                                 \
         .samples = PL_SAMPLES(                                                                     \
             { "() => (y) <int32 n = {10}> { y = " name_ "(n) }", NULL, PL_SAMPLE_NO_GRAD },        \
             { "() => (y) <int64 n = {7}> { y = " name_ "<periodic=0>(n) }", NULL,                  \
@@ -543,7 +592,7 @@ const pl_op_def pl_ops_generator[] = {
       .in = PL_PORTS({ "num_mel_bins", PL_T_INDEX, 0 }, { "dft_length", PL_T_INDEX, 0 }, { "sample_rate", PL_T_INDEX, 0 },
                      { "lower_edge_hertz", PL_T_FLOAT, 0 }, { "upper_edge_hertz", PL_T_FLOAT, 0 }),
       OUT(PL_T_NUMERIC), .attrs = PL_ATTRS(PL_A_INT("output_datatype", 1)),
-      .infer = mel_infer, .eval = mel_eval, COMPUTED,
+      .infer = mel_infer, .eval = mel_eval, COMPUTED(mel_bound),
       .samples = PL_SAMPLES({ "() => (y) <int32 m = {8}, int32 d = {16}, int32 r = {8192}, float l = {0}, float u = {4096}> { y = MelWeightMatrix(m, d, r, l, u) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Multinomial", .since = 7, .flags = PL_OP_RANDOM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), OUT(PL_T_INDEX),
@@ -570,7 +619,7 @@ const pl_op_def pl_ops_generator[] = {
       .in = PL_PORTS({ "start", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME }, { "limit", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME },
                      { "delta", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME }),
       OUT(PL_T_FLOAT | PL_T_SIGNED), .attrs = PL_ATTRS(PL_A_INT("stash_type", 1)),
-      .infer = range_infer, .eval = range_eval, COMPUTED,
+      .infer = range_infer, .eval = range_eval, COMPUTED(range_bound),
       .samples = PL_SAMPLES({ "() => (y) <float a = {1}, float b = {5}, float d = {1.5}> { y = Range(a, b, d) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "() => (y) <int64 a = {10}, int64 b = {4}, int64 d = {-2}> { y = Range(a, b, d) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },

@@ -1,6 +1,8 @@
 /* Comparisons, logic, bitwise operations and selection, with broadcasting. */
+#include <math.h>
 #include <string.h>
 
+#include "ops/binary_rules.h"
 #include "ops/content_map.h"
 #include "ops/elementwise.h"
 #include "ops/infer.h"
@@ -227,6 +229,53 @@ static pl_status where_infer(pl_infer *c) {
     return pl_content_map(c, 3, select_element, 0);
 }
 
+/* ---- error bounds: 1 where the answer may be the other one ---- */
+
+static double compare_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)c, (void)y;
+    const double error = e[0] + e[1];
+    return error > 0 && (x[0] == x[1] || fabs(x[0] - x[1]) <= 8 * error);
+}
+static pl_status compare_bound(pl_bound *c) {
+    return pl_b_any_error(c) ? pl_b_each_legacy(c, compare_element) : PL_OK;
+}
+
+/* An operand that is certain may decide alone: false && x, true || x. */
+static double and_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)c, (void)y;
+    if ((x[0] == 0 && e[0] == 0) || (x[1] == 0 && e[1] == 0)) return 0;
+    return e[0] > 0 || e[1] > 0;
+}
+static double or_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)c, (void)y;
+    if ((x[0] != 0 && e[0] == 0) || (x[1] != 0 && e[1] == 0)) return 0;
+    return e[0] > 0 || e[1] > 0;
+}
+static double xor_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)c, (void)x, (void)y;
+    return e[0] > 0 || e[1] > 0;
+}
+static pl_status and_bound(pl_bound *c) {
+    return pl_b_any_error(c) ? pl_b_each_legacy(c, and_element) : PL_OK;
+}
+static pl_status or_bound(pl_bound *c) {
+    return pl_b_any_error(c) ? pl_b_each_legacy(c, or_element) : PL_OK;
+}
+static pl_status xor_bound(pl_bound *c) {
+    return pl_b_any_error(c) ? pl_b_each_legacy(c, xor_element) : PL_OK;
+}
+
+/* The bound of the side that is picked; of both, and their distance, where that is not certain. */
+static double where_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)c, (void)y;
+    if (e[0] == 0) return x[0] != 0 ? e[1] : e[2];
+    return x[1] == x[2] ? fmax(e[1], e[2]) : fabs(x[1] - x[2]) + fmax(e[1], e[2]);
+}
+static pl_status where_bound(pl_bound *c) {
+    if (!pl_b_any_error(c) || c->out_native[0] == PL_STRING) return PL_OK;
+    return pl_b_each(c, where_element);
+}
+
 /* ---- rows ---- */
 
 #define AB(types, out_types)                                                                       \
@@ -234,18 +283,18 @@ static pl_status where_infer(pl_infer *c) {
     .out = PL_PORTS({ "C", out_types, 0 })
 #define TEXT(name, type, attrs)                                                                    \
     "(" type "[2,3,4] a, " type "[4] b) => (c) { c = " name attrs "(a, b) }"
-#define EXACT .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO
-#define TO_BOOL(name_, since_, types, type, infer_fn, fn, amp, flags_)                             \
+#define RULES(bound_) .grad = PL_GRAD_UNDEFINED, .bound = bound_, .emit = PL_EMIT_TODO
+#define TO_BOOL(name_, since_, types, type, infer_fn, fn, bound_, amp, flags_)                     \
     {                                                                                              \
         .name = name_, .since = since_, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE | (flags_),       \
-        AB(types, PL_T_BOOL), .infer = infer_fn, .eval = fn, EXACT, .autocast = amp,               \
+        AB(types, PL_T_BOOL), .infer = infer_fn, .eval = fn, RULES(bound_), .autocast = amp,       \
         .samples = PL_SAMPLES({ TEXT(name_, type, ""), NULL, PL_SAMPLE_NO_GRAD })                  \
     }
-#define TO_BOOL_OLD(name_, types, type, infer_fn, fn, amp)                                         \
+#define TO_BOOL_OLD(name_, types, type, infer_fn, fn, bound_, amp)                                 \
     {                                                                                              \
         .name = name_, .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,           \
         AB(types, PL_T_BOOL), .attrs = PL_ATTRS(PL_LEGACY_ATTRS), .infer = infer_fn, .eval = fn,   \
-        EXACT, .autocast = amp,                                                                    \
+        RULES(bound_), .autocast = amp,                                                            \
         .samples = PL_SAMPLES({ TEXT(name_, type, "<broadcast=1>"), NULL, PL_SAMPLE_NO_GRAD },     \
                               { "(" type "[2,3,4] a, " type "[3] b) => (c) { c = " name_           \
                                 "<broadcast=1, axis=1>(a, b) }",                                   \
@@ -254,7 +303,7 @@ static pl_status where_infer(pl_infer *c) {
 #define BITS(name_, fn)                                                                            \
     {                                                                                              \
         .name = name_, .since = 18, .flags = PL_OP_ELEMENTWISE | PL_OP_COMMUTATIVE,                \
-        AB(PL_T_INT, PL_T_INT), .infer = pl_infer_broadcast, .eval = fn, EXACT,                    \
+        AB(PL_T_INT, PL_T_INT), .infer = pl_infer_broadcast, .eval = fn, RULES(pl_bits_bound),     \
         .autocast = PL_AMP_KEEP,                                                                   \
         .samples = PL_SAMPLES({ TEXT(name_, "int32", ""), NULL, PL_SAMPLE_NO_GRAD },               \
                               { TEXT(name_, "uint8", ""), NULL, PL_SAMPLE_NO_GRAD })               \
@@ -263,29 +312,29 @@ static pl_status where_infer(pl_infer *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_logical[] = {
-    TO_BOOL("And", 7, PL_T_BOOL, "bool", compare_infer, and_eval, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
-    TO_BOOL_OLD("And", PL_T_BOOL, "bool", compare_infer, and_eval, PL_AMP_KEEP),
+    TO_BOOL("And", 7, PL_T_BOOL, "bool", compare_infer, and_eval, and_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
+    TO_BOOL_OLD("And", PL_T_BOOL, "bool", compare_infer, and_eval, and_bound, PL_AMP_KEEP),
     BITS("BitwiseAnd", bit_and_eval),
     BITS("BitwiseOr", bit_or_eval),
     BITS("BitwiseXor", bit_xor_eval),
-    TO_BOOL("Equal", 7, EQUAL_TYPES, "int64", equal_infer, equal_eval, PL_AMP_WIDEST, PL_OP_COMMUTATIVE),
-    TO_BOOL_OLD("Equal", EQUAL_TYPES, "int64", equal_infer, equal_eval, PL_AMP_WIDEST),
-    TO_BOOL("Greater", 7, PL_T_NUMERIC, "float", compare_infer, greater_eval, PL_AMP_WIDEST, 0),
-    TO_BOOL_OLD("Greater", PL_T_NUMERIC, "float", compare_infer, greater_eval, PL_AMP_WIDEST),
-    TO_BOOL("GreaterOrEqual", 12, PL_T_NUMERIC, "float", compare_infer, greater_equal_eval, PL_AMP_WIDEST, 0),
-    TO_BOOL("Less", 7, PL_T_NUMERIC, "float", compare_infer, less_eval, PL_AMP_WIDEST, 0),
-    TO_BOOL_OLD("Less", PL_T_NUMERIC, "float", compare_infer, less_eval, PL_AMP_WIDEST),
-    TO_BOOL("LessOrEqual", 12, PL_T_NUMERIC, "float", compare_infer, less_equal_eval, PL_AMP_WIDEST, 0),
-    TO_BOOL("Or", 7, PL_T_BOOL, "bool", compare_infer, or_eval, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
-    TO_BOOL_OLD("Or", PL_T_BOOL, "bool", compare_infer, or_eval, PL_AMP_KEEP),
+    TO_BOOL("Equal", 7, EQUAL_TYPES, "int64", equal_infer, equal_eval, compare_bound, PL_AMP_WIDEST, PL_OP_COMMUTATIVE),
+    TO_BOOL_OLD("Equal", EQUAL_TYPES, "int64", equal_infer, equal_eval, compare_bound, PL_AMP_WIDEST),
+    TO_BOOL("Greater", 7, PL_T_NUMERIC, "float", compare_infer, greater_eval, compare_bound, PL_AMP_WIDEST, 0),
+    TO_BOOL_OLD("Greater", PL_T_NUMERIC, "float", compare_infer, greater_eval, compare_bound, PL_AMP_WIDEST),
+    TO_BOOL("GreaterOrEqual", 12, PL_T_NUMERIC, "float", compare_infer, greater_equal_eval, compare_bound, PL_AMP_WIDEST, 0),
+    TO_BOOL("Less", 7, PL_T_NUMERIC, "float", compare_infer, less_eval, compare_bound, PL_AMP_WIDEST, 0),
+    TO_BOOL_OLD("Less", PL_T_NUMERIC, "float", compare_infer, less_eval, compare_bound, PL_AMP_WIDEST),
+    TO_BOOL("LessOrEqual", 12, PL_T_NUMERIC, "float", compare_infer, less_equal_eval, compare_bound, PL_AMP_WIDEST, 0),
+    TO_BOOL("Or", 7, PL_T_BOOL, "bool", compare_infer, or_eval, or_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
+    TO_BOOL_OLD("Or", PL_T_BOOL, "bool", compare_infer, or_eval, or_bound, PL_AMP_KEEP),
     { .name = "Where", .since = 9, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,
       .in = PL_PORTS({ "condition", PL_T_BOOL, 0 }, { "X", PL_T_ANY, PL_PORT_SAME }, { "Y", PL_T_ANY, PL_PORT_SAME }),
       .out = PL_PORTS({ "output", PL_T_ANY, 0 }), .infer = where_infer, .eval = where_eval,
-      .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
+      .grad = PL_GRAD_TODO, .bound = where_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ "(bool[3,1] c, float[2,3,4] x, float[4] y) => (z) { z = Where(c, x, y) }", NULL, 0 },
                             { "(bool[2,3] c, int64[2,3] x, int64 y) => (z) { z = Where(c, x, y) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    TO_BOOL("Xor", 7, PL_T_BOOL, "bool", compare_infer, xor_eval, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
-    TO_BOOL_OLD("Xor", PL_T_BOOL, "bool", compare_infer, xor_eval, PL_AMP_KEEP),
+    TO_BOOL("Xor", 7, PL_T_BOOL, "bool", compare_infer, xor_eval, xor_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
+    TO_BOOL_OLD("Xor", PL_T_BOOL, "bool", compare_infer, xor_eval, xor_bound, PL_AMP_KEEP),
     { 0 },
 };
 /* clang-format on */

@@ -3,9 +3,11 @@
  * Both see scores (N, C, inner) and one class number for each (n, inner). The loss of an element is
  * -log_prob[class] * weight[class]; elements of class ignore_index count nothing. The mean divides
  * by the sum of weights used (NaN when there is none). Sums are taken in double. */
+#include <math.h>
 #include <string.h>
 
 #include "ops/infer.h"
+#include "ops/softmax_bound.h"
 #include "ops/softmax_run.h"
 
 extern const pl_op_def pl_ops_loss[];
@@ -57,6 +59,7 @@ typedef struct loss_job {
     bool is_f64, has_ignored;
     int64_t ignored;
     double sum, weights;
+    bool naive; /* both in one float */
 } loss_job;
 
 static pl_status element_loss(const pl_eval *c, loss_job *j, int64_t i, double *loss) {
@@ -74,6 +77,10 @@ static pl_status element_loss(const pl_eval *c, loss_job *j, int64_t i, double *
     *loss = -p * w;
     j->sum += *loss;
     j->weights += w;
+    if (j->naive) {
+        j->sum = (double)(float)j->sum;
+        j->weights = (double)(float)j->weights;
+    }
     return PL_OK;
 }
 
@@ -97,6 +104,7 @@ static pl_status put_losses(pl_eval *c, loss_job *j) {
 static pl_status setup(pl_eval *c, loss_job *j) {
     const pl_tensor *x = pl_in(c, 0);
     *j = (loss_job){ .is_f64 = x->dtype == PL_F64,
+                     .naive = c->naive && x->dtype != PL_F64,
                      .weight = pl_has(c, 2) ? pl_in_f64(c, 2) : NULL,
                      .has_ignored = pl_attr_has(c->node, "ignore_index"),
                      .ignored = pl_attr_int(c->node, "ignore_index"),
@@ -128,6 +136,84 @@ static pl_status cross_entropy_eval(pl_eval *c) {
     return put_losses(c, &j);
 }
 
+/* ---- error bounds ---- */
+
+/* One element: -p w, both with errors; nothing where the class is ignored. */
+typedef struct loss_error {
+    double loss, error, weight, weight_error;
+    double square; /* of error, of a sum: they add like noise in a mean */
+} loss_error;
+
+static loss_error element_error(pl_bound *c, const double *p, const double *e, int64_t at,
+                                int64_t class) {
+    const pl_tensor *weight = pl_b_in(c, 2);
+    const double *we = pl_b_e(c, 2);
+    loss_error r = { .weight = weight == NULL ? 1 : pl_tensor_get_f64(weight, class),
+                     .weight_error = weight == NULL || we == NULL ? 0 : we[class] };
+    r.loss = fabs(p[at] * r.weight);
+    r.error = (e == NULL ? 0 : e[at] * (fabs(r.weight) + r.weight_error)) +
+              fabs(p[at]) * r.weight_error + (weight == NULL ? 0 : c->u_acc * r.loss);
+    return r;
+}
+
+/* From log-probabilities p with errors e: sums are chains, the mean divides by a sum. */
+static pl_status put_bounds(pl_bound *c, const double *p, const double *e, double *out) {
+    const pl_tensor *x = pl_b_in(c, 0), *target = pl_b_in(c, 1);
+    const bool ignores = pl_attr_has(c->node, "ignore_index");
+    const int64_t ignored = pl_attr_int(c->node, "ignore_index");
+    const bool none = pl_attr_string_is(c->node, "reduction", "none");
+    const pl_axis_view v = pl_axis_view_of(x, 1, 2);
+    loss_error sum = { 0 };
+    for (int64_t i = 0; i < target->n_elements; i++) {
+        const int64_t class = pl_tensor_get_i64(target, i);
+        if ((ignores && class == ignored) || class < 0 || class >= v.n) continue;
+        const int64_t at = (i / v.inner * v.n + class) * v.inner + i % v.inner;
+        const loss_error r = element_error(c, p, e, at, class);
+        if (none) out[i] = r.error + pl_b_stored(c, r.loss);
+        sum.loss += r.loss;
+        sum.error += r.error;
+        sum.square += r.error * r.error;
+        sum.weight += fabs(r.weight);
+        sum.weight_error += r.weight_error;
+    }
+    if (none) return PL_OK;
+    const double chain = c->u_acc * pl_b_chain((double)target->n_elements);
+    out[0] = sum.error + chain * sum.loss;
+    if (pl_attr_string_is(c->node, "reduction", "mean") && sum.weight > 0) {
+        const double y = sum.loss / sum.weight;
+        const double weights = pl_b_in(c, 2) == NULL ? 0 : chain + sum.weight_error / sum.weight;
+        out[0] = sqrt(sum.square) / sum.weight + y * (chain + c->u_acc + weights);
+    }
+    out[0] += pl_b_stored(c, pl_tensor_get_f64(pl_b_out(c, 0), 0));
+    return PL_OK;
+}
+
+static pl_status nll_bound(pl_bound *c) {
+    double *out = NULL;
+    if (pl_b_out(c, 0) == NULL || pl_b_in(c, 0)->n_elements == 0) return PL_OK;
+    PL_TRY(pl_b_new(c, 0, &out));
+    const double *p = pl_b_x(c, 0);
+    return p == NULL ? pl_fail_memory(c->err, 1) : put_bounds(c, p, pl_b_e(c, 0), out);
+}
+
+static pl_status cross_entropy_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0);
+    const size_t n = (size_t)x->n_elements;
+    double *out = NULL, *logs = NULL;
+    if (n == 0) return PL_OK;
+    const double *scores = pl_b_x(c, 0);
+    double *p = pl_arena_array(c->scratch, n, sizeof(double));
+    double *e = pl_arena_array(c->scratch, n, sizeof(double));
+    if (scores == NULL || p == NULL || e == NULL) return pl_fail_memory(c->err, n);
+    const pl_axis_view v = pl_axis_view_of(x, 1, 2);
+    pl_log_softmax_run(c->pool, v, scores, p, true);
+    pl_b_softmax(c, v, scores, pl_b_e(c, 0), p, true, e);
+    PL_TRY(pl_b_new(c, 1, &logs));
+    if (logs != NULL) memcpy(logs, e, n * sizeof(double));
+    PL_TRY(pl_b_new(c, 0, &out));
+    return out == NULL ? PL_OK : put_bounds(c, p, e, out);
+}
+
 /* ---- rows ---- */
 
 #define IN(a, b, w)                                                                                \
@@ -136,17 +222,18 @@ static pl_status cross_entropy_eval(pl_eval *c) {
 #define REST(fn)                                                                                   \
     .flags = PL_OP_REDUCTION,                                                                      \
     .attrs = PL_ATTRS(PL_A_INT("ignore_index", 0), PL_A_STRING("reduction", "mean")),              \
-    .infer = loss_infer, .eval = fn, PL_LATER, .autocast = PL_AMP_FP32
+    .infer = loss_infer, .eval = fn##_eval, .grad = PL_GRAD_TODO, .bound = fn##_bound,             \
+    .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
 
 /* clang-format off */
 const pl_op_def pl_ops_loss[] = {
     { .name = "NegativeLogLikelihoodLoss", .since = 12, IN("input", "target", "weight"),
-      .out = PL_PORTS({ "loss", PL_T_FLOAT, 0 }), REST(nll_eval),
+      .out = PL_PORTS({ "loss", PL_T_FLOAT, 0 }), REST(nll),
       .samples = PL_SAMPLES({ "(float[2,3] x, int64[2] t) => (y) { y = NegativeLogLikelihoodLoss(x, t) }", "t=0:2", 0 },
                             { "(float[2,3,4] x, int64[2,4] t, float[3] w) => (y) "
                               "{ y = NegativeLogLikelihoodLoss<reduction=\"none\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 }) },
     { .name = "SoftmaxCrossEntropyLoss", .since = 12, IN("scores", "labels", "weights"),
-      .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "log_prob", PL_T_FLOAT, PL_PORT_OPTIONAL }), REST(cross_entropy_eval),
+      .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "log_prob", PL_T_FLOAT, PL_PORT_OPTIONAL }), REST(cross_entropy),
       .samples = PL_SAMPLES({ "(float[2,3] x, int64[2] t) => (y) { y = SoftmaxCrossEntropyLoss(x, t) }", "t=0:2", 0 },
                             { "(float[2,3,4] x, int32[2,4] t, float[3] w) => (y, p) "
                               "{ y, p = SoftmaxCrossEntropyLoss<reduction=\"sum\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 }) },

@@ -2,6 +2,7 @@
  * reduce_axis.c. */
 #include "ops/content.h"
 #include "ops/reduce.h"
+#include "ops/reduce_rules.h"
 
 extern const pl_op_def pl_ops_reduce[];
 
@@ -84,19 +85,25 @@ static pl_status reduce_prod_infer(pl_infer *c) {
     return reduce_content(c, rank, true);
 }
 
+void pl_reduced_axes(const pl_node *node, int rank, const int64_t *axes, size_t n_axes,
+                     bool *reduced) {
+    if (pl_attr_has(node, "axes")) axes = pl_attr_ints(node, "axes", &n_axes);
+    for (int d = 0; d < rank; d++)
+        reduced[d] = reduces_all(node, n_axes);
+    for (size_t k = 0; axes != NULL && k < n_axes; k++)
+        reduced[axes[k] < 0 ? axes[k] + rank : axes[k]] = true;
+}
+
 static pl_status reduce_eval(pl_eval *c, pl_reduce_kind kind) {
     const pl_tensor *x = pl_in(c, 0);
     bool reduced[PL_RANK_MAX] = { false };
     size_t n = 0;
-    const int64_t *axes = pl_attr_ints(c->node, "axes", &n);
-    if (axes == NULL && pl_has(c, 1)) {
+    const int64_t *axes = NULL;
+    if (pl_has(c, 1)) {
         axes = pl_in_ints(c, 1, &n);
         if (axes == NULL) return pl_eval_memory(c);
     }
-    for (int d = 0; d < x->rank; d++)
-        reduced[d] = reduces_all(c->node, n);
-    for (size_t k = 0; axes != NULL && k < n; k++)
-        reduced[axes[k] < 0 ? axes[k] + x->rank : axes[k]] = true;
+    pl_reduced_axes(c->node, x->rank, axes, n, reduced);
     return pl_reduce(c, kind, x, reduced, pl_out(c, 0));
 }
 
@@ -184,8 +191,6 @@ static pl_status cum_prod_eval(pl_eval *c) {
 
 /* clang-format off */
 #define KEEPDIMS PL_A_INT("keepdims", 1)
-#define EXACT PL_BOUND_EXACT, PL_AMP_KEEP
-#define ROUNDS PL_BOUND_TODO, PL_AMP_FP32
 #define ROW(types, rule, fn, bound_, amp)                                                          \
     .flags = PL_OP_REDUCTION | PL_OP_SHAPE, .out = PL_PORTS({ "reduced", types, 0 }),              \
     .infer = rule, .eval = fn, .grad = PL_GRAD_TODO, .bound = bound_, .emit = PL_EMIT_TODO,        \
@@ -213,10 +218,10 @@ static pl_status cum_prod_eval(pl_eval *c) {
 
 #define ARG(name_, fn)                                                                             \
     {                                                                                              \
-        .name = name_, .since = 1, .flags = PL_OP_REDUCTION,                                       \
+        .name = name_, .since = 1, .flags = PL_OP_REDUCTION | PL_OP_PICKS,                         \
         .in = PL_PORTS({ "data", PL_T_NUMERIC, 0 }), .out = PL_PORTS({ "reduced", PL_T_I64, 0 }),  \
         .attrs = PL_ATTRS(PL_A_INT("axis", 0), KEEPDIMS, PL_A_INT("select_last_index", 0)),        \
-        .infer = arg_infer, .eval = fn, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT,        \
+        .infer = arg_infer, .eval = fn, .grad = PL_GRAD_UNDEFINED, .bound = pl_arg_bound,          \
         .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,                                             \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", NULL, PL_SAMPLE_NO_GRAD },   \
@@ -230,7 +235,8 @@ static pl_status cum_prod_eval(pl_eval *c) {
         .in = PL_PORTS({ "x", PL_T_NUMERIC, 0 }, { "axis", PL_T_INDEX, 0 }),                       \
         .out = PL_PORTS({ "y", PL_T_NUMERIC, 0 }),                                                 \
         .attrs = PL_ATTRS(PL_A_INT("exclusive", 0), PL_A_INT("reverse", 0)),                       \
-        .infer = cumulate_infer, .eval = fn, PL_LATER, .autocast = PL_AMP_FP32,                                             \
+        .infer = cumulate_infer, .eval = fn##_eval, .grad = PL_GRAD_TODO,                          \
+        .bound = pl_##fn##_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,                   \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) <int64 axis = {1}> { y = " name_ "(x, axis) }", NULL, 0 },  \
             { "(float[2,3] x) => (y) <int32 axis = {-1}> { y = " name_                             \
@@ -241,19 +247,19 @@ static pl_status cum_prod_eval(pl_eval *c) {
 const pl_op_def pl_ops_reduce[] = {
     ARG("ArgMax", arg_max_eval),
     ARG("ArgMin", arg_min_eval),
-    CUMULATE("CumProd", 26, cum_prod_eval),
-    CUMULATE("CumSum", 11, cum_sum_eval),
-    REDUCE("ReduceL1", PL_T_NUMERIC, NULL, reduce_infer, l1_eval, ROUNDS),
-    REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", reduce_infer, l2_eval, ROUNDS),
-    REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", reduce_infer, log_sum_eval, ROUNDS),
-    REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, reduce_infer, log_sum_exp_eval, ROUNDS),
-    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, EXACT),
-    REDUCE("ReduceMean", PL_T_NUMERIC, NULL, reduce_infer, mean_eval, ROUNDS),
-    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, EXACT),
-    REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.5:2", reduce_prod_infer, prod_eval, ROUNDS),
-    BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, ROUNDS),
-    BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, ROUNDS),
-    REDUCE("ReduceSumSquare", PL_T_NUMERIC, NULL, reduce_infer, sum_square_eval, ROUNDS),
+    CUMULATE("CumProd", 26, cum_prod),
+    CUMULATE("CumSum", 11, cum_sum),
+    REDUCE("ReduceL1", PL_T_NUMERIC, NULL, reduce_infer, l1_eval, pl_reduce_sum_bound, PL_AMP_FP32),
+    REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", reduce_infer, l2_eval, pl_reduce_l2_bound, PL_AMP_FP32),
+    REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", reduce_infer, log_sum_eval, pl_reduce_log_sum_bound, PL_AMP_FP32),
+    REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, reduce_infer, log_sum_exp_eval, pl_reduce_log_sum_exp_bound, PL_AMP_FP32),
+    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, pl_reduce_extreme_bound, PL_AMP_KEEP),
+    REDUCE("ReduceMean", PL_T_NUMERIC, NULL, reduce_infer, mean_eval, pl_reduce_mean_bound, PL_AMP_FP32),
+    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, pl_reduce_extreme_bound, PL_AMP_KEEP),
+    REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.5:2", reduce_prod_infer, prod_eval, pl_reduce_prod_bound, PL_AMP_FP32),
+    BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, PL_AMP_FP32),
+    BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, PL_AMP_FP32),
+    REDUCE("ReduceSumSquare", PL_T_NUMERIC, NULL, reduce_infer, sum_square_eval, pl_reduce_sum_square_bound, PL_AMP_FP32),
     { 0 },
 };
 /* clang-format on */

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "kernels/vmath.h"
+#include "ops/bound.h"
 #include "ops/float_io.h"
 #include "ops/infer.h"
+#include "ops/softmax_bound.h"
 #include "ops/softmax_run.h"
 
 extern const pl_op_def pl_ops_softmax[];
@@ -23,6 +25,7 @@ typedef struct job {
     int64_t n_segments;
     const void *x; /* pl_f32 or pl_f64 */
     void *y;
+    bool naive; /* f32: the denominator in one float, in index order */
 } job;
 
 /* ---- one row, or one segment of inner elements; the first of equal maxima is Hardmax's ---- */
@@ -96,7 +99,33 @@ typedef struct job {
 LOOPS(f32, float)
 LOOPS(f64, double)
 
+static void naive_row(const job *j, const pl_f32 *x, pl_f32 *y, int64_t n, int64_t step) {
+    float max = x[0], sum = 0;
+    for (int64_t k = 1; k < n; k++)
+        if (x[k * step] > max || isnan(x[k * step])) max = x[k * step];
+    for (int64_t k = 0; k < n; k++) {
+        y[k * step] = expf(x[k * step] - max);
+        sum += y[k * step];
+    }
+    const float log_sum = logf(sum);
+    for (int64_t k = 0; k < n; k++)
+        y[k * step] = j->kind == SOFTMAX ? y[k * step] / sum : x[k * step] - max - log_sum;
+}
+
+static void naive_rows(void *ctx, int64_t begin, int64_t end) {
+    const job *j = ctx;
+    const int64_t inner = j->view.inner, n = j->view.n;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t at = row / inner * n * inner + row % inner;
+        naive_row(j, (const pl_f32 *)j->x + at, (pl_f32 *)j->y + at, n, inner);
+    }
+}
+
 static void run(pl_pool *pool, job *j, bool is_f64) {
+    if (j->naive && !is_f64 && j->kind != HARDMAX) {
+        pl_pool_for(pool, j->view.outer * j->view.inner, pl_rows_grain(j->view.n), naive_rows, j);
+        return;
+    }
     if (j->view.inner == 1) {
         pl_pool_for(pool, j->view.outer, pl_rows_grain(j->view.n), is_f64 ? rows_f64 : rows_f32, j);
         return;
@@ -113,6 +142,7 @@ static pl_status eval(pl_eval *c, softmax_kind kind) {
     const int axis = (int)(given < 0 ? given + x->rank : given);
     if (x->n_elements == 0) return PL_OK;
     job j = { .kind = kind,
+              .naive = c->naive,
               .view = pl_axis_view_of(x, axis, c->node->opset < 13 ? x->rank : axis + 1) };
     const bool is_f64 = x->dtype == PL_F64;
     j.x = pl_in_floats(c, 0, is_f64);
@@ -150,14 +180,107 @@ static pl_status axis_infer(pl_infer *c) {
     return pl_infer_same_as_first(c);
 }
 
+/* ---- error bounds ---- */
+
+static pl_axis_view view_of(const pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0);
+    const int64_t given = pl_attr_int(c->node, "axis");
+    const int axis = (int)(given < 0 ? given + x->rank : given);
+    return pl_axis_view_of(x, axis, c->node->opset < 13 ? x->rank : axis + 1);
+}
+
+typedef struct bound_job {
+    const pl_bound *c;
+    pl_axis_view view;
+    const double *x, *e, *y; /* e: NULL = exact */
+    double *out;
+    bool log;
+} bound_job;
+
+/* Of one row: D = u(2 + |x - max|) + e is the error of an exponent's argument and of exp; the
+ * denominator has the mean of all D. */
+static void bound_row(const bound_job *j, int64_t from) {
+    const int64_t n = j->view.n, step = j->view.inner;
+    double max = -HUGE_VAL, shared = 0;
+    for (int64_t k = 0; k < n; k++)
+        max = fmax(max, j->x[from + k * step]);
+    if (!isfinite(max)) return;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t k = 0; k < n; k++) {
+            const int64_t at = from + k * step;
+            const double y = j->y[at], p = j->log ? exp(y) : y;
+            const double far = isfinite(j->x[at]) ? max - j->x[at] : 0;
+            const double own = j->c->u_acc * ((j->log ? 1 : 2) + far) + (j->e ? j->e[at] : 0);
+            if (pass == 0) {
+                shared += p > 0 ? p * own : 0;
+            } else if (j->log) {
+                j->out[at] = isfinite(y) ? own + shared + pl_b_round(j->c, y) : 0;
+            } else {
+                const double grown = own + shared < 40 ? expm1(own + shared) : HUGE_VAL;
+                j->out[at] = p > 0 ? fmin(p * grown, 1) + pl_b_stored(j->c, y) : 0;
+            }
+        }
+    }
+}
+static void bound_rows(void *ctx, int64_t begin, int64_t end) {
+    const bound_job *j = ctx;
+    for (int64_t row = begin; row < end; row++)
+        bound_row(j, row / j->view.inner * j->view.n * j->view.inner + row % j->view.inner);
+}
+
+void pl_b_softmax(const pl_bound *c, pl_axis_view view, const double *x, const double *e,
+                  const double *y, bool log, double *out) {
+    bound_job j = { c, view, x, e, y, out, log };
+    pl_pool_for(c->pool, view.outer * view.inner, pl_rows_grain(view.n), bound_rows, &j);
+}
+
+static pl_status bound(pl_bound *c, bool log) {
+    double *out = NULL;
+    if (pl_b_out(c, 0) == NULL || pl_b_out(c, 0)->n_elements == 0) return PL_OK;
+    const double *x = pl_b_x(c, 0), *y = pl_b_y(c, 0);
+    if (x == NULL || y == NULL) return pl_fail_memory(c->err, 1);
+    PL_TRY(pl_b_new(c, 0, &out));
+    pl_b_softmax(c, view_of(c), x, pl_b_e(c, 0), y, log, out);
+    return PL_OK;
+}
+static pl_status softmax_bound(pl_bound *c) {
+    return bound(c, false);
+}
+static pl_status log_softmax_bound(pl_bound *c) {
+    return bound(c, true);
+}
+
+/* 1 where the element could be the largest as well, and there also where it is now. */
+static pl_status hardmax_bound(pl_bound *c) {
+    double *out = NULL;
+    if (!pl_b_any_error(c) || pl_b_out(c, 0) == NULL || pl_b_out(c, 0)->n_elements == 0)
+        return PL_OK;
+    const double *x = pl_b_x(c, 0), *y = pl_b_y(c, 0), *e = pl_b_e(c, 0);
+    const pl_axis_view v = view_of(c);
+    if (x == NULL || y == NULL) return pl_fail_memory(c->err, 1);
+    PL_TRY(pl_b_new(c, 0, &out));
+    for (int64_t row = 0; row < v.outer * v.inner; row++) {
+        const int64_t from = row / v.inner * v.n * v.inner + row % v.inner;
+        int64_t won = from;
+        for (int64_t k = 0; k < v.n; k++)
+            if (y[from + k * v.inner] != 0) won = from + k * v.inner;
+        for (int64_t k = 0; k < v.n; k++) {
+            const int64_t at = from + k * v.inner;
+            const double reach = 8 * (e[at] + e[won]);
+            if (at != won && reach > 0 && x[won] - x[at] <= reach) out[at] = out[won] = 1;
+        }
+    }
+    return PL_OK;
+}
+
 /* ---- rows ---- */
 
 #define ROW(name_, since_, until_, axis_, fn, grad_, amp)                                          \
     {                                                                                              \
         .name = name_, .since = since_, .until = until_, .flags = PL_OP_REDUCTION,                 \
         .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),  \
-        .attrs = PL_ATTRS(PL_A_INT("axis", axis_)), .infer = axis_infer, .eval = fn,               \
-        .grad = grad_, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = amp,              \
+        .attrs = PL_ATTRS(PL_A_INT("axis", axis_)), .infer = axis_infer, .eval = fn##_eval,        \
+        .grad = grad_, .bound = fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,                 \
         .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ "(x) }", NULL, 0 },         \
                               { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", NULL, 0 }, \
                               { "(float[2,3,4] x) => (y) { y = " name_ "<axis=0>(x) }", NULL, 0 }) \
@@ -167,9 +290,9 @@ static pl_status axis_infer(pl_infer *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_softmax[] = {
-    BOTH("Hardmax", hardmax_eval, PL_GRAD_ZERO, PL_AMP_KEEP),
-    BOTH("LogSoftmax", log_softmax_eval, PL_GRAD_TODO, PL_AMP_FP32),
-    BOTH("Softmax", softmax_eval, PL_GRAD_TODO, PL_AMP_FP32),
+    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, PL_AMP_KEEP),
+    BOTH("LogSoftmax", log_softmax, PL_GRAD_TODO, PL_AMP_FP32),
+    BOTH("Softmax", softmax, PL_GRAD_TODO, PL_AMP_FP32),
     { 0 },
 };
 /* clang-format on */

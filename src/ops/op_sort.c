@@ -2,10 +2,13 @@
  *
  * Numbers are compared through their sort keys (sort_key.h): NaN is above all others and equal to
  * itself, as NumPy sorts. Equal elements keep their order. */
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/float_io.h"
 #include "ops/move.h"
 #include "ops/sort_key.h"
 
@@ -332,12 +335,88 @@ static pl_status unique_eval(pl_eval *c) {
     return write_ints(c, 3, g.count, g.n);
 }
 
+/* ---- error bounds ---- */
+
+typedef struct top_slice { /* one slice of the input and its results */
+    const double *x, *e, *values;
+    int64_t n, k, step;
+} top_slice;
+
+/* The k-th largest of perturbed numbers is off by no more than the largest perturbation. An index
+ * is uncertain where its value is as close as that to a neighbour in the order. */
+static void top_bounds(const top_slice *s, double *values, double *indices) {
+    double most = 0;
+    for (int64_t i = 0; i < s->n; i++)
+        most = fmax(most, s->e[i * s->step]);
+    for (int64_t i = 0; values != NULL && i < s->k; i++)
+        values[i * s->step] = most;
+    if (indices == NULL || s->k == 0 || most == 0) return;
+    /* Was one left out that is as good as the last? */
+    const double last = s->values[(s->k - 1) * s->step];
+    int64_t n_near = 0, n_near_taken = 0;
+    for (int64_t i = 0; i < s->n; i++)
+        n_near += fabs(s->x[i * s->step] - last) <= 16 * most;
+    for (int64_t i = 0; i < s->k; i++)
+        n_near_taken += fabs(s->values[i * s->step] - last) <= 16 * most;
+    const bool left_out = n_near > n_near_taken;
+    for (int64_t i = 0; i < s->k; i++) {
+        const double v = s->values[i * s->step];
+        const bool before = i > 0 && fabs(s->values[(i - 1) * s->step] - v) <= 16 * most;
+        const bool after =
+            i + 1 < s->k ? fabs(s->values[(i + 1) * s->step] - v) <= 16 * most : left_out;
+        if (before || after) indices[i * s->step] = (double)s->n;
+    }
+}
+
+static pl_status top_k_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0);
+    const pl_tensor *shaped = pl_b_out(c, 0) != NULL ? pl_b_out(c, 0) : pl_b_out(c, 1);
+    double *values = NULL, *indices = NULL;
+    if (c->e_in[0] == NULL || shaped == NULL || shaped->n_elements == 0) return PL_OK;
+    int64_t axis = pl_attr_int(c->node, "axis");
+    if (axis < 0) axis += x->rank;
+    const pl_axis_view v = pl_axis_view_of(x, (int)axis, (int)axis + 1);
+    const int64_t k = shaped->dims[axis];
+    PL_TRY(pl_b_new(c, 0, &values));
+    PL_TRY(pl_b_new(c, 1, &indices));
+    const double *data = pl_b_x(c, 0), *e = pl_b_e(c, 0), *y = pl_b_y(c, 0);
+    if (data == NULL) return pl_fail_memory(c->err, 1);
+    if (y == NULL) { /* indices alone: nothing to measure their neighbours by */
+        for (int64_t i = 0; indices != NULL && i < shaped->n_elements; i++)
+            indices[i] = (double)v.n;
+        return PL_OK;
+    }
+    for (int64_t s = 0; s < v.outer * v.inner; s++) {
+        const int64_t from = s / v.inner * v.n * v.inner + s % v.inner;
+        const int64_t to = s / v.inner * k * v.inner + s % v.inner;
+        const top_slice slice = {
+            .x = data + from, .e = e + from, .values = y + to, .n = v.n, .k = k, .step = v.inner
+        };
+        top_bounds(&slice, values == NULL ? NULL : values + to,
+                   indices == NULL ? NULL : indices + to);
+    }
+    return PL_OK;
+}
+
+/* Elements that are not certain may be equal or not: nothing can be said of the rest. */
+static pl_status unique_bound(pl_bound *c) {
+    for (int i = 0; i < c->n_out && pl_b_any_error(c); i++) {
+        const pl_tensor *y = pl_b_out(c, i);
+        double *e = NULL;
+        if (y == NULL || y->dtype == PL_STRING) continue;
+        PL_TRY(pl_b_new(c, i, &e));
+        for (int64_t k = 0; k < y->n_elements; k++)
+            e[k] = HUGE_VAL;
+    }
+    return PL_OK;
+}
+
 /* ---- rows ---- */
 
 #define TOP_K                                                                                      \
-    .name = "TopK",                                                                                \
+    .name = "TopK", .flags = PL_OP_PICKS,                                                          \
     .out = PL_PORTS({ "Values", PL_T_NUMERIC, 0 }, { "Indices", PL_T_I64, PL_PORT_OPTIONAL }),     \
-    .infer = top_k_infer, .eval = top_k_eval, .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT,       \
+    .infer = top_k_infer, .eval = top_k_eval, .grad = PL_GRAD_TODO, .bound = top_k_bound,          \
     .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define TOP_K_IN .in = PL_PORTS({ "X", PL_T_NUMERIC, 0 }, { "K", PL_T_I64, 0 })
 
@@ -359,7 +438,7 @@ const pl_op_def pl_ops_sort[] = {
                       { "inverse_indices", PL_T_I64, PL_PORT_OPTIONAL }, { "counts", PL_T_I64, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(PL_A_INT("axis", 0), PL_A_INT("sorted", 1)),
       .infer = unique_infer, .eval = unique_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .bound = unique_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(int64[8] x) => (y, i, v, n) { y, i, v, n = Unique(x) }", "x=0:4", PL_SAMPLE_NO_GRAD },
           { "(int64[6,2] x) => (y) { y = Unique<axis=0, sorted=0>(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },

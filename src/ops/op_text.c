@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/size.h"
 #include "base/strmap.h"
+#include "ops/bound.h"
 #include "ops/elementwise.h"
 #include "ops/infer.h"
 #include "ops/letter_case.h"
@@ -458,6 +459,17 @@ done:
     return st;
 }
 
+/* Counts times a weight. */
+static double tfidf_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)x, (void)e;
+    return pl_b_round(c, y);
+}
+static pl_status tfidf_bound(pl_bound *c) {
+    pl_bound own = *c;
+    own.n_in = 0;
+    return pl_b_each(&own, tfidf_element);
+}
+
 /* ---- rows ---- */
 
 #define STRINGS(name_)                                                                             \
@@ -492,7 +504,7 @@ const pl_op_def pl_ops_text[] = {
                         PL_A_REQUIRED("max_skip_count", INT), PL_A_REQUIRED("mode", STRING),
                         PL_A_REQUIRED("ngram_counts", INTS), PL_A_REQUIRED("ngram_indexes", INTS),
                         PL_A_LIST("pool_strings", STRINGS), PL_A_LIST("pool_int64s", INTS), PL_A_LIST("weights", FLOATS)),
-      .infer = tfidf_infer, .eval = tfidf_eval, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_TODO,
+      .infer = tfidf_infer, .eval = tfidf_eval, .grad = PL_GRAD_UNDEFINED, .bound = tfidf_bound,
       .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(int32[2,6] x) => (y) { y = TfIdfVectorizer<mode = \"TF\", min_gram_length = 1, max_gram_length = 2, max_skip_count = 1, ngram_counts = [0, 4], ngram_indexes = [0, 1, 2, 3, 4, 5, 6], pool_int64s = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound.h"
 #include "ops/content.h"
 #include "ops/move.h"
 #include "ops/type_text.h"
@@ -124,8 +125,13 @@ static pl_status print_all(pl_eval *c, const pl_tensor *x, pl_tensor *y) {
     const size_t size = pl_dtype_bytes(x->dtype);
     for (int64_t i = 0; i < x->n_elements; i++) {
         char text[64];
-        const size_t n = pl_element_print(x->dtype, (const char *)x->data + (size_t)i * size, text,
-                                          sizeof(text));
+        const char *from = (const char *)x->data + (size_t)i * size;
+        const float narrow = c->fp64 && x->dtype == PL_F64 ? (float)pl_tensor_get_f64(x, i) : 0;
+        /* Gold holds the model's floats as doubles: a float prints as the float it is. */
+        const bool is_f32 =
+            c->fp64 && x->dtype == PL_F64 && (double)narrow == pl_tensor_get_f64(x, i);
+        const size_t n = is_f32 ? pl_element_print(PL_F32, &narrow, text, sizeof(text))
+                                : pl_element_print(x->dtype, from, text, sizeof(text));
         PL_TRY(pl_tensor_set_string(y, i, text, n, c->err));
     }
     return PL_OK;
@@ -210,12 +216,63 @@ static pl_status bitcast_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* ---- error bounds ---- */
+
+/* Conversions to a float: one rounding, none when the type is wide enough. */
+static double to_float_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)x;
+    return e[0] + (c->p[0] != 0 ? pl_b_round(c, y) : 0);
+}
+static double to_bool_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)c, (void)y;
+    return e[0] > 0 && fabs(x[0]) <= 8 * e[0];
+}
+/* Truncation: what x can reach. Beyond the ends of the type (p0 to p1) C leaves the result open and
+ * processors differ. */
+static double to_int_element(const pl_bound *c, const double *x, const double *e, double y) {
+    const double low = trunc(x[0] - c->p[2] * e[0]), high = trunc(x[0] + c->p[2] * e[0]);
+    if (!(low >= c->p[0] && high <= c->p[1])) return HUGE_VAL;
+    return fmax(high - y, y - low);
+}
+static double pass_element(const pl_bound *c, const double *x, const double *e, double y) {
+    (void)c, (void)x, (void)y;
+    return e[0];
+}
+
+static bool is_wider(pl_dtype from, pl_dtype to) {
+    if (!pl_dtype_is_float(from)) return from != PL_BOOL && pl_dtype_bits(from) > 8;
+    return pl_dtype_unit_roundoff(from) < pl_dtype_unit_roundoff(to);
+}
+
+static pl_status cast_bound(pl_bound *c) {
+    const pl_dtype from = c->in_native[0], to = c->out_native[0];
+    if (from == PL_STRING || to == PL_STRING || pl_b_out(c, 0) == NULL) return PL_OK;
+    pl_bound own = *c;
+    own.n_in = 1; /* CastLike's second input is a type only */
+    if (pl_dtype_is_float(to)) {
+        /* Four- and eight-bit types are rounded here as well; what they were rounded from counts.
+         */
+        const bool same = pl_b_out(c, 0)->dtype == to && to != PL_F64;
+        if (same && !pl_b_any_error(c)) return PL_OK;
+        own.p[0] = is_wider(from, to);
+        return own.p[0] == 0 && !pl_b_any_error(c) ? PL_OK : pl_b_each(&own, to_float_element);
+    }
+    if (!pl_dtype_is_float(from)) return pl_b_any_error(c) ? pl_b_each(&own, pass_element) : PL_OK;
+    if (to == PL_BOOL) return pl_b_any_error(c) ? pl_b_each(&own, to_bool_element) : PL_OK;
+    own.p[0] = to == PL_U64 ? 0 : (double)pl_dtype_int_min(to);
+    own.p[1] = to == PL_U64 ? 0x1p64 : (double)pl_dtype_int_max(to);
+    own.p[2] = pl_b_any_error(c) && !c->exact(c, 0) ? 8 : 0;
+    return pl_b_each(&own, to_int_element);
+}
+
 /* ---- rows ---- */
 
 #define ROUNDING PL_A_INT("saturate", 1), PL_A_STRING("round_mode", "up")
 #define INPUT .in = PL_PORTS({ "input", CAST_TYPES, 0 })
 #define OUTPUT .out = PL_PORTS({ "output", CAST_TYPES, 0 })
-#define CASTS .flags = PL_OP_SHAPE | PL_OP_CAST, .eval = cast_eval, PL_LATER, .autocast = PL_AMP_KEEP
+#define CASTS                                                                                      \
+    .flags = PL_OP_SHAPE | PL_OP_CAST, .eval = cast_eval, .grad = PL_GRAD_TODO,                    \
+    .bound = cast_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_type[] = {

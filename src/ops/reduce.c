@@ -434,6 +434,74 @@ static void plan_parts(job *j) {
     }
 }
 
+/* ---- in index order, one accumulator of the type itself (pl_eval.naive) ---- */
+
+static float naive_step(pl_reduce_kind kind, float acc, float v, float max) {
+    switch (kind) {
+    case PL_REDUCE_L1: return acc + fabsf(v);
+    case PL_REDUCE_L2:
+    case PL_REDUCE_SUM_SQUARE: return acc + v * v;
+    case PL_REDUCE_PROD: return acc * v;
+    case PL_REDUCE_LOG_SUM_EXP: return acc + expf(v - max);
+    default: return acc + v;
+    }
+}
+
+static float naive_end(pl_reduce_kind kind, float acc, float n, float max) {
+    switch (kind) {
+    case PL_REDUCE_MEAN: return acc / n;
+    case PL_REDUCE_L2: return sqrtf(acc);
+    case PL_REDUCE_LOG_SUM: return logf(acc);
+    case PL_REDUCE_LOG_SUM_EXP: return logf(acc) + max;
+    default: return acc;
+    }
+}
+
+/* Goes over x once, in index order. acc NULL: takes the largest into max. */
+static void naive_pass(pl_reduce_kind kind, const pl_tensor *x, const pl_f32 *data,
+                       const bool *reduced, float *acc, float *max) {
+    int64_t stride[PL_RANK_MAX] = { 0 }, index[PL_RANK_MAX] = { 0 }, step = 1, to = 0;
+    for (int d = x->rank - 1; d >= 0; d--) {
+        if (reduced[d]) continue;
+        stride[d] = step;
+        step *= x->dims[d];
+    }
+    for (int64_t i = 0; i < x->n_elements; i++) {
+        if (acc != NULL) acc[to] = naive_step(kind, acc[to], data[i], max[to]);
+        if (acc == NULL && data[i] > max[to]) max[to] = data[i];
+        for (int d = x->rank - 1; d >= 0; d--) {
+            to += stride[d];
+            if (++index[d] < x->dims[d]) break;
+            to -= stride[d] * x->dims[d];
+            index[d] = 0;
+        }
+    }
+}
+
+static pl_status naive_reduce(pl_eval *c, pl_reduce_kind kind, const pl_tensor *x,
+                              const bool *reduced, pl_tensor *y) {
+    const size_t n = (size_t)y->n_elements;
+    pl_f32 *data = pl_scratch(c, (size_t)x->n_elements + 1, sizeof(*data));
+    float *acc = pl_scratch(c, n, sizeof(*acc)), *max = pl_scratch(c, n, sizeof(*max));
+    if (data == NULL || acc == NULL || max == NULL) return pl_eval_memory(c);
+    pl_load_f32(x->dtype, x->data, data, (size_t)x->n_elements);
+    for (size_t k = 0; k < n; k++) {
+        acc[k] = kind == PL_REDUCE_PROD ? 1 : 0;
+        max[k] = kind == PL_REDUCE_LOG_SUM_EXP ? -HUGE_VALF : 0;
+    }
+    if (kind == PL_REDUCE_LOG_SUM_EXP) naive_pass(kind, x, data, reduced, NULL, max);
+    for (size_t k = 0; k < n; k++)
+        if (!isfinite(max[k])) max[k] = 0;
+    naive_pass(kind, x, data, reduced, acc, max);
+    const float count = (float)x->n_elements / (float)y->n_elements;
+    for (size_t k = 0; k < n; k++)
+        acc[k] = naive_end(kind, acc[k], count, max[k]);
+    pl_store_f32(y->dtype, acc, y->data, n);
+    return PL_OK;
+}
+
+/* ---- the reduction ---- */
+
 static const fold_op OP_OF[] = {
     [PL_REDUCE_SUM] = ADD,         [PL_REDUCE_MEAN] = ADD,
     [PL_REDUCE_MAX] = TAKE_MAX,    [PL_REDUCE_MIN] = TAKE_MIN,
@@ -455,6 +523,10 @@ pl_status pl_reduce(pl_eval *c, pl_reduce_kind kind, const pl_tensor *x, const b
               .x = x->data,
               .y = y->data };
     if (y->n_elements == 0) return PL_OK;
+    if (c->naive && !j.integers && x->dtype != PL_F64 && pl_dtype_is_float(x->dtype) &&
+        kind != PL_REDUCE_MAX && kind != PL_REDUCE_MIN) {
+        return naive_reduce(c, kind, x, reduced, y);
+    }
     group_axes(&j, x, reduced);
     plan_parts(&j);
     j.n_blocks = j.inner_reduced ? 1 : j.inner / BLOCK + (j.inner % BLOCK != 0);

@@ -18,6 +18,7 @@ typedef struct job {
     /* of the operator */
     bool smallest, last;
     bool product, exclusive, reverse;
+    bool naive; /* accumulators rounded to float each time */
 } job;
 
 static void job_run(pl_eval *c, job *j, const pl_tensor *x, int axis, pl_pool_fn fn) {
@@ -181,6 +182,7 @@ static void step(const job *j, row *acc, size_t a, row *values, size_t k) {
     if (pl_dtype_is_float(j->dtype)) {
         const double before = acc->f[a], v = values->f[k];
         acc->f[a] = j->product ? before * v : before + v;
+        if (j->naive) acc->f[a] = (double)(float)acc->f[a];
         values->f[k] = j->exclusive ? before : acc->f[a];
     } else {
         const uint64_t before = (uint64_t)acc->i[a], v = (uint64_t)values->i[k];
@@ -240,6 +242,10 @@ static void cumulate_range(void *ctx, int64_t begin, int64_t end) {
 
 void pl_cumulate(pl_eval *c, const pl_tensor *x, int axis, bool product, bool exclusive,
                  bool reverse, pl_tensor *y) {
-    job j = { .y = y->data, .product = product, .exclusive = exclusive, .reverse = reverse };
+    job j = { .y = y->data,
+              .product = product,
+              .exclusive = exclusive,
+              .reverse = reverse,
+              .naive = c->naive && x->dtype != PL_F64 };
     job_run(c, &j, x, axis, cumulate_range);
 }

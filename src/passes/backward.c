@@ -26,7 +26,8 @@ static pl_status accumulate(backward *b, const pl_node *node, pl_value *x, pl_va
         return PL_OK;
     }
     pl_grad c = { .graph = b->graph, .node = node, .err = b->err };
-    return pl_g_binary(&c, "Add", *slot, dx, x->type, slot);
+    *slot = pl_g_add(&c, *slot, dx);
+    return c.st;
 }
 
 /* ---- If ---- */
@@ -163,9 +164,13 @@ static pl_status visit(backward *b, const pl_node *node, pl_arena *arena) {
     }
     if (!any || !pl_node_depends(node, b->depends)) return PL_OK;
     if (node->def->grad == pl_grad_branches) return visit_if(b, node, dy);
+    any = false;
     for (uint32_t k = 0; k < node->n_in; k++) {
-        wanted[k] = node->in[k] != NULL && b->depends[node->in[k]->id];
+        wanted[k] =
+            node->in[k] != NULL && b->depends[node->in[k]->id] && pl_g_is_float(node->in[k]);
+        any = any || wanted[k];
     }
+    if (!any) return PL_OK;
     if (node->def->grad == PL_GRAD_TODO || node->def->grad == PL_GRAD_UNDEFINED)
         return no_rule(b, node);
     pl_grad c = {

@@ -1,0 +1,166 @@
+"""The little of ONNX that is needed without the onnx package: node names, edges and stack traces of a model,
+and a copy of it without the frames that plumb put into the traces. Reads protobuf's wire format."""
+import os
+import re
+
+from ._watch import TAG
+
+# Fields that hold graphs or nodes, by kind of message: number -> kind. (onnx.proto3, IR version 10)
+_NESTED = {
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node"},
+    "function": {7: "node"},
+    "node": {5: "attribute"},
+    "attribute": {6: "graph", 11: "graph"},
+}
+_NODE_DOC = 6
+_TAG_LINE = re.compile(rf"^{TAG}\((\d+)\)", re.M)
+_OWN_FRAME = re.compile(rf"^(?:{TAG}\(\d+\): .*|{re.escape(os.path.dirname(os.path.abspath(__file__)))}/.*\(\d+\): .*|"
+                        r".*/torch/overrides\.py\(\d+\): __torch_function__|"
+                        r".*/torch/overrides\.py\(\d+\): handle_torch_function)$\n?", re.M)
+
+
+class Node:
+    def __init__(self):
+        self.name = self.op = self.doc = ""
+        self.inputs, self.outputs, self.props = [], [], {}
+
+
+class Model:
+    def __init__(self):
+        self.nodes, self.inputs, self.outputs, self.weights = [], [], [], set()
+        self.types = {}  # name of a value: (element type number or None, shape or None)
+
+
+def _varint(data, at):
+    shift = value = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("not an ONNX model: a number has more than 64 bits")
+
+
+def fields(data):
+    """(field number, wire type, value, start, end) of a message; the value of type 2 is a view of its bytes."""
+    at, n = 0, len(data)
+    while at < n:
+        start = at
+        key, at = _varint(data, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+        elif wire == 2:
+            length, at = _varint(data, at)
+            value, at = data[at:at + length], at + length
+        elif wire in (1, 5):
+            width = 8 if wire == 1 else 4
+            value, at = data[at:at + width], at + width
+        else:
+            raise ValueError(f"not an ONNX model: wire type {wire}")
+        if at > n:
+            raise ValueError("not an ONNX model: it ends early")
+        yield key >> 3, wire, value, start, at
+
+
+def _text(view):
+    return bytes(view).decode("utf-8", "replace")
+
+
+def _one_text(message, number):
+    return next((_text(v) for f, w, v, _, _ in fields(message) if f == number and w == 2), "")
+
+
+def _read_node(message):
+    node = Node()
+    for f, w, v, _, _ in fields(message):
+        if w != 2:
+            continue
+        if f == 1:
+            node.inputs.append(_text(v))
+        elif f == 2:
+            node.outputs.append(_text(v))
+        elif f == 3:
+            node.name = _text(v)
+        elif f == 4:
+            node.op = _text(v)
+        elif f == _NODE_DOC:
+            node.doc = _text(v)
+        elif f == 9:
+            node.props[_one_text(v, 1)] = _one_text(v, 2)
+    return node
+
+
+def _read_type(value_info):
+    """(element type, shape) of a ValueInfoProto; a symbolic dim is None."""
+    for f, w, kind, _, _ in fields(value_info):
+        if f != 2 or w != 2:
+            continue
+        for g, _, tensor, _, _ in fields(kind):
+            if g != 1:
+                continue
+            element, shape = None, None
+            for h, _, part, _, _ in fields(tensor):
+                if h == 1:
+                    element = part
+                elif h == 2:
+                    dims = [{a: b for a, _, b, _, _ in fields(d)} for i, _, d, _, _ in fields(part) if i == 1]
+                    shape = tuple(d.get(1) for d in dims)
+            return element, shape
+    return None, None
+
+
+def read(data):
+    model = Model()
+    graph = next((v for f, w, v, _, _ in fields(data) if f == 7 and w == 2), memoryview(b""))
+    for f, w, v, _, _ in fields(graph):
+        if w != 2:
+            continue
+        if f == 1:
+            model.nodes.append(_read_node(v))
+        elif f == 5:
+            model.weights.add(_one_text(v, 8))
+        elif f in (11, 12, 13):
+            name = _one_text(v, 1)
+            model.types[name] = _read_type(v)
+            if f != 13:
+                (model.inputs if f == 11 else model.outputs).append(name)
+    model.inputs = [n for n in model.inputs if n not in model.weights]
+    return model
+
+
+def call_of(node):
+    """Number of the call a node was traced in, None if it has no trace. The innermost frame comes first."""
+    found = _TAG_LINE.search(node.doc)
+    return int(found[1]) - 1 if found else None
+
+
+def _put_varint(value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def pieces(data, kind="model", keep_traces=True):
+    """The bytes of the message, in pieces, without plumb's frames in the stack traces."""
+    nested = _NESTED[kind]
+    done = 0
+    for f, w, v, start, end in fields(data):
+        if w != 2 or not (f in nested or kind == "node" and f == _NODE_DOC):
+            continue
+        if f in nested:
+            new = list(pieces(v, nested[f], keep_traces))
+        else:
+            new = [_OWN_FRAME.sub("", _text(v)).encode() if keep_traces else b""]
+        yield data[done:start]
+        yield _put_varint(f << 3 | 2) + _put_varint(sum(map(len, new)))
+        yield from new
+        done = end
+    yield data[done:]

@@ -1,0 +1,26 @@
+/* Error bounds and gradients of the activation functions; the kernels are in op_activation.c. */
+#ifndef PL_ACTIVATION_RULES_H
+#define PL_ACTIVATION_RULES_H
+
+#include "ops/op.h"
+
+pl_status pl_celu_bound(pl_bound *c);
+pl_status pl_clip_bound(pl_bound *c);
+pl_status pl_dropout_bound(pl_bound *c);
+pl_status pl_elu_bound(pl_bound *c);
+pl_status pl_gelu_bound(pl_bound *c);
+pl_status pl_hard_sigmoid_bound(pl_bound *c);
+pl_status pl_hard_swish_bound(pl_bound *c);
+pl_status pl_leaky_relu_bound(pl_bound *c);
+pl_status pl_mish_bound(pl_bound *c);
+pl_status pl_relu_bound(pl_bound *c);
+pl_status pl_selu_bound(pl_bound *c);
+pl_status pl_shrink_bound(pl_bound *c);
+pl_status pl_sigmoid_bound(pl_bound *c);
+pl_status pl_softplus_bound(pl_bound *c);
+pl_status pl_softsign_bound(pl_bound *c);
+pl_status pl_swiglu_bound(pl_bound *c);
+pl_status pl_swish_bound(pl_bound *c);
+pl_status pl_thresholded_relu_bound(pl_bound *c);
+
+#endif

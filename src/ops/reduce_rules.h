@@ -1,0 +1,23 @@
+/* Error bounds and gradients of reductions; the rows are in op_reduce.c. */
+#ifndef PL_REDUCE_RULES_H
+#define PL_REDUCE_RULES_H
+
+#include "ops/op.h"
+
+/* Which axes of x the node reduces; axes: its second input, NULL when there is none. */
+void pl_reduced_axes(const pl_node *node, int rank, const int64_t *axes, size_t n_axes,
+                     bool *reduced);
+
+pl_status pl_arg_bound(pl_bound *c); /* ArgMax, ArgMin */
+pl_status pl_cum_prod_bound(pl_bound *c);
+pl_status pl_cum_sum_bound(pl_bound *c);
+pl_status pl_reduce_extreme_bound(pl_bound *c); /* ReduceMax, ReduceMin */
+pl_status pl_reduce_l2_bound(pl_bound *c);
+pl_status pl_reduce_log_sum_bound(pl_bound *c);
+pl_status pl_reduce_log_sum_exp_bound(pl_bound *c);
+pl_status pl_reduce_mean_bound(pl_bound *c);
+pl_status pl_reduce_prod_bound(pl_bound *c);
+pl_status pl_reduce_sum_bound(pl_bound *c); /* ReduceL1 as well */
+pl_status pl_reduce_sum_square_bound(pl_bound *c);
+
+#endif
