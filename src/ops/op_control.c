@@ -725,7 +725,7 @@ const pl_op_def pl_ops_control[] = {
       .in = PL_PORTS({ "input_sequence", PL_T_ANY, PL_PORT_NOT_TENSOR },
                      ANY("additional_inputs", PL_PORT_VARIADIC | PL_PORT_OPTIONAL)),
       .out = PL_PORTS({ "out_sequence", PL_T_ANY, PL_PORT_VARIADIC | PL_PORT_NOT_TENSOR }), .attrs = PL_ATTRS(BODY),
-      .infer = map_infer, .eval = map_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_sequence_map_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = map_infer, .eval = map_eval, .grad = pl_grad_apart, .bound = pl_sequence_map_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2] x, float[3] y, float[1] z) => (t) { s = SequenceConstruct(x, y) t = SequenceMap(s, z) <body = b (float[N] e, float[1] f) => (float[N] g) { g = Add(e, f) }> }", NULL, 0 }) },
     { 0 },
 };

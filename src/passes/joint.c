@@ -139,6 +139,7 @@ static pl_status build(joint *j, const pl_model *model) {
     size_t n_removed = 0;
     PL_TRY(pl_graph_remove_dead(j->model->graph, &n_removed, j->err));
     PL_TRY(pl_graph_sort(j->model->graph, j->err));
+    PL_TRY(pl_graph_unshadow(j->model->graph, j->err));
     PL_TRY(pl_ops_resolve(j->model, j->err));
     return pl_model_infer(j->model, NULL, j->err);
 }
