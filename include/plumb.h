@@ -279,8 +279,11 @@ PLUMB_API void plumb_recorder_abandon(plumb_recorder *recorder); /* leaves no fi
 
 typedef struct plumb_record_options {
     plumb_inputs inputs;
-    int threads; /* of plumb's own pool; 0 = all */
-    int fp64;    /* gold */
+    const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    int fp64;              /* gold */
     int stats_only;
     /* What is recorded: values that fit one of each list that is given. No list: everything. */
     const char *const *names; /* POSIX extended regular expressions, searched in the value's name */
@@ -293,7 +296,8 @@ typedef struct plumb_record_options {
     plumb_format format;
     const plumb_progress *progress;
 } plumb_record_options;
-/* Runs the model on the reference interpreter and records its inputs and every intermediate. */
+/* Runs the model on a backend and records its inputs and every intermediate that the backend shows
+ * without being disturbed by it. */
 PLUMB_API plumb_status plumb_record(plumb_model *model, const plumb_record_options *options,
                                     char **text, plumb_error *err);
 
@@ -310,11 +314,14 @@ PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format
 
 typedef struct plumb_analyze_options {
     plumb_inputs inputs;
-    const char *backend;   /* spec of A, the run under test; NULL = eager */
-    const char *reference; /* spec of B; NULL = eager */
+    const char *backend;         /* spec of A, the run under test; NULL = eager */
+    const char *reference;       /* B: a spec, a recording or a model file; NULL = eager */
+    const char *reference_model; /* another model for B, run as `reference` says; NULL = none */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
+    const char *output;    /* the session folder; NULL = none is written */
+    const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
     int skip_determinism, skip_gold;
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
@@ -323,6 +330,7 @@ typedef struct plumb_analyze_options {
     const char *format;  /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
     size_t limit;        /* rows of the table; 0 = all */
     int colour;          /* escape sequences in text */
+    int bisect;          /* also: which level or pass of A's backend did it */
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
@@ -487,6 +495,11 @@ typedef struct plumb_backend {
     /* Waits until all work is done and tells its failure. (optional: run() has waited) */
     plumb_status (*synchronize)(void *program, plumb_error *err);
     void (*free)(void *program); /* releases a program */
+    /* Names that the option "disable=NAME+NAME" takes, ended by NULL: passes and optimisers that a
+     * search for the one to blame leaves out. (optional: it has none) */
+    const char *const *passes;
+    /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
+    const char *const *levels;
 } plumb_backend;
 
 /* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to

@@ -174,6 +174,14 @@ int pl_backend_supports(const pl_backend *b, const char *domain, const char *op,
     return b->vtable->supports(b->self, domain, op, opset);
 }
 
+const char *const *pl_backend_passes(const pl_backend *backend) {
+    return backend->vtable->passes;
+}
+
+const char *const *pl_backend_levels(const pl_backend *backend) {
+    return backend->vtable->levels;
+}
+
 const char *const *pl_backend_record_modes(const pl_backend *b) {
     static const char *const none[] = { NULL };
     if (b->guard != NULL) return b->modes;

@@ -44,6 +44,9 @@ const char *pl_backend_version(const pl_backend *backend); /* "" when it has non
 int pl_backend_supports(const pl_backend *backend, const char *domain, const char *op, int opset);
 /* Ended by NULL; empty when it cannot record. */
 const char *const *pl_backend_record_modes(const pl_backend *backend);
+/* What the options "disable" and "opt" take, ended by NULL; NULL when it has none. */
+const char *const *pl_backend_passes(const pl_backend *backend);
+const char *const *pl_backend_levels(const pl_backend *backend);
 
 typedef struct pl_compile_options {
     const char *file; /* the file that the model was read from, unchanged since; NULL = none */

@@ -318,6 +318,8 @@ static const plumb_option_def options[] = {
     { "providers", "X+Y", "execution providers in order: CUDA, TensorRT, XNNPACK, ..." },
 };
 
+static const char *const levels[] = { "off", "basic", "extended", "all", NULL };
+
 const plumb_backend pl_backend_ort = {
     .abi = PLUMB_ABI,
     .n_bytes = sizeof(plumb_backend),
@@ -333,4 +335,6 @@ const plumb_backend pl_backend_ort = {
     .record_modes = ort_record_modes,
     .executed = ort_executed,
     .free = ort_free,
+    .passes = pl_ort_passes,
+    .levels = levels,
 };

@@ -57,4 +57,6 @@ pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *e
 void pl_ort_record_release(pl_ort_program *p);
 extern const char *const pl_ort_record_modes[];
 
+extern const char *const pl_ort_passes[]; /* ort_passes.c */
+
 #endif

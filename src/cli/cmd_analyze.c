@@ -20,8 +20,11 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->limit = (size_t)limit;
     o->backend = pl_args_value(args, "backend");
     o->reference = pl_args_value(args, "reference");
+    o->reference_model = pl_args_value(args, "reference-model");
+    o->save = pl_args_value(args, "save");
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
+    o->bisect = pl_args_flag(args, "bisect");
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->metric = pl_args_value(args, "metric");
@@ -38,9 +41,13 @@ static int run(const pl_args *args) {
     plumb_progress progress;
     pl_cli_bar *bar = NULL;
     char *text = NULL;
+    char output[512];
     int code = 0;
     plumb_status st = PLUMB_E_USAGE;
     if (!read_options(args, &options, &err)) goto done;
+    pl_cli_default_output(args->positional[0], "", output, sizeof(output));
+    options.output = pl_args_value(args, "output");
+    if (options.output == NULL) options.output = output;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
     bar = pl_cli_bar_new(&progress);
@@ -55,11 +62,15 @@ done:
 }
 
 static const pl_option options[] = {
-    { 0, "reference", "SPEC", "the reference run, B (default eager)" },
+    { 0, "reference", "SPEC|FILE", "B: a backend (default eager), a recording, or a model" },
+    { 0, "reference-model", "FILE", "another model for B, run on --reference" },
+    { 'o', "output", "DIR", "the session folder (default plumb-out/NAME-TIME)" },
+    { 0, "save", "WHAT", "tensors in the session: all (default), suspects or none" },
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_INPUTS,
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
     { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
+    { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },
     { 0, "profile", "NAME", "rule for outputs: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same()" },
     { 0, "tol", "X", "how far an output may be off without a culprit (default 1e-4 of its size)" },

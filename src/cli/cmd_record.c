@@ -10,6 +10,7 @@ extern const pl_command pl_command_record;
 static bool read_options(const pl_args *args, plumb_record_options *o, plumb_error *err) {
     long long threads = 0;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_args_int(args, "threads", 0, 0, 4096, &threads, err)) {
         return false;
     }
@@ -38,8 +39,10 @@ static int run(const pl_args *args) {
     pl_cli_bar *bar = NULL;
     char *text = NULL;
     char output[512];
+    pl_cli_spec spec = { 0 };
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err)) goto done;
+    if (!read_options(args, &options, &err) || !pl_cli_backend(args, &spec, &err)) goto done;
+    options.backend = spec.text;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
     options.output = pl_args_value(args, "output");
@@ -53,6 +56,8 @@ static int run(const pl_args *args) {
     st = plumb_record(model, &options, &text, &err);
 done:
     pl_cli_bar_free(bar);
+    if (st == PLUMB_OK) pl_cli_spec_explain(&spec, options.format == PLUMB_JSON);
+    pl_cli_spec_release(&spec);
     plumb_model_close(model);
     pl_cli_inputs_release(&options.inputs);
     free_array(options.names);
@@ -70,6 +75,8 @@ static const pl_option options[] = {
     { 0, "module", "NAME", "only this module and those below it (repeatable)" },
     { 0, "stats-only", NULL, "hash and statistics of each value, no tensors" },
     { 0, "fp64", NULL, "run in double precision (gold)" },
+    PL_OPTIONS_BACKEND,
+    PL_OPTIONS_JIT,
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,
     PL_OPTION_JSON,
@@ -80,11 +87,16 @@ const pl_command pl_command_record = {
     .name = "record",
     .usage = "MODEL [options]",
     .summary = "run a model and save every intermediate value",
-    .details = "The recording is a safetensors file with a tensor for each value, inputs included;"
-               "\nits metadata holds the graph and where the run took place. Values are written as"
-               "\nthey appear. A value that is computed several times, in a loop, is recorded as\n"
-               "NAME, NAME#1, NAME#2, … An existing file is not overwritten.\n"
-               "Exit code: 0 recorded, 2 bad usage or bad input, 4 disk or memory.",
+    .details =
+        "The recording is a safetensors file with a tensor for each value, inputs included;"
+        "\nits metadata holds the graph and where the run took place. Values are written as"
+        "\nthey appear. A value that is computed several times, in a loop, is recorded as\n"
+        "NAME, NAME#1, NAME#2, … An existing file is not overwritten.\n"
+        "A backend other than eager runs behind plumb-guard. What it shows is recorded under"
+        "\nthe model's names; when looking changes its outputs, that is said and a gentler way"
+        "\nis taken.\n"
+        "Exit code: 0 recorded, 2 bad usage or bad input, 3 the backend failed,\n"
+        "4 disk or memory.",
     .options = options,
     .min_args = 1,
     .max_args = 1,

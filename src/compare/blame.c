@@ -20,7 +20,7 @@ static const pl_tensor *tensor_of(const pl_datum *d) {
     return d != NULL && d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
 }
 
-pl_dtype pl_judge_native(const pl_judge *j, const pl_value *value, const pl_tensor *held) {
+pl_dtype pl_blaming_native(const pl_blaming *j, const pl_value *value, const pl_tensor *held) {
     (void)j;
     const pl_type *type = value->type;
     if (type != NULL && type->kind == PL_TYPE_TENSOR && type->dtype != PL_UNDEFINED) {
@@ -70,7 +70,7 @@ static const char *or_empty(const char *s) { /* out of memory costs a reason, no
     return s == NULL ? "" : s;
 }
 
-static pl_status flag(pl_judge *j, const pl_value *value, const pl_segment *segment,
+static pl_status flag(pl_blaming *j, const pl_value *value, const pl_segment *segment,
                       const pl_tensor *a, const pl_tensor *d, pl_err *err) {
     if (j->n_flagged == j->flagged_capacity) {
         const size_t capacity = j->flagged_capacity == 0 ? 16 : 2 * j->flagged_capacity;
@@ -99,13 +99,13 @@ static pl_status flag(pl_judge *j, const pl_value *value, const pl_segment *segm
     return PL_OK;
 }
 
-static const char *describe_culprit(pl_judge *j, const pl_judgement *v, const pl_local_error *e,
+static const char *describe_culprit(pl_blaming *j, const pl_judgement *v, const pl_local_error *e,
                                     const pl_tensor *a, const pl_tensor *d) {
     char found[160], expected[160];
     if (e->kind == PL_LOCAL_SHAPE) {
-        return pl_arena_printf(j->out->arena, "is %s, the model says %s",
-                               pl_tensor_describe(a, found, sizeof(found)),
-                               pl_tensor_describe(d, expected, sizeof(expected)));
+        return pl_arena_printf(j->out->arena, "has shape %s, the model says %s",
+                               pl_dims_describe(a->rank, a->dims, found, sizeof(found)),
+                               pl_dims_describe(d->rank, d->dims, expected, sizeof(expected)));
     }
     if (e->kind == PL_LOCAL_NONFINITE) {
         return pl_arena_printf(
@@ -121,14 +121,14 @@ static const char *describe_culprit(pl_judge *j, const pl_judgement *v, const pl
                                                                           : "were off already");
 }
 
-static pl_status make_culprit(pl_judge *j, const pl_value *value, const pl_segment *segment,
+static pl_status make_culprit(pl_blaming *j, const pl_value *value, const pl_segment *segment,
                               pl_judgement *v, const pl_local_error *e, const pl_tensor *a,
                               const pl_tensor *d, pl_err *err) {
     pl_kind_fit kind = { "shape", "", "" };
     v->verdict = PL_VERDICT_CULPRIT;
     v->reason = or_empty(describe_culprit(j, v, e, a, d));
     if (e->kind != PL_LOCAL_SHAPE) {
-        PL_TRY(pl_kind_of(a, d, pl_replay_bound(j->local, value), pl_judge_native(j, value, a),
+        PL_TRY(pl_kind_of(a, d, pl_replay_bound(j->local, value), pl_blaming_native(j, value, a),
                           j->out->arena, &kind, err));
     }
     v->kind = *kind.text != '\0' ? kind.text : kind.kind;
@@ -137,7 +137,7 @@ static pl_status make_culprit(pl_judge *j, const pl_value *value, const pl_segme
 }
 
 /* The value is near its replay: is it near gold too? */
-static void judge_inherited(pl_judge *j, pl_judgement *v, const pl_segment *segment,
+static void judge_inherited(pl_blaming *j, pl_judgement *v, const pl_segment *segment,
                             pl_dtype native) {
     const double u = pl_dtype_is_float(native) ? pl_dtype_unit_roundoff(native) : 0;
     const double floor_ = pl_dtype_is_float(native) ? 64 * u * v->scale : 0.5;
@@ -160,10 +160,10 @@ static void judge_inherited(pl_judge *j, pl_judgement *v, const pl_segment *segm
                         v->propagated, v->local, worst_in));
 }
 
-static pl_status judge_tensor(pl_judge *j, const pl_value *value, const pl_tensor *a,
+static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_tensor *a,
                               const pl_tensor *b, const pl_tensor *d, pl_judgement *v,
                               pl_err *err) {
-    const pl_dtype native = pl_judge_native(j, value, a);
+    const pl_dtype native = pl_blaming_native(j, value, a);
     const pl_tensor *bound = pl_replay_bound(j->local, value);
     const pl_tensor *gold = j->gold == NULL ? NULL : tensor_of(pl_replay_get(j->gold, value));
     pl_local_error e;
@@ -198,7 +198,7 @@ static pl_status judge_tensor(pl_judge *j, const pl_value *value, const pl_tenso
     return PL_OK;
 }
 
-static void unverified(pl_judge *j, pl_judgement *v, const char *why) {
+static void unverified(pl_blaming *j, pl_judgement *v, const char *why) {
     v->verdict = PL_VERDICT_UNVERIFIED;
     v->reason = or_empty(pl_arena_strdup(j->out->arena, why));
     j->out->n_unreplayed++;
@@ -206,7 +206,7 @@ static void unverified(pl_judge *j, pl_judgement *v, const char *why) {
 }
 
 /* Judges a recorded value and lets it stand in for its replay. `why` is set when there is none. */
-static pl_status judge_value(pl_judge *j, const pl_value *value, const char *why, pl_err *err) {
+static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *why, pl_err *err) {
     pl_datum *a = NULL, *b = NULL;
     pl_judgement *v = &j->out->of[value->id];
     pl_status st = PL_OK;
@@ -255,7 +255,7 @@ done:
 
 /* ---- the pass ---- */
 
-static bool inputs_missing(const pl_judge *j, const pl_node *node) {
+static bool inputs_missing(const pl_blaming *j, const pl_node *node) {
     for (uint32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] != NULL && j->missing[node->in[i]->id]) return true;
     }
@@ -263,14 +263,14 @@ static bool inputs_missing(const pl_judge *j, const pl_node *node) {
 }
 
 /* NULL when the node was replayed, else why not. A message lives in *err's buffer. */
-static const char *replay_one(pl_judge *j, const pl_node *node, pl_err *why) {
+static const char *replay_one(pl_blaming *j, const pl_node *node, pl_err *why) {
     if (pl_node_is_random(node)) return "a random operator: it is never replayed";
     if (inputs_missing(j, node)) return "something before it could not be replayed";
     if (pl_replay_node(j->local, node, why) == PL_OK) return NULL;
     return why->message;
 }
 
-static pl_status gold_one(pl_judge *j, const pl_node *node, pl_err *err) {
+static pl_status gold_one(pl_blaming *j, const pl_node *node, pl_err *err) {
     if (j->gold == NULL) return PL_OK;
     pl_err ignored = PL_ERR_INIT;
     const bool random = pl_node_is_random(node);
@@ -294,7 +294,7 @@ static pl_status gold_one(pl_judge *j, const pl_node *node, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status visit_node(pl_judge *j, const pl_node *node, pl_err *err) {
+static pl_status visit_node(pl_blaming *j, const pl_node *node, pl_err *err) {
     pl_err trouble = PL_ERR_INIT;
     PL_TRY(gold_one(j, node, err));
     const char *why = replay_one(j, node, &trouble);
@@ -313,7 +313,7 @@ static pl_status visit_node(pl_judge *j, const pl_node *node, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status put_inputs(pl_judge *j, pl_err *err) {
+static pl_status put_inputs(pl_blaming *j, pl_err *err) {
     const pl_graph *graph = j->model->graph;
     for (size_t i = 0; i < graph->n_inputs; i++) {
         if (j->in[i] == NULL) continue;
@@ -324,7 +324,7 @@ static pl_status put_inputs(pl_judge *j, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status judge_init(pl_judge *j, pl_err *err) {
+static pl_status judge_init(pl_blaming *j, pl_err *err) {
     const pl_replay_options local = { .pool = j->options->pool, .seed = j->options->seed };
     pl_replay_options gold = local;
     pl_blame *out = j->out;
@@ -343,7 +343,7 @@ static pl_status judge_init(pl_judge *j, pl_err *err) {
     return pl_replay_new(j->model, &gold, &j->gold, err);
 }
 
-static void judge_release(pl_judge *j) {
+static void judge_release(pl_blaming *j) {
     for (size_t i = 0; i < j->n_flagged; i++)
         pl_tensor_unref(j->flagged[i].shift);
     pl_free(j->flagged);
@@ -357,7 +357,7 @@ pl_status pl_blame_run(pl_model *model, pl_datum *const *in, const pl_run_data *
                        const pl_run_data *b, const pl_blame_options *options, pl_blame *out,
                        pl_err *err) {
     *out = (pl_blame){ .arena = NULL };
-    pl_judge j = { .model = model, .in = in, .a = a, .b = b, .options = options, .out = out };
+    pl_blaming j = { .model = model, .in = in, .a = a, .b = b, .options = options, .out = out };
     const pl_graph *graph = model->graph;
     pl_status st = PL_OK;
     PL_TRY_GOTO(done, st, judge_init(&j, err));

@@ -42,7 +42,7 @@ static size_t intersect(uint32_t *x, size_t n_x, const uint32_t *y, size_t n_y) 
     return n;
 }
 
-static pl_status group_init(pl_judge *j, group *g, size_t i, pl_err *err) {
+static pl_status group_init(pl_blaming *j, group *g, size_t i, pl_err *err) {
     const pl_flagged *f = &j->flagged[i];
     *g = (group){ .first = i, .parent = i, .effect = NAN, .q = j->out->of[f->value->id].q };
     g->members = pl_arena_array(j->out->arena, f->segment.n_nodes + 1, sizeof(uint32_t));
@@ -56,7 +56,7 @@ static pl_status group_init(pl_judge *j, group *g, size_t i, pl_err *err) {
 
 /* Each flagged value joins the group that already owns one of its nodes: linear in segment sizes.
  */
-static pl_status join(pl_judge *j, group *groups, pl_err *err) {
+static pl_status join(pl_blaming *j, group *groups, pl_err *err) {
     size_t *owner = pl_calloc(j->model->graph->n_nodes + 1, sizeof(size_t)); /* group + 1 */
     if (owner == NULL) return pl_fail_memory(err, j->model->graph->n_nodes);
     for (size_t i = 0; i < j->n_flagged; i++) {
@@ -85,7 +85,7 @@ static pl_status join(pl_judge *j, group *groups, pl_err *err) {
 /* ---- effect ---- */
 
 /* rms distance over all float outputs, each relative to its own size. */
-static double outputs_distance(const pl_judge *j, const pl_replay *x, pl_datum *const *gold) {
+static double outputs_distance(const pl_blaming *j, const pl_replay *x, pl_datum *const *gold) {
     const pl_graph *graph = j->model->graph;
     double sum = 0;
     for (size_t i = 0; i < graph->n_outputs; i++) {
@@ -109,7 +109,7 @@ static double outputs_distance(const pl_judge *j, const pl_replay *x, pl_datum *
 }
 
 /* Runs gold with the group's own errors added, and nothing else. */
-static pl_status gold_with(pl_judge *j, group *groups, size_t root, pl_err *err) {
+static pl_status gold_with(pl_blaming *j, group *groups, size_t root, pl_err *err) {
     const pl_graph *graph = j->model->graph;
     pl_replay_clear_all(j->gold);
     for (size_t i = 0; i < graph->n_inputs; i++)
@@ -145,7 +145,7 @@ static pl_status gold_with(pl_judge *j, group *groups, size_t root, pl_err *err)
     return PL_OK;
 }
 
-static pl_status keep_outputs(pl_judge *j, pl_datum ***out, pl_err *err) {
+static pl_status keep_outputs(pl_blaming *j, pl_datum ***out, pl_err *err) {
     const pl_graph *graph = j->model->graph;
     *out = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
     if (*out == NULL) return pl_fail_memory(err, graph->n_outputs);
@@ -157,7 +157,7 @@ static pl_status keep_outputs(pl_judge *j, pl_datum ***out, pl_err *err) {
 }
 
 /* Distance of the run's own outputs from gold's. */
-static pl_status total_distance(pl_judge *j, pl_datum *const *gold, double *out, pl_err *err) {
+static pl_status total_distance(pl_blaming *j, pl_datum *const *gold, double *out, pl_err *err) {
     const pl_graph *graph = j->model->graph;
     pl_replay_clear_all(j->local);
     for (size_t i = 0; i < graph->n_outputs; i++) {
@@ -172,7 +172,7 @@ static pl_status total_distance(pl_judge *j, pl_datum *const *gold, double *out,
     return PL_OK;
 }
 
-static pl_status measure_effects(pl_judge *j, group *groups, const size_t *roots, size_t n_roots,
+static pl_status measure_effects(pl_blaming *j, group *groups, const size_t *roots, size_t n_roots,
                                  pl_err *err) {
     const size_t most = j->options->max_effects == 0 ? 16 : j->options->max_effects;
     pl_datum **gold = NULL;
@@ -218,7 +218,7 @@ static const char *first_output(const pl_node *node) {
     return node->name;
 }
 
-static pl_status fill_entry(pl_judge *j, const group *g, pl_blame_entry *e, pl_err *err) {
+static pl_status fill_entry(pl_blaming *j, const group *g, pl_blame_entry *e, pl_err *err) {
     const pl_graph *graph = j->model->graph;
     const pl_flagged *f = &j->flagged[g->first];
     const pl_judgement *v = &j->out->of[f->value->id];
@@ -261,7 +261,7 @@ static int by_q(const void *a, const void *b) {
     return (x->root > y->root) - (x->root < y->root);
 }
 
-pl_status pl_blame_group(pl_judge *j, pl_err *err) {
+pl_status pl_blame_group(pl_blaming *j, pl_err *err) {
     const size_t n = j->n_flagged;
     group *groups = pl_calloc(n + 1, sizeof(group));
     root_q *ranked = pl_calloc(n + 1, sizeof(root_q));

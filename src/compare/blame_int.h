@@ -12,7 +12,7 @@ typedef struct pl_flagged { /* a culprit value, in order */
     pl_tensor *shift; /* a - d as f64: what the fault added; NULL when it cannot be said */
 } pl_flagged;
 
-typedef struct pl_judge {
+typedef struct pl_blaming {
     pl_model *model;
     pl_datum *const *in;
     const pl_run_data *a, *b;
@@ -24,19 +24,19 @@ typedef struct pl_judge {
     bool *missing; /* by value id: not replayed, and not recorded */
     pl_flagged *flagged;
     size_t n_flagged, flagged_capacity;
-} pl_judge;
+} pl_blaming;
 
 /* One more look at a value that is beyond its bound, at the segment's own precision and with what
  * low precision may excuse. *q is lowered; excuse names what helped ("" = nothing). */
-pl_status pl_excuse_try(pl_judge *j, const pl_segment *segment, const pl_value *value,
+pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err);
 /* An integer output of an operator that picks: are the elements it picked as good as those that the
  * replay picked? */
-pl_status pl_picks_agree(pl_judge *j, const pl_value *value, const pl_tensor *a, bool *agree,
+pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *a, bool *agree,
                          pl_err *err);
 /* Culprit values to groups, ranked by effect. */
-pl_status pl_blame_group(pl_judge *j, pl_err *err);
-pl_dtype pl_judge_native(const pl_judge *j, const pl_value *value, const pl_tensor *held);
+pl_status pl_blame_group(pl_blaming *j, pl_err *err);
+pl_dtype pl_blaming_native(const pl_blaming *j, const pl_value *value, const pl_tensor *held);
 
 #endif

@@ -24,7 +24,7 @@ typedef enum excuse_bits {
 typedef struct excuse_row {
     const char *name;
     unsigned bits;
-    bool (*applies)(const pl_judge *j, const pl_segment *segment, const pl_value *value);
+    bool (*applies)(const pl_blaming *j, const pl_segment *segment, const pl_value *value);
 } excuse_row;
 
 static bool is_low(pl_dtype dtype) {
@@ -36,7 +36,7 @@ static pl_dtype declared(const pl_value *value) {
     return type != NULL && type->kind == PL_TYPE_TENSOR ? type->dtype : PL_UNDEFINED;
 }
 
-static bool has_low(const pl_judge *j, const pl_segment *segment, const pl_value *value) {
+static bool has_low(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     (void)j;
     if (is_low(declared(value))) return true;
     for (size_t i = 0; i < segment->n_inputs; i++)
@@ -58,7 +58,7 @@ static bool has_quantised_bias(const pl_node *node) {
     return strcmp(x->op, "DequantizeLinear") == 0 && strcmp(w->op, "DequantizeLinear") == 0;
 }
 
-static bool has_bias(const pl_judge *j, const pl_segment *segment, const pl_value *value) {
+static bool has_bias(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     (void)j;
     (void)value;
     for (size_t i = 0; i < segment->n_nodes; i++)
@@ -85,7 +85,7 @@ static pl_status bound_of(const pl_tensor *x, double c, double least, pl_tensor 
     return PL_OK;
 }
 
-static pl_status put_edge(pl_judge *j, pl_replay *r, const pl_value *value, unsigned bits,
+static pl_status put_edge(pl_blaming *j, pl_replay *r, const pl_value *value, unsigned bits,
                           pl_err *err) {
     pl_datum *a = NULL;
     pl_tensor *bound = NULL;
@@ -142,32 +142,55 @@ static pl_status put_weights(pl_replay *r, const pl_segment *segment, pl_err *er
     return PL_OK;
 }
 
-static double largest_scale(const pl_node *dequantize) {
+/* The scale of a DequantizeLinear, from the replay or from the model; 0 when it is not to be had.
+ */
+static double largest_scale(const pl_replay *r, const pl_node *dequantize) {
     const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
-    if (scale == NULL || scale->init == NULL) return 0;
-    return pl_tensor_max_abs(scale->init);
+    if (scale == NULL) return 0;
+    const pl_datum *d = pl_replay_get(r, scale);
+    if (d != NULL && d->kind == PL_TYPE_TENSOR) return pl_tensor_max_abs(d->tensor);
+    return scale->init == NULL ? 0 : pl_tensor_max_abs(scale->init);
 }
 
-/* A bias that became int32 with the scale s_x s_w is off by half a step. */
-static pl_status put_biases(pl_replay *r, const pl_segment *segment, pl_err *err) {
-    for (size_t i = 0; i < segment->n_nodes; i++) {
-        const pl_node *node = segment->nodes[i];
-        if (!has_quantised_bias(node) || node->in[2]->init == NULL) continue;
-        const double step =
-            largest_scale(producer_of(node, 0)) * largest_scale(producer_of(node, 1));
-        pl_tensor *bound = NULL;
-        pl_datum *d = NULL;
-        PL_TRY(bound_of(node->in[2]->init, 0, step / 2, &bound, err));
-        pl_status st = pl_datum_of_tensor_take(pl_tensor_ref(node->in[2]->init), &d, err);
-        if (st == PL_OK) st = pl_replay_put(r, node->in[2], d, bound, err);
-        pl_datum_unref(d);
-        pl_tensor_unref(bound);
-        PL_TRY(st);
-    }
+/* Scales outside the segment: computed from constants, or from what the run had. */
+static pl_status fetch_scale(pl_blaming *j, pl_replay *r, const pl_node *dequantize, pl_err *err) {
+    const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
+    pl_segment segment;
+    if (scale == NULL || scale->init != NULL || pl_replay_get(r, scale) != NULL) return PL_OK;
+    if (j->a->has(j->a->ctx, scale)) return put_edge(j, r, scale, 0, err);
+    PL_TRY(pl_segment_find(&j->segmenter, scale, j->out->arena, &segment, err));
+    for (size_t i = 0; i < segment.n_inputs; i++)
+        PL_TRY(put_edge(j, r, segment.inputs[i], 0, err));
+    for (size_t i = 0; i < segment.n_nodes; i++)
+        PL_TRY(pl_replay_node(r, segment.nodes[i], err));
     return PL_OK;
 }
 
-static pl_status replay_segment(pl_judge *j, const pl_segment *segment, unsigned bits,
+/* A bias that became int32 with the scale s_x s_w is off by half a step. Called when all that the
+ * node needs is there. */
+static pl_status allow_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
+    const pl_value *bias = node->in[2];
+    PL_TRY(fetch_scale(j, r, producer_of(node, 0), err));
+    PL_TRY(fetch_scale(j, r, producer_of(node, 1), err));
+    const double step =
+        largest_scale(r, producer_of(node, 0)) * largest_scale(r, producer_of(node, 1));
+    const pl_datum *there = pl_replay_get(r, bias);
+    pl_tensor *bound = NULL;
+    pl_datum *d = NULL;
+    pl_status st = PL_OK;
+    if (there != NULL) {
+        d = pl_datum_ref(there);
+    } else if (bias->init != NULL) {
+        PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(bias->init), &d, err));
+    }
+    if (d != NULL && d->kind == PL_TYPE_TENSOR) st = bound_of(d->tensor, 0, step / 2, &bound, err);
+    if (st == PL_OK && bound != NULL) st = pl_replay_put(r, bias, d, bound, err);
+    pl_datum_unref(d);
+    pl_tensor_unref(bound);
+    return st;
+}
+
+static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsigned bits,
                                 pl_replay **out, pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
                                         .seed = j->options->seed,
@@ -176,9 +199,13 @@ static pl_status replay_segment(pl_judge *j, const pl_segment *segment, unsigned
     for (size_t i = 0; i < segment->n_inputs; i++)
         PL_TRY(put_edge(j, *out, segment->inputs[i], bits, err));
     if ((bits & FOLDED_WEIGHTS) != 0) PL_TRY(put_weights(*out, segment, err));
-    if ((bits & QUANTISED_BIAS) != 0) PL_TRY(put_biases(*out, segment, err));
-    for (size_t i = 0; i < segment->n_nodes; i++)
-        PL_TRY(pl_replay_node(*out, segment->nodes[i], err));
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const pl_node *node = segment->nodes[i];
+        if ((bits & QUANTISED_BIAS) != 0 && has_quantised_bias(node)) {
+            PL_TRY(allow_bias(j, *out, node, err));
+        }
+        PL_TRY(pl_replay_node(*out, node, err));
+    }
     return PL_OK;
 }
 
@@ -188,7 +215,7 @@ static const pl_tensor *result_of(const pl_replay *r, const pl_value *value) {
 }
 
 /* q of the naive run at the model's own precision; 0 when it cannot be had. */
-static pl_status naive_q(pl_judge *j, const pl_segment *segment, const pl_value *value,
+static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                          pl_dtype native, double *q, pl_err *err) {
     pl_replay *r = NULL;
     pl_err trouble = PL_ERR_INIT;
@@ -205,10 +232,10 @@ static pl_status naive_q(pl_judge *j, const pl_segment *segment, const pl_value 
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
-pl_status pl_excuse_try(pl_judge *j, const pl_segment *segment, const pl_value *value,
+pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err) {
-    const pl_dtype native = pl_judge_native(j, value, a);
+    const pl_dtype native = pl_blaming_native(j, value, a);
     *excuse = "";
     PL_TRY(naive_q(j, segment, value, native, q_ref, err));
     if (e->q / fmax(1, *q_ref) <= PL_Q_CULPRIT) {

@@ -48,7 +48,7 @@ static bool layout(picks *p, const pl_tensor *x, int axis) {
     return p->k >= 1 && p->k <= p->n;
 }
 
-pl_status pl_picks_agree(pl_judge *j, const pl_value *value, const pl_tensor *a, bool *agree,
+pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *a, bool *agree,
                          pl_err *err) {
     const pl_node *node = value->producer;
     const pl_datum *in =

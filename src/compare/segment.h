@@ -11,7 +11,7 @@ typedef bool (*pl_has_fn)(void *ctx, const pl_value *value);
 typedef struct pl_segment {
     const pl_node **nodes; /* in topological order; the last one makes the value */
     size_t n_nodes;
-    size_t n_computing; /* of these, not mere constants */
+    size_t n_computing;      /* of these, not mere constants */
     const pl_value **inputs; /* recorded values and model inputs at its edge, each once */
     size_t n_inputs;
 } pl_segment;

@@ -76,9 +76,10 @@ typedef struct pl_sync_point {
     const char *excuse;                     /* "" */
     pl_colour colour;
     pl_verdict verdict;
-    const char *reason; /* one line, "" */
-    int64_t sample;     /* worst sample when there are several; else 0 */
-    bool accepted;      /* by a baseline */
+    const char *reason;              /* one line, "" */
+    int64_t sample;                  /* worst sample when there are several; else 0 */
+    bool accepted;                   /* by a baseline */
+    const struct pl_value *replayed; /* while analyze works: its value in the replayed model */
 } pl_sync_point;
 
 typedef struct pl_blame_entry {
@@ -121,10 +122,14 @@ typedef struct pl_session {
     double tol;          /* of the profile; NAN = by precision */
     const char *model_path, *model_hash;
     size_t model_nodes;
+    size_t n_samples;               /* of inputs; 0 = one */
+    const int64_t *failing_samples; /* numbers of those that did not agree */
+    size_t n_failing_samples;
     pl_side_info a, b;
     bool observer_effect;
     const char *observer_note;
-    pl_sync_point *points; /* in the order of the model */
+    const char *bisect_level, *bisect_pass, *bisect_reason; /* --bisect; NULL = not asked for */
+    pl_sync_point *points;                                  /* in the order of the model */
     size_t n_points;
     pl_left_over *left_b;
     size_t n_left_b;

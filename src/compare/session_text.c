@@ -186,6 +186,13 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
     pl_buf_putc(out, '\n');
     put_side("A", &s->a, out);
     put_side("B", &s->b, out);
+    if (s->bisect_level != NULL) {
+        pl_buf_puts(out, "  bisect: ");
+        if (*s->bisect_level != '\0') pl_buf_printf(out, "level %s, ", s->bisect_level);
+        if (*s->bisect_pass != '\0') pl_buf_printf(out, "pass %s: ", s->bisect_pass);
+        pl_session_put_clean(out, s->bisect_reason);
+        pl_buf_putc(out, '\n');
+    }
     if (s->observer_effect) {
         pl_buf_puts(out, "  observer effect: ");
         pl_session_put_clean(out, s->observer_note);

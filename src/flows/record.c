@@ -1,18 +1,16 @@
-/* The record flow: run on the reference interpreter, write every value as it appears. */
+/* The record flow: run on the reference interpreter (record_backend.c: on any backend), write every
+ * value as it appears. */
 #include "flows/record.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "flows/api.h"
 #include "flows/inputs.h"
 #include "flows/provenance.h"
 #include "graph/edit.h"
-#include "interp/interp.h"
 #include "passes/backward.h"
 #include "store/graph_json.h"
-#include "store/recorder.h"
 
 enum { TUPLE_BYTES = 700 }; /* in the header, generously; nearly all tuples are shorter */
 
@@ -83,23 +81,9 @@ const char *pl_record_graph_path(const pl_graph *graph, pl_arena *arena) {
 
 /* ---- running ---- */
 
-typedef struct recording {
-    pl_model *model;
-    const plumb_record_options *options;
-    pl_record_filter filter;
-    pl_recorder *recorder;
-    pl_arena *scratch;
-    int64_t *calls; /* by value id: how often it was seen */
-    pl_pool *pool;
-    pl_interp *interp;
-    pl_datum **in, **out;
-    pl_progress progress;
-    double seconds;
-} recording;
-
 static pl_status on_value(void *ctx, const pl_node *node, const pl_value *value,
                           const pl_datum *datum, pl_err *err) {
-    recording *r = ctx;
+    pl_record_job *r = ctx;
     pl_origin origin;
     pl_arena_reset(r->scratch);
     PL_TRY(pl_node_origin(node, r->scratch, &origin, err));
@@ -119,7 +103,7 @@ static pl_status on_value(void *ctx, const pl_node *node, const pl_value *value,
     return pl_recorder_put_datum(r->recorder, &info, datum, err);
 }
 
-static pl_status record_inputs(recording *r, pl_err *err) {
+static pl_status record_inputs(pl_record_job *r, pl_err *err) {
     const pl_graph *graph = r->model->graph;
     for (size_t i = 0; i < graph->n_inputs; i++) {
         const pl_value *v = graph->inputs[i];
@@ -140,7 +124,7 @@ static void put_list(pl_json *j, const char *key, const char *const *texts, size
     pl_json_array_end(j);
 }
 
-static pl_status set_provenance(recording *r, pl_err *err) {
+static pl_status set_provenance(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
     pl_hash128 hash;
     char hex[PL_HASH128_HEX];
@@ -152,10 +136,14 @@ static pl_status set_provenance(recording *r, pl_err *err) {
     pl_json_object_begin(&j);
     pl_json_put_string(&j, "model", r->model->path);
     pl_json_put_string(&j, "model_hash", hex);
-    pl_json_put_string(&j, "backend", "eager");
-    pl_json_put_string(&j, "backend_version", PLUMB_VERSION);
+    pl_json_put_string(&j, "backend", r->backend != NULL ? pl_backend_name(r->backend) : "eager");
+    pl_json_put_string(&j, "backend_version",
+                       r->backend != NULL ? pl_backend_version(r->backend) : PLUMB_VERSION);
     pl_json_key(&j, "options");
     pl_json_object_begin(&j);
+    pl_json_put_string(&j, "spec", r->backend != NULL ? pl_backend_spec(r->backend) : "eager");
+    if (r->mode != NULL) pl_json_put_string(&j, "mode", r->mode);
+    pl_json_put_bool(&j, "observer_effect", r->observer_effect);
     pl_json_put_bool(&j, "fp64", o->fp64 != 0);
     pl_json_put_bool(&j, "stats_only", o->stats_only != 0);
     put_list(&j, "names", o->names, o->n_names);
@@ -177,7 +165,7 @@ static pl_status set_provenance(recording *r, pl_err *err) {
     return st;
 }
 
-static pl_status open_recorder(recording *r, pl_err *err) {
+static pl_status open_recorder(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
     pl_buf graph = PL_BUF_INIT;
     pl_status st = pl_graph_json(r->model, &graph, err);
@@ -194,9 +182,28 @@ static pl_status open_recorder(recording *r, pl_err *err) {
     return st;
 }
 
-static pl_status prepare(recording *r, pl_err *err) {
+static pl_status prepare_eager(pl_record_job *r, pl_err *err) {
+    r->calls = pl_calloc((size_t)r->model->n_values + 1, sizeof(*r->calls));
+    if (r->calls == NULL) return pl_fail_memory(err, r->model->n_values);
+    const pl_interp_options interp = { .pool = r->pool,
+                                       .fp64 = r->options->fp64 != 0,
+                                       .seed = r->options->inputs.seed,
+                                       .hook = on_value,
+                                       .hook_ctx = r,
+                                       .progress = &r->progress };
+    return pl_interp_new(r->model, &interp, &r->interp, err);
+}
+
+bool pl_record_is_eager(const plumb_record_options *o) {
+    return o->backend == NULL || strcmp(o->backend, "eager") == 0;
+}
+
+static pl_status prepare(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
     const pl_graph *graph = r->model->graph;
+    const size_t n_nodes = graph->n_nodes;
+    PL_TRY(pl_lower_gradient(r->model, err));
+    if (graph->n_nodes != n_nodes) r->m->edited = true;
     PL_TRY(pl_record_filter_init(&r->filter, o->names, o->n_names, err));
     r->filter.ops = o->ops;
     r->filter.n_ops = o->n_ops;
@@ -204,24 +211,15 @@ static pl_status prepare(recording *r, pl_err *err) {
     r->filter.n_modules = o->n_modules;
     r->scratch = pl_arena_new();
     r->pool = pl_pool_new(o->threads);
-    r->calls = pl_calloc((size_t)r->model->n_values + 1, sizeof(*r->calls));
     r->in = pl_calloc(graph->n_inputs + 1, sizeof(*r->in));
     r->out = pl_calloc(graph->n_outputs + 1, sizeof(*r->out));
-    if (r->scratch == NULL || r->pool == NULL || r->calls == NULL || r->in == NULL ||
-        r->out == NULL) {
+    if (r->scratch == NULL || r->pool == NULL || r->in == NULL || r->out == NULL)
         return pl_fail_memory(err, r->model->n_values);
-    }
     if (o->progress != NULL) r->progress = (pl_progress){ o->progress->update, o->progress->ctx };
-    const pl_interp_options interp = { .pool = r->pool,
-                                       .fp64 = o->fp64 != 0,
-                                       .seed = o->inputs.seed,
-                                       .hook = on_value,
-                                       .hook_ctx = r,
-                                       .progress = &r->progress };
-    return pl_interp_new(r->model, &interp, &r->interp, err);
+    return pl_record_is_eager(o) ? prepare_eager(r, err) : pl_record_backend_prepare(r, err);
 }
 
-static void release(recording *r) {
+void pl_record_release(pl_record_job *r) {
     for (size_t i = 0; r->in != NULL && i < r->model->graph->n_inputs; i++)
         pl_datum_unref(r->in[i]);
     for (size_t i = 0; r->out != NULL && i < r->model->graph->n_outputs; i++)
@@ -230,14 +228,68 @@ static void release(recording *r) {
     pl_free(r->out);
     pl_free(r->calls);
     pl_interp_free(r->interp);
+    pl_program_free(r->program);
+    pl_backend_close(r->backend);
+    pl_strmap_release(&r->by_name);
+    pl_strmap_release(&r->seen);
+    pl_arena_free(r->names);
+    pl_buf_release(&r->notes);
     pl_pool_free(r->pool);
     pl_arena_free(r->scratch);
     pl_recorder_abort_take(r->recorder);
     pl_record_filter_release(&r->filter);
 }
 
-static pl_status describe(const recording *r, size_t n_records, uint64_t n_bytes, char **text,
-                          pl_err *err) {
+/* Inputs of the model that another recording holds under the same name. */
+static pl_status take_inputs(pl_record_job *r, pl_err *err) {
+    const pl_graph *graph = r->model->graph;
+    for (size_t i = 0; r->inputs_from != NULL && i < graph->n_inputs; i++) {
+        const pl_record *record = pl_recording_find(r->inputs_from, graph->inputs[i]->name);
+        if (record == NULL || (record->kind == PL_TYPE_TENSOR && !record->has_data)) continue;
+        PL_TRY(pl_recording_read_datum(r->inputs_from, record, &r->in[i], err));
+        r->n_inputs_taken++;
+    }
+    return PL_OK;
+}
+
+pl_status pl_record_run(pl_record_job *r, pl_err *err) {
+    const plumb_record_options *o = r->options;
+    const double start = pl_api_seconds();
+    PL_TRY(prepare(r, err));
+    PL_TRY(take_inputs(r, err));
+    PL_TRY(pl_inputs_make(r->model, &o->inputs, r->in, err));
+    PL_TRY(open_recorder(r, err));
+    PL_TRY(record_inputs(r, err));
+    PL_TRY(r->program != NULL ? pl_record_backend_run(r, err)
+                              : pl_interp_run(r->interp, r->in, r->out, err));
+    PL_TRY(set_provenance(r, err));
+    r->n_records = pl_recorder_count(r->recorder);
+    r->n_bytes = pl_recorder_bytes(r->recorder);
+    if (r->n_records == 0 && o->n_names + o->n_ops + o->n_modules > 0)
+        return pl_fail(err, PL_E_INVALID,
+                       "no value fits the names, operators and modules asked for");
+    pl_recorder *recorder = r->recorder;
+    r->recorder = NULL;
+    PL_TRY(pl_recorder_commit_take(recorder, err));
+    r->seconds = pl_api_seconds() - start;
+    return PL_OK;
+}
+
+static void put_notes_json(const pl_record_job *r, pl_json *j) {
+    pl_json_put_string(j, "backend",
+                       pl_record_is_eager(r->options) ? "eager" : r->options->backend);
+    pl_json_put_bool(j, "observer_effect", r->observer_effect);
+    pl_json_key(j, "notes");
+    pl_json_array_begin(j);
+    for (const char *line = pl_buf_str(&r->notes); *line != '\0';) {
+        const size_t n = strcspn(line, "\n");
+        pl_json_string_n(j, line, n);
+        line += n + (line[n] == '\n');
+    }
+    pl_json_array_end(j);
+}
+
+static pl_status describe(const pl_record_job *r, char **text, pl_err *err) {
     pl_buf out = PL_BUF_INIT;
     pl_json j;
     if (r->options->format == PLUMB_JSON) {
@@ -245,8 +297,9 @@ static pl_status describe(const recording *r, size_t n_records, uint64_t n_bytes
         pl_json_object_begin(&j);
         pl_json_put_string(&j, "status", "ok");
         pl_json_put_string(&j, "recording", r->options->output);
-        pl_json_put_int(&j, "records", (int64_t)n_records);
-        pl_json_put_int(&j, "bytes", (int64_t)n_bytes);
+        pl_json_put_int(&j, "records", (int64_t)r->n_records);
+        pl_json_put_int(&j, "bytes", (int64_t)r->n_bytes);
+        put_notes_json(r, &j);
         pl_json_key(&j, "timing");
         pl_json_object_begin(&j);
         pl_json_put_double(&j, "record_ms", 1e3 * r->seconds);
@@ -254,8 +307,9 @@ static pl_status describe(const recording *r, size_t n_records, uint64_t n_bytes
         pl_json_object_end(&j);
         pl_buf_putc(&out, '\n');
     } else {
-        pl_buf_printf(&out, "%zu values, %" PRIu64 " bytes -> %s  (%.1f ms)\n", n_records, n_bytes,
-                      r->options->output, 1e3 * r->seconds);
+        pl_buf_printf(&out, "%zu values, %" PRIu64 " bytes -> %s  (%.1f ms)\n", r->n_records,
+                      r->n_bytes, r->options->output, 1e3 * r->seconds);
+        pl_buf_append(&out, pl_buf_str(&r->notes), r->notes.n_bytes);
     }
     return pl_api_text_take(&out, text, err);
 }
@@ -263,33 +317,10 @@ static pl_status describe(const recording *r, size_t n_records, uint64_t n_bytes
 plumb_status plumb_record(plumb_model *m, const plumb_record_options *options, char **text,
                           plumb_error *error) {
     pl_err err = PL_ERR_INIT;
-    recording r = { .model = m->model, .options = options };
-    pl_status st = PL_OK;
-    const double start = pl_api_seconds();
-    if (options->output == NULL) {
-        st = pl_fail(&err, PL_E_USAGE, "no file to record to");
-        goto done;
-    }
-    PL_TRY_GOTO(done, st, pl_lower_gradient(m->model, &err));
-    PL_TRY_GOTO(done, st, prepare(&r, &err));
-    PL_TRY_GOTO(done, st, pl_inputs_make(m->model, &options->inputs, r.in, &err));
-    PL_TRY_GOTO(done, st, open_recorder(&r, &err));
-    PL_TRY_GOTO(done, st, record_inputs(&r, &err));
-    PL_TRY_GOTO(done, st, pl_interp_run(r.interp, r.in, r.out, &err));
-    PL_TRY_GOTO(done, st, set_provenance(&r, &err));
-    const size_t n_records = pl_recorder_count(r.recorder);
-    const uint64_t n_bytes = pl_recorder_bytes(r.recorder);
-    if (n_records == 0 && options->n_names + options->n_ops + options->n_modules > 0) {
-        st =
-            pl_fail(&err, PL_E_INVALID, "no value fits the names, operators and modules asked for");
-        goto done;
-    }
-    pl_recorder *recorder = r.recorder;
-    r.recorder = NULL;
-    PL_TRY_GOTO(done, st, pl_recorder_commit_take(recorder, &err));
-    r.seconds = pl_api_seconds() - start;
-    st = describe(&r, n_records, n_bytes, text, &err);
-done:
-    release(&r);
+    pl_record_job job = { .m = m, .model = m->model, .options = options };
+    pl_status st = options->output == NULL ? pl_fail(&err, PL_E_USAGE, "no file to record to")
+                                           : pl_record_run(&job, &err);
+    if (st == PL_OK) st = describe(&job, text, &err);
+    pl_record_release(&job);
     return pl_api_return(st, &err, error);
 }

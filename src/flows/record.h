@@ -1,10 +1,18 @@
-/* Choosing what is recorded, and the names of bodies: shared by flows that record. */
+/* The record flow, for other flows: choosing what is recorded, the names of bodies, a run on eager
+ * or on any backend. */
 #ifndef PL_RECORD_H
 #define PL_RECORD_H
 
+#include <plumb.h>
 #include <regex.h>
 
+#include "backends/backend.h"
+#include "base/progress.h"
+#include "flows/api.h"
 #include "graph/graph.h"
+#include "interp/interp.h"
+#include "store/recorder.h"
+#include "store/recording.h"
 
 /* Lists as in plumb_record_options. */
 typedef struct pl_record_filter {
@@ -22,6 +30,44 @@ void pl_record_filter_release(pl_record_filter *filter);
 /* node == NULL: an input of the model, which no list of ops or modules fits. */
 bool pl_record_filter_fits(const pl_record_filter *filter, const char *value, const pl_node *node,
                            const char *module);
+
+/* One recording under way. */
+typedef struct pl_record_job {
+    plumb_model *m;
+    pl_model *model;
+    const plumb_record_options *options;
+    const pl_recording *inputs_from; /* inputs that it holds are taken from there; or NULL */
+    pl_record_filter filter;
+    pl_recorder *recorder;
+    pl_arena *scratch; /* of one value */
+    pl_pool *pool;
+    pl_datum **in, **out;
+    pl_progress progress;
+    double seconds;
+    size_t n_records, n_inputs_taken;
+    uint64_t n_bytes;
+    /* eager, in this process */
+    int64_t *calls; /* by value id: how often it was seen */
+    pl_interp *interp;
+    /* any other backend, guarded */
+    pl_backend *backend;
+    pl_program *program;
+    pl_arena *names;
+    pl_strmap by_name, seen; /* values of the main graph; names that were recorded */
+    const char *mode;        /* how it was recorded; "" */
+    bool observer_effect;
+    size_t n_unknown; /* shown under names that the model does not have */
+    plumb_record_info info;
+    pl_buf notes; /* one line each */
+} pl_record_job;
+
+/* Records to options->output. Release either way. A failed backend is in job->backend. */
+pl_status pl_record_run(pl_record_job *job, pl_err *err);
+void pl_record_release(pl_record_job *job);
+/* record_backend.c */
+pl_status pl_record_backend_prepare(pl_record_job *job, pl_err *err);
+pl_status pl_record_backend_run(pl_record_job *job, pl_err *err);
+bool pl_record_is_eager(const plumb_record_options *options);
 
 /* "LOOP/body" for a value inside the body of the node that produces LOOP; "" for the main graph.
  * The text lives in the arena; NULL when out of memory. */

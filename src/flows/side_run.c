@@ -78,7 +78,7 @@ static pl_hash128 hash_datum(const pl_datum *d) {
 }
 
 static bool wanted(const pl_side_run *r, const pl_value *value) {
-    return r->like == NULL || r->like->entry[value->id] != 0;
+    return r->wants == NULL || r->wants(r->wants_ctx, value);
 }
 
 /* Runtimes turn signed codes into unsigned ones, zero point and all: the same numbers, 128 apart.

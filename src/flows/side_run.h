@@ -36,11 +36,12 @@ typedef struct pl_side_run {
     pl_strmap by_name; /* values of the main graph */
     plumb_record_info info;
     size_t mode;
-    bool observer_effect;           /* the first way to record changed the outputs */
-    size_t n_recorded, n_unknown;   /* values of the model; names that it does not have */
-    const pl_value *unstable;       /* first value whose second run differed; NULL = none */
-    char difference[160];           /* its tuples: "a != b" */
-    const struct pl_side_run *like; /* only values that this run has; NULL = all */
+    bool observer_effect;         /* the first way to record changed the outputs */
+    size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
+    const pl_value *unstable;     /* first value whose second run differed; NULL = none */
+    char difference[160];         /* its tuples: "a != b" */
+    bool (*wants)(void *ctx, const pl_value *value); /* NULL = every value is kept */
+    void *wants_ctx;
 } pl_side_run;
 
 /* Opens and compiles. A failure of the backend leaves its status and message in err. */

@@ -3,7 +3,7 @@
 #define PL_CONVOLVE_H
 
 #include "kernels/conv.h"
-#include "ops/eval.h"
+#include "ops/bound.h"
 #include "ops/infer.h"
 #include "ops/window.h"
 

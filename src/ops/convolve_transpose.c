@@ -180,7 +180,11 @@ pl_status pl_conv_transpose_eval(pl_eval *c) {
     const pl_f32 *fb = bias ? pl_compute_in_f32(c, 2, NULL) : NULL;
     pl_f32 *fy = pl_compute_out_f32(c, y);
     if (fx == NULL || fw == NULL || fy == NULL || (bias && fb == NULL)) return pl_eval_memory(c);
-    PL_TRY(pl_conv_transpose_f32(c->pool, &s, fx, fw, fb, fy, c->err));
+    if (c->naive) {
+        PL_TRY(pl_conv_transpose_plain_f32(&s, fx, fw, fb, fy, c->err));
+    } else {
+        PL_TRY(pl_conv_transpose_f32(c->pool, &s, fx, fw, fb, fy, c->err));
+    }
     pl_compute_store(c, y, fy);
     return PL_OK;
 }

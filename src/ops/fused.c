@@ -2,6 +2,7 @@
 #include "ops/fused.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/vmath.h"
@@ -110,4 +111,49 @@ void pl_fused_apply_f32(pl_pool *pool, const pl_fused *f, pl_f32 *y, int64_t n) 
 void pl_fused_apply_f64(pl_pool *pool, const pl_fused *f, pl_f64 *y, int64_t n) {
     fused_job job = { f, y };
     if (f->f64 != NULL) pl_pool_for(pool, n, UNIT, fused_range_f64, &job);
+}
+
+/* Parameters stand in activation_params (FusedConv) or in attributes of their own (FusedGemm). */
+static double param_of(const pl_node *node, const pl_fused *f, size_t k) {
+    size_t n = 0;
+    const float *list = pl_attr_floats(node, "activation_params", &n);
+    const char *name = k == 0 ? "activation_alpha" : "activation_beta";
+    if (k < n) return (double)list[k];
+    if (pl_attr_has(node, name)) return pl_attr_float(node, name);
+    return k == 0 ? f->a : f->b;
+}
+
+const char *pl_fused_expand(pl_bound *c, const char *op, const char *inputs, const char *add) {
+    const pl_string name = pl_attr_string(c->node, "activation");
+    pl_fused f = { 0 };
+    pl_err ignored = PL_ERR_INIT;
+    (void)pl_fused_read(c->node, NULL, 0, &f, &ignored);
+    const double a = param_of(c->node, &f, 0), b = param_of(c->node, &f, 1);
+    const char *z = add == NULL ? "attrs_y" : "z";
+    const char *sum = add == NULL ? "" : pl_arena_printf(c->scratch, "z = Add(attrs_y, %s) ", add);
+    const char *act = NULL;
+    char word[24];
+    snprintf(word, sizeof(word), "%.*s", (int)(name.n_bytes < 20 ? name.n_bytes : 20), name.data);
+    if (name.n_bytes == 0) {
+        act = pl_arena_printf(c->scratch, "o0 = Identity(%s)", z);
+    } else if (strcmp(word, "Clip") == 0) {
+        act = pl_arena_printf(c->scratch, "o0 = Clip(%s, lo, hi)", z);
+    } else if (strcmp(word, "HardSigmoid") == 0) {
+        act = pl_arena_printf(c->scratch, "o0 = HardSigmoid<alpha=%.9g, beta=%.9g>(%s)", a, b, z);
+    } else if (strcmp(word, "LeakyRelu") == 0 || strcmp(word, "Elu") == 0) {
+        act = pl_arena_printf(c->scratch, "o0 = %s<alpha=%.9g>(%s)", word, a, z);
+    } else if (strcmp(word, "Swish") == 0) {
+        act = pl_arena_printf(c->scratch, "s = Sigmoid(%s) o0 = Mul(%s, s)", z, z);
+    } else {
+        act = pl_arena_printf(c->scratch, "o0 = %s(%s)", word, z);
+    }
+    if (sum == NULL || act == NULL) return NULL;
+    const char *limits = strcmp(word, "Clip") != 0
+                             ? ""
+                             : pl_arena_printf(c->scratch, "<float lo = {%.9g}, float hi = {%.9g}>",
+                                               fmax(a, -3.4028234e38), fmin(b, 3.4028234e38));
+    if (limits == NULL) return NULL;
+    return pl_arena_printf(c->scratch, "(%s%s%s) => (o0) %s { attrs_y = %s(%s) %s%s }", inputs,
+                           add == NULL ? "" : ", ", add == NULL ? "" : add, limits, op, inputs, sum,
+                           act);
 }

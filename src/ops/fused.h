@@ -2,7 +2,7 @@
 #ifndef PL_FUSED_H
 #define PL_FUSED_H
 
-#include "ops/eval.h"
+#include "ops/bound.h"
 #include "ops/infer.h"
 
 typedef struct pl_fused {
@@ -18,5 +18,9 @@ pl_status pl_fused_read(const pl_node *node, const double *params, size_t n_para
 /* In place over n values, in parallel. */
 void pl_fused_apply_f32(pl_pool *pool, const pl_fused *f, pl_f32 *y, int64_t n);
 void pl_fused_apply_f64(pl_pool *pool, const pl_fused *f, pl_f64 *y, int64_t n);
+
+/* The node in ONNX text for its bound: `op` of `inputs` with the node's attributes, plus the input
+ * `add` (or NULL), then the activation. NULL when out of memory. */
+const char *pl_fused_expand(pl_bound *c, const char *op, const char *inputs, const char *add);
 
 #endif

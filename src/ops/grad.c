@@ -7,7 +7,7 @@
 
 #include "ops/infer_int.h"
 
-enum { OPSET_MIN = 7 }; /* numpy's broadcasting */
+enum { OPSET_MIN = 9 }; /* numpy's broadcasting, Expand, Where */
 
 /* ---- failing ---- */
 
@@ -128,10 +128,10 @@ static pl_status add_node(pl_grad *c, const char *op, const char *domain, pl_val
         pl_node_set_output(node, (uint32_t)i, out[i]);
     }
     node->def = pl_op_find(domain, op, node->opset);
-    if (node->def == NULL || (domain[0] == '\0' && node->opset < OPSET_MIN)) {
-        return pl_g_fail(c, "needs op %s, which opset %d of the model does not have", op,
-                         node->opset);
-    }
+    if (domain[0] == '\0' && node->opset < OPSET_MIN)
+        return pl_g_fail(c, "needs opset %d or later, the model has %d", OPSET_MIN, node->opset);
+    if (node->def == NULL)
+        return pl_g_fail(c, "needs op %s, which opset %d does not have", op, node->opset);
     return infer_types(c, node);
 }
 
@@ -367,21 +367,35 @@ pl_value *pl_g_cast_like(pl_grad *c, pl_value *x, const pl_value *like) {
 
 /* ---- sums ---- */
 
+/* As many ones as g has dims more than x. */
+static pl_value *leading_ones(pl_grad *c, pl_value *g, pl_value *x) {
+    int64_t ones[PL_RANK_MAX];
+    if (has_rank(g) && has_rank(x)) {
+        const int lead = g->type->rank - x->type->rank;
+        for (int d = 0; d < lead; d++)
+            ones[d] = 1;
+        return lead > 0 ? pl_g_ints(c, ones, (size_t)lead) : NULL;
+    }
+    const int64_t n = 1;
+    pl_tensor *one = NULL;
+    pl_value *lead =
+        pl_g_sub(c, pl_g1(c, "Shape", pl_g_shape(c, g)), pl_g1(c, "Shape", pl_g_shape(c, x)));
+    if (c->st == PL_OK) c->st = pl_tensor_new(PL_I64, 1, &n, &one, c->err);
+    if (c->st != PL_OK) return NULL;
+    memcpy(one->data, &n, sizeof(n));
+    const pl_attr value = { .name = "value", .type = PL_ATTR_TENSOR, .tensor = one };
+    return pl_g_op(c, "ConstantOfShape", &lead, 1, &value, 1);
+}
+
 /* Which axes were stretched is known only at the run: those where the shape of x, with ones before
  * it, has a 1. */
 static pl_value *unbroadcast_open(pl_grad *c, pl_value *g, pl_value *x) {
-    const int lead = g->type->rank - x->type->rank;
-    int64_t ones[PL_RANK_MAX];
     if (pl_g_opset(c) < 13) {
         (void)pl_g_fail(c, "needs the shape of '%s', which is not known, or opset 13", x->name);
         return NULL;
     }
-    for (int d = 0; d < lead; d++)
-        ones[d] = 1;
-    pl_value *shape = pl_g_shape(c, x), *padded = shape;
-    if (lead > 0)
-        padded =
-            pl_g_concat(c, (pl_value *const[]){ pl_g_ints(c, ones, (size_t)lead), shape }, 2, 0);
+    pl_value *padded = pl_g_shape(c, x), *ones = leading_ones(c, g, x);
+    if (ones != NULL) padded = pl_g_concat(c, (pl_value *const[]){ ones, padded }, 2, 0);
     pl_value *stretched = pl_g2(c, "Equal", padded, pl_g_int(c, 1));
     pl_value *axes = pl_g_reshape(c, pl_g1(c, "NonZero", stretched), (int64_t[]){ -1 }, 1);
     const pl_attr attrs[2] = { PL_G_INT("keepdims", 1), PL_G_INT("noop_with_empty_axes", 1) };
@@ -393,10 +407,9 @@ pl_value *pl_g_unbroadcast(pl_grad *c, pl_value *g, pl_value *x) {
     int64_t axes[PL_RANK_MAX];
     size_t n_axes = 0;
     if (c->st != PL_OK) return NULL;
-    if (g->type != NULL && x->type != NULL && pl_type_equal(g->type, x->type)) return g;
-    const int rank_g = pl_g_rank(c, g), rank_x = pl_g_rank(c, x), lead = rank_g - rank_x;
-    if (rank_g < 0 || rank_x < 0) return NULL;
-    for (int d = 0; d < rank_g; d++) {
+    if (!has_rank(g) || !has_rank(x)) return unbroadcast_open(c, g, x);
+    const int lead = g->type->rank - x->type->rank;
+    for (int d = 0; d < g->type->rank; d++) {
         const pl_dim of_g = g->type->dims[d];
         const pl_dim of_x = d < lead ? pl_dim_of(1) : x->type->dims[d - lead];
         if (pl_dim_equal(of_g, of_x)) continue;
@@ -415,7 +428,22 @@ pl_status pl_g_give(pl_grad *c, int i, pl_value *g) {
 /* ---- masks ---- */
 
 pl_value *pl_g_keep(pl_grad *c, pl_value *condition, pl_value *g) {
-    if (c->st != PL_OK) return NULL;
-    if (pl_g_opset(c) < 9) return pl_g_mul(c, g, pl_g_cast_like(c, condition, g));
     return pl_g3(c, "Where", condition, g, pl_g_number(c, g, 0));
+}
+
+pl_value *pl_g_select(pl_grad *c, pl_value *condition, pl_value *x, pl_value *y) {
+    return pl_g3(c, "Where", condition, x, y);
+}
+
+pl_value *pl_g_equal(pl_grad *c, pl_value *x, pl_value *y) {
+    if (c->st != PL_OK) return NULL;
+    if (pl_g_opset(c) >= 11 || !pl_g_is_float(x)) return pl_g2(c, "Equal", x, y);
+    return pl_g1(c, "Not", pl_g2(c, "Or", pl_g2(c, "Less", x, y), pl_g2(c, "Greater", x, y)));
+}
+
+pl_value *pl_g_above(pl_grad *c, pl_value *x, double number) {
+    return pl_g2(c, "Greater", x, pl_g_number(c, x, number));
+}
+pl_value *pl_g_below(pl_grad *c, pl_value *x, double number) {
+    return pl_g2(c, "Less", x, pl_g_number(c, x, number));
 }

@@ -11,7 +11,7 @@
  *     pl_value *y = c->node->out[0];
  *     c->dx[0] = pl_g_mul(c, c->dy[0], pl_g_sub(c, pl_g_number(c, y, 1), pl_g_mul(c, y, y)));
  *     return c->st;
- * New nodes have the model's opset, 7 or later; the helpers write axes as attribute or input as it
+ * New nodes have the model's opset, 9 or later; the helpers write axes as attribute or input as it
  * asks. Types of new values come from the shape rules of their operators. */
 #ifndef PL_GRAD_H
 #define PL_GRAD_H
@@ -112,6 +112,10 @@ pl_value *pl_g_unbroadcast(pl_grad *c, pl_value *g, pl_value *x);
 /* ---- masks ---- */
 /* g where the condition holds, else 0. */
 pl_value *pl_g_keep(pl_grad *c, pl_value *condition, pl_value *g);
+pl_value *pl_g_select(pl_grad *c, pl_value *condition, pl_value *x, pl_value *y);
+pl_value *pl_g_equal(pl_grad *c, pl_value *x, pl_value *y);   /* floats also before opset 11 */
+pl_value *pl_g_above(pl_grad *c, pl_value *x, double number); /* x > number */
+pl_value *pl_g_below(pl_grad *c, pl_value *x, double number);
 
 /* ---- failing ---- */
 pl_status pl_g_fail(pl_grad *c, const char *format, ...) /* PL_E_UNSUPPORTED, names the node */

@@ -3,7 +3,7 @@
 #define PL_MATMUL_H
 
 #include "kernels/gemm.h"
-#include "ops/eval.h"
+#include "ops/bound.h"
 #include "ops/infer.h"
 
 /* trans: the last two dims are swapped. trans_batch (com.microsoft FusedMatMul): before that, dim 0
@@ -52,6 +52,7 @@ pl_status pl_matmul_i8(pl_eval *c, const pl_matmul *p, const pl_tensor *a, pl_ma
 /* ---- operators of the family that stand in files of their own ---- */
 pl_status pl_einsum_infer(pl_infer *c);
 pl_status pl_einsum_eval(pl_eval *c);
+pl_status pl_einsum_bound(pl_bound *c);
 pl_status pl_matmul_integer_infer(pl_infer *c);
 pl_status pl_matmul_integer_eval(pl_eval *c);
 pl_status pl_qlinear_matmul_infer(pl_infer *c);

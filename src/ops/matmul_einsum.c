@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "kernels/gemm.h"
+#include "ops/bound_nn.h"
 #include "ops/compute.h"
 #include "ops/matmul.h"
 #include "ops/move.h"
@@ -443,4 +444,28 @@ pl_status pl_einsum_eval(pl_eval *c) {
         memcpy(y->data, last.data, pl_tensor_bytes(y));
     }
     return PL_OK;
+}
+
+pl_status pl_einsum_bound(pl_bound *c) {
+    pl_eval eval = {
+        .node = c->node, .n_in = c->n_in, .in = c->in, .scratch = c->scratch, .err = c->err
+    };
+    equation e = { 0 };
+    double size[N_LABELS];
+    pl_b_dot dot = { .n_factors = c->n_in, .bias = -1, .alpha = 1, .k = 1 };
+    if (c->n_in > PL_RANK_MAX) return pl_b_unknown(c);
+    PL_TRY(equation_of(&eval, &e));
+    for (int i = 0; i < N_LABELS; i++)
+        size[i] = 1;
+    for (int t = 0; t < e.n_terms; t++) {
+        dot.factor[t] = t;
+        for (int d = 0; d < e.terms[t].rank; d++) {
+            const int64_t n = pl_b_in(c, t)->dims[d];
+            if (n != 1) size[e.terms[t].label[d]] = (double)n;
+        }
+    }
+    for (int i = 0; i < N_LABELS; i++)
+        dot.k *= has_label(&e.out, i) ? 1 : size[i];
+    if (c->n_in == 1 && dot.k <= 1) return pl_b_move(c);
+    return pl_b_dot_rule(c, &dot);
 }

@@ -122,8 +122,12 @@ static pl_status gemm_with(pl_eval *c, const pl_fused *fused) {
         return pl_eval_memory(c);
     }
     if (t != NULL && beta != 0) spread_f32(t, fc, fy, p.m, p.n);
-    PL_TRY(pl_gemm_f32(c->pool, &p.gemm, (float)alpha, fa, fb, (float)beta, fy, pl_kept_gemm(kept),
-                       c->err));
+    if (c->naive) {
+        PL_TRY(pl_gemm_plain_f32(&p.gemm, (float)alpha, fa, fb, (float)beta, fy, c->err));
+    } else {
+        PL_TRY(pl_gemm_f32(c->pool, &p.gemm, (float)alpha, fa, fb, (float)beta, fy,
+                           pl_kept_gemm(kept), c->err));
+    }
     pl_fused_apply_f32(c->pool, fused, fy, y->n_elements);
     pl_compute_store(c, y, fy);
     return PL_OK;

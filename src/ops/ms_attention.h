@@ -5,6 +5,7 @@
 
 #include "ops/attention_core.h"
 #include "ops/attention_dims.h"
+#include "ops/bound.h"
 
 /* The additive mask of a node: a mask input in one of its forms (below) with `filter` where it
  * hides a key, plus an attention_bias. Either index may be -1. Sizes in `a` are set, kv_len is the
@@ -35,5 +36,13 @@ pl_status pl_ms_group_infer(pl_infer *c);
 pl_status pl_ms_group_eval(pl_eval *c);
 pl_status pl_ms_rotary_infer(pl_infer *c);
 pl_status pl_ms_rotary_eval(pl_eval *c);
+
+/* ms_attention_bound.c */
+pl_status pl_ms_attention_bound(pl_bound *c);
+pl_status pl_ms_q_attention_bound(pl_bound *c);
+pl_status pl_ms_multi_head_bound(pl_bound *c);
+pl_status pl_ms_decoder_bound(pl_bound *c);
+pl_status pl_ms_group_bound(pl_bound *c);
+pl_status pl_ms_rotary_bound(pl_bound *c);
 
 #endif

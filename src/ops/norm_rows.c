@@ -7,12 +7,29 @@
 #include "kernels/vmath.h"
 #include "ops/elementwise.h"
 
+/* One accumulator of the type itself, in index order. */
+static void naive_f32(const pl_norm *j, const pl_f32 *x, double *mean, double *var) {
+    float sum = 0, squares = 0;
+    for (int64_t i = 0; i < j->n && !j->rms; i++)
+        sum += x[i];
+    const float m = sum / (float)j->n;
+    for (int64_t i = 0; i < j->n; i++)
+        squares += (x[i] - m) * (x[i] - m);
+    *mean = (double)m;
+    *var = (double)(squares / (float)j->n);
+}
+static void naive_f64(const pl_norm *j, const pl_f64 *x, double *mean, double *var) {
+    pl_vmath_get()->f64.mean_var(x, (size_t)j->n, mean, var);
+}
+
 #define ROWS(F, T)                                                                                 \
     static void statistics_##F(const pl_norm *j, const pl_##F *x, double *mean, double *inverse) { \
         const pl_vmath_##F *v = &pl_vmath_get()->F;                                                \
         double var = 0;                                                                            \
         *mean = 0;                                                                                 \
-        if (j->rms) {                                                                              \
+        if (j->naive) {                                                                            \
+            naive_##F(j, x, mean, &var);                                                           \
+        } else if (j->rms) {                                                                       \
             var = v->sum_sq(x, (size_t)j->n) / (double)j->n;                                       \
         } else {                                                                                   \
             v->mean_var(x, (size_t)j->n, mean, &var);                                              \

@@ -12,6 +12,7 @@
 typedef struct pl_norm {
     int64_t rows, n, block, period;
     bool rms;
+    bool naive; /* floats: sums in index order in one float (pl_eval.naive) */
     double epsilon;
     const void *x, *scale, *bias; /* pl_f32 or pl_f64; scale and bias may be NULL */
     void *y;                      /* may be x */

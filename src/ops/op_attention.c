@@ -8,8 +8,10 @@
 #include "base/size.h"
 #include "kernels/gemm.h"
 #include "kernels/vmath.h"
+#include "ops/attention_bound.h"
 #include "ops/attention_core.h"
 #include "ops/attention_dims.h"
+#include "ops/bound_nn.h"
 
 extern const pl_op_def pl_ops_attention[];
 
@@ -304,6 +306,26 @@ static pl_status attention_eval(pl_eval *c) {
     return PL_OK;
 }
 
+static pl_status attention_bound(pl_bound *c) {
+    const pl_eval eval = { .node = c->node, .n_in = c->n_in, .in = c->in, .err = c->err };
+    pl_attention sizes = { 0 };
+    int64_t past_len = 0;
+    attention_sizes(&eval, &sizes, &past_len);
+    const pl_b_attention a = { .q = Q,
+                               .k = K,
+                               .v = V,
+                               .past_key = PAST_KEY,
+                               .past_value = PAST_VALUE,
+                               .bias = -1,
+                               .score_bias = MASK,
+                               .cos = -1,
+                               .head_size = sizes.head_size,
+                               .v_size = sizes.v_size,
+                               .scale = scale_of(&eval, sizes.head_size),
+                               .probs = pl_attr_int(c->node, "qk_matmul_output_mode") == 3 };
+    return pl_b_attention_rule(c, &a);
+}
+
 /* ---- FlexAttention ---- */
 
 static pl_status flex_infer(pl_infer *c) {
@@ -439,6 +461,92 @@ static pl_status flex_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* Bodies may do anything to scores and probabilities: run with bounds of their own. */
+static pl_status bound_body(pl_bound *c, const char *attr, pl_b_term *x) {
+    pl_graph *body = pl_attr_graph(c->node, attr);
+    pl_datum *in = NULL, *out = NULL;
+    pl_tensor *e = NULL;
+    if (body == NULL || c->run_body == NULL) return PL_OK;
+    PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(x->x), &in, c->err));
+    pl_status st = c->run_body(c, body, &in, &x->e, 1, &out, &e, 1);
+    if (st == PL_OK && (out->kind != PL_TYPE_TENSOR || !pl_tensor_same_shape(out->tensor, x->x)))
+        st = pl_node_fail(c->err, PL_E_INVALID, c->node, "%s gives another shape", attr);
+    if (st == PL_OK) {
+        const pl_b_term next = { pl_tensor_ref(out->tensor), e, x->native };
+        pl_b_term_release(x);
+        *x = next;
+        e = NULL;
+    }
+    pl_tensor_unref(e);
+    pl_datum_unref(in);
+    pl_datum_unref(out);
+    return st;
+}
+
+/* Inputs of a program are consumed. */
+static pl_status bound_part(pl_bound *c, const char *text, pl_b_term *in, size_t n_in,
+                            pl_b_term *out) {
+    pl_b_program *program = NULL;
+    pl_status st = text == NULL ? pl_fail_memory(c->err, 1) : PL_OK;
+    if (st == PL_OK) st = pl_b_program_new(c, text, &program);
+    pl_b_term result = { .native = PL_UNDEFINED };
+    if (st == PL_OK) st = pl_b_program_run(c, program, in, n_in, &result, 1);
+    for (size_t i = 0; i < n_in; i++)
+        pl_b_term_release(&in[i]);
+    pl_b_program_free(program);
+    *out = result;
+    return st;
+}
+
+/* Each key head stands for the query heads that share it. */
+static const char *repeat_text(pl_bound *c, const char *from, const char *to, const pl_tensor *t) {
+    const long long heads = (long long)pl_b_in(c, Q)->dims[1], own = (long long)t->dims[1];
+    if (heads == own || own == 0) return pl_arena_printf(c->scratch, "%s = Identity(%s)", to, from);
+    return pl_arena_printf(
+        c->scratch,
+        "axis = Constant<value_ints=[2]>() u = Unsqueeze(%s, axis) "
+        "wide = Constant<value_ints=[%lld, %lld, %lld, %lld, %lld]>() x = Expand(u, wide) "
+        "flat = Constant<value_ints=[%lld, %lld, %lld, %lld]>() %s = Reshape(x, flat)",
+        from, (long long)t->dims[0], own, heads / own, (long long)t->dims[2], (long long)t->dims[3],
+        (long long)t->dims[0], heads, (long long)t->dims[2], (long long)t->dims[3], to);
+}
+
+static pl_status flex_bound(pl_bound *c) {
+    const pl_eval eval = { .node = c->node, .n_in = c->n_in, .in = c->in, .err = c->err };
+    const pl_tensor *y = pl_b_out(c, 0);
+    pl_b_term in[2] = { { 0 } }, s = { 0 }, p = { 0 };
+    if (y == NULL || y->n_elements == 0) return PL_OK;
+    const char *keys = repeat_text(c, "k", "kk", pl_b_in(c, K));
+    const char *values = repeat_text(c, "v", "vv", pl_b_in(c, V));
+    if (keys == NULL || values == NULL) return pl_fail_memory(c->err, 1);
+    pl_status st = pl_b_term_of_input(c, Q, &in[0]);
+    if (st == PL_OK) st = pl_b_term_of_input(c, K, &in[1]);
+    if (st == PL_OK) {
+        st = bound_part(c,
+                        pl_arena_printf(c->scratch,
+                                        "(q, k) => (s) <float f = {%.17g}> { %s "
+                                        "t = Transpose<perm=[0, 1, 3, 2]>(kk) r = MatMul(q, t) "
+                                        "s = Mul(r, f) }",
+                                        scale_of(&eval, pl_b_in(c, Q)->dims[3]), keys),
+                        in, 2, &s);
+    }
+    if (st == PL_OK) st = bound_body(c, "score_mod", &s);
+    if (st == PL_OK) st = bound_part(c, "(s) => (p) { p = Softmax<axis=-1>(s) }", &s, 1, &p);
+    if (st == PL_OK) st = bound_body(c, "prob_mod", &p);
+    in[0] = p;
+    if (st == PL_OK) st = pl_b_term_of_input(c, V, &in[1]);
+    if (st == PL_OK) {
+        st = bound_part(
+            c, pl_arena_printf(c->scratch, "(p, v) => (y) { %s y = MatMul(p, vv) }", values), in, 2,
+            &s);
+    }
+    if (st == PL_OK) st = pl_b_set_take(c, 0, pl_tensor_ref(s.e));
+    pl_b_term_release(&in[0]);
+    pl_b_term_release(&in[1]);
+    pl_b_term_release(&s);
+    return st;
+}
+
 /* ---- RotaryEmbedding ---- */
 
 enum { R_X, R_COS, R_SIN, R_POSITION };
@@ -538,6 +646,10 @@ static pl_status rotary_eval(pl_eval *c) {
     return PL_OK;
 }
 
+static pl_status rotary_bound(pl_bound *c) {
+    return pl_b_rotary_rule(c, R_X, R_COS, R_SIN);
+}
+
 /* ---- rows ---- */
 
 #define T_MASK (PL_T_NUMERIC | PL_T_BOOL)
@@ -555,7 +667,8 @@ static pl_status rotary_eval(pl_eval *c) {
                       PL_A_INT("q_num_heads", 0), PL_A_INT("qk_matmul_output_mode", 0),            \
                       PL_A_FLOAT("scale", 0), PL_A_FLOAT("softcap", 0),                            \
                       PL_A_INT("softmax_precision", 0)),                                           \
-    .infer = attention_infer, .eval = attention_eval, PL_LATER, .autocast = PL_AMP_LOW
+    .infer = attention_infer, .eval = attention_eval, .grad = PL_GRAD_TODO,                        \
+    .bound = attention_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW
 
 /* clang-format off */
 const pl_op_def pl_ops_attention[] = {
@@ -576,7 +689,7 @@ const pl_op_def pl_ops_attention[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("prob_mod", GRAPH), PL_A_FLOAT("scale", 0), PL_A_LIST("score_mod", GRAPH),
                         PL_A_INT("softmax_precision", 0)),
-      .infer = flex_infer, .eval = flex_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = flex_infer, .eval = flex_eval, .grad = PL_GRAD_TODO, .bound = flex_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) { y = ai.onnx.preview.FlexAttention(q, k, v) "
             "<score_mod = g (float[2,4,3,5] s) => (float[2,4,3,5] t) { t = Tanh(s) }> }", NULL, 0 }) },
@@ -585,7 +698,7 @@ const pl_op_def pl_ops_attention[] = {
                      { "sin_cache", PL_T_FLOAT, PL_PORT_SAME }, { "position_ids", PL_T_I64, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("interleaved", 0), PL_A_INT("num_heads", 0), PL_A_INT("rotary_embedding_dim", 0)),
-      .infer = rotary_infer, .eval = rotary_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = rotary_infer, .eval = rotary_eval, .grad = PL_GRAD_TODO, .bound = rotary_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(float[2,3,4,8] x, float[9,4] c, float[9,4] s) => (y) <int64[2,4] p = {0,1,2,3, 5,6,7,8}> "
             "{ y = RotaryEmbedding(x, c, s, p) }", NULL, 0 },

@@ -1,5 +1,6 @@
 /* Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, com.microsoft FusedConv.
  * The transposed one is in convolve_transpose.c, the integer ones in convolve_quant.c. */
+#include "ops/bound_nn.h"
 #include "ops/bound_quant.h"
 #include "ops/compute.h"
 #include "ops/convolve.h"
@@ -46,6 +47,7 @@ static pl_status conv_f32(pl_eval *c, const pl_window *win, pl_tensor *y, pl_f32
     const pl_f32 *fx = pl_compute_in_f32(c, 0, NULL), *fw = pl_compute_in_f32(c, 1, kept);
     const pl_f32 *fb = bias ? pl_compute_in_f32(c, 2, NULL) : NULL;
     if (fx == NULL || fw == NULL || (bias && fb == NULL)) return pl_eval_memory(c);
+    if (c->naive) return pl_conv_plain_f32(&s, fx, fw, fb, fy, c->err);
     return pl_conv_f32(c->pool, &s, fx, fw, fb, fy, pl_kept_conv(kept), c->err);
 }
 
@@ -83,6 +85,31 @@ static pl_status conv_eval(pl_eval *c) {
     return conv_with(c, &none, c->n_in);
 }
 
+/* Input channels of a group times taps, and the bias. */
+static double conv_depth(const pl_bound *c) {
+    const pl_tensor *w = pl_b_in(c, 1);
+    const double n = w->dims[0] == 0 ? 0 : (double)w->n_elements / (double)w->dims[0];
+    return n + (pl_b_in(c, 2) != NULL);
+}
+
+static pl_status conv_bound(pl_bound *c) {
+    return pl_b_product_rule(c, 0, 1, 2, conv_depth(c));
+}
+
+/* Every output cell gets each input channel through every stride-th tap. */
+static pl_status conv_transpose_bound(pl_bound *c) {
+    const pl_tensor *w = pl_b_in(c, 1);
+    const int64_t groups = pl_attr_int(c->node, "group");
+    size_t n = 0;
+    const int64_t *strides = pl_attr_ints(c->node, "strides", &n);
+    double k = groups < 1 ? 1 : (double)w->dims[0] / (double)groups;
+    for (int d = 2; d < w->rank; d++) {
+        const int64_t stride = (size_t)d - 2 < n && strides[d - 2] > 0 ? strides[d - 2] : 1;
+        k *= (double)((w->dims[d] + stride - 1) / stride);
+    }
+    return pl_b_product_rule(c, 0, 1, 2, k + (pl_b_in(c, 2) != NULL));
+}
+
 /* ---- FusedConv ---- */
 
 static pl_status fused_conv_infer(pl_infer *c) {
@@ -116,6 +143,11 @@ static pl_status fused_conv_eval(pl_eval *c) {
     return conv_with(c, &fused, 3);
 }
 
+static pl_status fused_conv_bound(pl_bound *c) {
+    const char *inputs = pl_b_in(c, 2) == NULL ? "i0, i1" : "i0, i1, i2";
+    return pl_b_expand(c, pl_fused_expand(c, "Conv", inputs, pl_b_in(c, 3) == NULL ? NULL : "i3"));
+}
+
 /* ---- rows ---- */
 
 #define WINDOW_ATTRS                                                                               \
@@ -130,7 +162,7 @@ static pl_status fused_conv_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_conv[] = {
     { .name = "Conv", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = conv_infer, .eval = conv_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = conv_infer, .eval = conv_eval, .grad = PL_GRAD_TODO, .bound = conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x, float[3,2,3,3] w, float[3] b) => (y) { y = Conv<pads=[1,1,1,1], strides=[2,1]>(x, w, b) }", NULL, 0 },
                             { "(float[2,4,7] x, float[4,2,3] w) => (y) { y = Conv<group=2, dilations=[2], auto_pad=\"SAME_LOWER\">(x, w) }", NULL, 0 },
                             { "(float[1,1,3,4,3] x, float[2,1,2,2,2] w) => (y) { y = Conv(x, w) }", NULL, 0 }) },
@@ -141,7 +173,7 @@ const pl_op_def pl_ops_conv[] = {
       .samples = PL_SAMPLES({ "(uint8[1,1,3,3] x, uint8[1,1,2,2] w, uint8 z) => (y) { y = ConvInteger<pads=[1,1,1,1]>(x, w, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "ConvTranspose", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_LIST("output_padding", INTS), PL_A_LIST("output_shape", INTS)),
-      .infer = pl_conv_transpose_infer, .eval = pl_conv_transpose_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = pl_conv_transpose_infer, .eval = pl_conv_transpose_eval, .grad = PL_GRAD_TODO, .bound = conv_transpose_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,3,3] x, float[2,3,3,3] w, float[3] b) => (y) { y = ConvTranspose<strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, w, b) }", NULL, 0 },
                             { "(float[1,2,4] x, float[2,2,3] w) => (y) { y = ConvTranspose<group=2, strides=[3], output_shape=[11]>(x, w) }", NULL, 0 }) },
     { .name = "QLinearConv", .since = 10,
@@ -154,7 +186,7 @@ const pl_op_def pl_ops_conv[] = {
     { .name = "FusedConv", .domain = "com.microsoft", .since = 1, .in = PL_PORTS(XWB, { "Z", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_STRING("activation", ""), PL_A_LIST("activation_params", FLOATS)),
-      .infer = fused_conv_infer, .eval = fused_conv_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = fused_conv_infer, .eval = fused_conv_eval, .grad = PL_GRAD_TODO, .bound = fused_conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,5] x, float[3,2,3] w, float[3] b, float[1,3,3] z) => (y) { y = com.microsoft.FusedConv<activation=\"Relu\">(x, w, b, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

@@ -4,6 +4,7 @@
 
 #include "base/size.h"
 #include "kernels/gemm.h"
+#include "ops/bound_nn.h"
 #include "ops/convolve.h"
 
 extern const pl_op_def pl_ops_conv_special[];
@@ -363,6 +364,65 @@ static pl_status col2im_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* ---- bounds ---- */
+
+/* The product as usual; the places are off by the rounding of a coordinate and by what the offsets
+ * are off by, which moves a sample along the steepest slope of X at most. */
+static pl_status deform_conv_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, X), *w = pl_b_in(c, W), *y = pl_b_out(c, 0);
+    const double *px = pl_b_x(c, X), *pw = pl_b_x(c, W), *po = pl_b_x(c, OFFSET);
+    pl_b_dot dot = { .n_factors = 2, .factor = { X, W }, .bias = BIAS, .alpha = 1, .beta = 1 };
+    if (pl_b_in(c, MASK) != NULL) dot.factor[dot.n_factors++] = MASK;
+    if (y == NULL) return PL_OK;
+    if (px == NULL || pw == NULL || po == NULL) return pl_fail_memory(c->err, 1);
+    const int64_t each = w->dims[0] == 0 ? 0 : w->n_elements / w->dims[0];
+    dot.k = 4 * (double)each + (pl_b_in(c, BIAS) != NULL);
+    PL_TRY(pl_b_dot_rule(c, &dot));
+    double side = 0, *e = c->e_out[0]->data;
+    for (int d = 2; d < x->rank; d++)
+        side = fmax(side, (double)x->dims[d]);
+    const int64_t n_offsets = pl_b_in(c, OFFSET)->n_elements;
+    const double place = c->u_acc * (side + pl_b_peak(po, n_offsets)) +
+                         (pl_b_e(c, OFFSET) == NULL ? 0 : pl_b_peak(pl_b_e(c, OFFSET), n_offsets));
+    const double mask =
+        pl_b_in(c, MASK) == NULL ? 1 : pl_b_peak(pl_b_x(c, MASK), pl_b_in(c, MASK)->n_elements);
+    const double slope = place * pl_b_range(px, x->n_elements) * mask;
+    const int64_t cells = y->n_elements == 0 ? 1 : y->n_elements / (y->dims[0] * y->dims[1]);
+    for (int64_t i = 0; i < y->n_elements; i++) {
+        const double *row = pw + i / cells % y->dims[1] * each;
+        double sum = 0;
+        for (int64_t k = 0; k < each; k++)
+            sum += row[k] * row[k];
+        e[i] += slope * sqrt(sum);
+    }
+    return PL_OK;
+}
+
+static pl_status causal_bound(pl_bound *c) {
+    const bool silu = pl_attr_string_is(c->node, "activation", "silu") ||
+                      pl_attr_string_is(c->node, "activation", "swish");
+    const int64_t k = pl_b_in(c, WEIGHT)->dims[2];
+    const bool bias = pl_b_in(c, CAUSAL_BIAS) != NULL, past = pl_b_in(c, PAST) != NULL;
+    const char *text = pl_arena_printf(
+        c->scratch,
+        "(i0, i1%s%s) => (o0, o1) <int64[6] p = {0, 0, %lld, 0, 0, 0}, int64[1] axis = {2}, "
+        "int64[1] first = {%lld}, int64[1] end = {9223372036854775807}> "
+        "{ x = %s y = Conv<group=%lld>(x, i1%s) %s o1 = Slice(x, first, end, axis) }",
+        bias ? ", i2" : "", past ? ", i3" : "", (long long)(k - 1),
+        (long long)pl_b_in(c, INPUT)->dims[2], past ? "Concat<axis=2>(i3, i0)" : "Pad(i0, p)",
+        (long long)pl_b_in(c, INPUT)->dims[1], bias ? ", i2" : "",
+        silu ? "s = Sigmoid(y) o0 = Mul(y, s)" : "o0 = Identity(y)");
+    return pl_b_expand(c, text);
+}
+
+/* Sums of the blocks that overlap: at most every tap once. */
+static pl_status col2im_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
+    pl_b_dot dot = { .n_factors = 1, .factor = { 0 }, .bias = -1, .alpha = 1, .k = 1 };
+    if (y != NULL && y->dims[1] > 0) dot.k = (double)x->dims[1] / (double)y->dims[1];
+    return pl_b_dot_rule(c, &dot);
+}
+
 /* ---- rows ---- */
 
 #define CAUSAL_PORTS                                                                               \
@@ -371,19 +431,20 @@ static pl_status col2im_eval(pl_eval *c) {
                    { "past_state", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),                 \
     .out =                                                                                         \
         PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "present_state", PL_T_FLOAT, PL_PORT_OPTIONAL }),  \
-    .infer = causal_infer, .eval = causal_eval
+    .infer = causal_infer, .eval = causal_eval, .grad = PL_GRAD_TODO, .bound = causal_bound,       \
+    .emit = PL_EMIT_TODO
 
 /* clang-format off */
 const pl_op_def pl_ops_conv_special[] = {
-    { .name = "CausalConvWithState", .since = 27, CAUSAL_PORTS, .attrs = PL_ATTRS(PL_A_STRING("activation", "none")), PL_LATER, .autocast = PL_AMP_LOW,
+    { .name = "CausalConvWithState", .since = 27, CAUSAL_PORTS, .attrs = PL_ATTRS(PL_A_STRING("activation", "none")), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,5] x, float[3,1,3] w, float[3] b, float[2,3,2] p) => (y, s) { y, s = CausalConvWithState<activation=\"silu\">(x, w, b, p) }", NULL, 0 },
                             { "(float[1,2,2] x, float[2,1,4] w) => (y, s) { y, s = CausalConvWithState(x, w) }", NULL, 0 }) },
     { .name = "CausalConvWithState", .domain = "com.microsoft", .since = 1, CAUSAL_PORTS,
-      .attrs = PL_ATTRS(PL_A_STRING("activation", "none"), PL_A_INT("ndim", 1)), PL_LATER, .autocast = PL_AMP_LOW,
+      .attrs = PL_ATTRS(PL_A_STRING("activation", "none"), PL_A_INT("ndim", 1)), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,5] x, float[3,1,3] w) => (y, s) { y, s = com.microsoft.CausalConvWithState<activation=\"swish\">(x, w) }", NULL, 0 }) },
     { .name = "Col2Im", .since = 18, .in = PL_PORTS({ "input", PL_T_NUMERIC, 0 }, { "image_shape", PL_T_I64, 0 }, { "block_shape", PL_T_I64, 0 }),
       .out = PL_PORTS({ "output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_LIST("dilations", INTS), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = col2im_infer, .eval = col2im_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = col2im_infer, .eval = col2im_eval, .grad = PL_GRAD_TODO, .bound = col2im_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,4,9] x) => (y) <int64[2] image = {4, 4}, int64[2] block = {2, 2}> { y = Col2Im(x, image, block) }", NULL, 0 }) },
     { .name = "DeformConv", .since = 19,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "W", PL_T_FLOAT, PL_PORT_SAME }, { "offset", PL_T_FLOAT, PL_PORT_SAME },
@@ -391,7 +452,7 @@ const pl_op_def pl_ops_conv_special[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("dilations", INTS), PL_A_INT("group", 1), PL_A_LIST("kernel_shape", INTS), PL_A_INT("offset_group", 1),
                         PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = deform_conv_infer, .eval = deform_conv_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = deform_conv_infer, .eval = deform_conv_eval, .grad = PL_GRAD_TODO, .bound = deform_conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,4,4] x, float[2,2,2,2] w, float[1,8,3,3] o, float[2] b, float[1,4,3,3] m) => (y) { y = DeformConv(x, w, o, b, m) }", NULL, 0 }) },
     { 0 },
 };

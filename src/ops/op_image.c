@@ -1,8 +1,9 @@
 /* Family "image": sampling by a grid, making such a grid, decoding image files. */
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
-#include "ops/eval.h"
+#include "ops/bound_nn.h"
 #include "ops/grid_sample.h"
 #include "ops/image_decode.h"
 #include "ops/infer.h"
@@ -178,6 +179,87 @@ done:
     return st;
 }
 
+/* ---- bounds ---- */
+
+/* Places lie in [-1, 1], so a sum of products is at most that of |theta|. */
+static pl_status affine_grid_bound(pl_bound *c) {
+    const pl_tensor *y = pl_b_out(c, 0);
+    const double *theta = pl_b_x(c, 0), *et = pl_b_e(c, 0), *py = pl_b_y(c, 0);
+    double *e = NULL;
+    PL_TRY(pl_b_new(c, 0, &e));
+    if (e == NULL || y->n_elements == 0) return PL_OK;
+    if (theta == NULL || py == NULL) return pl_fail_memory(c->err, 1);
+    const int axes = y->rank - 2, columns = axes + 1;
+    const int64_t points = y->n_elements / y->dims[0] / axes;
+    for (int64_t i = 0; i < y->n_elements; i++) {
+        const int64_t row = i / axes / points * axes + i % axes;
+        double sum = 0, inherited = 0;
+        for (int64_t k = row * columns; k < (row + 1) * columns; k++) {
+            sum += fabs(theta[k]);
+            if (et != NULL) inherited += et[k];
+        }
+        e[i] = c->u_acc * (pl_b_chain((double)columns) + 2) * sum + inherited;
+    }
+    pl_b_add_stored(c, py, e, y->n_elements);
+    return PL_OK;
+}
+
+/* What the result moves by when the places of one axis move by their error, either way. */
+static pl_status probe_axis(pl_bound *c, int64_t axis, double *e) {
+    const pl_tensor *grid = pl_b_in(c, 1);
+    const double *g = pl_b_x(c, 1), *eg = pl_b_e(c, 1), *y = pl_b_y(c, 0);
+    const int64_t axes = grid->dims[grid->rank - 1];
+    pl_status st = PL_OK;
+    double *most = pl_arena_array(c->scratch, (size_t)pl_b_out(c, 0)->n_elements, sizeof(double));
+    if (g == NULL || y == NULL || most == NULL) return pl_fail_memory(c->err, 1);
+    for (int side = -1; side <= 1 && st == PL_OK; side += 2) {
+        pl_tensor *moved = NULL, *result = NULL;
+        PL_TRY(pl_tensor_new(PL_F64, grid->rank, grid->dims, &moved, c->err));
+        double *to = moved->data;
+        for (int64_t i = 0; i < grid->n_elements; i++) {
+            const double off = 4 * c->u_acc * (fabs(g[i]) + 1) + (eg == NULL ? 0 : eg[i]);
+            to[i] = g[i] + (i % axes == axis ? side * off : 0);
+        }
+        st = pl_b_apply_one(c, 1, moved, PL_F64, &result);
+        const double *r = result == NULL ? NULL : result->data;
+        for (int64_t i = 0; st == PL_OK && i < result->n_elements; i++)
+            most[i] = fmax(most[i], fabs(r[i] - y[i]));
+        pl_tensor_unref(moved);
+        pl_tensor_unref(result);
+    }
+    for (int64_t i = 0; st == PL_OK && i < pl_b_out(c, 0)->n_elements; i++)
+        e[i] += most[i];
+    return st;
+}
+
+static pl_status grid_sample_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
+    const double *px = pl_b_x(c, 0), *py = pl_b_y(c, 0), *ex = pl_b_e(c, 0);
+    const bool cubic = pl_attr_string_is(c->node, "mode", "cubic") ||
+                       pl_attr_string_is(c->node, "mode", "bicubic");
+    const bool nearest = pl_attr_string_is(c->node, "mode", "nearest");
+    double *e = NULL;
+    if (y == NULL || y->n_elements == 0) return PL_OK;
+    if (!pl_dtype_is_float(c->out_native[0])) return pl_b_unknown(c);
+    if (px == NULL || py == NULL) return pl_fail_memory(c->err, 1);
+    PL_TRY(pl_b_new(c, 0, &e));
+    /* Weights sum to 1; those of a cubic, in absolute value, to at most 1.5 along an axis. */
+    const int64_t planes = x->dims[0] * x->dims[1];
+    const double weight = cubic ? pow(1.5, x->rank - 2) : 1;
+    const double own = nearest ? 0 : c->u_acc * (pl_b_chain(cubic ? 16 : 8) + 2);
+    for (int64_t p = 0; p < planes; p++) {
+        const int64_t n = x->n_elements / planes, m = y->n_elements / planes;
+        const double most = pl_b_peak(px + p * n, n);
+        const double inherited = ex == NULL ? 0 : pl_b_peak(ex + p * n, n);
+        for (int64_t i = p * m; i < (p + 1) * m; i++)
+            e[i] = weight * (own * most + inherited);
+    }
+    if (!nearest) pl_b_add_stored(c, py, e, y->n_elements);
+    for (int64_t axis = 0; axis < x->rank - 2; axis++)
+        PL_TRY(probe_axis(c, axis, e));
+    return PL_OK;
+}
+
 /* ---- rows ---- */
 
 /* A PNM file: 2 x 1 pixels, red and white. */
@@ -191,8 +273,9 @@ done:
         .out = PL_PORTS({ "Y", PL_T_ANY, 0 }),                                                     \
         .attrs = PL_ATTRS(PL_A_INT("align_corners", 0), PL_A_STRING("mode", mode_),                \
                           PL_A_STRING("padding_mode", "zeros")),                                   \
-        .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, PL_LATER,                      \
-        .autocast = PL_AMP_FP32, .samples = samples_                                               \
+        .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, .grad = PL_GRAD_TODO,          \
+        .bound = grid_sample_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,                 \
+        .samples = samples_                                                                        \
     }
 
 /* clang-format off */
@@ -201,7 +284,7 @@ const pl_op_def pl_ops_image[] = {
       .in = PL_PORTS({ "theta", PL_T_FLOAT, 0 }, { "size", PL_T_I64, 0 }),
       .out = PL_PORTS({ "grid", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("align_corners", 0)),
-      .infer = affine_grid_infer, .eval = affine_grid_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = affine_grid_infer, .eval = affine_grid_eval, .grad = PL_GRAD_TODO, .bound = affine_grid_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,2,3] t) => (y) <int64[4] size = {2, 3, 4, 5}> { y = AffineGrid(t, size) }", NULL, 0 },
           { "(float[1,3,4] t) => (y) <int64[5] size = {1, 1, 2, 3, 4}> { y = AffineGrid<align_corners=1>(t, size) }", NULL, 0 }) },

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "ops/attention_core.h"
 #include "ops/attention_dims.h"
+#include "ops/bound_nn.h"
 
 extern const pl_op_def pl_ops_linear_attention[];
 
@@ -179,6 +180,146 @@ static pl_status linear_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* ---- bound ---- */
+
+/* The recurrence again with the square of what each element of the state may be off by: roundings
+ * of many steps add in quadrature. */
+typedef struct linear_bound {
+    pl_bound *c;
+    const linear_job *j; /* sizes only */
+    const double *x[ERASE + 1], *e[ERASE + 1];
+    double *e_y, *e_state; /* NULL = not wanted */
+    double u, chain;
+} linear_bound;
+
+static double at_or_zero(const double *x, int64_t i) {
+    return x == NULL ? 0 : x[i];
+}
+
+static void bound_forget(const linear_bound *b, int64_t head, int64_t at, double *s, double *e2) {
+    const linear_job *j = b->j;
+    const bool per_key = j->decay_cols != j->kv_heads;
+    const int64_t from = at * j->decay_cols + head * j->decay_cols / j->kv_heads;
+    for (int64_t d = 0; d < j->key_size; d++) {
+        const double g = b->x[DECAY][from + (per_key ? d : 0)], keep = exp(g);
+        const double rel = b->u * (3 + fabs(g)) + at_or_zero(b->e[DECAY], from + (per_key ? d : 0));
+        for (int64_t k = d * j->value_size; k < (d + 1) * j->value_size; k++) {
+            s[k] *= keep;
+            e2[k] = e2[k] * keep * keep + s[k] * s[k] * rel * rel;
+        }
+    }
+}
+
+/* v = beta (v - state' k) and its error. */
+static void bound_correct(const linear_bound *b, int64_t head, int64_t at, const double *s,
+                          const double *e2, double *v, double *ev) {
+    const linear_job *j = b->j;
+    const int64_t dk = j->key_size, key = (at * j->kv_heads + head) * dk;
+    const int64_t i_beta = at * j->beta_cols + (j->beta_cols == 1 ? 0 : head);
+    const double beta = b->x[BETA][i_beta], e_beta = at_or_zero(b->e[BETA], i_beta);
+    for (int64_t m = 0; m < j->value_size; m++) {
+        double r = 0, sum = 0, inherited = 0;
+        for (int64_t d = 0; d < dk; d++) {
+            const double gate = b->x[ERASE] == NULL ? 1 : b->x[ERASE][key + d];
+            const double k = gate * b->x[KEY][key + d], t = s[d * j->value_size + m];
+            const double ek = fabs(gate) * at_or_zero(b->e[KEY], key + d) +
+                              fabs(b->x[KEY][key + d]) * at_or_zero(b->e[ERASE], key + d);
+            r += t * k;
+            sum += fabs(t * k);
+            inherited += k * k * e2[d * j->value_size + m] + t * t * ek * ek;
+        }
+        const double left = v[m] - r;
+        ev[m] = fabs(beta) * (ev[m] + b->u * (b->chain * sum + 2 * fabs(left)) + sqrt(inherited)) +
+                fabs(left) * e_beta;
+        v[m] = beta * left;
+    }
+}
+
+static void bound_read(const linear_bound *b, int64_t head, int64_t at, const double *s,
+                       const double *e2) {
+    const linear_job *j = b->j;
+    const int64_t dk = j->key_size, dv = j->value_size, group = j->q_heads / j->kv_heads;
+    for (int64_t h = head * group; b->e_y != NULL && h < (head + 1) * group; h++) {
+        const int64_t q = (at * j->q_heads + h) * dk;
+        for (int64_t m = 0; m < dv; m++) {
+            double sum = 0, inherited = 0;
+            for (int64_t d = 0; d < dk; d++) {
+                const double x = b->x[QUERY][q + d], t = s[d * dv + m];
+                const double eq = at_or_zero(b->e[QUERY], q + d);
+                sum += fabs(x * t);
+                inherited += x * x * e2[d * dv + m] + t * t * eq * eq;
+            }
+            b->e_y[(at * j->q_heads + h) * dv + m] =
+                fabs(j->scale) * (b->u * (b->chain + 2) * sum + sqrt(inherited));
+        }
+    }
+}
+
+static void bound_head(const linear_bound *b, int64_t item, int64_t head, double *s, double *e2,
+                       double *v, double *ev) {
+    const linear_job *j = b->j;
+    const int64_t dk = j->key_size, dv = j->value_size;
+    for (int64_t t = 0; t < j->len; t++) {
+        const int64_t at = item * j->len + t, key = (at * j->kv_heads + head) * dk;
+        for (int64_t m = 0; m < dv; m++) {
+            v[m] = b->x[VALUE][(at * j->kv_heads + head) * dv + m];
+            ev[m] = at_or_zero(b->e[VALUE], (at * j->kv_heads + head) * dv + m);
+        }
+        if (b->x[DECAY] != NULL) bound_forget(b, head, at, s, e2);
+        if (b->x[BETA] != NULL) bound_correct(b, head, at, s, e2, v, ev);
+        for (int64_t k = 0; k < dk * dv; k++) {
+            const double x = b->x[KEY][key + k / dv], ek = at_or_zero(b->e[KEY], key + k / dv);
+            s[k] += x * v[k % dv];
+            const double own = 2 * b->u * (fabs(s[k]) + fabs(x * v[k % dv]));
+            e2[k] += own * own + x * x * ev[k % dv] * ev[k % dv] + v[k % dv] * v[k % dv] * ek * ek;
+        }
+        bound_read(b, head, at, s, e2);
+    }
+}
+
+static pl_status linear_bound_rule(pl_bound *c) {
+    const pl_tensor *q = pl_b_in(c, QUERY), *value = pl_b_in(c, VALUE);
+    linear_job j = { .batch = q->dims[0], .len = q->dims[1] };
+    j.q_heads = pl_attr_int(c->node, "q_num_heads");
+    j.kv_heads = pl_attr_int(c->node, "kv_num_heads");
+    j.key_size = q->dims[2] / j.q_heads;
+    j.value_size = value->dims[2] / j.kv_heads;
+    j.decay_cols = pl_b_in(c, DECAY) != NULL ? pl_b_in(c, DECAY)->dims[2] : 0;
+    j.beta_cols = pl_b_in(c, BETA) != NULL ? pl_b_in(c, BETA)->dims[2] : 0;
+    j.scale = pl_attr_float(c->node, "scale");
+    if (j.scale == 0 && j.key_size > 0) j.scale = 1 / sqrt((double)j.key_size);
+    linear_bound b = { .c = c, .j = &j, .u = c->u_acc, .chain = pl_b_chain((double)j.key_size) };
+    for (int i = QUERY; i <= ERASE; i++) {
+        if (pl_b_in(c, i) == NULL) continue;
+        b.x[i] = pl_b_x(c, i);
+        b.e[i] = pl_b_e(c, i);
+        if (b.x[i] == NULL) return pl_fail_memory(c->err, 1);
+    }
+    const int64_t n = j.key_size * j.value_size;
+    double *s = pl_arena_array(c->scratch, (size_t)n + 1, sizeof(double));
+    double *e2 = pl_arena_array(c->scratch, (size_t)n + 1, sizeof(double));
+    double *v = pl_arena_array(c->scratch, (size_t)j.value_size + 1, 2 * sizeof(double));
+    PL_TRY(pl_b_new(c, Y, &b.e_y));
+    if (c->n_out > STATE) PL_TRY(pl_b_new(c, STATE, &b.e_state));
+    if (s == NULL || e2 == NULL || v == NULL) return pl_fail_memory(c->err, (size_t)n);
+    for (int64_t i = 0; i < j.batch * j.kv_heads; i++) {
+        for (int64_t k = 0; k < n; k++) {
+            const double e = at_or_zero(b.e[PAST], i * n + k);
+            s[k] = at_or_zero(b.x[PAST], i * n + k);
+            e2[k] = e * e;
+        }
+        bound_head(&b, i / j.kv_heads, i % j.kv_heads, s, e2, v, v + j.value_size);
+        for (int64_t k = 0; b.e_state != NULL && k < n; k++)
+            b.e_state[i * n + k] = sqrt(e2[k]);
+    }
+    for (int i = Y; i <= STATE && i < c->n_out; i++) {
+        if (c->e_out[i] == NULL) continue;
+        const double *y = pl_b_y(c, i);
+        if (y != NULL) pl_b_add_stored(c, y, c->e_out[i]->data, c->e_out[i]->n_elements);
+    }
+    return PL_OK;
+}
+
 /* ---- rows ---- */
 
 /* clang-format off */
@@ -191,7 +332,7 @@ const pl_op_def pl_ops_linear_attention[] = {
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "present_state", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(PL_A_INT("chunk_size", 64), PL_A_REQUIRED("kv_num_heads", INT), PL_A_REQUIRED("q_num_heads", INT),
                         PL_A_FLOAT("scale", 0), PL_A_STRING("update_rule", "gated_delta")),
-      .infer = linear_infer, .eval = linear_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = linear_infer, .eval = linear_eval, .grad = PL_GRAD_TODO, .bound = linear_bound_rule, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[2,5,16] q, float[2,5,8] k, float[2,5,6] v, float[2,2,4,3] s, float[2,5,8] g, float[2,5,2] b) => (y, z) "
             "{ y, z = LinearAttention<q_num_heads=4, kv_num_heads=2>(q, k, v, s, g, b) }", "g=-1:0 b=0:1", 0 },

@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/bound_nn.h"
 #include "ops/bound_quant.h"
+#include "ops/fused.h"
 #include "ops/matmul.h"
 #include "ops/quant.h"
 
@@ -19,6 +21,17 @@ static pl_status matmul_eval(pl_eval *c) {
     return pl_matmul_eval(c, 0, 1, (pl_matmul_options){ 0 }, 1);
 }
 
+/* Length of the sums: the dim of A that they run over. */
+static double depth_of(const pl_tensor *a, pl_matmul_options o) {
+    if (a->rank < 2) return (double)a->n_elements;
+    const int row = o.trans_batch_a && a->rank >= 3 ? 0 : a->rank - 2;
+    return (double)a->dims[o.trans_a ? row : a->rank - 1];
+}
+
+static pl_status matmul_bound(pl_bound *c) {
+    return pl_b_product_rule(c, 0, 1, -1, depth_of(pl_b_in(c, 0), (pl_matmul_options){ 0 }));
+}
+
 static pl_matmul_options fused_options(const pl_node *node) {
     return (pl_matmul_options){ .trans_a = pl_attr_int(node, "transA") != 0,
                                 .trans_b = pl_attr_int(node, "transB") != 0,
@@ -32,6 +45,33 @@ static pl_status fused_matmul_infer(pl_infer *c) {
 
 static pl_status fused_matmul_eval(pl_eval *c) {
     return pl_matmul_eval(c, 0, 1, fused_options(c->node), pl_attr_float(c->node, "alpha"));
+}
+
+static pl_status fused_matmul_bound(pl_bound *c) {
+    const pl_b_dot dot = { .n_factors = 2,
+                           .factor = { 0, 1 },
+                           .bias = -1,
+                           .alpha = pl_attr_float(c->node, "alpha"),
+                           .k = depth_of(pl_b_in(c, 0), fused_options(c->node)) };
+    return pl_b_dot_rule(c, &dot);
+}
+
+/* ---- Gemm ---- */
+
+static pl_status gemm_bound(pl_bound *c) {
+    const pl_matmul_options o = { .trans_a = pl_attr_int(c->node, "transA") != 0 };
+    const pl_b_dot dot = { .n_factors = 2,
+                           .factor = { 0, 1 },
+                           .bias = 2,
+                           .alpha = pl_attr_float(c->node, "alpha"),
+                           .beta = pl_attr_float(c->node, "beta"),
+                           .k = depth_of(pl_b_in(c, 0), o) + (pl_b_in(c, 2) != NULL) };
+    return pl_b_dot_rule(c, &dot);
+}
+
+static pl_status fused_gemm_bound(pl_bound *c) {
+    const char *bias = pl_b_in(c, 2) == NULL ? "i0, i1" : "i0, i1, i2";
+    return pl_b_expand(c, pl_fused_expand(c, "Gemm", bias, NULL));
 }
 
 /* ---- Det ---- */
@@ -93,6 +133,34 @@ static pl_status det_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* By Hadamard: a determinant moves by at most the product of the row norms times the relative
+ * errors of the rows. */
+static pl_status det_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
+    const double *px = pl_b_x(c, 0), *ex = pl_b_e(c, 0), *py = pl_b_y(c, 0);
+    double *e = NULL;
+    PL_TRY(pl_b_new(c, 0, &e));
+    if (e == NULL || y->n_elements == 0) return PL_OK;
+    if (px == NULL || py == NULL) return pl_fail_memory(c->err, 1);
+    const int64_t n = x->dims[x->rank - 1];
+    for (int64_t m = 0; m < y->n_elements; m++) {
+        double product = 1, inherited = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double norm = 0, error = 0;
+            for (int64_t k = (m * n + i) * n; k < (m * n + i + 1) * n; k++) {
+                norm += px[k] * px[k];
+                error += ex == NULL ? 0 : ex[k] * ex[k];
+            }
+            norm = sqrt(norm);
+            inherited = inherited * (norm + sqrt(error)) + product * sqrt(error);
+            product *= norm;
+        }
+        e[m] = c->u_acc * (double)n * pl_b_chain((double)n) * product + inherited;
+    }
+    pl_b_add_stored(c, py, e, y->n_elements);
+    return PL_OK;
+}
+
 /* ---- rows ---- */
 
 #define MS .domain = "com.microsoft", .since = 1
@@ -111,23 +179,23 @@ static pl_status det_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_matmul[] = {
     { .name = "Det", .since = 11, .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
-      .infer = det_infer, .eval = det_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = det_infer, .eval = det_eval, .grad = PL_GRAD_TODO, .bound = det_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,3] x) => (y) { y = Det(x) }", NULL, 0 }) },
     { .name = "Einsum", .since = 12, .in = PL_PORTS({ "Inputs", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_VARIADIC }),
       .out = PL_PORTS({ "Output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("equation", STRING)),
-      .infer = pl_einsum_infer, .eval = pl_einsum_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = pl_einsum_infer, .eval = pl_einsum_eval, .grad = PL_GRAD_TODO, .bound = pl_einsum_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] a, float[2,4,5] b) => (y) { y = Einsum<equation=\"bij,bjk->bik\">(a, b) }", NULL, 0 },
                             { "(float[3,3] a) => (y) { y = Einsum<equation=\"ii\">(a) }", NULL, 0 },
                             { "(float[2,3,4] a, float[4] b, float[3] c) => (y) { y = Einsum<equation=\"...ij, j, i -> ...\">(a, b, c) }", NULL, 0 }) },
     { .name = "Gemm", .since = 1, .until = 6, GEMM_PORTS, .attrs = PL_ATTRS(GEMM_ATTRS, PL_A_INT("broadcast", 0)),
-      .infer = pl_gemm_infer, .eval = pl_gemm_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = PL_GRAD_TODO, .bound = gemm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b, float[4] c) => (y) { y = Gemm<broadcast=1>(a, b, c) }", NULL, 0 }) },
     { .name = "Gemm", .since = 7, GEMM_PORTS, .attrs = PL_ATTRS(GEMM_ATTRS),
-      .infer = pl_gemm_infer, .eval = pl_gemm_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = PL_GRAD_TODO, .bound = gemm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[4,3] b, float[4] c) => (y) { y = Gemm<transB=1, alpha=0.5, beta=2.0>(a, b, c) }", NULL, 0 },
                             { "(float[3,2] a, float[3,4] b) => (y) { y = Gemm<transA=1>(a, b) }", NULL, 0 }) },
     { .name = "MatMul", .since = 1, .in = PL_PORTS(AB(PL_T_NUMERIC)), .out = PL_PORTS({ "Y", PL_T_NUMERIC, 0 }),
-      .infer = matmul_infer, .eval = matmul_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = matmul_infer, .eval = matmul_eval, .grad = PL_GRAD_TODO, .bound = matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
                             { "(float[2,1,3,4] a, float[5,4,2] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
                             { "(float[4] a, float[2,4,3] b) => (y) { y = MatMul(a, b) }", NULL, 0 }) },
@@ -146,15 +214,15 @@ const pl_op_def pl_ops_matmul[] = {
     { .name = "FusedGemm", MS, GEMM_PORTS,
       .attrs = PL_ATTRS(GEMM_ATTRS, PL_A_STRING("activation", ""), PL_A_FLOAT("activation_alpha", 0), PL_A_FLOAT("activation_beta", 0),
                         PL_A_FLOAT("activation_gamma", 0)),
-      .infer = pl_gemm_infer, .eval = pl_fused_gemm_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = pl_gemm_infer, .eval = pl_fused_gemm_eval, .grad = PL_GRAD_TODO, .bound = fused_gemm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b, float[4] c) => (y) { y = com.microsoft.FusedGemm<activation=\"Relu\">(a, b, c) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "FusedMatMul", MS, .in = PL_PORTS(AB(PL_T_FLOAT)), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(FUSED_ATTRS, PL_A_INT("transBatchA", 0), PL_A_INT("transBatchB", 0)),
-      .infer = fused_matmul_infer, .eval = fused_matmul_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = PL_GRAD_TODO, .bound = fused_matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] a, float[2,5,4] b) => (y) { y = com.microsoft.FusedMatMul<transB=1, alpha=0.5>(a, b) }", NULL, 0 },
                             { "(float[4,2,3] a, float[2,3,5] b) => (y) { y = com.microsoft.FusedMatMul<transBatchA=1>(a, b) }", NULL, 0 }) },
     { .name = "TransposeMatMul", MS, .in = PL_PORTS(AB(PL_T_FLOAT)), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
-      .attrs = PL_ATTRS(FUSED_ATTRS), .infer = fused_matmul_infer, .eval = fused_matmul_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .attrs = PL_ATTRS(FUSED_ATTRS), .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = PL_GRAD_TODO, .bound = fused_matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,4,3] a, float[2,4,5] b) => (y) { y = com.microsoft.TransposeMatMul<transA=1>(a, b) }", NULL, 0 }) },
     { 0 },
 };

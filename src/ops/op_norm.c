@@ -96,6 +96,7 @@ static pl_status eval_rows(pl_eval *c, bool rms, int mean_out, int inverse_out) 
                            .block = 1,
                            .period = whole ? view.outer : 1,
                            .rms = rms,
+                           .naive = c->naive && !is_f64,
                            .epsilon = pl_attr_float(c->node, "epsilon"),
                            .x = pl_in_floats(c, 0, is_f64),
                            .scale = pl_norm_scale(c, 1, x, axis, whole, is_f64),
@@ -158,6 +159,7 @@ static pl_status eval_groups(pl_eval *c, int64_t groups, bool scale_per_group) {
     pl_norm norm = { .rows = view.outer * groups,
                      .n = view.n / groups * view.inner,
                      .period = groups,
+                     .naive = c->naive && !is_f64,
                      .epsilon = pl_attr_float(c->node, "epsilon"),
                      .x = pl_in_floats(c, 0, is_f64),
                      .scale = pl_in_floats(c, 1, is_f64),
@@ -337,7 +339,7 @@ static pl_status lrn_infer(pl_infer *c) {
 /* ---- MeanVarianceNormalization ---- */
 
 /* Axes as a bit set. Version 0 (experimental, until opset 8): all but the channels, or all. */
-static uint32_t mvn_axes(const pl_node *node, int rank) {
+uint32_t pl_mvn_axes(const pl_node *node, int rank) {
     static const int64_t usual[] = { 0, 2, 3 };
     const uint32_t all = (uint32_t)((1u << rank) - 1);
     if (node->opset < 9) return pl_attr_int(node, "across_channels") != 0 ? all : all & ~2u;
@@ -393,7 +395,7 @@ static void mvn_sum(const mvn_job *j, int pass) {
 static pl_status mvn_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     if (x->n_elements == 0) return PL_OK;
-    const uint32_t axes = mvn_axes(c->node, x->rank);
+    const uint32_t axes = pl_mvn_axes(c->node, x->rank);
     pl_tensor kept = { .dtype = PL_F64, .rank = x->rank }; /* shape of the statistics */
     int64_t n_kept = 1;
     for (int d = x->rank - 1; d >= 0; d--) {
@@ -443,7 +445,8 @@ static pl_status mvn_eval(pl_eval *c) {
     .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }, OPTIONAL_OUT("mean"), OPTIONAL_OUT("var"),             \
                     OPTIONAL_OUT("saved_mean"), OPTIONAL_OUT("saved_var"))
 #define BATCH_RULES                                                                                \
-    .flags = PL_OP_REDUCTION, .infer = pl_batch_norm_infer, .eval = pl_batch_norm_eval, PL_LATER,  \
+    .flags = PL_OP_REDUCTION, .infer = pl_batch_norm_infer, .eval = pl_batch_norm_eval,            \
+    .grad = PL_GRAD_TODO, .bound = pl_batch_norm_bound, .emit = PL_EMIT_TODO,                      \
     .autocast = PL_AMP_FP32
 #define BATCH_TEXT(out, attrs)                                                                     \
     "(float[2,3,4,5] x, float[3] s, float[3] b, float[3] m, float[3] v) => (" out ") { " out       \
@@ -452,8 +455,9 @@ static pl_status mvn_eval(pl_eval *c) {
     .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "scale", PL_T_FLOAT, PL_PORT_SAME },       \
                    { "bias", PL_T_FLOAT, PL_PORT_SAME }),                                          \
     .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 })
-#define RULES(infer_fn, eval_fn)                                                                   \
-    .flags = PL_OP_REDUCTION, .infer = infer_fn, .eval = eval_fn, PL_LATER, .autocast = PL_AMP_FP32
+#define RULES(name, bound_fn)                                                                      \
+    .flags = PL_OP_REDUCTION, .infer = name##_infer, .eval = name##_eval, .grad = PL_GRAD_TODO,    \
+    .bound = bound_fn, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
 #define X_Y .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 })
 #define EPSILON PL_A_FLOAT("epsilon", 1e-5)
 #define MOMENTUM PL_A_FLOAT("momentum", 0.9)
@@ -476,46 +480,46 @@ const pl_op_def pl_ops_norm[] = {
                               "{ y = BatchNormalization<spatial=0>(x, s, b, m, v) }", "v=0.5:2", 0 }) },
     { .name = "GroupNormalization", .since = 21, GROUP_PORTS,
       .attrs = PL_ATTRS(EPSILON, PL_A_REQUIRED("num_groups", INT), PL_A_INT("stash_type", 1)),
-      RULES(group_norm_infer, group_norm_eval),
+      RULES(group_norm, pl_group_norm_bound),
       .samples = PL_SAMPLES({ "(float[2,4,3,3] x, float[4] s, float[4] b) => (y) { y = GroupNormalization<num_groups=2>(x, s, b) }", NULL, 0 }) },
     { .name = "GroupNormalization", .since = 18, .until = 20, GROUP_PORTS,
-      .attrs = PL_ATTRS(EPSILON, PL_A_REQUIRED("num_groups", INT)), RULES(group_norm_infer, group_norm_eval),
+      .attrs = PL_ATTRS(EPSILON, PL_A_REQUIRED("num_groups", INT)), RULES(group_norm, pl_group_norm_bound),
       .samples = PL_SAMPLES({ "(float[2,4,3,3] x, float[2] s, float[2] b) => (y) { y = GroupNormalization<num_groups=2>(x, s, b) }", NULL, 0 }) },
     { .name = "InstanceNormalization", .since = 1,
       .in = PL_PORTS({ "input", PL_T_FLOAT, PL_PORT_SAME }, { "scale", PL_T_FLOAT, PL_PORT_SAME }, { "B", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(EPSILON, OLD),
-      RULES(instance_norm_infer, instance_norm_eval),
+      RULES(instance_norm, pl_instance_norm_bound),
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x, float[3] s, float[3] b) => (y) { y = InstanceNormalization(x, s, b) }", NULL, 0 }) },
     /* Standard since 17; ONNX Runtime has had it in this domain since 1. */
     { .name = "LayerNormalization", .since = 1, X_SCALE_B(PL_PORT_OPTIONAL),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }, OPTIONAL_OUT("Mean"), OPTIONAL_OUT("InvStdDev")),
       .attrs = PL_ATTRS(PL_A_INT("axis", -1), EPSILON, PL_A_INT("stash_type", 1)),
-      RULES(pl_layer_norm_infer, pl_layer_norm_eval),
+      RULES(pl_layer_norm, pl_layer_norm_bound),
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s, float[4] b) => (y) { y = LayerNormalization(x, s, b) }", NULL, 0 },
                             { "(float[2,3,4] x, float[3,4] s) => (y, m, i) { y, m, i = LayerNormalization<axis=1>(x, s) }", NULL, 0 },
                             { "(float[2,3,4] x, float[2,1,1] s) => (y) { y = LayerNormalization(x, s) }", NULL, 0 }) },
     { .name = "LpNormalization", .since = 1, X_Y, .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_INT("p", 2)),
-      RULES(lp_norm_infer, lp_norm_eval),
+      RULES(lp_norm, pl_lp_norm_bound),
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = LpNormalization(x) }", NULL, 0 },
                             { "(float[2,3,4] x) => (y) { y = LpNormalization<axis=1, p=1>(x) }", NULL, 0 }) },
     { .name = "LRN", .since = 1, X_Y,
       .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.0001), PL_A_FLOAT("beta", 0.75), PL_A_FLOAT("bias", 1), PL_A_REQUIRED("size", INT)),
-      RULES(lrn_infer, lrn_eval),
+      RULES(lrn, pl_lrn_bound),
       .samples = PL_SAMPLES({ "(float[2,5,3,3] x) => (y) { y = LRN<size=3, alpha=0.1>(x) }", NULL, 0 },
                             { "(float[2,5,3,3] x) => (y) { y = LRN<size=4, beta=0.5, bias=2.0>(x) }", NULL, 0 }) },
     { .name = "MeanVarianceNormalization", .since = 9, X_Y, .attrs = PL_ATTRS(PL_A_LIST("axes", INTS)),
-      RULES(mvn_infer, mvn_eval),
+      RULES(mvn, pl_mvn_bound),
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = MeanVarianceNormalization(x) }", NULL, 0 },
                             { "(float[2,3,4] x) => (y) { y = MeanVarianceNormalization<axes=[-1]>(x) }", NULL, 0 }) },
     { .name = "MeanVarianceNormalization", .since = 1, .until = 8, X_Y,
       .attrs = PL_ATTRS(PL_A_INT("across_channels", 0), PL_A_INT("normalize_variance", 1)),
-      RULES(mvn_infer, mvn_eval),
+      RULES(mvn, pl_mvn_bound),
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = MeanVarianceNormalization(x) }", NULL, 0 },
                             { "(float[2,3,4,5] x) => (y) { y = MeanVarianceNormalization<across_channels=1, normalize_variance=0>(x) }", NULL, 0 }) },
     { .name = "RMSNormalization", .since = 23,
       .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }, { "scale", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("axis", -1), EPSILON, PL_A_INT("stash_type", 1)),
-      RULES(pl_rms_norm_infer, pl_rms_norm_eval),
+      RULES(pl_rms_norm, pl_rms_norm_bound),
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s) => (y) { y = RMSNormalization(x, s) }", NULL, 0 },
                             { "(float[2,3,4] x, float[3,1] s) => (y) { y = RMSNormalization<axis=1>(x, s) }", NULL, 0 }) },
     { 0 },

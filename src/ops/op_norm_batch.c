@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "kernels/vmath.h"
+#include "ops/bound_nn.h"
 #include "ops/float_io.h"
 #include "ops/op_norm_int.h"
 
@@ -230,5 +231,144 @@ pl_status pl_batch_norm_eval(pl_eval *c) {
     if (j.y == NULL) return pl_eval_memory(c);
     PL_TRY(normalize(c, &j, is_f64));
     pl_out_floats_done(c, 0, j.y, is_f64);
+    return PL_OK;
+}
+
+/* ---- bound ---- */
+
+typedef struct sides { /* inputs 1 to 4 and their errors, one number for each channel */
+    const double *x[5], *e[5];
+} sides;
+
+static double error_at(const sides *s, int i, int64_t k) {
+    return s->e[i] == NULL ? 0 : s->e[i][k];
+}
+
+/* u(4k(|x| + |m|) + |b|) and what comes in, k = |scale| / sqrt(var + epsilon). */
+static void bound_fixed(const pl_bound *c, const pl_axis_view *v, const sides *s, double epsilon,
+                        double *e) {
+    const double *x = s->x[0], *ex = s->e[0];
+    for (int64_t i = 0; i < v->outer * v->n * v->inner; i++) {
+        const int64_t ch = i / v->inner % v->n;
+        const double m = s->x[IN_MEAN][ch], var = s->x[IN_VAR][ch] + epsilon;
+        const double k = fabs(s->x[IN_SCALE][ch]) / sqrt(var), d = fabs(x[i] - m);
+        e[i] = c->u * (4 * k * (fabs(x[i]) + fabs(m)) + fabs(s->x[IN_BIAS][ch]));
+        e[i] += k * ((ex == NULL ? 0 : ex[i]) + error_at(s, IN_MEAN, ch));
+        e[i] += d * (error_at(s, IN_SCALE, ch) / sqrt(var) + k * error_at(s, IN_VAR, ch) / var / 2);
+        e[i] += error_at(s, IN_BIAS, ch);
+    }
+    if (c->u > c->u_acc) {
+        for (int64_t i = 0; i < v->outer * v->n * v->inner; i++)
+            e[i] += c->tiny / 2;
+    }
+}
+
+/* (outer, channels, inner) with the channels in front, or back. NULL in gives NULL. */
+static double *turn(pl_bound *c, const pl_axis_view *v, const double *x, bool back) {
+    const int64_t n = v->outer * v->n * v->inner;
+    double *y = x == NULL ? NULL : pl_arena_array(c->scratch, (size_t)n, sizeof(*y));
+    for (int64_t i = 0; y != NULL && i < n; i++) {
+        const int64_t ch = i / v->inner % v->n;
+        const int64_t to = (ch * v->outer + i / v->inner / v->n) * v->inner + i % v->inner;
+        if (back) {
+            y[i] = x[to];
+        } else {
+            y[to] = x[i];
+        }
+    }
+    return y;
+}
+
+static double *each_element(pl_bound *c, const pl_axis_view *v, const double *x) {
+    const int64_t row = v->outer * v->inner;
+    double *y = x == NULL ? NULL : pl_arena_array(c->scratch, (size_t)(row * v->n), sizeof(*y));
+    for (int64_t i = 0; y != NULL && i < row * v->n; i++)
+        y[i] = x[i / row];
+    return y;
+}
+
+/* Outputs 1 to 4: running or saved statistics. */
+static pl_status bound_statistics(pl_bound *c, const sides *s, const double *e_mean,
+                                  const double *e_var, int64_t channels) {
+    const double momentum = pl_attr_float(c->node, "momentum");
+    for (int i = 1; i < c->n_out; i++) {
+        const double *y = pl_b_y(c, i), *own = i % 2 == 1 ? e_mean : e_var;
+        double *e = NULL;
+        PL_TRY(pl_b_new(c, i, &e));
+        if (e == NULL || y == NULL) continue;
+        const int from = i % 2 == 1 ? IN_MEAN : IN_VAR;
+        for (int64_t k = 0; k < channels; k++) {
+            e[k] = own[k] + c->u * fabs(y[k]);
+            if (i > 2) continue;
+            const double old = fabs(s->x[from][k]);
+            e[k] = (1 - momentum) * own[k] + momentum * error_at(s, from, k) +
+                   2 * c->u * (old + fabs(y[k]));
+        }
+    }
+    return PL_OK;
+}
+
+/* Statistics of the batch: each channel is a row that is normalised. */
+static pl_status bound_training(pl_bound *c, const pl_axis_view *v, const sides *s) {
+    const double epsilon = pl_attr_float(c->node, "epsilon");
+    double *e_mean = pl_arena_array(c->scratch, (size_t)v->n, sizeof(double));
+    double *e_inverse = pl_arena_array(c->scratch, (size_t)v->n, sizeof(double));
+    const int64_t row = v->outer * v->inner;
+    double *e = pl_arena_array(c->scratch, (size_t)(row * v->n), sizeof(double));
+    const double *y = pl_b_y(c, 0);
+    const pl_b_norm norm = { .rows = v->n,
+                             .n = row,
+                             .epsilon = epsilon,
+                             .x = turn(c, v, s->x[0], false),
+                             .ex = turn(c, v, s->e[0], false),
+                             .y = turn(c, v, y, false),
+                             .scale = each_element(c, v, s->x[IN_SCALE]),
+                             .e_scale = each_element(c, v, s->e[IN_SCALE]),
+                             .bias = each_element(c, v, s->x[IN_BIAS]),
+                             .e_bias = each_element(c, v, s->e[IN_BIAS]),
+                             .e = y == NULL ? NULL : e,
+                             .e_mean = e_mean,
+                             .e_inverse = e_inverse };
+    if (e_mean == NULL || e_inverse == NULL || e == NULL || norm.x == NULL) {
+        return pl_fail_memory(c->err, 1);
+    }
+    pl_b_norm_rule(c, &norm);
+    for (int64_t k = 0; k < v->n; k++) { /* of 1/sqrt(v) to that of v */
+        double mean = 0, var = 0;
+        for (int64_t i = 0; i < row; i++)
+            mean += norm.x[k * row + i] / (double)row;
+        for (int64_t i = 0; i < row; i++)
+            var += (norm.x[k * row + i] - mean) * (norm.x[k * row + i] - mean) / (double)row;
+        e_inverse[k] *= 2 * (var + epsilon) * sqrt(var + epsilon);
+    }
+    double *to = NULL;
+    PL_TRY(pl_b_new(c, 0, &to));
+    const double *back = turn(c, v, e, true);
+    for (int64_t i = 0; to != NULL && back != NULL && i < row * v->n; i++)
+        to[i] = back[i];
+    return bound_statistics(c, s, e_mean, e_inverse, v->n);
+}
+
+pl_status pl_batch_norm_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0);
+    sides s = { { NULL }, { NULL } };
+    double *e = NULL;
+    if (x->n_elements == 0) return PL_OK;
+    const int last = is_spatial(c->node) && x->rank > 1 ? 2 : x->rank;
+    const pl_axis_view v =
+        x->rank == 1 ? (pl_axis_view){ x->n_elements, 1, 1 } : pl_axis_view_of(x, 1, last);
+    for (int i = 0; i <= IN_VAR; i++) {
+        s.x[i] = pl_b_x(c, i);
+        s.e[i] = pl_b_e(c, i);
+        if (s.x[i] == NULL) return pl_fail_memory(c->err, 1);
+    }
+    if (is_training(c->node)) return bound_training(c, &v, &s);
+    PL_TRY(pl_b_new(c, 0, &e));
+    if (e != NULL) bound_fixed(c, &v, &s, pl_attr_float(c->node, "epsilon"), e);
+    for (int i = 1; i < c->n_out; i++) { /* the inputs, passed on */
+        const int from = i % 2 == 1 ? IN_MEAN : IN_VAR;
+        if (pl_b_out(c, i) != NULL && c->e_in[from] != NULL)
+            PL_TRY(pl_b_set_take(c, i, pl_tensor_ref(c->e_in[from])));
+    }
     return PL_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/size.h"
 #include "kernels/vmath.h"
+#include "ops/bound_nn.h"
 #include "ops/compute.h"
 #include "ops/pool_window.h"
 
@@ -51,6 +52,37 @@ static pl_status max_pool_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* One accumulator of float, in index order. Dims are few, taps may be many. */
+static pl_status average_naive(pl_eval *c, const pl_window *w, bool count_pad) {
+    const pl_tensor *x = pl_in(c, 0);
+    pl_tensor *y = pl_out(c, 0);
+    const pl_f32 *fx = pl_compute_in_f32(c, 0, NULL);
+    pl_f32 *fy = pl_compute_out_f32(c, y);
+    const int64_t cells = pl_window_cells(w), n = x->n_elements / (x->dims[0] * x->dims[1]);
+    int64_t cell[PL_RANK_MAX] = { 0 };
+    if (fx == NULL || fy == NULL) return pl_eval_memory(c);
+    for (int64_t i = 0; i < y->n_elements; i++) {
+        int64_t tap[PL_RANK_MAX] = { 0 }, at = 0, inside = 0, counted = 1;
+        float sum = 0;
+        for (int d = 0; d < w->n; d++) { /* ceil_mode: beyond the padding nothing counts */
+            int64_t first = 0, last = 0;
+            pl_window_taps_in(w, d, cell[d], -w->pad_begin[d], w->in[d] + w->pad_end[d], &first,
+                              &last);
+            counted *= last - first;
+        }
+        do {
+            if (!pl_window_at(w, cell, tap, &at)) continue;
+            sum += fx[i / cells * n + at];
+            inside++;
+        } while (pl_window_next(w->n, w->kernel, tap));
+        fy[i] = sum / (float)(count_pad ? counted : inside);
+        (void)pl_window_next(w->n, w->out, cell);
+        if ((i + 1) % cells == 0) memset(cell, 0, sizeof(cell));
+    }
+    pl_compute_store(c, y, fy);
+    return PL_OK;
+}
+
 static pl_status average_pool_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
@@ -61,6 +93,7 @@ static pl_status average_pool_eval(pl_eval *c) {
     PL_TRY(pl_pool_window(c, x, &w));
     if (y->n_elements == 0) return PL_OK;
     if (w.n > 3 || x->n_elements == 0) return pool_general(c, &w, &rule);
+    if (c->naive && y->dtype != PL_F64) return average_naive(c, &w, rule.count_include_pad);
     const pl_pooling_shape s = pl_pooling_shape_of(&w, x);
     if (y->dtype == PL_F64) {
         return pl_average_pool_f64(c->pool, &s, x->data, y->data, rule.count_include_pad, c->err);
@@ -103,6 +136,7 @@ typedef struct global_job {
     const pl_tensor *x;
     pl_tensor *y;
     int64_t n; /* elements of a plane */
+    bool naive;
 } global_job;
 
 enum { BLOCK = 1024 };
@@ -119,8 +153,22 @@ static double reduce_block(const pl_pool_rule *rule, const double *v, size_t n) 
     return sum;
 }
 
+/* One accumulator of the type itself, in index order. */
+static double chain_plane(const global_job *j, const char *x) {
+    const size_t bytes = pl_dtype_bytes(j->x->dtype);
+    float sum = 0;
+    for (int64_t i = 0; i < j->n; i++) {
+        float v = 0;
+        pl_load_f32(j->x->dtype, x + (size_t)i * bytes, &v, 1);
+        sum += v;
+    }
+    return (double)sum;
+}
+
 static double reduce_plane(const global_job *j, const char *x) {
     const pl_vmath_f32 *m = &pl_vmath_get()->f32;
+    if (j->naive && j->rule->kind == PL_POOL_AVERAGE && j->x->dtype != PL_F64)
+        return chain_plane(j, x);
     if (j->x->dtype == PL_F32 && j->rule->kind == PL_POOL_AVERAGE) {
         return m->sum((const pl_f32 *)x, (size_t)j->n);
     }
@@ -157,7 +205,7 @@ static void global_planes(void *ctx, int64_t begin, int64_t end) {
 }
 
 static pl_status global_eval(pl_eval *c, const pl_pool_rule *rule) {
-    global_job job = { rule, pl_in(c, 0), pl_out(c, 0), 0 };
+    global_job job = { rule, pl_in(c, 0), pl_out(c, 0), 0, c->naive };
     if (job.y->n_elements == 0) return PL_OK;
     job.n = job.x->n_elements / job.y->n_elements;
     if (job.n == 0) return pl_eval_fail(c, "planes of the input have no elements");
@@ -280,6 +328,113 @@ static pl_status max_unpool_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* ---- bounds ---- */
+
+/* u c(K) of the same average of absolute values; errors of a mean add in quadrature. counts: how
+ * many elements an output averages, one for each of the cells of a plane, or `all` of them. */
+static pl_status average_rule(pl_bound *c, double longest, const double *counts, int64_t cells) {
+    const pl_tensor *y = pl_b_out(c, 0);
+    const double *py = pl_b_y(c, 0), factor = c->u_acc * pl_b_chain(longest);
+    pl_tensor *x[1] = { NULL }, *s = NULL, *inherited = NULL;
+    double *e = NULL;
+    PL_TRY(pl_b_new(c, 0, &e));
+    if (e == NULL || y->n_elements == 0) return PL_OK;
+    if (py == NULL) return pl_fail_memory(c->err, 1);
+    PL_TRY(pl_b_map(c, pl_b_in(c, 0), pl_b_abs, &x[0]));
+    pl_status st = pl_b_apply(c, x, c->u > 0x1p-40 ? PL_F32 : PL_F64, 0, &s);
+    pl_tensor_unref(x[0]);
+    x[0] = NULL;
+    if (st == PL_OK && c->e_in[0] != NULL) st = pl_b_map(c, c->e_in[0], pl_b_square, &x[0]);
+    if (st == PL_OK && x[0] != NULL) st = pl_b_apply(c, x, PL_F64, 0, &inherited);
+    for (int64_t i = 0; st == PL_OK && i < y->n_elements; i++) {
+        e[i] = factor * ((const double *)s->data)[i];
+        if (inherited == NULL) continue;
+        const double n = counts == NULL ? longest : counts[i % cells];
+        e[i] += sqrt(((const double *)inherited->data)[i] / fmax(n, 1));
+    }
+    if (st == PL_OK) pl_b_add_stored(c, py, e, y->n_elements);
+    pl_tensor_unref(x[0]);
+    pl_tensor_unref(s);
+    pl_tensor_unref(inherited);
+    return st;
+}
+
+static pl_status average_pool_bound(pl_bound *c) {
+    const pl_eval eval = { .node = c->node, .n_in = c->n_in, .in = c->in, .err = c->err };
+    const pl_tensor *x = pl_b_in(c, 0);
+    pl_window w = { 0 };
+    PL_TRY(pl_pool_window(&eval, x, &w));
+    const int64_t cells = pl_window_cells(&w);
+    double *counts = pl_arena_array(c->scratch, (size_t)cells, sizeof(*counts));
+    int64_t cell[PL_RANK_MAX] = { 0 };
+    if (counts == NULL) return pl_fail_memory(c->err, (size_t)cells);
+    for (int64_t i = 0; i < cells; i++) {
+        counts[i] = 1;
+        for (int d = 0; d < w.n; d++) {
+            int64_t first = 0, last = 0;
+            pl_window_taps_in(&w, d, cell[d], 0, w.in[d], &first, &last);
+            counts[i] *= (double)(last - first);
+        }
+        (void)pl_window_next(w.n, w.out, cell);
+    }
+    return average_rule(c, (double)pl_window_taps(&w), counts, cells);
+}
+
+static pl_status global_average_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
+    if (y == NULL || y->n_elements == 0) return pl_b_move(c);
+    return average_rule(c, (double)(x->n_elements / y->n_elements), NULL, 1);
+}
+
+/* A norm moves by at most the same norm of the errors; its own rounding is that of the sum of
+ * powers, of which the root takes the p-th part. */
+static pl_status lp_rule(pl_bound *c, double longest) {
+    const double p = p_of(c->node);
+    const double *py = pl_b_y(c, 0);
+    const pl_tensor *y = pl_b_out(c, 0);
+    pl_tensor *x[1] = { c->e_in[0] }, *inherited = NULL;
+    double *e = NULL;
+    PL_TRY(pl_b_new(c, 0, &e));
+    if (e == NULL || y->n_elements == 0) return PL_OK;
+    if (py == NULL) return pl_fail_memory(c->err, 1);
+    if (x[0] != NULL) PL_TRY(pl_b_apply(c, x, PL_F64, 0, &inherited));
+    const double own = c->u_acc * ((pl_b_chain(longest) + 2) / p + 2);
+    for (int64_t i = 0; i < y->n_elements; i++) {
+        e[i] = own * fabs(py[i]);
+        if (inherited != NULL) e[i] += ((const double *)inherited->data)[i];
+    }
+    pl_b_add_stored(c, py, e, y->n_elements);
+    pl_tensor_unref(inherited);
+    return PL_OK;
+}
+
+static pl_status lp_pool_bound(pl_bound *c) {
+    const pl_eval eval = { .node = c->node, .n_in = c->n_in, .in = c->in, .err = c->err };
+    pl_window w = { 0 };
+    PL_TRY(pl_pool_window(&eval, pl_b_in(c, 0), &w));
+    return lp_rule(c, (double)pl_window_taps(&w));
+}
+
+static pl_status global_lp_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
+    return lp_rule(c,
+                   y == NULL || y->n_elements == 0 ? 1 : (double)(x->n_elements / y->n_elements));
+}
+
+/* The value is one of the window, off by what its neighbours may be; which one it is cannot be
+ * known where they are off at all. */
+static pl_status max_pool_bound(pl_bound *c) {
+    double *e = NULL;
+    if (c->e_in[0] == NULL) return PL_OK;
+    PL_TRY(pl_b_move(c));
+    if (pl_b_out(c, 1) == NULL) return PL_OK;
+    PL_TRY(pl_b_new(c, 1, &e));
+    const double *of_y = c->e_out[0] == NULL ? NULL : c->e_out[0]->data;
+    for (int64_t i = 0; i < c->e_out[1]->n_elements; i++)
+        e[i] = of_y == NULL || of_y[i] > 0 ? INFINITY : 0;
+    return PL_OK;
+}
+
 /* ---- rows ---- */
 
 #define WINDOW_ATTRS                                                                               \
@@ -292,36 +447,36 @@ static pl_status max_unpool_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_pool[] = {
     { .name = "AveragePool", .since = 1, .until = 6, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = pl_pool_infer, .eval = average_pool_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = PL_GRAD_TODO, .bound = average_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = AveragePool<kernel_shape=[2]>(x) }", NULL, 0 }) },
     { .name = "AveragePool", .since = 7, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("count_include_pad", 0)),
-      .infer = pl_pool_infer, .eval = average_pool_eval, PL_LATER, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = PL_GRAD_TODO, .bound = average_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2], count_include_pad=1>(x) }", NULL, 0 },
                             { "(float[1,2,6] x) => (y) { y = AveragePool<kernel_shape=[2], strides=[4], ceil_mode=1>(x) }", NULL, 0 }) },
     { .name = "GlobalAveragePool", .since = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .infer = pl_global_pool_infer, .eval = global_average_eval,
-      PL_LATER, .autocast = PL_AMP_KEEP, .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalAveragePool(x) }", NULL, 0 }) },
+      .grad = PL_GRAD_TODO, .bound = global_average_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP, .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalAveragePool(x) }", NULL, 0 }) },
     { .name = "GlobalLpPool", .since = 1, .until = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_FLOAT("p", 2)),
-      .infer = global_lp_infer, .eval = global_lp_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = global_lp_infer, .eval = global_lp_eval, .grad = PL_GRAD_TODO, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = GlobalLpPool<p=3.0>(x) }", NULL, 0 }) },
     { .name = "GlobalLpPool", .since = 2, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_INT("p", 2)),
-      .infer = global_lp_infer, .eval = global_lp_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = global_lp_infer, .eval = global_lp_eval, .grad = PL_GRAD_TODO, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = GlobalLpPool(x) }", NULL, 0 }) },
     { .name = "GlobalMaxPool", .since = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .infer = pl_global_pool_infer, .eval = global_max_eval,
       .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalMaxPool(x) }", NULL, 0 }) },
     { .name = "LpPool", .since = 1, .until = 1, X_TO_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_STRING("auto_pad", "NOTSET"), PL_A_LIST("kernel_shape", INTS), PL_A_FLOAT("p", 2), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = lp_pool_infer, .eval = lp_pool_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = PL_GRAD_TODO, .bound = lp_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = LpPool<kernel_shape=[2], p=2.0>(x) }", NULL, 0 }) },
     { .name = "LpPool", .since = 2, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("p", 2)),
-      .infer = lp_pool_infer, .eval = lp_pool_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = PL_GRAD_TODO, .bound = lp_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = LpPool<kernel_shape=[3,2], pads=[1,0,1,0], p=3>(x) }", NULL, 0 }) },
     { .name = "MaxPool", .since = 1, .until = 7, X_TO_Y(T_MAX), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = PL_GRAD_TODO, .bound = max_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = MaxPool<kernel_shape=[2]>(x) }", NULL, 0 }) },
     { .name = "MaxPool", .since = 8, .in = PL_PORTS({ "X", T_MAX, 0 }), .out = PL_PORTS({ "Y", T_MAX, 0 }, { "Indices", PL_T_I64, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("storage_order", 0)),
-      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = PL_GRAD_TODO, .bound = max_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2], ceil_mode=1>(x) }", NULL, 0 },
                             { "(float[1,2,5,5] x) => (y, i) { y, i = MaxPool<kernel_shape=[2,2], dilations=[2,1], storage_order=1>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(uint8[1,1,4,4] x) => (y) { y = MaxPool<kernel_shape=[2,2], auto_pad=\"SAME_UPPER\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },

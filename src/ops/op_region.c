@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/size.h"
-#include "ops/eval.h"
+#include "ops/bound_nn.h"
 #include "ops/infer.h"
 #include "ops/sort_key.h"
 
@@ -443,6 +443,66 @@ static pl_status max_roi_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* ---- bounds ---- */
+
+/* Largest less smallest of the plane that output plane i (region, channel) reads. */
+static double plane_range(pl_bound *c, int64_t i, const double *px) {
+    const pl_tensor *x = pl_b_in(c, 0);
+    const int64_t n = x->dims[2] * x->dims[3], channel = i % x->dims[1];
+    const int64_t batch = pl_tensor_get_i64(pl_b_in(c, 2), i / x->dims[1]);
+    return pl_b_range(px + (batch * x->dims[1] + channel) * n, n);
+}
+
+/* Weights and sums as usual; a place is off by the rounding of its coordinate, which moves the
+ * sample along the slope of the plane. */
+static pl_status roi_align_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0), *rois = pl_b_in(c, 1);
+    const double *px = pl_b_x(c, 0), *py = pl_b_y(c, 0), *pr = pl_b_x(c, 1);
+    pl_tensor *t = NULL, *s = NULL, *inherited = NULL;
+    double *e = NULL;
+    PL_TRY(pl_b_new(c, 0, &e));
+    if (e == NULL || y->n_elements == 0) return PL_OK;
+    if (px == NULL || py == NULL || pr == NULL) return pl_fail_memory(c->err, 1);
+    const double scale = fabs(pl_attr_float(c->node, "spatial_scale"));
+    const double side = fmax((double)x->dims[2], (double)x->dims[3]);
+    const double reach = fmin(side, scale * pl_b_peak(pr, rois->n_elements)) + 1;
+    const double off = c->u_acc * 4 * reach + scale * pl_b_peak(pl_b_e(c, 1), rois->n_elements);
+    const int64_t ratio = pl_attr_int(c->node, "sampling_ratio");
+    const double k = ratio > 0 ? 4 * (double)(ratio * ratio)
+                               : 4 * ceil(side / (double)y->dims[2] * side / (double)y->dims[3]);
+    PL_TRY(pl_b_map(c, x, pl_b_abs, &t));
+    pl_status st = pl_b_apply_one(c, 0, t, c->u > 0x1p-40 ? PL_F32 : PL_F64, &s);
+    if (st == PL_OK && c->e_in[0] != NULL)
+        st = pl_b_apply_one(c, 0, c->e_in[0], PL_F64, &inherited);
+    const int64_t cells = y->dims[2] * y->dims[3];
+    for (int64_t p = 0; st == PL_OK && p < y->n_elements / cells; p++) {
+        const double place = off * plane_range(c, p, px);
+        for (int64_t i = p * cells; i < (p + 1) * cells; i++) {
+            e[i] = c->u_acc * (pl_b_chain(k) + 2) * fabs(((const double *)s->data)[i]) + place;
+            if (inherited != NULL) e[i] += ((const double *)inherited->data)[i];
+        }
+    }
+    if (st == PL_OK) pl_b_add_stored(c, py, e, y->n_elements);
+    pl_tensor_unref(t);
+    pl_tensor_unref(s);
+    pl_tensor_unref(inherited);
+    return st;
+}
+
+/* Elements of X are picked; regions that are not known may pick any. */
+static pl_status max_roi_bound(pl_bound *c) {
+    const double *px = pl_b_x(c, 0);
+    if (c->e_in[0] != NULL) PL_TRY(pl_b_apply_one(c, 0, c->e_in[0], PL_F64, &c->e_out[0]));
+    if (c->e_in[1] == NULL) return PL_OK;
+    if (px == NULL) return pl_fail_memory(c->err, 1);
+    double *e = c->e_out[0] == NULL ? NULL : c->e_out[0]->data;
+    if (e == NULL) PL_TRY(pl_b_new(c, 0, &e));
+    const double range = pl_b_range(px, pl_b_in(c, 0)->n_elements);
+    for (int64_t i = 0; e != NULL && i < c->e_out[0]->n_elements; i++)
+        e[i] += range;
+    return PL_OK;
+}
+
 /* ---- rows ---- */
 
 #define ROI_ALIGN                                                                                  \
@@ -450,7 +510,7 @@ static pl_status max_roi_eval(pl_eval *c) {
     .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "rois", PL_T_FLOAT, PL_PORT_SAME },        \
                    { "batch_indices", PL_T_I64, 0 }),                                              \
     .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = roi_align_infer, .eval = roi_align_eval,     \
-    PL_LATER, .autocast = PL_AMP_FP32
+    .grad = PL_GRAD_TODO, .bound = roi_align_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
 #define ROI_ATTRS                                                                                  \
     PL_A_STRING("mode", "avg"), PL_A_INT("output_height", 1), PL_A_INT("output_width", 1),         \
         PL_A_INT("sampling_ratio", 0), PL_A_FLOAT("spatial_scale", 1)
@@ -462,7 +522,7 @@ const pl_op_def pl_ops_region[] = {
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "rois", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("pooled_shape", INTS), PL_A_FLOAT("spatial_scale", 1)),
-      .infer = max_roi_infer, .eval = max_roi_eval, .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT,
+      .infer = max_roi_infer, .eval = max_roi_eval, .grad = PL_GRAD_TODO, .bound = max_roi_bound,
       .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3,6,6] x) => (y) <float[2,5] r = {0,0,0,3,3,1,1,2,5,5}> { y = MaxRoiPool<pooled_shape=[2,3]>(x, r) }", NULL, 0 }) },
     { .name = "NonMaxSuppression", .since = 10, .flags = PL_OP_OWN_OUT,

@@ -1,8 +1,10 @@
 /* Resize and Upsample. Interpolation works axis by axis, the axis that shrinks most first; nearest
  * copies elements of any type, row by row. Coordinates and weights are in resize.c. */
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/bound_nn.h"
 #include "ops/content.h"
 #include "ops/move.h"
 #include "ops/resize.h"
@@ -443,11 +445,105 @@ static pl_status resize_eval(pl_eval *c) {
     return fill_outside(c, p, y);
 }
 
+/* ---- bound ---- */
+
+/* x interpolated in double, weights as they are or their absolute values. */
+static pl_status interpolate_f64(pl_bound *c, const plan *p, pl_tensor *x, bool magnitude,
+                                 pl_tensor **out) {
+    pl_datum *in[1] = { NULL };
+    plan own = *p;
+    pl_eval eval = {
+        .node = c->node, .n_in = 1, .in = in, .pool = c->pool, .scratch = c->scratch, .err = c->err
+    };
+    for (int d = 0; d < p->rank && magnitude; d++) {
+        const pl_taps *t = &p->taps[d];
+        if (t->identity || t->w == NULL) continue;
+        const int64_t n = t->n * p->axes[d].n_out;
+        own.taps[d].w = pl_arena_array(c->scratch, (size_t)n, sizeof(double));
+        if (own.taps[d].w == NULL) return pl_fail_memory(c->err, (size_t)n);
+        for (int64_t i = 0; i < n; i++)
+            own.taps[d].w[i] = fabs(t->w[i]);
+    }
+    const pl_tensor *y = pl_b_out(c, 0);
+    PL_TRY(pl_tensor_new(PL_F64, y->rank, y->dims, out, c->err));
+    PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(x), &in[0], c->err));
+    const pl_status st = interpolate(&eval, &own, x, *out, true);
+    pl_datum_unref(in[0]);
+    return st;
+}
+
+/* Integers are cut off: which codes may p - slack .. p + slack give? */
+static pl_status cut_codes(pl_bound *c, const plan *p, double *e) {
+    const double *y = pl_b_y(c, 0);
+    pl_tensor *x = NULL, *exact = NULL;
+    PL_TRY(pl_tensor_cast(pl_b_in(c, 0), PL_F64, &x, c->err));
+    pl_status st = interpolate_f64(c, p, x, false, &exact);
+    const double *v = exact == NULL ? NULL : exact->data;
+    for (int64_t i = 0; st == PL_OK && y != NULL && i < exact->n_elements; i++) {
+        const double slack = 8 * e[i];
+        e[i] = fmax(fabs(trunc(v[i] + slack) - y[i]), fabs(trunc(v[i] - slack) - y[i]));
+    }
+    pl_tensor_unref(x);
+    pl_tensor_unref(exact);
+    return st;
+}
+
+/* 4u of the sums of absolute values, and u L range / 4 for coordinates computed in float, L the
+ * longest output side. */
+static pl_status interpolation_bound(pl_bound *c, const plan *p) {
+    const pl_tensor *y = pl_b_out(c, 0), *t = pl_b_in(c, 0);
+    const double *px = pl_b_x(c, 0), *py = pl_b_y(c, 0);
+    pl_tensor *x = NULL, *s = NULL, *inherited = NULL;
+    double *e = NULL, side = 0;
+    const bool is_float = pl_dtype_is_float(c->out_native[0]);
+    if (px == NULL || py == NULL) return pl_fail_memory(c->err, 1);
+    for (int d = 0; d < p->rank; d++)
+        if (!p->taps[d].identity) side = fmax(side, (double)p->axes[d].n_out);
+    const double place = fmax(c->u_acc, 0x1p-24) * side * pl_b_range(px, t->n_elements) / 4;
+    const double u = is_float ? c->u_acc : 0x1p-24;
+    PL_TRY(pl_b_new(c, 0, &e));
+    PL_TRY(pl_b_map(c, t, pl_b_abs, &x));
+    pl_status st = interpolate_f64(c, p, x, true, &s);
+    if (st == PL_OK && c->e_in[0] != NULL) st = interpolate_f64(c, p, c->e_in[0], true, &inherited);
+    for (int64_t i = 0; st == PL_OK && i < y->n_elements; i++) {
+        e[i] = 4 * u * ((const double *)s->data)[i] + place;
+        if (inherited != NULL) e[i] += ((const double *)inherited->data)[i];
+    }
+    if (st == PL_OK && is_float) pl_b_add_stored(c, py, e, y->n_elements);
+    if (st == PL_OK && !is_float) st = cut_codes(c, p, e);
+    pl_tensor_unref(x);
+    pl_tensor_unref(s);
+    pl_tensor_unref(inherited);
+    return st;
+}
+
+static pl_status resize_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
+    pl_eval eval = { .node = c->node,
+                     .n_in = c->n_in,
+                     .in = c->in,
+                     .pool = c->pool,
+                     .scratch = c->scratch,
+                     .err = c->err };
+    plan *p = pl_arena_alloc(c->scratch, sizeof(*p));
+    if (p == NULL) return pl_fail_memory(c->err, sizeof(*p));
+    if (y == NULL || y->n_elements == 0) return PL_OK;
+    PL_TRY(plan_init(&eval, x, p));
+    if (p->r.mode != PL_RESIZE_NEAREST) {
+        bool same = true;
+        for (int d = 0; d < p->rank; d++)
+            same = same && p->taps[d].identity;
+        if (!same) return interpolation_bound(c, p);
+    }
+    if (c->e_in[0] == NULL) return PL_OK;
+    return pl_b_apply_one(c, 0, c->e_in[0], PL_F64, &c->e_out[0]);
+}
+
 /* ---- rows ---- */
 
 #define ROW                                                                                        \
-    .out = PL_PORTS({ "Y", PL_T_ANY, 0 }), .infer = resize_infer, .eval = resize_eval, PL_LATER,   \
-    .autocast = PL_AMP_FP32
+    .out = PL_PORTS({ "Y", PL_T_ANY, 0 }), .infer = resize_infer, .eval = resize_eval,             \
+    .grad = PL_GRAD_TODO, .bound = resize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
 #define MODE PL_A_STRING("mode", "nearest")
 #define X_SCALES .in = PL_PORTS({ "X", PL_T_ANY, 0 }, { "scales", PL_T(PL_F32), 0 })
 #define RESIZE                                                                                     \

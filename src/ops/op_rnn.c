@@ -137,6 +137,16 @@ static pl_status lstm_eval(pl_eval *c) {
     return eval_recurrent(c, PL_RNN_LSTM);
 }
 
+static pl_status rnn_bound(pl_bound *c) {
+    return pl_rnn_bound(c, PL_RNN_PLAIN);
+}
+static pl_status gru_bound(pl_bound *c) {
+    return pl_rnn_bound(c, PL_RNN_GRU);
+}
+static pl_status lstm_bound(pl_bound *c) {
+    return pl_rnn_bound(c, PL_RNN_LSTM);
+}
+
 /* ---- com.microsoft DynamicQuantizeLSTM ----
  * W (dirs, in, 4*hidden) and R (dirs, hidden, 4*hidden) are int8 or uint8 with a scale and zero
  * point for each direction or each column. The other operand of each product is quantised to uint8
@@ -263,7 +273,7 @@ static pl_status infer_dynamic_quantize_lstm(pl_infer *c) {
 /* clang-format off */
 const pl_op_def pl_ops_rnn[] = {
     { .name = "RNN", .since = 1, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
-      .attrs = PL_ATTRS(RNN_ATTRS), .infer = infer_rnn, .eval = rnn_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .attrs = PL_ATTRS(RNN_ATTRS), .infer = infer_rnn, .eval = rnn_eval, .grad = PL_GRAD_TODO, .bound = rnn_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[2,5,3] w, float[2,5,5] r, float[2,10] b) => (y, h) "
             "{ y, h = RNN<hidden_size=5, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 },
@@ -271,7 +281,7 @@ const pl_op_def pl_ops_rnn[] = {
             "{ y, h = RNN<hidden_size=5, direction=\"reverse\", activations=[\"Relu\"]>(x, w, r, b, n) }", NULL, 0 }) },
     { .name = "GRU", .since = 1, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("linear_before_reset", 0)),
-      .infer = infer_gru, .eval = gru_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = infer_gru, .eval = gru_eval, .grad = PL_GRAD_TODO, .bound = gru_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[1,15,3] w, float[1,15,5] r, float[1,30] b, float[1,2,5] h0) => (y, h) "
             "{ y, h = GRU<hidden_size=5>(x, w, r, b, , h0) }", NULL, 0 },
@@ -282,7 +292,7 @@ const pl_op_def pl_ops_rnn[] = {
                      { "P", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS(RNN_OUT, { "Y_c", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("input_forget", 0)),
-      .infer = infer_lstm, .eval = lstm_eval, PL_LATER, .autocast = PL_AMP_LOW,
+      .infer = infer_lstm, .eval = lstm_eval, .grad = PL_GRAD_TODO, .bound = lstm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[1,20,3] w, float[1,20,5] r, float[1,40] b, float[1,2,5] h0, float[1,2,5] c0, float[1,15] p) "
             "=> (y, h, c) { y, h, c = LSTM<hidden_size=5>(x, w, r, b, , h0, c0, p) }", NULL, 0 },

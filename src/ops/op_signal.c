@@ -1,10 +1,11 @@
 /* Family "signal": Fourier transforms. Everything is computed in double and rounded once, whatever
  * the type: sums are long, and double costs little beside the memory traffic. */
+#include <math.h>
 #include <stdatomic.h>
 
 #include "base/alloc.h"
 #include "base/size.h"
-#include "ops/eval.h"
+#include "ops/bound_nn.h"
 #include "ops/fft.h"
 #include "ops/infer.h"
 
@@ -298,6 +299,105 @@ static pl_status stft_eval(pl_eval *c) {
     return run_rows(c, &job, (size_t)(y->dims[0] * y->dims[1]));
 }
 
+/* ---- bounds ---- */
+
+/* A fast transform errs by u log n times the norm of the row, everywhere alike; chirps (lengths
+ * that are no powers of two) go through three of them. */
+static double transform_error(const pl_bound *c, double n) {
+    return c->u_acc * 8 * (1 + log2(fmax(n, 1)));
+}
+
+typedef struct row_norm { /* of the row that is transformed, and of its errors */
+    double x, e;
+} row_norm;
+
+static row_norm norm_of(const fft_job *job, const double *x, const double *e, size_t at) {
+    row_norm r = { 0, 0 };
+    for (size_t i = 0; i < job->in_n; i++) {
+        const double w = job->window == NULL ? 1 : job->window[i];
+        for (size_t part = 0; part < job->in_parts; part++) {
+            const size_t k = at + i * job->in_step + part;
+            r.x += x[k] * x[k] * w * w;
+            if (e != NULL) r.e += e[k] * e[k] * w * w;
+        }
+    }
+    /* The half that is not there is the mirror of the other. */
+    const double mirror = job->hermitian ? sqrt(2) : 1;
+    return (row_norm){ mirror * sqrt(r.x), mirror * sqrt(r.e) };
+}
+
+static pl_status dft_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0), *given = pl_b_in(c, 1);
+    const double *px = pl_b_x(c, 0), *ex = pl_b_e(c, 0), *py = pl_b_y(c, 0);
+    double *e = NULL;
+    PL_TRY(pl_b_new(c, 0, &e));
+    if (e == NULL || y->n_elements == 0) return PL_OK;
+    if (px == NULL || py == NULL) return pl_fail_memory(c->err, 1);
+    int64_t axis = c->node->opset < DFT_AXIS_SINCE ? pl_attr_int(c->node, "axis") : -2;
+    if (c->node->opset >= DFT_AXIS_SINCE && pl_b_in(c, 2) != NULL)
+        axis = pl_tensor_get_i64(pl_b_in(c, 2), 0);
+    if (axis < 0) axis += x->rank;
+    const bool inverse = pl_attr_int(c->node, "inverse") != 0, irfft = is_irfft(c->node);
+    const int64_t n = given != NULL ? pl_tensor_get_i64(given, 0)
+                      : irfft       ? y->dims[axis]
+                                    : x->dims[axis];
+    const int64_t parts = x->dims[x->rank - 1], out_parts = y->dims[y->rank - 1];
+    const int64_t step = x->strides[axis], out_step = y->strides[axis];
+    const fft_job job = { .in_n = (size_t)pl_i64_min(x->dims[axis], irfft ? n / 2 + 1 : n),
+                          .in_parts = (size_t)parts,
+                          .in_step = (size_t)step,
+                          .hermitian = irfft };
+    const double own = transform_error(c, (double)n), scale = inverse ? 1 / (double)n : 1;
+    const int64_t inner = step / parts;
+    for (int64_t row = 0; row < x->n_elements / x->dims[axis] / parts; row++) {
+        const int64_t o = row / inner, i = row % inner;
+        const size_t at = (size_t)(o * x->dims[axis] * step + i * parts);
+        const row_norm r = norm_of(&job, px, ex, at);
+        for (int64_t k = 0; k < y->dims[axis] * out_parts; k++) {
+            const int64_t to =
+                (o * y->dims[axis] + k / out_parts) * out_step + i * out_parts + k % out_parts;
+            e[to] = scale * (own * r.x + r.e);
+        }
+    }
+    pl_b_add_stored(c, py, e, y->n_elements);
+    return PL_OK;
+}
+
+static pl_status stft_bound(pl_bound *c) {
+    const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0), *window = pl_b_in(c, 2);
+    const double *px = pl_b_x(c, 0), *ex = pl_b_e(c, 0), *py = pl_b_y(c, 0);
+    const double *w = window == NULL ? NULL : pl_b_x(c, 2), *ew = pl_b_e(c, 2);
+    double *e = NULL;
+    PL_TRY(pl_b_new(c, 0, &e));
+    if (e == NULL || y->n_elements == 0) return PL_OK;
+    if (px == NULL || py == NULL || (window != NULL && w == NULL)) return pl_fail_memory(c->err, 1);
+    const int64_t parts = x->rank == 3 ? x->dims[2] : 1;
+    const int64_t whole = window != NULL ? window->n_elements : x->dims[1];
+    const int64_t n = pl_b_in(c, 3) != NULL ? pl_tensor_get_i64(pl_b_in(c, 3), 0) : whole;
+    fft_job job = { .in_n = (size_t)pl_i64_min(n, window != NULL ? whole : n),
+                    .in_parts = (size_t)parts,
+                    .in_step = (size_t)parts,
+                    .window = w };
+    const int64_t hop = y->dims[1] > 1 ? pl_tensor_get_i64(pl_b_in(c, 1), 0) * parts : 0;
+    const int64_t each = y->dims[2] * y->dims[3];
+    const double own = transform_error(c, (double)n) + 2 * c->u_acc;
+    for (int64_t row = 0; row < y->dims[0] * y->dims[1]; row++) {
+        const int64_t b = row / y->dims[1], f = row % y->dims[1];
+        const size_t at = (size_t)(b * x->dims[1] * parts + f * hop);
+        const row_norm r = norm_of(&job, px, ex, at);
+        double from_window = 0;
+        if (ew != NULL) {
+            job.window = ew;
+            from_window = norm_of(&job, px, NULL, at).x;
+            job.window = w;
+        }
+        for (int64_t k = row * each; k < (row + 1) * each; k++)
+            e[k] = own * r.x + r.e + from_window;
+    }
+    pl_b_add_stored(c, py, e, y->n_elements);
+    return PL_OK;
+}
+
 /* ---- rows ---- */
 
 /* clang-format off */
@@ -307,7 +407,7 @@ const pl_op_def pl_ops_signal[] = {
                      { "axis", PL_T_INDEX, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("inverse", 0), PL_A_INT("onesided", 0)),
-      .infer = dft_infer, .eval = dft_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = dft_infer, .eval = dft_eval, .grad = PL_GRAD_TODO, .bound = dft_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,10,2] x) => (y) { y = DFT(x) }", NULL, 0 },
           { "(float[2,7,3,1] x) => (y) <int64 n = {8}, int64 axis = {1}> { y = DFT<onesided=1>(x, n, axis) }", NULL, 0 },
@@ -316,7 +416,7 @@ const pl_op_def pl_ops_signal[] = {
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }, { "dft_length", PL_T_INDEX, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("axis", 1), PL_A_INT("inverse", 0), PL_A_INT("onesided", 0)),
-      .infer = dft_infer, .eval = dft_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = dft_infer, .eval = dft_eval, .grad = PL_GRAD_TODO, .bound = dft_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,37,1] x) => (y) { y = DFT<axis=1>(x) }", NULL, 0 },
           { "(float[2,3,12,2] x) => (y) { y = DFT<axis=2, inverse=1>(x) }", NULL, 0 }) },
@@ -326,7 +426,7 @@ const pl_op_def pl_ops_signal[] = {
                      { "frame_length", PL_T_INDEX, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("onesided", 1)),
-      .infer = stft_infer, .eval = stft_eval, PL_LATER, .autocast = PL_AMP_FP32,
+      .infer = stft_infer, .eval = stft_eval, .grad = PL_GRAD_TODO, .bound = stft_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,64,1] x, float[16] w) => (y) <int64 step = {8}> { y = STFT(x, step, w) }", NULL, 0 },
           { "(float[1,40,2] x) => (y) <int64 step = {5}, int64 length = {12}> { y = STFT<onesided=0>(x, step, , length) }", NULL, 0 }) },

@@ -6,7 +6,7 @@
 #define PL_RNN_H
 
 #include "kernels/gemm.h"
-#include "ops/eval.h"
+#include "ops/bound.h"
 
 typedef enum pl_rnn_kind { PL_RNN_PLAIN, PL_RNN_GRU, PL_RNN_LSTM } pl_rnn_kind;
 
@@ -49,6 +49,11 @@ pl_status pl_rnn_run_f64(pl_eval *c, const pl_rnn *rnn, const pl_rnn_product *pr
 /* The node's own packed weights, or `local` (released by the caller) when they may change. */
 pl_rnn_packed *pl_rnn_packed_get(pl_eval *c, pl_rnn_packed *local);
 void pl_rnn_packed_release(pl_rnn_packed *packed);
+
+/* The operator of the same name ("Sigmoid"), into a caller's buffer. */
+void pl_rnn_act_name(const pl_rnn_act *act, char *out, size_t n_out);
+/* The cell spelt in simple operators (rnn_bound.c). */
+pl_status pl_rnn_bound(pl_bound *c, pl_rnn_kind kind);
 
 /* Applies an activation to n elements in place. */
 void pl_rnn_act_f32(const pl_rnn_act *act, pl_f32 *x, int64_t n);

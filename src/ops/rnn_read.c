@@ -1,6 +1,7 @@
 /* Attributes and shapes of recurrent operators, and their activations. */
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -73,6 +74,23 @@ enum { N_ACTS = sizeof(act_rows) / sizeof(act_rows[0]) };
 
 DEFINE_ACT(pl_rnn_act_f32, pl_f32, f32, expf, log1pf, fabsf, tanhf)
 DEFINE_ACT(pl_rnn_act_f64, pl_f64, f64, exp, log1p, fabs, tanh)
+
+void pl_rnn_act_name(const pl_rnn_act *act, char *out, size_t n_out) {
+    static const char *const names[] = {
+        [ACT_AFFINE] = "Affine",
+        [ACT_ELU] = "Elu",
+        [ACT_HARD_SIGMOID] = "HardSigmoid",
+        [ACT_LEAKY_RELU] = "LeakyRelu",
+        [ACT_RELU] = "Relu",
+        [ACT_SCALED_TANH] = "ScaledTanh",
+        [ACT_SIGMOID] = "Sigmoid",
+        [ACT_SOFTPLUS] = "Softplus",
+        [ACT_SOFTSIGN] = "Softsign",
+        [ACT_TANH] = "Tanh",
+        [ACT_THRESHOLDED_RELU] = "ThresholdedRelu",
+    };
+    snprintf(out, n_out, "%s", names[act->kind]);
+}
 
 static bool same_name(pl_string s, const char *name) {
     if (s.n_bytes != strlen(name)) return false;

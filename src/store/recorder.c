@@ -162,6 +162,17 @@ static const char *keep(pl_recorder *r, const char *text, bool *ok) {
     return copy;
 }
 
+static void keep_stands_for(pl_recorder *r, const pl_record_info *from, pl_record_info *to,
+                            bool *ok) {
+    if (from->n_stands_for == 0) return;
+    const char **names = pl_arena_array(r->arena, from->n_stands_for, sizeof *names);
+    *ok = *ok && names != NULL;
+    for (size_t i = 0; names != NULL && i < from->n_stands_for; i++)
+        names[i] = keep(r, from->stands_for[i], ok);
+    to->stands_for = names;
+    to->n_stands_for = names == NULL ? 0 : from->n_stands_for;
+}
+
 /* A new record with its key and strings; the mutex is held. */
 static pl_recorded *add_record(pl_recorder *r, const pl_record_info *info, const char *name) {
     if (r->n_records == r->capacity) {
@@ -183,6 +194,7 @@ static pl_recorded *add_record(pl_recorder *r, const pl_record_info *info, const
                                      .graph = keep(r, info->graph, &ok),
                                      .call = call,
                                      .flags = info->flags };
+    keep_stands_for(r, info, &record->info, &ok);
     record->place = PL_PLACE_NONE;
     if (!ok || record->key == NULL || pl_strmap_put(&r->keys, record->key, record) != 0)
         return NULL;

@@ -25,6 +25,8 @@ typedef struct pl_record_info {             /* NULL or 0 where unknown; copied *
     const char *node, *op, *module, *graph; /* graph: path of the body it stands in */
     int64_t call;                           /* 0, 1, 2 … where a body runs several times */
     unsigned flags;
+    const char *const *stands_for; /* values of the model that it carries, when not only `value` */
+    size_t n_stands_for;
 } pl_record_info;
 
 typedef struct pl_recorder_options {

@@ -65,6 +65,13 @@ static void put_record(pl_json *j, const pl_recorded *r, bool stats_only) {
     put_optional(j, "module", r->info.module);
     put_optional(j, "graph", r->info.graph);
     if (r->info.call > 0) pl_json_put_int(j, "call", r->info.call);
+    if (r->info.n_stands_for > 0) {
+        pl_json_key(j, "stands_for");
+        pl_json_array_begin(j);
+        for (size_t i = 0; i < r->info.n_stands_for; i++)
+            pl_json_string(j, r->info.stands_for[i]);
+        pl_json_array_end(j);
+    }
     if (r->kind == PL_TYPE_TENSOR) {
         put_tensor(j, r, stats_only);
     } else {

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "store/blob.h"
@@ -239,6 +241,21 @@ static pl_status read_container_tuple(pl_recording *rec, const pl_json_value *it
     return PL_OK;
 }
 
+static pl_status read_stands_for(pl_recording *rec, const pl_json_value *item, pl_record *r,
+                                 pl_err *err) {
+    const pl_json_value *list = pl_json_find(item, "stands_for");
+    if (list == NULL) return PL_OK;
+    if (list->kind != PL_JSON_ARRAY) return pl_fail(err, PL_E_FORMAT, "'stands_for' is wrong");
+    const char **names = pl_arena_array(rec->internal->arena, list->n_items, sizeof *names);
+    if (names == NULL) return pl_fail_memory(err, list->n_items);
+    for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
+        if (v->kind != PL_JSON_STRING) return pl_fail(err, PL_E_FORMAT, "'stands_for' is wrong");
+        names[r->n_stands_for++] = v->string;
+    }
+    r->stands_for = names;
+    return PL_OK;
+}
+
 static pl_status read_tuple(pl_recording *rec, const pl_json_value *item, pl_err *err) {
     const char *key, *value, *kind;
     const pl_json_value *call = pl_json_find(item, "call");
@@ -255,8 +272,10 @@ static pl_status read_tuple(pl_recording *rec, const pl_json_value *item, pl_err
     }
     if (*value != '\0') r->value = value;
     if (call != NULL && call->is_integer && call->integer >= 0) r->call = call->integer;
-    pl_status st;
-    if (*kind == '\0' || strcmp(kind, "tensor") == 0) {
+    pl_status st = read_stands_for(rec, item, r, err);
+    if (st != PL_OK) {
+        /* said below */
+    } else if (*kind == '\0' || strcmp(kind, "tensor") == 0) {
         st = read_tensor_tuple(rec, item, r, err);
     } else if (strcmp(kind, "sequence") == 0 || strcmp(kind, "optional") == 0) {
         r->kind = *kind == 's' ? PL_TYPE_SEQUENCE : PL_TYPE_OPTIONAL;
@@ -439,6 +458,19 @@ pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tens
     }
     *out = t;
     return PL_OK;
+}
+
+void pl_recording_forget(const pl_recording *rec, const pl_record *r) {
+    const pl_file_map *map = rec->internal->map;
+    if (!r->has_data || r->source->kind != PL_SOURCE_SAFETENSORS || map == NULL || map->heap ||
+        map->path == NULL)
+        return;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)map->data + r->source->entry->offset;
+    const uintptr_t end = begin + r->source->entry->n_bytes;
+    const uintptr_t first = begin / page * page; /* neighbours on the first page come back */
+    if (end - first < page) return;
+    (void)madvise((void *)first, (end - first) / page * page, MADV_DONTNEED);
 }
 
 /* `left` is how many records may still be read: a file in which containers hold each other many

@@ -14,6 +14,8 @@ typedef struct pl_record {
     const char *key;                                /* unique in the recording */
     const char *value, *node, *op, *module, *graph; /* "" where unknown; value: else the key */
     int64_t call;
+    const char *const *stands_for; /* values of the model that it carries; NULL = only `value` */
+    size_t n_stands_for;
     pl_type_kind kind; /* TENSOR; of a SEQUENCE or OPTIONAL the items are records of their own */
     const char *const *items; /* their keys */
     size_t n_items;
@@ -49,6 +51,9 @@ const pl_record *pl_recording_find(const pl_recording *recording, const char *ke
 /* In place where the file allows. PL_E_NOT_FOUND when only statistics were recorded. */
 pl_status pl_recording_read(const pl_recording *recording, const pl_record *record, pl_tensor **out,
                             pl_err *err);
+/* Gives back the memory of a record that was read in place and is not needed soon: its pages leave
+ * this process and stay in the page cache. Tensors read from it stay valid. */
+void pl_recording_forget(const pl_recording *recording, const pl_record *record);
 /* Tensors, sequences and optionals. */
 pl_status pl_recording_read_datum(const pl_recording *recording, const pl_record *record,
                                   pl_datum **out, pl_err *err);

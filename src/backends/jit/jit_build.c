@@ -1,11 +1,95 @@
-/* Compiling the C text with the system's compiler, and keeping what came of it by content. */
+/* C to functions: the system's compiler, a cache of what it made by the hash of everything that
+ * went in, and loading. */
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/process.h"
+#include "kernels/cpu.h"
+
+enum { FLAGS_MAX = 24, SMALL_WORK = 1 << 14 };
+
+/* No -ffast-math: sums may be reordered where the text says so, by name, and nowhere else. */
+static const char *const flags_fixed[] = {
+    "-std=gnu11",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fopenmp-simd",
+    "-fno-trapping-math",
+    "-fPIC",
+    "-shared",
+    "-g0",
+    "-w",
+};
+
+/* ---- where things lie ---- */
+
+static pl_status cache_dir(char **out, pl_err *err) {
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char base[600];
+    if (xdg != NULL && xdg[0] == '/') {
+        snprintf(base, sizeof(base), "%s/plumb/jit", xdg);
+    } else if (home != NULL && home[0] == '/') {
+        snprintf(base, sizeof(base), "%s/.cache/plumb/jit", home);
+    } else {
+        snprintf(base, sizeof(base), "/tmp/plumb-jit-%ld", (long)getuid());
+    }
+    PL_TRY(pl_path_make_dirs(base, err));
+    struct stat info;
+    /* Code is loaded from here: nobody else may write to it. */
+    if (stat(base, &info) != 0 || info.st_uid != getuid() || (info.st_mode & 022) != 0) {
+        if (info.st_uid != getuid() || chmod(base, 0700) != 0) {
+            return pl_fail(err, PL_E_IO, "'%s' belongs to another user or may be written by others",
+                           base);
+        }
+    }
+    *out = pl_strdup(base);
+    return *out == NULL ? pl_fail_memory(err, sizeof(base)) : PL_OK;
+}
+
+static size_t collect_flags(const jit_plan *plan, const char **out) {
+    size_t n = 0;
+    int64_t work = 0;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        const jit_loop *loop = plan->steps[s].loop;
+        int64_t elements = 1;
+        for (int d = 0; loop != NULL && d < loop->rank; d++)
+            elements *= loop->dims[d];
+        if (loop != NULL) work += elements;
+    }
+    out[n++] = work < SMALL_WORK ? "-O1" : "-O3"; /* little to win: compile faster */
+    if (pl_cpu_isa() == PL_ISA_AVX512) out[n++] = "-mprefer-vector-width=512";
+    for (size_t i = 0; i < sizeof(flags_fixed) / sizeof(flags_fixed[0]); i++)
+        out[n++] = flags_fixed[i];
+    return n;
+}
+
+/* Text, flags, compiler and CPU: whatever changes the machine code. */
+static void hash_all(jit_plan *plan, const char *const *flags, size_t n_flags) {
+    pl_hasher *h = pl_hasher_new();
+    struct stat info;
+    if (h == NULL) return;
+    pl_hasher_update(h, plan->text.data, plan->text.n_bytes);
+    for (size_t i = 0; i < n_flags; i++)
+        pl_hasher_update(h, flags[i], strlen(flags[i]) + 1);
+    if (stat("/usr/bin/cc", &info) == 0) {
+        pl_hasher_update(h, &info.st_size, sizeof(info.st_size));
+        pl_hasher_update(h, &info.st_mtim, sizeof(info.st_mtim));
+    }
+    pl_hasher_update(h, pl_cpu_name(), strlen(pl_cpu_name()));
+    pl_hash128_hex(pl_hasher_digest(h), plan->hash);
+    pl_hasher_free(h);
+}
+
+/* ---- compiling ---- */
 
 /* The first line of a compiler's log that says what is wrong. */
 static void first_error(const pl_buf *log, char *out, size_t n_out) {
@@ -17,32 +101,128 @@ static void first_error(const pl_buf *log, char *out, size_t n_out) {
     snprintf(out, n_out, "%.*s", (int)(n < n_out ? n : n_out - 1), at);
 }
 
-pl_status jit_build_fails(const jit_program *p, const pl_node *node, pl_err *err) {
-    (void)p;
-    char text[600], line[300];
+static pl_status run_compiler(const char *dir, const char *const *argv, char **log, pl_err *err) {
     pl_process_result result = { 0 };
-    pl_buf source = PL_BUF_INIT;
-    char *dir = NULL, *path = NULL;
+    const pl_process_options options = { .dir = dir };
+    pl_status st = pl_process_run(argv, &options, &result, err);
+    if (st == PL_OK && (result.signal != 0 || result.exit_code != 0)) {
+        char line[300];
+        first_error(&result.err, line, sizeof(line));
+        st = pl_fail(err, PL_E_BACKEND, "compile error: %s", line);
+    }
+    if (log != NULL) {
+        pl_free(*log);
+        *log = pl_strdup(pl_buf_str(&result.err));
+    }
+    pl_process_result_release(&result);
+    return st;
+}
+
+/* In a folder of its own, then moved to its name in the cache in one step. */
+static pl_status compile(jit_plan *plan, const char *const *flags, size_t n_flags,
+                         const char *target, pl_err *err) {
+    const char *argv[FLAGS_MAX + 8] = { "cc" };
+    size_t n = 1;
+    char *dir = NULL, *source = NULL, *made = NULL;
     pl_status st = PL_OK;
-    pl_buf_puts(&source, "#error planted fault: compile-error\n");
+    for (size_t i = 0; i < n_flags; i++)
+        argv[n++] = flags[i];
+    argv[n++] = "-o";
+    argv[n++] = "model.so";
+    argv[n++] = "model.c";
+    argv[n++] = "-lm";
+    PL_TRY_GOTO(done, st, pl_dir_temporary(&dir, err));
+    source = pl_path_join(dir, "model.c");
+    made = pl_path_join(dir, "model.so");
+    if (source == NULL || made == NULL) {
+        st = pl_fail_memory(err, 1);
+        goto done;
+    }
+    PL_TRY_GOTO(done, st, pl_file_write(source, plan->text.data, plan->text.n_bytes, err));
+    PL_TRY_GOTO(done, st, run_compiler(dir, argv, &plan->log, err));
+    pl_file_map *map = NULL;
+    PL_TRY_GOTO(done, st, pl_file_map_open(made, &map, err));
+    st = pl_file_write(target, map->data, map->n_bytes, err);
+    pl_file_map_unref(map);
+done:
+    if (dir != NULL) pl_dir_remove(dir, NULL);
+    pl_free(dir);
+    pl_free(source);
+    pl_free(made);
+    return st;
+}
+
+/* ---- loading ---- */
+
+static pl_status load(jit_plan *plan, const char *path, pl_err *err) {
+    plan->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (plan->library == NULL) return pl_fail(err, PL_E_BACKEND, "cannot load: %s", dlerror());
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        jit_loop *loop = plan->steps[s].loop;
+        for (size_t i = 0; loop != NULL && i < loop->n_parts; i++) {
+            char name[64];
+            snprintf(name, sizeof(name), "k%zu_%zu", s, i);
+            void *symbol = dlsym(plan->library, name);
+            if (symbol == NULL) return pl_fail(err, PL_E_BACKEND, "'%s' lacks %s", path, name);
+            memcpy(&loop->parts[i].fn, &symbol, sizeof(symbol));
+        }
+    }
+    return PL_OK;
+}
+
+static bool has_loops(const jit_plan *plan) {
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (plan->steps[s].loop != NULL) return true;
+    return false;
+}
+
+pl_status jit_build(jit_program *p, jit_plan *plan, pl_err *err) {
+    const char *flags[FLAGS_MAX];
+    char *dir = NULL, *path = NULL, name[64];
+    pl_status st = PL_OK;
+    if (!has_loops(plan)) return PL_OK;
+    const size_t n_flags = collect_flags(plan, flags);
+    hash_all(plan, flags, n_flags);
+    PL_TRY(cache_dir(&dir, err));
+    snprintf(name, sizeof(name), "%s.so", plan->hash);
+    path = pl_path_join(dir, name);
+    if (path == NULL) {
+        st = pl_fail_memory(err, 1);
+        goto done;
+    }
+    plan->from_cache = !p->options->fresh_cache && pl_path_exists(path);
+    if (plan->from_cache && load(plan, path, NULL) == PL_OK) goto done;
+    plan->from_cache = false;
+    if (plan->library != NULL) dlclose(plan->library);
+    plan->library = NULL;
+    PL_TRY_GOTO(done, st, compile(plan, flags, n_flags, path, err));
+    st = load(plan, path, err);
+done:
+    pl_free(dir);
+    pl_free(path);
+    return st;
+}
+
+/* ---- a planted compile error ---- */
+
+pl_status jit_build_fails(const jit_program *p, const pl_node *node, pl_err *err) {
+    static const char text[] = "#error planted fault: compile-error\n";
+    static const char *const argv[] = { "cc", "-fsyntax-only", "model.c", NULL };
+    char *dir = NULL, *path = NULL, name[600];
+    pl_status st = PL_OK;
+    (void)p;
     PL_TRY_GOTO(done, st, pl_dir_temporary(&dir, err));
     path = pl_path_join(dir, "model.c");
     if (path == NULL) {
         st = pl_fail_memory(err, 1);
         goto done;
     }
-    PL_TRY_GOTO(done, st, pl_file_write(path, source.data, source.n_bytes, err));
-    const char *const argv[] = { "cc", "-fsyntax-only", "model.c", NULL };
-    const pl_process_options options = { .dir = dir };
-    PL_TRY_GOTO(done, st, pl_process_run(argv, &options, &result, err));
-    first_error(&result.err, line, sizeof(line));
-    st = pl_fail(err, PL_E_BACKEND, "%s: compile error: %s",
-                 pl_node_describe(node, text, sizeof(text)), line);
+    PL_TRY_GOTO(done, st, pl_file_write(path, text, sizeof(text) - 1, err));
+    st = run_compiler(dir, argv, NULL, err);
+    st = pl_err_wrap(err, st, "%s", pl_node_describe(node, name, sizeof(name)));
 done:
     if (dir != NULL) pl_dir_remove(dir, NULL);
     pl_free(dir);
     pl_free(path);
-    pl_buf_release(&source);
-    pl_process_result_release(&result);
     return st;
 }

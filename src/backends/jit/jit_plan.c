@@ -1,5 +1,6 @@
 /* A plan: a copy of the model whose types are those of one set of inputs, constants folded, and the
  * steps that run it. */
+#include <dlfcn.h>
 #include <string.h>
 
 #include "backends/jit/jit_int.h"
@@ -13,19 +14,24 @@ enum { FOLD_BYTES_MAX = 64 << 20 };
 
 void jit_plan_free(jit_plan *plan) {
     if (plan == NULL) return;
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        jit_break *b = plan->steps[i].brk;
-        if (b == NULL) continue;
-        if (b->state != NULL && b->state_free != NULL) b->state_free(b->state);
-        pl_interp_free(b->interp);
-        pl_model_free(b->part);
-    }
+    for (size_t i = 0; i < plan->n_prims; i++)
+        jit_call_free(plan->prims[i].call);
+    for (size_t i = 0; plan->heap != NULL && i < plan->n_slots; i++)
+        pl_datum_unref(plan->heap[i]);
     for (size_t i = 0; plan->model != NULL && i < plan->model->n_values; i++) {
         if (plan->constants != NULL) pl_datum_unref(plan->constants[i]);
         if (plan->slots != NULL) pl_datum_unref(plan->slots[i]);
     }
-    pl_model_free(plan->model);
     pl_arena_free(plan->arena);
+    pl_model_free(plan->model);
+    if (plan->library != NULL) dlclose(plan->library);
+    pl_buf_release(&plan->text);
+    pl_free(plan->memory);
+    pl_free(plan->log);
+    pl_free(plan->prims);
+    pl_free(plan->refs);
+    pl_free(plan->steps);
+    pl_free(plan->params);
     pl_free(plan);
 }
 
@@ -112,7 +118,7 @@ static bool can_fold(const jit_plan *plan, const pl_node *node) {
 }
 
 /* True when the node became constants. One that fails is left to the run, which will tell. */
-static bool fold(jit_program *p, jit_plan *plan, const pl_node *node) {
+bool jit_fold(jit_program *p, jit_plan *plan, const pl_node *node) {
     pl_datum **in = pl_arena_array(p->scratch, node->n_in, sizeof(*in));
     pl_datum **out = pl_arena_array(p->scratch, node->n_out, sizeof(*out));
     bool ok = in != NULL && out != NULL && can_fold(plan, node);
@@ -129,7 +135,7 @@ static bool fold(jit_program *p, jit_plan *plan, const pl_node *node) {
 
 /* ---- breaks ---- */
 
-static const pl_jit_fault *fault_of(const jit_program *p, const pl_node *node) {
+const pl_jit_fault *jit_fault_of(const jit_program *p, const pl_node *node) {
     for (size_t i = 0; i < p->options->n_faults; i++) {
         const pl_jit_fault *fault = &p->options->faults[i];
         if (!pl_jit_fault_is_compile_error(fault) && pl_jit_fault_hits(fault, node)) return fault;
@@ -162,6 +168,13 @@ static pl_status capture_body(void *ctx, pl_graph *body, pl_err *err) {
 }
 
 /* A node with bodies runs as a model of its own on the interpreter, which knows how. */
+static void break_release(void *object) {
+    jit_break *b = object;
+    if (b->state != NULL && b->state_free != NULL) b->state_free(b->state);
+    pl_interp_free(b->interp);
+    pl_model_free(b->part);
+}
+
 static pl_status make_part(jit_program *p, jit_plan *plan, jit_break *b, pl_err *err) {
     const pl_graph *graph = plan->model->graph;
     captures c = { .graph = graph };
@@ -192,86 +205,18 @@ done:
     return st;
 }
 
-static pl_status add_break(jit_program *p, jit_plan *plan, const pl_node *node, const char *reason,
-                           pl_err *err) {
+pl_status jit_break_new(jit_program *p, jit_plan *plan, const pl_node *node, const char *reason,
+                        jit_break **out, pl_err *err) {
     jit_break *b = pl_arena_alloc(plan->arena, sizeof(*b));
     if (b == NULL) return pl_fail_memory(err, sizeof(*b));
-    *b = (jit_break){ .node = node, .reason = reason, .fault = fault_of(p, node) };
-    if (b->fault != NULL) b->reason = "a fault is planted here";
-    plan->steps[plan->n_steps++].brk = b;
+    *b = (jit_break){ .node = node, .reason = reason, .fault = jit_fault_of(p, node) };
+    *out = b;
+    if (pl_arena_defer(plan->arena, break_release, b) != 0) return pl_fail_memory(err, 1);
     if ((node->def->flags & PL_OP_CONTROL) == 0) return PL_OK;
     return make_part(p, plan, b, err);
 }
 
-/* ---- when values die ---- */
-
-static void note_use(const pl_graph *graph, uint32_t *last, const pl_value *value, size_t step) {
-    if (value != NULL && value->graph == graph) last[value->id] = (uint32_t)step + 1;
-}
-
-typedef struct uses {
-    const pl_graph *graph;
-    uint32_t *last;
-    size_t step;
-} uses;
-
-static pl_status note_body(void *ctx, pl_graph *body, pl_err *err) {
-    const uses *u = ctx;
-    for (size_t i = 0; i < body->n_nodes; i++) {
-        for (uint32_t k = 0; k < body->nodes[i]->n_in; k++)
-            note_use(u->graph, u->last, body->nodes[i]->in[k], u->step);
-        PL_TRY(pl_node_each_body(body->nodes[i], note_body, ctx, err));
-    }
-    for (size_t i = 0; i < body->n_outputs; i++)
-        note_use(u->graph, u->last, body->outputs[i], u->step);
-    return PL_OK;
-}
-
-static pl_status find_deaths(jit_plan *plan, pl_err *err) {
-    const pl_graph *graph = plan->model->graph;
-    uint32_t *last = pl_arena_array(plan->arena, plan->model->n_values, sizeof(*last));
-    if (last == NULL) return pl_fail_memory(err, plan->model->n_values);
-    for (size_t s = 0; s < plan->n_steps; s++) {
-        const pl_node *node = plan->steps[s].brk->node;
-        uses u = { graph, last, s };
-        for (uint32_t k = 0; k < node->n_in; k++)
-            note_use(graph, last, node->in[k], s);
-        for (uint32_t k = 0; k < node->n_out; k++)
-            note_use(graph, last, node->out[k], s);
-        PL_TRY(pl_node_each_body(node, note_body, &u, err));
-    }
-    for (size_t s = 0; s < plan->n_steps; s++) {
-        jit_step *step = &plan->steps[s];
-        for (int pass = 0; pass < 2; pass++) {
-            size_t n = 0;
-            for (size_t i = 0; i < graph->n_values; i++) {
-                const pl_value *value = graph->values[i];
-                if (last[value->id] != s + 1 || value->is_output) continue;
-                if (pass == 1) step->dead[n] = value;
-                n++;
-            }
-            if (pass == 1) break;
-            step->n_dead = n;
-            step->dead = pl_arena_array(plan->arena, n, sizeof(pl_value *));
-            if (step->dead == NULL) return pl_fail_memory(err, n);
-        }
-    }
-    return PL_OK;
-}
-
 /* ---- the whole ---- */
-
-static pl_status make_steps(jit_program *p, jit_plan *plan, pl_err *err) {
-    const pl_graph *graph = plan->model->graph;
-    plan->steps = pl_arena_array(plan->arena, graph->n_nodes, sizeof(jit_step));
-    if (plan->steps == NULL) return pl_fail_memory(err, graph->n_nodes);
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        const pl_node *node = graph->nodes[i];
-        if (fault_of(p, node) == NULL && fold(p, plan, node)) continue;
-        PL_TRY(add_break(p, plan, node, "no emission rule", err));
-    }
-    return find_deaths(plan, err);
-}
 
 pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_err *err) {
     pl_status st = PL_OK;
@@ -295,8 +240,20 @@ pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_e
     /* A model that inference refuses runs all the same, node by node, and the run tells why. */
     (void)pl_model_infer(plan->model, NULL, NULL);
     PL_TRY_GOTO(done, st, note_constants(plan, err));
-    PL_TRY_GOTO(done, st, make_steps(p, plan, err));
+    PL_TRY_GOTO(done, st, jit_lower(p, plan, err));
     jit_phase_note(plan, "lower", start);
+    start = jit_now_ms();
+    PL_TRY_GOTO(done, st, jit_fuse(p, plan, err));
+    jit_phase_note(plan, "fuse", start);
+    start = jit_now_ms();
+    PL_TRY_GOTO(done, st, jit_schedule(p, plan, err));
+    jit_phase_note(plan, "schedule", start);
+    start = jit_now_ms();
+    PL_TRY_GOTO(done, st, jit_emit(p, plan, err));
+    jit_phase_note(plan, "emit", start);
+    start = jit_now_ms();
+    PL_TRY_GOTO(done, st, jit_build(p, plan, err));
+    jit_phase_note(plan, "build", start);
     *out = plan;
     plan = NULL;
 done:

@@ -57,19 +57,58 @@ static pl_status take_inputs(jit_plan *plan, pl_datum *const *in, pl_err *err) {
 
 /* ---- values ---- */
 
-static pl_datum *datum_of(const jit_plan *plan, const pl_value *value) {
-    return plan->slots[value->id] != NULL ? plan->slots[value->id] : plan->constants[value->id];
+/* A tensor over memory of the plan, seen as a value's shape; copied, since the memory is used
+ * again. */
+static pl_status datum_of_memory(const jit_plan *plan, const pl_value *value, int prim,
+                                 pl_datum **out, pl_err *err) {
+    const jit_prim *p = &plan->prims[prim];
+    const jit_ref *ref = &plan->refs[plan->value_ref[value->id]];
+    pl_tensor *t = NULL;
+    if (plan->heap[p->slot] != NULL) {
+        PL_TRY(pl_tensor_reshape(plan->heap[p->slot]->tensor, ref->rank, ref->dims, &t, err));
+    } else {
+        PL_TRY(pl_tensor_new(p->dtype, ref->rank, ref->dims, &t, err));
+        memcpy(t->data, plan->buffers[p->slot], pl_tensor_bytes(t));
+    }
+    return pl_datum_of_tensor_take(t, out, err);
+}
+
+/* A new reference to a value's data; NULL when it was not made. */
+static pl_status datum_of(const jit_plan *plan, const pl_value *value, pl_datum **out,
+                          pl_err *err) {
+    const int ref = plan->value_ref[value->id];
+    *out = NULL;
+    if (plan->slots[value->id] != NULL) {
+        *out = pl_datum_ref(plan->slots[value->id]);
+    } else if (plan->constants[value->id] != NULL) {
+        *out = pl_datum_ref(plan->constants[value->id]);
+    } else if (ref >= 0 && plan->prims[plan->refs[ref].prim].slot >= 0) {
+        return datum_of_memory(plan, value, plan->refs[ref].prim, out, err);
+    }
+    return PL_OK;
 }
 
 static pl_status show(jit_program *p, const pl_value *value, pl_datum *datum, pl_err *err) {
     const plumb_run_args *args = p->args;
-    if (args->hook == NULL || !pl_hook_wants(args->hook, value->name)) return PL_OK;
+    if (!pl_hook_wants(args->hook, value->name)) return PL_OK;
     const plumb_seen seen = { .name = value->name,
                               .datum = (const plumb_datum *)datum,
                               .stands_for = &value->name,
                               .n_stands_for = 1 };
     args->record->n_seen++;
     return (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
+}
+
+static pl_status show_all(jit_program *p, const jit_plan *plan, const jit_shown *list, size_t n,
+                          pl_err *err) {
+    for (size_t i = 0; p->args->hook != NULL && i < n; i++) {
+        pl_datum *d = NULL;
+        PL_TRY(datum_of(plan, list[i].value, &d, err));
+        const pl_status st = d == NULL ? PL_OK : show(p, list[i].value, d, err);
+        pl_datum_unref(d);
+        PL_TRY(st);
+    }
+    return PL_OK;
 }
 
 /* ---- breaks ---- */
@@ -81,9 +120,11 @@ static pl_status run_part(const jit_plan *plan, const jit_break *b, pl_datum **o
     pl_status st = in == NULL || made == NULL ? pl_fail_memory(err, 1) : PL_OK;
     for (size_t i = 0; st == PL_OK && i < part->n_inputs; i++) {
         const pl_value *value = pl_graph_find(plan->model->graph, part->inputs[i]->name);
-        in[i] = value == NULL ? NULL : datum_of(plan, value);
+        if (value != NULL) st = datum_of(plan, value, &in[i], err);
     }
     if (st == PL_OK) st = pl_interp_run(b->interp, in, made, err);
+    for (size_t i = 0; in != NULL && i < part->n_inputs; i++)
+        pl_datum_unref(in[i]);
     size_t n = 0;
     for (uint32_t i = 0; st == PL_OK && i < b->node->n_out; i++)
         if (b->node->out[i] != NULL) out[i] = made[n++];
@@ -98,14 +139,15 @@ static pl_status run_kernel(jit_program *p, const jit_plan *plan, jit_break *b, 
     pl_datum **in = pl_arena_array(p->scratch, node->n_in, sizeof(*in));
     bool *constant = pl_arena_array(p->scratch, node->n_in, sizeof(*constant));
     if (in == NULL || constant == NULL) return pl_fail_memory(err, node->n_in);
-    for (uint32_t i = 0; i < node->n_in; i++) {
+    pl_status st = PL_OK;
+    for (uint32_t i = 0; st == PL_OK && i < node->n_in; i++) {
         const pl_value *value = node->in[i];
         if (value == NULL) continue;
-        in[i] = datum_of(plan, value);
+        st = datum_of(plan, value, &in[i], err);
         constant[i] = plan->constants[value->id] != NULL;
-        if (in[i] == NULL) {
-            return pl_fail(err, PL_E_INTERNAL, "value '%s' was needed before it was there",
-                           value->name);
+        if (st == PL_OK && in[i] == NULL) {
+            st = pl_fail(err, PL_E_INTERNAL, "value '%s' was needed before it was there",
+                         value->name);
         }
     }
     const pl_eval_setup setup = { .pool = p->pool,
@@ -114,7 +156,28 @@ static pl_status run_kernel(jit_program *p, const jit_plan *plan, jit_break *b, 
                                   .in_constant = constant,
                                   .state = &b->state,
                                   .state_free = &b->state_free };
-    return pl_eval_node(node, in, out, &setup, err);
+    if (st == PL_OK) st = pl_eval_node(node, in, out, &setup, err);
+    for (uint32_t i = 0; i < node->n_in; i++)
+        pl_datum_unref(in[i]);
+    return st;
+}
+
+/* Later steps were laid out for the type that the shape rule promised. */
+static pl_status check_promise(const jit_plan *plan, const pl_value *value, const pl_datum *d,
+                               pl_err *err) {
+    const int ref = plan->value_ref[value->id];
+    if (ref < 0) return PL_OK;
+    const jit_prim *p = &plan->prims[plan->refs[ref].prim];
+    bool kept = d->kind == PL_TYPE_TENSOR && d->tensor->dtype == p->dtype &&
+                d->tensor->rank == p->rank && pl_tensor_is_contiguous(d->tensor);
+    for (int i = 0; kept && i < p->rank; i++)
+        kept = d->tensor->dims[i] == p->dims[i];
+    if (!kept) {
+        return pl_fail(err, PL_E_INTERNAL, "value '%s' is not what its shape rule promised",
+                       value->name);
+    }
+    if (p->slot >= 0) plan->buffers[p->slot] = d->tensor->data;
+    return PL_OK;
 }
 
 static pl_status run_break(jit_program *p, jit_plan *plan, jit_break *b, pl_err *err) {
@@ -133,7 +196,8 @@ static pl_status run_break(jit_program *p, jit_plan *plan, jit_break *b, pl_err 
     }
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (out[i] == NULL) continue;
-        if (st == PL_OK) st = show(p, node->out[i], out[i], err);
+        if (st == PL_OK) st = check_promise(plan, node->out[i], out[i], err);
+        if (st == PL_OK && p->args->hook != NULL) st = show(p, node->out[i], out[i], err);
         pl_datum_unref(plan->slots[node->out[i]->id]);
         plan->slots[node->out[i]->id] = out[i];
     }
@@ -148,18 +212,72 @@ static void clear_slots(jit_plan *plan) {
         pl_datum_unref(plan->slots[i]);
         plan->slots[i] = NULL;
     }
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        pl_datum_unref(plan->heap[i]);
+        plan->heap[i] = NULL;
+    }
+}
+
+/* Inputs, and tensors that leave the run or go to breaks. */
+static pl_status bind_buffers(jit_plan *plan, pl_err *err) {
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        const jit_prim *p = &plan->prims[plan->slot_prim[i]];
+        if (p->kind == JIT_INPUT) plan->buffers[i] = plan->slots[p->value->id]->tensor->data;
+        if (!p->heap || p->kind == JIT_INPUT || p->kind == JIT_CONST || p->kind == JIT_EXTERN) {
+            continue;
+        }
+        pl_tensor *t = NULL;
+        PL_TRY(pl_tensor_new(p->dtype, p->rank, p->dims, &t, err));
+        plan->buffers[i] = t->data;
+        PL_TRY(pl_datum_of_tensor_take(t, &plan->heap[i], err));
+    }
+    return PL_OK;
+}
+
+typedef struct part_job {
+    const jit_part *part;
+    const jit_plan *plan;
+} part_job;
+
+static void part_range(void *ctx, int64_t begin, int64_t end) {
+    const part_job *j = ctx;
+    j->part->fn(j->plan->buffers, j->plan->params, begin, end);
+}
+
+static void run_loop(jit_program *p, const jit_plan *plan, const jit_loop *loop) {
+    for (size_t i = 0; i < loop->n_parts; i++) {
+        part_job job = { &loop->parts[i], plan };
+        const bool small = loop->parts[i].n <= loop->parts[i].grain;
+        pl_pool_for(small ? NULL : p->pool, loop->parts[i].n, loop->parts[i].grain, part_range,
+                    &job);
+    }
 }
 
 static pl_status run_steps(jit_program *p, jit_plan *plan, pl_err *err) {
+    PL_TRY(show_all(p, plan, plan->first_shown, plan->n_first_shown, err));
     for (size_t s = 0; s < plan->n_steps; s++) {
         const jit_step *step = &plan->steps[s];
-        PL_TRY(run_break(p, plan, step->brk, err));
+        switch (step->kind) {
+        case JIT_STEP_BREAK: PL_TRY(run_break(p, plan, plan->prims[step->prim].brk, err)); break;
+        case JIT_STEP_CALL: PL_TRY(jit_call_run(p, plan, &plan->prims[step->prim], err)); break;
+        case JIT_STEP_LOOP: run_loop(p, plan, step->loop); break;
+        }
+        PL_TRY(show_all(p, plan, step->shown, step->n_shown, err));
         for (size_t k = 0; k < step->n_dead; k++) {
             pl_datum_unref(plan->slots[step->dead[k]->id]);
             plan->slots[step->dead[k]->id] = NULL;
         }
     }
     return PL_OK;
+}
+
+/* A value that is another's memory (Identity, Reshape of a break's output or of an input). */
+static pl_status output_of(const jit_plan *plan, const pl_value *value, pl_datum **out,
+                           pl_err *err) {
+    const int ref = plan->value_ref[value->id];
+    PL_TRY(datum_of(plan, value, out, err));
+    if (*out != NULL) return PL_OK;
+    return pl_fail(err, PL_E_INTERNAL, "output '%s' was not made (%d)", value->name, ref);
 }
 
 pl_status jit_plan_run(jit_program *p, jit_plan *plan, const plumb_run_args *args, pl_err *err) {
@@ -172,14 +290,12 @@ pl_status jit_plan_run(jit_program *p, jit_plan *plan, const plumb_run_args *arg
                                              .n_runs = 1 };
     }
     PL_TRY_GOTO(done, st, take_inputs(plan, (pl_datum *const *)(uintptr_t)args->in, err));
+    PL_TRY_GOTO(done, st, bind_buffers(plan, err));
     PL_TRY_GOTO(done, st, run_steps(p, plan, err));
     for (size_t i = 0; i < graph->n_outputs; i++) {
-        pl_datum *d = datum_of(plan, graph->outputs[i]);
-        if (d == NULL) {
-            st = pl_fail(err, PL_E_INTERNAL, "output '%s' was not made", graph->outputs[i]->name);
-            goto done;
-        }
-        args->out[i] = pl_datum_public(pl_datum_ref(d));
+        pl_datum *d = NULL;
+        PL_TRY_GOTO(done, st, output_of(plan, graph->outputs[i], &d, err));
+        args->out[i] = pl_datum_public(d);
     }
 done:
     clear_slots(plan);

@@ -1,0 +1,183 @@
+/* Matrix products and convolutions: operands read where they lie, weights packed once. */
+#include "backends/jit/jit_call.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/size.h"
+#include "kernels/gemm.h"
+
+typedef enum call_kind { CALL_GEMM, CALL_CONV } call_kind;
+
+struct jit_call {
+    call_kind kind;
+    pl_gemm_shape gemm;
+    double alpha;
+    int64_t *offsets; /* of A, then of B, for each item of a batch */
+    int64_t base_a, base_b;
+    pl_gemm_state *gemm_state;
+    pl_conv_shape conv;
+    pl_conv_state *conv_state;
+};
+
+void jit_call_free(jit_call *call) {
+    if (call == NULL) return;
+    pl_gemm_state_free(call->gemm_state);
+    pl_conv_state_free(call->conv_state);
+    pl_free(call->offsets);
+    pl_free(call);
+}
+
+void jit_call_describe(const jit_call *call, pl_buf *out) {
+    if (call->kind == CALL_GEMM) {
+        pl_buf_printf(out, "product, %lld of %lld x %lld x %lld", (long long)call->gemm.batch,
+                      (long long)call->gemm.m, (long long)call->gemm.k, (long long)call->gemm.n);
+    } else {
+        pl_buf_printf(out, "convolution, %lld to %lld channels", (long long)call->conv.c_in,
+                      (long long)call->conv.c_out);
+    }
+}
+
+/* ---- products ---- */
+
+typedef struct operand {
+    int64_t rows, cols, rs, cs, base;
+    int64_t c[JIT_RANK];
+    int batch_rank;
+    bool fits, trans;
+    int64_t ld;
+} operand;
+
+static operand operand_of(const jit_plan *plan, const jit_ref *ref) {
+    operand o;
+    memset(&o, 0, sizeof(o));
+    jit_ref_flat(plan, ref, o.c, &o.base);
+    o.batch_rank = ref->rank - 2;
+    o.rows = ref->dims[ref->rank - 2];
+    o.cols = ref->dims[ref->rank - 1];
+    o.rs = o.c[ref->rank - 2];
+    o.cs = o.c[ref->rank - 1];
+    const bool plain = (o.cs == 1 || o.cols == 1) && (o.rs >= o.cols || o.rows == 1);
+    const bool turned = (o.rs == 1 || o.rows == 1) && (o.cs >= o.rows || o.cols == 1);
+    o.fits = plain || turned;
+    o.trans = !plain;
+    o.ld = plain ? (o.rows == 1 ? 0 : o.rs) : (o.cols == 1 ? 0 : o.cs);
+    if (plain && o.ld != 0 && o.ld < o.cols) o.fits = false;
+    return o;
+}
+
+bool jit_gemm_operand_fits(const jit_plan *plan, const jit_ref *ref) {
+    return ref->rank >= 2 && operand_of(plan, ref).fits;
+}
+
+/* Items of a batch that lie under each other with one B: one product with more rows. */
+static bool rows_continue(const jit_ref *a, const operand *x, const operand *y, const int64_t *dims,
+                          int batch_rank) {
+    int64_t stride = x->rs * x->rows;
+    if (x->trans || x->rows < 1) return false;
+    for (int d = batch_rank - 1; d >= 0; d--) {
+        const int da = d - (batch_rank - x->batch_rank), db = d - (batch_rank - y->batch_rank);
+        if (dims[d] == 1) continue;
+        if (db >= 0 && y->c[db] != 0) return false;
+        if (da < 0 || a->dims[da] != dims[d] || x->c[da] != stride) return false;
+        stride *= dims[d];
+    }
+    return true;
+}
+
+static bool fill_offsets(jit_call *call, const operand *x, const operand *y, const jit_ref *a,
+                         const jit_ref *b, const int64_t *dims, int batch_rank) {
+    const int64_t n = call->gemm.batch;
+    call->offsets = pl_calloc((size_t)n, 2 * sizeof(int64_t));
+    if (call->offsets == NULL) return false;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i;
+        for (int d = batch_rank - 1; d >= 0; d--) {
+            const int64_t at = rest % dims[d];
+            const int da = d - (batch_rank - x->batch_rank), db = d - (batch_rank - y->batch_rank);
+            if (da >= 0 && a->dims[da] > 1) call->offsets[i] += at * x->c[da];
+            if (db >= 0 && b->dims[db] > 1) call->offsets[n + i] += at * y->c[db];
+            rest /= dims[d];
+        }
+    }
+    call->gemm.offsets_a = call->offsets;
+    call->gemm.offsets_b = call->offsets + n;
+    return true;
+}
+
+jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b, double alpha,
+                        int *rank, int64_t *dims) {
+    const operand x = operand_of(plan, a), y = operand_of(plan, b);
+    jit_call *call = pl_calloc(1, sizeof(*call));
+    if (call == NULL) return NULL;
+    const int batch_rank = (a->rank > b->rank ? a->rank : b->rank) - 2;
+    int64_t batch = 1;
+    for (int d = 0; d < batch_rank; d++) {
+        const int da = d - (batch_rank - x.batch_rank), db = d - (batch_rank - y.batch_rank);
+        const int64_t na = da >= 0 ? a->dims[da] : 1, nb = db >= 0 ? b->dims[db] : 1;
+        dims[d] = na > nb ? na : nb;
+        batch *= dims[d];
+    }
+    dims[batch_rank] = x.rows;
+    dims[batch_rank + 1] = y.cols;
+    *rank = batch_rank + 2;
+    call->kind = CALL_GEMM;
+    call->alpha = alpha;
+    call->base_a = x.base;
+    call->base_b = y.base;
+    call->gemm = (pl_gemm_shape){ .m = x.rows,
+                                  .n = y.cols,
+                                  .k = x.cols,
+                                  .trans_a = x.trans,
+                                  .trans_b = y.trans,
+                                  .lda = x.ld,
+                                  .ldb = y.ld,
+                                  .batch = batch,
+                                  .stride_c = x.rows * y.cols };
+    if (batch > 1 && rows_continue(a, &x, &y, dims, batch_rank)) {
+        call->gemm.m *= batch;
+        call->gemm.batch = 1;
+        call->gemm.lda = x.rs;
+    } else if (batch > 1 && !fill_offsets(call, &x, &y, a, b, dims, batch_rank)) {
+        jit_call_free(call);
+        return NULL;
+    }
+    return call;
+}
+
+/* ---- convolutions ---- */
+
+jit_call *jit_call_conv(const jit_plan *plan, const pl_conv_shape *shape) {
+    (void)plan;
+    jit_call *call = pl_calloc(1, sizeof(*call));
+    if (call == NULL) return NULL;
+    call->kind = CALL_CONV;
+    call->conv = *shape;
+    return call;
+}
+
+/* ---- running ---- */
+
+static void *data_of(const jit_plan *plan, const jit_ref *ref) {
+    return plan->buffers[plan->prims[ref->prim].slot];
+}
+
+pl_status jit_call_run(jit_program *p, jit_plan *plan, jit_prim *prim, pl_err *err) {
+    jit_call *call = prim->call;
+    const void *a = data_of(plan, &prim->args[0]), *b = data_of(plan, &prim->args[1]);
+    void *c = plan->buffers[prim->slot];
+    const bool constant = plan->prims[prim->args[1].prim].kind == JIT_CONST;
+    if (call->kind == CALL_CONV) {
+        const void *bias = prim->n_args > 2 ? data_of(plan, &prim->args[2]) : NULL;
+        pl_conv_state **state = constant ? &call->conv_state : NULL;
+        return prim->dtype == PL_F64 ? pl_conv_f64(p->pool, &call->conv, a, b, bias, c, state, err)
+                                     : pl_conv_f32(p->pool, &call->conv, a, b, bias, c, state, err);
+    }
+    pl_gemm_state **state = constant ? &call->gemm_state : NULL;
+    if (prim->dtype == PL_F64) {
+        return pl_gemm_f64(p->pool, &call->gemm, call->alpha, (const pl_f64 *)a + call->base_a,
+                           (const pl_f64 *)b + call->base_b, 0, c, state, err);
+    }
+    return pl_gemm_f32(p->pool, &call->gemm, (float)call->alpha, (const pl_f32 *)a + call->base_a,
+                       (const pl_f32 *)b + call->base_b, 0, c, state, err);
+}

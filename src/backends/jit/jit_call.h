@@ -1,0 +1,16 @@
+/* Calls of the heavy kernels of src/kernels, with what the compiler knows about them. */
+#ifndef PL_JIT_CALL_H
+#define PL_JIT_CALL_H
+
+#include "backends/jit/jit_int.h"
+
+/* Can the product read it where it lies? */
+bool jit_gemm_operand_fits(const jit_plan *plan, const jit_ref *ref);
+/* NULL when out of memory. rank and dims of the result are filled. */
+jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b, double alpha,
+                        int *rank, int64_t *dims);
+jit_call *jit_call_conv(const jit_plan *plan, const pl_conv_shape *shape);
+/* "gemm 197x768x3072", for dumps. */
+void jit_call_describe(const jit_call *call, pl_buf *out);
+
+#endif

@@ -1,0 +1,252 @@
+/* Primitives to steps.
+ *
+ * Primitives come in the order of the nodes. Each joins the step of what it reads last, when that
+ * is a loop over the same indices; else it opens a step of its own. What a step reads thus always
+ * comes from steps before it. A map that one reader sees through a view is folded into that reader:
+ * it never gets a loop of its own. */
+#include <string.h>
+
+#include "backends/jit/jit_int.h"
+#include "base/alloc.h"
+#include "base/size.h"
+
+enum { LOOP_PRIMS_MAX = 400 };
+
+/* ---- who reads what ---- */
+
+static void mark_live(jit_plan *plan, int at) {
+    jit_prim *p = &plan->prims[at];
+    if (p->live) return;
+    p->live = true;
+}
+
+/* From the end: a primitive is live when it is a root or a live one reads it. */
+static void find_live(jit_plan *plan) {
+    const pl_graph *graph = plan->model->graph;
+    for (size_t i = 0; i < graph->n_outputs; i++) {
+        const int ref = plan->value_ref[graph->outputs[i]->id];
+        if (ref >= 0) mark_live(plan, plan->refs[ref].prim);
+    }
+    for (size_t i = plan->n_prims; i-- > 0;) {
+        jit_prim *p = &plan->prims[i];
+        if (p->kind == JIT_BREAK) p->live = true;
+        if (!p->live) continue;
+        for (int k = 0; k < p->n_args; k++) {
+            mark_live(plan, p->args[k].prim);
+            plan->prims[p->args[k].prim].uses++;
+        }
+    }
+}
+
+/* fuse=off: values that nothing reads are made all the same, so that they can be seen. */
+static void keep_values(jit_plan *plan) {
+    const pl_graph *graph = plan->model->graph;
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const int ref = plan->value_ref[graph->values[i]->id];
+        if (ref >= 0 && graph->values[i]->producer != NULL) mark_live(plan, plan->refs[ref].prim);
+    }
+}
+
+static bool repeats(const jit_prim *from, const jit_ref *ref) {
+    int64_t n = 1;
+    for (int d = 0; d < ref->rank; d++)
+        n *= ref->dims[d];
+    return n > from->n;
+}
+
+static void fold_in(jit_plan *plan) {
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        const jit_prim *p = &plan->prims[i];
+        if (!p->live || (p->kind != JIT_MAP && p->kind != JIT_REDUCE && p->kind != JIT_CONCAT)) {
+            continue;
+        }
+        for (int k = 0; k < p->n_args; k++) {
+            const jit_ref *ref = &p->args[k];
+            jit_prim *from = &plan->prims[ref->prim];
+            if (from->kind != JIT_MAP || from->forced || from->uses != 1 || ref->flat) continue;
+            const pl_emit_index same = jit_index_identity(from->rank);
+            const bool plain = p->kind != JIT_CONCAT && from->rank == ref->rank &&
+                               memcmp(from->dims, ref->dims, sizeof(from->dims)) == 0 &&
+                               jit_index_equal(&ref->at, &same, ref->dims);
+            if (!plain && !repeats(from, ref)) from->folded_in = true;
+        }
+    }
+}
+
+void jit_each_read(const jit_plan *plan, const jit_prim *prim, jit_read_fn fn, void *ctx) {
+    for (int k = 0; k < prim->n_args; k++) {
+        const jit_prim *from = &plan->prims[prim->args[k].prim];
+        if (from->folded_in) {
+            jit_each_read(plan, from, fn, ctx);
+        } else {
+            fn(ctx, prim->args[k].prim);
+        }
+    }
+}
+
+typedef struct last_step {
+    const jit_plan *plan;
+    int step;
+} last_step;
+
+static void note_step(void *ctx, int prim) {
+    last_step *l = ctx;
+    if (l->plan->prims[prim].step > l->step) l->step = l->plan->prims[prim].step;
+}
+
+/* ---- joining a loop ---- */
+
+/* Every read of a member of the loop must be of the same index. */
+static bool reads_fit(const jit_plan *plan, const jit_prim *reader, const pl_emit_index *place,
+                      bool row, int step, const jit_loop *loop) {
+    for (int k = 0; k < reader->n_args; k++) {
+        const jit_ref *ref = &reader->args[k];
+        const jit_prim *from = &plan->prims[ref->prim];
+        const pl_emit_index at = jit_index_compose(&ref->at, place);
+        if (from->folded_in) {
+            if (!reads_fit(plan, from, &at, row, step, loop)) return false;
+            continue;
+        }
+        if (from->step != step) continue;
+        if (ref->flat || (row && !from->row)) return false;
+        if (!jit_index_equal(&at, &from->place, loop->dims)) return false;
+    }
+    return true;
+}
+
+static pl_emit_index row_place(const jit_loop *loop) {
+    pl_emit_index at = jit_index_identity(loop->rank);
+    for (int d = 0; d < loop->rank; d++)
+        if ((loop->inner >> d & 1) != 0) at.c[d][d] = 0;
+    return at;
+}
+
+static bool has_dims(const jit_loop *loop, int rank, const int64_t *dims, bool row) {
+    if (rank != loop->rank) return false;
+    for (int d = 0; d < rank; d++) {
+        const bool one = row && (loop->inner >> d & 1) != 0;
+        if (dims[d] != (one ? 1 : loop->dims[d])) return false;
+    }
+    return true;
+}
+
+static bool join_map(const jit_plan *plan, jit_prim *p, const jit_loop *loop, int step) {
+    p->row = false;
+    if (has_dims(loop, p->rank, p->dims, false)) {
+        p->place = jit_index_identity(loop->rank);
+        if (reads_fit(plan, p, &p->place, false, step, loop)) return true;
+    }
+    if (loop->inner == 0) return false;
+    p->row = true;
+    if (has_dims(loop, p->rank, p->dims, true)) {
+        p->place = row_place(loop);
+        if (reads_fit(plan, p, &p->place, true, step, loop)) return true;
+    }
+    /* The same without the reduced dims. */
+    pl_emit_index at;
+    memset(&at, 0, sizeof(at));
+    at.cols = loop->rank;
+    for (int d = 0; d < loop->rank; d++) {
+        if ((loop->inner >> d & 1) != 0) continue;
+        if (at.rows >= p->rank || p->dims[at.rows] != loop->dims[d]) return false;
+        at.c[at.rows++][d] = 1;
+    }
+    if (at.rows != p->rank) return false;
+    p->place = at;
+    return reads_fit(plan, p, &p->place, true, step, loop);
+}
+
+static bool join_reduce(const jit_plan *plan, jit_prim *p, jit_loop *loop, int step) {
+    const jit_ref *ref = &p->args[0];
+    if (loop->concat >= 0 || !has_dims(loop, ref->rank, ref->dims, false)) return false;
+    if (loop->inner != 0 && loop->inner != p->axes) return false;
+    const pl_emit_index all = jit_index_identity(loop->rank);
+    if (!reads_fit(plan, p, &all, false, step, loop)) return false;
+    loop->inner = p->axes;
+    p->row = true;
+    p->place = row_place(loop);
+    return true;
+}
+
+static bool join(const jit_program *program, const jit_plan *plan, jit_prim *p, int step) {
+    jit_loop *loop = plan->steps[step].loop;
+    if (loop->n_prims >= LOOP_PRIMS_MAX) return false;
+    if (!program->options->fuse && plan->prims[loop->prims[0]].node != p->node) return false;
+    if (p->kind == JIT_MAP) return join_map(plan, p, loop, step);
+    if (p->kind == JIT_REDUCE) return join_reduce(plan, p, loop, step);
+    return false;
+}
+
+/* ---- steps ---- */
+
+static jit_step *add_step(jit_plan *plan, jit_step_kind kind, int prim) {
+    if (plan->n_steps == plan->steps_capacity) {
+        const size_t more = plan->steps_capacity == 0 ? 64 : 2 * plan->steps_capacity;
+        jit_step *bigger = pl_realloc_array(plan->steps, more, sizeof(jit_step));
+        if (bigger == NULL) return NULL;
+        plan->steps = bigger;
+        plan->steps_capacity = more;
+    }
+    jit_step *s = &plan->steps[plan->n_steps++];
+    *s = (jit_step){ .kind = kind, .prim = prim };
+    return s;
+}
+
+static pl_status open_loop(jit_plan *plan, jit_prim *p, pl_err *err) {
+    jit_loop *loop = pl_arena_alloc(plan->arena, sizeof(*loop));
+    int *prims = pl_arena_array(plan->arena, LOOP_PRIMS_MAX, sizeof(int));
+    jit_step *s = add_step(plan, JIT_STEP_LOOP, -1);
+    if (loop == NULL || prims == NULL || s == NULL) return pl_fail_memory(err, sizeof(*loop));
+    s->loop = loop;
+    loop->prims = prims;
+    loop->concat = p->kind == JIT_CONCAT ? p->axis : -1;
+    const bool reduces = p->kind == JIT_REDUCE;
+    loop->rank = reduces ? p->args[0].rank : p->rank;
+    memcpy(loop->dims, reduces ? p->args[0].dims : p->dims, sizeof(loop->dims));
+    loop->inner = reduces ? p->axes : 0;
+    p->row = reduces;
+    p->place = reduces ? row_place(loop) : jit_index_identity(loop->rank);
+    return PL_OK;
+}
+
+static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err *err) {
+    jit_prim *p = &plan->prims[at];
+    last_step last = { plan, -1 };
+    switch (p->kind) {
+    case JIT_INPUT:
+    case JIT_CONST: return PL_OK;
+    case JIT_EXTERN: p->step = plan->prims[p->axis].step; return PL_OK;
+    case JIT_BREAK:
+    case JIT_CALL:
+        if (add_step(plan, p->kind == JIT_CALL ? JIT_STEP_CALL : JIT_STEP_BREAK, at) == NULL) {
+            return pl_fail_memory(err, sizeof(jit_step));
+        }
+        p->step = (int)plan->n_steps - 1;
+        return PL_OK;
+    case JIT_MAP:
+    case JIT_REDUCE:
+    case JIT_CONCAT: break;
+    }
+    if (p->folded_in) return PL_OK;
+    jit_each_read(plan, p, note_step, &last);
+    const bool joined = last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_LOOP &&
+                        join(program, plan, p, last.step);
+    if (!joined) {
+        PL_TRY(open_loop(plan, p, err));
+        last.step = (int)plan->n_steps - 1;
+    }
+    jit_loop *loop = plan->steps[last.step].loop;
+    loop->prims[loop->n_prims++] = at;
+    p->step = last.step;
+    return PL_OK;
+}
+
+pl_status jit_fuse(jit_program *p, jit_plan *plan, pl_err *err) {
+    if (!p->options->fuse) keep_values(plan);
+    find_live(plan);
+    fold_in(plan);
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        if (plan->prims[i].live) PL_TRY(place_prim(p, plan, (int)i, err));
+    }
+    return PL_OK;
+}

@@ -1,0 +1,60 @@
+/* Inside jit: a loop as instructions, before it is printed. */
+#ifndef PL_JIT_GEN_H
+#define PL_JIT_GEN_H
+
+#include "backends/jit/jit_int.h"
+
+typedef struct gen_access { /* an element of a buffer, by the indices of the loop */
+    int prim;
+    int64_t c[JIT_RANK], k;
+} gen_access;
+
+typedef enum gen_kind { GEN_LOAD, GEN_NUMBER, GEN_EXPR, GEN_STASH, GEN_SCALAR } gen_kind;
+
+typedef struct gen_instr {
+    gen_kind kind;
+    int prim;
+    int access; /* LOAD */
+    int args[PL_EMIT_ARGS_MAX];
+    int stage;   /* of the loop that computes it */
+    bool varies; /* along the inner dims */
+    pl_emit_index place;
+} gen_instr;
+
+typedef enum gen_act_kind { GEN_STORE, GEN_KEEP, GEN_FOLD } gen_act_kind;
+typedef struct gen_act { /* what is done with a value */
+    gen_act_kind kind;
+    int instr, prim, access, stage;
+    bool row; /* once for each row, at its end */
+} gen_act;
+
+typedef struct gen {
+    const jit_plan *plan;
+    const jit_loop *loop;
+    int step;
+    int64_t dims[JIT_RANK]; /* of this piece */
+    int64_t low;            /* where it begins on the axis that is cut */
+    int n_stages;
+    gen_instr *instrs;
+    size_t n_instrs, instrs_capacity;
+    gen_access *accesses;
+    size_t n_accesses, accesses_capacity;
+    gen_act *acts;
+    size_t n_acts, acts_capacity;
+    bool *stashed; /* by primitive */
+    bool failed;
+    /* dims after merging: outer ones, then inner ones */
+    int n_outer, n_inner;
+    int64_t outer[JIT_RANK], inner[JIT_RANK];
+    int64_t (*outer_c)[JIT_RANK], (*inner_c)[JIT_RANK]; /* by access */
+} gen;
+
+/* Fills everything; gen_release either way. */
+pl_status jit_gen(gen *g, const jit_plan *plan, int step, int64_t low, int64_t high, pl_err *err);
+void jit_gen_release(gen *g);
+/* Borders of the pieces of a loop along the axis that Concat cuts; at least one piece. */
+size_t jit_gen_pieces(const jit_plan *plan, const jit_loop *loop, int64_t *borders, size_t max);
+/* Stages of the loop's primitives; returns how many loops there are in a row. */
+int jit_gen_stages(jit_plan *plan, int step);
+
+#endif

@@ -1,0 +1,244 @@
+/* What lies in memory and where, when values die, and after which step they can be shown.
+ *
+ * A primitive has memory when a later step reads it, or when it must (outputs, operands of
+ * kernels). Outputs and what breaks read are tensors of their own; all the rest shares one block,
+ * in which buffers whose lives do not meet may lie on the same bytes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/jit/jit_int.h"
+#include "base/alloc.h"
+
+enum { ALIGN = 64 };
+
+/* ---- who reads what, when ---- */
+
+typedef struct reading {
+    jit_plan *plan;
+    int step;
+} reading;
+
+static void note_read(void *ctx, int at) {
+    const reading *r = ctx;
+    jit_prim *p = &r->plan->prims[at];
+    if (p->step != r->step) p->in_memory = true;
+    if (r->step > p->last_use) p->last_use = r->step;
+}
+
+static bool always_in_memory(const jit_prim *p) {
+    return p->forced || p->kind == JIT_CALL || p->kind == JIT_INPUT || p->kind == JIT_CONST ||
+           p->kind == JIT_EXTERN;
+}
+
+static void find_memory(jit_plan *plan) {
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        jit_prim *p = &plan->prims[i];
+        p->last_use = p->step;
+        p->in_memory = p->live && !p->folded_in && p->kind != JIT_BREAK && always_in_memory(p);
+    }
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        const jit_prim *p = &plan->prims[i];
+        reading r = { plan, p->step };
+        if (p->live && !p->folded_in) jit_each_read(plan, p, note_read, &r);
+    }
+}
+
+static bool is_computed(const jit_prim *p) {
+    return p->kind == JIT_MAP || p->kind == JIT_REDUCE || p->kind == JIT_CONCAT ||
+           p->kind == JIT_CALL;
+}
+
+/* ---- one block for all ---- */
+
+typedef struct placed {
+    jit_prim *prim;
+} placed;
+
+static int larger_first(const void *a, const void *b) {
+    const jit_prim *x = ((const placed *)a)->prim, *y = ((const placed *)b)->prim;
+    if (x->n_bytes != y->n_bytes) return x->n_bytes < y->n_bytes ? 1 : -1;
+    return x < y ? -1 : x > y;
+}
+
+static bool meet(const jit_prim *a, const jit_prim *b) {
+    return a->step <= b->last_use && b->step <= a->last_use;
+}
+
+/* The lowest place where it meets nothing that lives at the same time. */
+static size_t find_place(const placed *list, size_t n, const jit_prim *p) {
+    size_t at = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < n; i++) {
+            const jit_prim *q = list[i].prim;
+            if (!meet(p, q) || q->offset >= at + p->n_bytes || at >= q->offset + q->n_bytes) {
+                continue;
+            }
+            at = q->offset + q->n_bytes;
+            moved = true;
+        }
+    }
+    return at;
+}
+
+static pl_status place_all(jit_plan *plan, pl_err *err) {
+    placed *list = pl_calloc(plan->n_prims + 1, sizeof(*list));
+    size_t n = 0;
+    if (list == NULL) return pl_fail_memory(err, plan->n_prims);
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        jit_prim *p = &plan->prims[i];
+        if (!p->in_memory || p->heap || !is_computed(p)) continue;
+        const size_t bytes = (size_t)p->n * pl_dtype_bytes(p->dtype);
+        p->n_bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+        plan->n_memory_naive += p->n_bytes;
+        list[n++].prim = p;
+    }
+    qsort(list, n, sizeof(*list), larger_first);
+    for (size_t i = 0; i < n; i++) {
+        jit_prim *p = list[i].prim;
+        p->offset = find_place(list, i, p);
+        if (p->offset + p->n_bytes > plan->n_memory) plan->n_memory = p->offset + p->n_bytes;
+    }
+    pl_free(list);
+    if (plan->n_memory == 0) return PL_OK;
+    plan->memory = pl_aligned_alloc(4096, (plan->n_memory + 4095) / 4096 * 4096);
+    return plan->memory == NULL ? pl_fail_memory(err, plan->n_memory) : PL_OK;
+}
+
+static pl_status number_slots(jit_plan *plan, pl_err *err) {
+    plan->slot_prim = pl_arena_array(plan->arena, plan->n_prims, sizeof(int));
+    plan->buffers = pl_arena_array(plan->arena, plan->n_prims, sizeof(void *));
+    plan->heap = pl_arena_array(plan->arena, plan->n_prims, sizeof(pl_datum *));
+    if (plan->slot_prim == NULL || plan->buffers == NULL || plan->heap == NULL) {
+        return pl_fail_memory(err, plan->n_prims);
+    }
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        jit_prim *p = &plan->prims[i];
+        if (!p->in_memory) continue;
+        p->slot = (int)plan->n_slots;
+        plan->slot_prim[plan->n_slots++] = (int)i;
+    }
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        const jit_prim *p = &plan->prims[plan->slot_prim[i]];
+        if (p->kind == JIT_CONST) plan->buffers[i] = p->tensor->data;
+        if (is_computed(p) && !p->heap) plan->buffers[i] = plan->memory + p->offset;
+    }
+    return PL_OK;
+}
+
+/* ---- data of breaks ---- */
+
+typedef struct deaths {
+    jit_plan *plan;
+    int *last; /* by value id */
+    int step;
+} deaths;
+
+static void note_value(const deaths *d, const pl_value *value) {
+    if (value != NULL && value->graph == d->plan->model->graph) d->last[value->id] = d->step;
+}
+
+static pl_status note_body(void *ctx, pl_graph *body, pl_err *err) {
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        for (uint32_t k = 0; k < body->nodes[i]->n_in; k++)
+            note_value(ctx, body->nodes[i]->in[k]);
+        PL_TRY(pl_node_each_body(body->nodes[i], note_body, ctx, err));
+    }
+    for (size_t i = 0; i < body->n_outputs; i++)
+        note_value(ctx, body->outputs[i]);
+    return PL_OK;
+}
+
+static pl_status find_last_steps(deaths *d, pl_err *err) {
+    const jit_plan *plan = d->plan;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        if (plan->steps[s].kind != JIT_STEP_BREAK) continue;
+        const pl_node *node = plan->prims[plan->steps[s].prim].node;
+        d->step = (int)s;
+        for (uint32_t k = 0; k < node->n_in; k++)
+            note_value(d, node->in[k]);
+        for (uint32_t k = 0; k < node->n_out; k++)
+            note_value(d, node->out[k]);
+        PL_TRY(pl_node_each_body(node, note_body, d, err));
+    }
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        const jit_prim *p = &plan->prims[i];
+        if (p->kind != JIT_EXTERN || !p->live) continue;
+        if (p->last_use > d->last[p->value->id]) d->last[p->value->id] = p->last_use;
+        if (p->leaves) d->last[p->value->id] = (int)plan->n_steps; /* an output looks at it */
+    }
+    return PL_OK;
+}
+
+static pl_status find_deaths(jit_plan *plan, pl_err *err) {
+    const pl_graph *graph = plan->model->graph;
+    deaths d = { .plan = plan };
+    d.last = pl_arena_array(plan->arena, plan->model->n_values, sizeof(int));
+    size_t *count = pl_arena_array(plan->arena, plan->n_steps, sizeof(size_t));
+    if (d.last == NULL || count == NULL) return pl_fail_memory(err, plan->model->n_values);
+    for (size_t i = 0; i < plan->model->n_values; i++)
+        d.last[i] = -1;
+    PL_TRY(find_last_steps(&d, err));
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < graph->n_values; i++) {
+            const pl_value *value = graph->values[i];
+            const int last = d.last[value->id];
+            if (last < 0 || last >= (int)plan->n_steps || value->is_output) continue;
+            jit_step *s = &plan->steps[last];
+            if (pass == 1) s->dead[s->n_dead++] = value;
+            count[last]++;
+        }
+        for (size_t s = 0; pass == 0 && s < plan->n_steps; s++) {
+            plan->steps[s].dead = pl_arena_array(plan->arena, count[s], sizeof(pl_value *));
+            if (plan->steps[s].dead == NULL) return pl_fail_memory(err, count[s]);
+        }
+    }
+    return PL_OK;
+}
+
+/* ---- what can be shown ---- */
+
+/* The step after which a value lies in memory whole and in order; -1: from the start; -2: never. */
+static int shown_after(const jit_plan *plan, const pl_value *value) {
+    const int ref = plan->value_ref[value->id];
+    if (value->producer == NULL) return -2;
+    if (plan->constants[value->id] != NULL) return -1;
+    if (ref < 0 || !jit_ref_is_whole(plan, &plan->refs[ref])) return -2;
+    const jit_prim *p = &plan->prims[plan->refs[ref].prim];
+    if (!p->in_memory || p->value == value) return -2; /* the break shows its own */
+    return p->step;
+}
+
+static pl_status find_shown(jit_plan *plan, pl_err *err) {
+    const pl_graph *graph = plan->model->graph;
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const pl_value *value = graph->values[i];
+        const int after = shown_after(plan, value), ref = plan->value_ref[value->id];
+        if (after == -2) continue;
+        jit_shown **list = after < 0 ? &plan->first_shown : &plan->steps[after].shown;
+        size_t *n = after < 0 ? &plan->n_first_shown : &plan->steps[after].n_shown;
+        if ((*n & (*n - 1)) == 0) {
+            jit_shown *more = pl_arena_array(plan->arena, *n == 0 ? 1 : 2 * *n, sizeof(jit_shown));
+            if (more == NULL) return pl_fail_memory(err, *n);
+            if (*n > 0) memcpy(more, *list, *n * sizeof(jit_shown));
+            *list = more;
+        }
+        (*list)[(*n)++] = (jit_shown){ value, ref < 0 ? -1 : plan->refs[ref].prim };
+        plan->n_visible++;
+    }
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        const jit_prim *p = &plan->prims[i];
+        for (uint32_t k = 0; p->kind == JIT_BREAK && k < p->node->n_out; k++)
+            plan->n_visible += p->node->out[k] != NULL;
+    }
+    return PL_OK;
+}
+
+pl_status jit_schedule(jit_program *p, jit_plan *plan, pl_err *err) {
+    (void)p;
+    find_memory(plan);
+    PL_TRY(place_all(plan, err));
+    PL_TRY(number_slots(plan, err));
+    PL_TRY(find_deaths(plan, err));
+    return find_shown(plan, err);
+}

@@ -1,0 +1,80 @@
+/* Inside src/flows: what the parts of the analyze flow share. */
+#ifndef PL_ANALYZE_INT_H
+#define PL_ANALYZE_INT_H
+
+#include "compare/pair.h"
+#include "compare/session.h"
+#include "flows/api.h"
+#include "flows/session_write.h"
+#include "flows/side_run.h"
+#include "metric/same.h"
+#include "store/recording.h"
+
+/* Values of B's model (the one that is replayed) and their counterparts in A's. For one model on
+ * both sides every value is its own counterpart. */
+typedef struct pl_counterparts {
+    const pl_value **a; /* by value id of the replayed model; NULL = none */
+    const char **method, **relation;
+    double *confidence;
+} pl_counterparts;
+
+typedef struct pl_analysis {
+    plumb_model *m;
+    pl_model *model;    /* under test */
+    pl_model *replayed; /* whose segments are replayed: the reference's, or `model` itself */
+    plumb_model *reference_model; /* owned; NULL = the same model */
+    const plumb_analyze_options *options;
+    const plumb_inputs *inputs; /* of this sample */
+    size_t sample;
+    pl_session *session;
+    pl_arena *arena; /* the session's */
+    pl_pool *pool;
+    pl_datum **in;          /* of `model` */
+    pl_datum **replayed_in; /* of `replayed`; borrowed from `in` */
+    pl_side_run a, b;
+    pl_recording *recording; /* B is only a recording; NULL = it is a run */
+    pl_counterparts pairs;
+    size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
+    pl_blame blame;
+    pl_progress progress;
+    plumb_same_options same;
+    bool torch;
+    double started;
+    size_t points_capacity;
+    pl_session_folder *folder;    /* NULL = nothing is kept */
+    bool keep_all, keep_suspects; /* whose tensors are kept */
+    pl_buf *lines; /* NONDETERMINISTIC and DIVERGED lines, as PyTorch's analyze prints them */
+} pl_analysis;
+
+/* analyze.c */
+pl_status pl_analysis_note(pl_analysis *x, pl_err *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+pl_status pl_analysis_timed(pl_analysis *x, const char *phase, pl_err *err);
+const char *pl_analysis_keep(pl_analysis *x, const char *s); /* a copy in the arena; never NULL */
+pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const char *phase);
+
+/* analyze_reference.c: who B is, and which of its values are which of A's */
+pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_pair(pl_analysis *x, pl_err *err);
+void pl_analysis_close_reference(pl_analysis *x);
+/* Data by value of `replayed`: of a run of `model` (NULL when out of memory: `get` fails then), and
+ * of the reference. */
+pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run);
+pl_run_data pl_analysis_reference_data(pl_analysis *x);
+bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis */
+
+/* analyze_points.c: sync points and verdicts */
+pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
+                             const pl_datum *gold, pl_err *err);
+pl_status pl_analysis_settle(pl_analysis *x, pl_err *err);
+
+/* analyze_samples.c: several samples to one session, which keeps the worst of each */
+pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, pl_err *err);
+/* Inputs that can hide a fault: constant, or all zero. */
+pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
+
+/* analyze_search.c: what did it */
+pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err);
+
+#endif

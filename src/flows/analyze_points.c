@@ -1,0 +1,260 @@
+/* Sync points of an analysis: what was compared, and the verdict on each and on the whole. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/analyze_int.h"
+
+#define OUTPUT_TOL 1e-4 /* of an output's size: below this no output fails without a culprit */
+
+/* ---- sync points ---- */
+
+static void fill_side(pl_side *side, const pl_datum *d, const pl_hash128 *hash) {
+    if (d == NULL || d->kind != PL_TYPE_TENSOR) return;
+    const pl_tensor *t = d->tensor;
+    side->present = true;
+    side->dtype = t->dtype;
+    side->rank = t->rank;
+    memcpy(side->dims, t->dims, sizeof(side->dims));
+    memcpy(side->strides, t->strides, sizeof(side->strides));
+    side->has_hash = true;
+    side->hash = *hash;
+}
+
+static void compare_metadata(pl_analysis *x, pl_sync_point *p) {
+    p->metadata_match = true;
+    if (!p->a.present || !p->b.present) return;
+    char found[80], expected[80];
+    const char *why = NULL;
+    if (p->a.rank != p->b.rank ||
+        memcmp(p->a.dims, p->b.dims, (size_t)p->a.rank * sizeof(int64_t)) != 0) {
+        why = pl_arena_printf(x->arena, "shape %s, reference %s",
+                              pl_dims_describe(p->a.rank, p->a.dims, found, sizeof(found)),
+                              pl_dims_describe(p->b.rank, p->b.dims, expected, sizeof(expected)));
+    } else if (p->a.dtype != p->b.dtype) {
+        why = pl_arena_printf(x->arena, "dtype %s, reference %s", pl_dtype_name(p->a.dtype),
+                              pl_dtype_name(p->b.dtype));
+    }
+    if (why == NULL) return;
+    p->metadata_match = false;
+    p->metadata_reason = why;
+}
+
+static pl_status measure(pl_analysis *x, pl_sync_point *p, const pl_datum *a, const pl_datum *b,
+                         pl_err *err) {
+    const pl_metric *metric = pl_metric_find(x->session->metric);
+    if (a->kind != PL_TYPE_TENSOR || b == NULL || b->kind != PL_TYPE_TENSOR) return PL_OK;
+    if (!pl_tensor_same_shape(a->tensor, b->tensor) ||
+        (a->tensor->dtype == PL_STRING) != (b->tensor->dtype == PL_STRING)) {
+        p->pair_class = PL_PAIR_STRUCTURAL;
+        p->colour = PL_RED;
+        return PL_OK;
+    }
+    PL_TRY(pl_accumulate(x->pool, a->tensor, b->tensor, &p->acc, err));
+    p->measured = true;
+    p->pair_class = pl_accumulators_class(&p->acc);
+    p->precision = pl_precision_of(a->tensor->dtype, b->tensor->dtype);
+    p->limits_from = pl_precision_name(p->precision);
+    if (metric != NULL) {
+        p->colour = pl_metric_colour(metric, &p->acc, p->precision, &p->limits);
+    }
+    return PL_OK;
+}
+
+static pl_status judge_torch(pl_analysis *x, pl_sync_point *p, const pl_datum *a, const pl_datum *b,
+                             const pl_datum *gold, pl_err *err) {
+    pl_same_result same;
+    if (!x->torch || b == NULL) return PL_OK;
+    PL_TRY(pl_same(b, a, gold, &x->same, &same, err));
+    if (same.verdict == PL_SAME_YES) return PL_OK;
+    p->reason = pl_analysis_keep(x, same.why);
+    pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, same.why);
+    if (x->session->first_divergence == NULL) x->session->first_divergence = p->value;
+    if (p->is_output) p->verdict = PL_VERDICT_MISMATCH; /* settled with the judgement later */
+    return PL_OK;
+}
+
+static pl_status add_point(pl_analysis *x, pl_sync_point **out, pl_err *err) {
+    pl_session *s = x->session;
+    if (s->n_points == x->points_capacity) {
+        const size_t capacity = x->points_capacity == 0 ? 256 : 2 * x->points_capacity;
+        pl_sync_point *grown = pl_arena_array(x->arena, capacity, sizeof(pl_sync_point));
+        if (grown == NULL) return pl_fail_memory(err, capacity);
+        if (s->n_points > 0) memcpy(grown, s->points, s->n_points * sizeof(*grown));
+        s->points = grown;
+        x->points_capacity = capacity;
+    }
+    *out = &s->points[s->n_points++];
+    pl_sync_point_init(*out);
+    return PL_OK;
+}
+
+static pl_status fill_names(pl_analysis *x, pl_sync_point *p, const pl_value *value, pl_err *err) {
+    const pl_node *node = value->producer;
+    pl_origin origin;
+    PL_TRY(pl_node_origin(node, x->arena, &origin, err));
+    p->value = pl_analysis_keep(x, value->name);
+    p->node = pl_analysis_keep(x, node->name);
+    p->op = pl_analysis_keep(x, node->op);
+    p->module = origin.module;
+    p->source = origin.file;
+    if (origin.line > 0) {
+        const char *source = pl_arena_printf(x->arena, "%s:%d", origin.file, origin.line);
+        if (source != NULL) p->source = source;
+    }
+    p->is_output = value->is_output;
+    return PL_OK;
+}
+
+/* Tensors of the point into the session's store: all, or those of suspects and outputs. */
+static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *value,
+                              const pl_datum *a, const pl_datum *b, const pl_datum *gold,
+                              pl_err *err) {
+    const bool suspect = x->blame.of[value->id].verdict == PL_VERDICT_CULPRIT;
+    const bool kept = x->keep_all || (x->keep_suspects && (suspect || p->is_output));
+    if (x->folder == NULL || !kept || a->kind != PL_TYPE_TENSOR) return PL_OK;
+    char a_index[32], b_index[32], gold_index[32]; /* the first sample has the plain names */
+    const size_t k = x->sample;
+    snprintf(a_index, sizeof(a_index), k == 0 ? "a" : "a%zu", k);
+    snprintf(b_index, sizeof(b_index), k == 0 ? "b" : "b%zu", k);
+    snprintf(gold_index, sizeof(gold_index), k == 0 ? "gold" : "gold%zu", k);
+    PL_TRY(
+        pl_session_folder_put(x->folder, a_index, p->value, a->tensor, x->arena, &p->a.blob, err));
+    if (b != NULL && b->kind == PL_TYPE_TENSOR) {
+        PL_TRY(pl_session_folder_put(x->folder, b_index, p->value, b->tensor, x->arena, &p->b.blob,
+                                     err));
+    }
+    if (!suspect || gold == NULL || gold->kind != PL_TYPE_TENSOR) return PL_OK;
+    const char *blob = NULL;
+    return pl_session_folder_put(x->folder, gold_index, p->value, gold->tensor, x->arena, &blob,
+                                 err);
+}
+
+/* Called for each value that A has, judged already, in the order of the model. */
+pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
+                             const pl_datum *gold, pl_err *err) {
+    pl_analysis *x = ctx;
+    pl_sync_point *p = NULL;
+    PL_TRY(add_point(x, &p, err));
+    const pl_value *own = x->pairs.a[value->id];
+    PL_TRY(fill_names(x, p, own, err));
+    p->replayed = value;
+    p->sample = (int64_t)x->sample;
+    fill_side(&p->a, a, &x->a.hash[own->id]);
+    if (b != NULL) {
+        const pl_record *record =
+            x->recording == NULL ? NULL : &x->recording->records[x->recorded[value->id] - 1];
+        fill_side(&p->b, b, record == NULL ? &x->b.hash[value->id] : &record->hash);
+        if (record != NULL) p->b.key = pl_analysis_keep(x, record->key);
+        p->counterpart = record == NULL ? pl_analysis_keep(x, value->name) : p->b.key;
+        p->paired_by = x->pairs.method[value->id];
+        p->relation = x->pairs.relation[value->id];
+        p->confidence = x->pairs.confidence[value->id];
+    }
+    PL_TRY(keep_tensors(x, p, value, a, b, gold, err));
+    compare_metadata(x, p);
+    PL_TRY(measure(x, p, a, b, err));
+    return judge_torch(x, p, a, b, gold, err);
+}
+
+/* ---- verdicts ---- */
+
+static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v, bool has_b) {
+    p->propagated = v->propagated;
+    p->local = v->local;
+    p->amplified = v->amplified;
+    p->q = v->q;
+    p->excuse = pl_analysis_keep(x, v->excuse);
+    if (*v->reason != '\0') p->reason = pl_analysis_keep(x, v->reason);
+    if (x->torch && p->verdict == PL_VERDICT_MISMATCH && v->verdict == PL_VERDICT_WITHIN) return;
+    p->verdict = v->verdict;
+    if (p->verdict == PL_VERDICT_WITHIN && p->measured && p->pair_class == PL_PAIR_EXACT) {
+        p->verdict = PL_VERDICT_SAME;
+    }
+    if (p->verdict == PL_VERDICT_WITHIN && !has_b) p->verdict = PL_VERDICT_UNPAIRED;
+}
+
+/* An output that inherited more than the reference's own error, and more than the tolerance. */
+static bool output_fails(const pl_analysis *x, const pl_sync_point *p, const pl_judgement *v) {
+    const double tol = isnan(x->session->tol) ? OUTPUT_TOL : x->session->tol;
+    if (x->torch) return p->verdict == PL_VERDICT_MISMATCH;
+    if (p->pair_class == PL_PAIR_STRUCTURAL && p->a.present && p->b.present) return true;
+    if (x->options->skip_gold) {
+        const double size =
+            p->measured && p->acc.n_finite > 0 ? sqrt(p->acc.sum_rr / (double)p->acc.n_finite) : 0;
+        const double off =
+            p->measured && p->acc.n_finite > 0 ? sqrt(p->acc.sum_sq / (double)p->acc.n_finite) : 0;
+        return p->pair_class == PL_PAIR_NONFINITE || off > tol * size;
+    }
+    if (p->verdict != PL_VERDICT_INHERITED && p->verdict != PL_VERDICT_AMPLIFIED) return false;
+    return !(v->propagated <= tol * v->scale);
+}
+
+/* Blame in the words of the model under test: groups are made of nodes of the replayed one. */
+static pl_status name_blame(pl_analysis *x, pl_err *err) {
+    pl_session *s = x->session;
+    s->blame = x->blame.groups;
+    s->n_blame = x->blame.n_groups;
+    if (x->replayed == x->model) return PL_OK;
+    for (size_t i = 0; i < s->n_blame; i++) {
+        pl_blame_entry *e = &s->blame[i];
+        const pl_value *value = pl_graph_find(x->replayed->graph, e->value);
+        const pl_value *own = value == NULL ? NULL : x->pairs.a[value->id];
+        if (own == NULL || own->producer == NULL) continue;
+        pl_origin origin;
+        PL_TRY(pl_node_origin(own->producer, x->arena, &origin, err));
+        e->value = pl_analysis_keep(x, own->name);
+        e->node = pl_analysis_keep(x, own->producer->name);
+        e->op = pl_analysis_keep(x, own->producer->op);
+        if (*origin.module != '\0') e->module = origin.module;
+    }
+    return PL_OK;
+}
+
+pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
+    pl_session *s = x->session;
+    const pl_sync_point *failing = NULL;
+    for (size_t i = 0; i < s->n_points; i++) {
+        pl_sync_point *p = &s->points[i];
+        const pl_judgement *v = &x->blame.of[p->replayed->id];
+        settle_point(x, p, v, p->b.present);
+        if (p->verdict == PL_VERDICT_CULPRIT) {
+            /* The headline names the first. */
+            if (!x->torch && s->first_divergence != NULL) {
+                pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, p->reason);
+            }
+            if (s->first_divergence == NULL) s->first_divergence = p->value;
+        }
+        if (p->is_output && failing == NULL && output_fails(x, p, v)) failing = p;
+    }
+    PL_TRY(name_blame(x, err));
+    s->n_replayed = x->blame.n_replayed;
+    s->n_unreplayed = x->blame.n_unreplayed;
+    s->single_node_share =
+        x->blame.n_replayed > 0 ? (double)x->blame.n_single / (double)x->blame.n_replayed : 0;
+    if (x->blame.n_without_rule > 0) {
+        PL_TRY(pl_analysis_note(x, err, "%zu replayed nodes have no error bound of their own",
+                                x->blame.n_without_rule));
+    }
+    if (x->blame.n_unreplayed > 0) {
+        PL_TRY(pl_analysis_note(x, err, "%zu values could not be replayed: %s",
+                                x->blame.n_unreplayed, x->blame.first_unreplayed));
+    }
+    const char *reason = "";
+    if (s->outcome == PL_OUTCOME_NONDETERMINISTIC) return PL_OK;
+    if (s->n_blame > 0) {
+        s->outcome = PL_OUTCOME_DIVERGED;
+        reason = pl_arena_printf(x->arena, "%s that makes '%s': %s", s->blame[0].op,
+                                 s->blame[0].value, s->blame[0].reason);
+    } else if (failing != NULL) {
+        s->outcome = PL_OUTCOME_DIVERGED;
+        if (s->first_divergence == NULL) s->first_divergence = failing->value;
+        reason = pl_arena_printf(x->arena,
+                                 "output '%s' differs and no operation is to blame: amplified "
+                                 "rounding (%s)",
+                                 failing->value, failing->reason);
+    }
+    s->reason = reason == NULL ? "" : reason;
+    return PL_OK;
+}

@@ -1,0 +1,236 @@
+/* The reference of an analysis: a backend on the same model, another model, or a recording; and
+ * which of its values are which of the run under test.
+ *
+ * Another model is the one whose segments are replayed: a node that was changed in the model under
+ * test then stands out, because the replay computes it as the reference has it. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "flows/analyze_int.h"
+#include "ops/infer.h"
+#include "passes/backward.h"
+
+static bool is_model_file(const char *path) {
+    return pl_path_has_suffix(path, ".onnx") || pl_path_has_suffix(path, ".onnxtxt");
+}
+
+/* Files are told from specs by being there. */
+static bool is_recording(const char *reference) {
+    return reference != NULL && !is_model_file(reference) && pl_path_exists(reference);
+}
+
+static pl_status open_model(pl_analysis *x, const char *path, pl_err *err) {
+    plumb_error trouble = { PLUMB_OK, "" };
+    if (plumb_model_open(path, &x->reference_model, &trouble) != PLUMB_OK) {
+        return pl_fail(err, (pl_status)trouble.status, "%s", trouble.message);
+    }
+    x->replayed = x->reference_model->model;
+    PL_TRY(pl_lower_gradient(x->replayed, err));
+    PL_TRY(pl_ops_resolve(x->replayed, err));
+    return pl_model_infer(x->replayed, NULL, err);
+}
+
+/* Inputs of the reference by name; by position where no name fits and the counts agree. */
+static pl_status match_inputs(pl_analysis *x, pl_err *err) {
+    const pl_graph *to = x->replayed->graph, *from = x->model->graph;
+    x->replayed_in = pl_calloc(to->n_inputs + 1, sizeof(pl_datum *));
+    if (x->replayed_in == NULL) return pl_fail_memory(err, to->n_inputs);
+    for (size_t i = 0; i < to->n_inputs; i++) {
+        for (size_t k = 0; k < from->n_inputs; k++) {
+            if (strcmp(to->inputs[i]->name, from->inputs[k]->name) == 0) {
+                x->replayed_in[i] = x->in[k];
+            }
+        }
+        if (x->replayed_in[i] == NULL && to->n_inputs == from->n_inputs) {
+            x->replayed_in[i] = x->in[i];
+        }
+        if (x->replayed_in[i] == NULL && to->inputs[i]->init == NULL) {
+            return pl_fail(
+                err, PL_E_INVALID,
+                "the reference model needs input '%s', which the model under test has not",
+                to->inputs[i]->name);
+        }
+    }
+    return PL_OK;
+}
+
+pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err) {
+    const plumb_analyze_options *o = x->options;
+    const char *path = o->reference_model;
+    x->replayed = x->model;
+    if (path == NULL && o->reference != NULL && is_model_file(o->reference)) path = o->reference;
+    if (path != NULL) {
+        PL_TRY(open_model(x, path, err));
+        x->session->b.path = pl_analysis_keep(x, path);
+    } else if (is_recording(o->reference)) {
+        PL_TRY(pl_recording_open(o->reference, &x->recording, err));
+        x->session->b.path = pl_analysis_keep(x, o->reference);
+        x->session->b.backend = "recording";
+        x->session->b.spec = x->session->b.path;
+    }
+    return match_inputs(x, err);
+}
+
+/* ---- pairing ---- */
+
+static pl_status pairs_init(pl_analysis *x, pl_err *err) {
+    const size_t n = (size_t)x->replayed->n_values + 1;
+    x->pairs.a = pl_calloc(n, sizeof(pl_value *));
+    x->pairs.method = pl_calloc(n, sizeof(char *));
+    x->pairs.relation = pl_calloc(n, sizeof(char *));
+    x->pairs.confidence = pl_calloc(n, sizeof(double));
+    if (x->pairs.a == NULL || x->pairs.method == NULL || x->pairs.relation == NULL ||
+        x->pairs.confidence == NULL) {
+        return pl_fail_memory(err, n);
+    }
+    return PL_OK;
+}
+
+static void pair_with_itself(pl_analysis *x) {
+    const pl_graph *graph = x->replayed->graph;
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const uint32_t id = graph->values[i]->id;
+        x->pairs.a[id] = graph->values[i];
+        x->pairs.method[id] = "name";
+        x->pairs.relation[id] = "1:1";
+        x->pairs.confidence[id] = 1;
+    }
+}
+
+static pl_status pair_models(pl_analysis *x, pl_err *err) {
+    pl_pair_side a, b;
+    pl_pairing found;
+    PL_TRY(pl_pair_side_of_model(x->model, x->arena, &a, err));
+    PL_TRY(pl_pair_side_of_model(x->replayed, x->arena, &b, err));
+    PL_TRY(pl_pair_values(&a, &b, NULL, &found, err));
+    for (size_t i = 0; i < found.n_pairs; i++) {
+        const pl_pair *p = &found.pairs[i];
+        const pl_value *va = a.items[p->a].in_graph, *vb = b.items[p->b].in_graph;
+        if (va == NULL || vb == NULL || vb->graph != x->replayed->graph || *p->layout != '\0') {
+            continue;
+        }
+        x->pairs.a[vb->id] = va;
+        x->pairs.method[vb->id] = pl_analysis_keep(x, p->method);
+        x->pairs.relation[vb->id] = pl_analysis_keep(x, p->relation);
+        x->pairs.confidence[vb->id] = p->confidence;
+    }
+    const size_t n_pairs = found.n_pairs;
+    pl_pairing_release(&found);
+    if (n_pairs == 0) {
+        return pl_fail(err, PL_E_INVALID, "no value of '%s' has a counterpart in '%s'",
+                       x->model->path, x->replayed->path);
+    }
+    return PL_OK;
+}
+
+/* B is a recording: its records against the model's values. */
+static pl_status pair_recording(pl_analysis *x, pl_err *err) {
+    pl_pair_side a, b;
+    pl_pairing found;
+    pair_with_itself(x);
+    x->recorded = pl_calloc((size_t)x->replayed->n_values + 1, sizeof(size_t));
+    if (x->recorded == NULL) return pl_fail_memory(err, x->replayed->n_values);
+    PL_TRY(pl_pair_side_of_model(x->model, x->arena, &a, err));
+    PL_TRY(pl_pair_side_of_recording(x->recording, NULL, x->arena, &b, err));
+    PL_TRY(pl_pair_values(&a, &b, NULL, &found, err));
+    size_t n_paired = 0;
+    for (size_t i = 0; i < found.n_pairs; i++) {
+        const pl_pair *p = &found.pairs[i];
+        const pl_value *value = a.items[p->a].in_graph;
+        const pl_record *record = pl_recording_find(x->recording, b.items[p->b].name);
+        if (value == NULL || record == NULL || !record->has_data || *p->layout != '\0') continue;
+        x->recorded[value->id] = (size_t)(record - x->recording->records) + 1;
+        x->pairs.method[value->id] = pl_analysis_keep(x, p->method);
+        x->pairs.confidence[value->id] = p->confidence;
+        n_paired++;
+    }
+    pl_pairing_release(&found);
+    if (n_paired == 0) {
+        return pl_fail(err, PL_E_INVALID,
+                       "nothing in recording '%s' could be paired with the model",
+                       x->recording->path);
+    }
+    return PL_OK;
+}
+
+pl_status pl_analysis_pair(pl_analysis *x, pl_err *err) {
+    PL_TRY(pairs_init(x, err));
+    if (x->recording != NULL) {
+        PL_TRY(pair_recording(x, err));
+    } else if (x->replayed != x->model) {
+        PL_TRY(pair_models(x, err));
+    } else {
+        pair_with_itself(x);
+    }
+    return pl_analysis_timed(x, "pair", err);
+}
+
+void pl_analysis_close_reference(pl_analysis *x) {
+    pl_free(x->pairs.a);
+    pl_free(x->pairs.method);
+    pl_free(x->pairs.relation);
+    pl_free(x->pairs.confidence);
+    pl_free(x->recorded);
+    pl_free(x->replayed_in);
+    pl_recording_close(x->recording);
+    plumb_model_close(x->reference_model);
+}
+
+/* ---- data by value of the replayed model ---- */
+
+typedef struct mapped {
+    const pl_analysis *x;
+    const pl_side_run *run;
+} mapped;
+
+static bool run_has(const pl_analysis *x, const pl_side_run *run, const pl_value *value) {
+    const pl_value *a = x->pairs.a[value->id];
+    return a != NULL && a->producer != NULL && run->entry[a->id] != 0;
+}
+
+bool pl_analysis_a_has(void *ctx, const pl_value *value) {
+    const pl_analysis *x = ctx;
+    return run_has(x, &x->a, value);
+}
+
+static bool mapped_has(void *ctx, const pl_value *value) {
+    const mapped *m = ctx;
+    return run_has(m->x, m->run, value);
+}
+
+static pl_status mapped_get(void *ctx, const pl_value *value, pl_datum **out, pl_err *err) {
+    const mapped *m = ctx;
+    return pl_spool_get(m->run->spool, m->run->entry[m->x->pairs.a[value->id]->id] - 1, out, err);
+}
+
+static bool nothing_has(void *ctx, const pl_value *value) {
+    (void)ctx;
+    (void)value;
+    return false;
+}
+
+pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
+    mapped *m = pl_arena_alloc(x->arena, sizeof(*m));
+    if (m == NULL) return (pl_run_data){ .has = nothing_has, .get = mapped_get };
+    *m = (mapped){ x, run };
+    return (pl_run_data){ .has = mapped_has, .get = mapped_get, .ctx = m };
+}
+
+static bool record_has(void *ctx, const pl_value *value) {
+    const pl_analysis *x = ctx;
+    return x->recorded[value->id] != 0;
+}
+
+static pl_status record_get(void *ctx, const pl_value *value, pl_datum **out, pl_err *err) {
+    const pl_analysis *x = ctx;
+    return pl_recording_read_datum(x->recording, &x->recording->records[x->recorded[value->id] - 1],
+                                   out, err);
+}
+
+pl_run_data pl_analysis_reference_data(pl_analysis *x) {
+    if (x->recording != NULL) {
+        return (pl_run_data){ .has = record_has, .get = record_get, .ctx = x };
+    }
+    return pl_side_run_data(&x->b);
+}

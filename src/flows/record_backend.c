@@ -1,0 +1,160 @@
+/* Recording on a backend behind the guard: what its hook shows goes to the recorder under the names
+ * of the model, and what it does not show is said. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/record.h"
+#include "graph/edit.h"
+#include "ops/op.h"
+
+static pl_status index_names(pl_record_job *r, pl_err *err) {
+    const pl_graph *graph = r->model->graph;
+    r->names = pl_arena_new();
+    if (r->names == NULL) return pl_fail_memory(err, 1);
+    for (size_t i = 0; i < graph->n_values; i++)
+        if (pl_strmap_put(&r->by_name, graph->values[i]->name, graph->values[i]) != 0)
+            return pl_fail_memory(err, graph->n_values);
+    return PL_OK;
+}
+
+pl_status pl_record_backend_prepare(pl_record_job *r, pl_err *err) {
+    const plumb_record_options *o = r->options;
+    const pl_backend_options guarded = { .guarded = true,
+                                         .timeout_seconds = o->timeout,
+                                         .memory_limit = o->memory_limit };
+    const pl_compile_options compile = { .file = pl_api_model_file(r->m),
+                                         .seed = o->inputs.seed,
+                                         .threads = o->threads,
+                                         .record = true };
+    if (o->fp64) return pl_fail(err, PL_E_USAGE, "--fp64 is of the eager backend; else eager:fp64");
+    pl_ops_resolve(r->model, NULL); /* for generated inputs; unknown operators may be */
+    PL_TRY(index_names(r, err));
+    pl_progress_update(&r->progress, "compile", 0, 0);
+    PL_TRY(pl_backend_open(o->backend, &guarded, &r->backend, err));
+    return pl_program_new(r->backend, r->model, &compile, &r->program, err);
+}
+
+/* ---- what the hook sees ---- */
+
+static pl_status put(pl_record_job *r, const char *name, const char *const *stands_for,
+                     size_t n_stands_for, const pl_datum *d, pl_err *err) {
+    const pl_value *value = pl_strmap_get(&r->by_name, name);
+    const pl_node *node = value == NULL ? NULL : value->producer;
+    pl_origin origin = { .module = "" };
+    pl_arena_reset(r->scratch);
+    if (node != NULL) PL_TRY(pl_node_origin(node, r->scratch, &origin, err));
+    if (!pl_record_filter_fits(&r->filter, name, node, origin.module)) return PL_OK;
+    const pl_record_info info = { .value = name,
+                                  .node = node == NULL ? NULL : node->name,
+                                  .op = node == NULL ? NULL : node->op,
+                                  .module = origin.module,
+                                  .flags = value != NULL && value->is_output ? PL_RECORD_OUTPUT : 0,
+                                  .stands_for = stands_for,
+                                  .n_stands_for = n_stands_for };
+    return pl_recorder_put_datum(r->recorder, &info, d, err);
+}
+
+/* True when the name is new. */
+static bool mark(pl_record_job *r, const char *name, pl_status *st, pl_err *err) {
+    if (pl_strmap_has(&r->seen, name)) return false;
+    const char *copy = pl_arena_strdup(r->names, name);
+    if (copy == NULL || pl_strmap_put(&r->seen, copy, r) != 0) *st = pl_fail_memory(err, 1);
+    return true;
+}
+
+/* Recorded under the first name of the model that nobody has taken; else under the backend's. */
+static plumb_status on_seen(void *ctx, const plumb_seen *seen, plumb_error *error) {
+    pl_record_job *r = ctx;
+    pl_err *err = pl_err_of(error);
+    const char *name = NULL;
+    pl_status st = PL_OK;
+    if (seen->stands_for == NULL) {
+        name = seen->name;
+        (void)mark(r, name, &st, err);
+        r->n_unknown += !pl_strmap_has(&r->by_name, name);
+    } else {
+        for (size_t i = 0; i < seen->n_stands_for && st == PL_OK; i++)
+            if (mark(r, seen->stands_for[i], &st, err) && name == NULL) name = seen->stands_for[i];
+        r->n_unknown += seen->n_stands_for == 0;
+    }
+    if (name == NULL) name = seen->name;
+    const bool plain = seen->n_stands_for == 0 ||
+                       (seen->n_stands_for == 1 && strcmp(seen->stands_for[0], name) == 0);
+    if (st == PL_OK)
+        st = put(r, name, plain ? NULL : seen->stands_for, plain ? 0 : seen->n_stands_for,
+                 pl_datum_of(seen->datum), err);
+    pl_progress_update(&r->progress, "record", (int64_t)pl_recorder_count(r->recorder),
+                       (int64_t)pl_program_hooks(r->program));
+    return (plumb_status)st;
+}
+
+/* Outputs are known even when the backend shows nothing. */
+static pl_status put_outputs(pl_record_job *r, pl_err *err) {
+    const pl_graph *graph = r->model->graph;
+    for (size_t i = 0; i < graph->n_outputs; i++) {
+        const char *name = graph->outputs[i]->name;
+        if (r->out[i] == NULL || graph->outputs[i]->is_input || pl_strmap_has(&r->seen, name))
+            continue;
+        PL_TRY(put(r, name, NULL, 0, r->out[i], err));
+    }
+    return PL_OK;
+}
+
+/* ---- what is said ---- */
+
+static void say(pl_record_job *r, const char *const *modes, size_t mode) {
+    const plumb_record_info *info = &r->info;
+    const char *spec = pl_backend_spec(r->backend);
+    pl_buf *out = &r->notes;
+    if (modes[0] == NULL) {
+        pl_buf_printf(out, "%s shows no intermediate values: only its outputs are recorded\n",
+                      spec);
+        return;
+    }
+    if (info->differs) {
+        pl_buf_printf(out,
+                      "observer effect: no way to record left the outputs of %s as they are; only "
+                      "its outputs are recorded\n",
+                      spec);
+    } else if (mode > 0) {
+        pl_buf_printf(out,
+                      "observer effect: recording in mode '%s' changed the outputs; mode '%s' does "
+                      "not and was used\n",
+                      modes[0], modes[mode]);
+    }
+    if (info->n_hidden > 0)
+        pl_buf_printf(out, "%zu values in bodies of If, Loop or Scan were not seen\n",
+                      info->n_hidden);
+    if (info->n_disturbed > 0)
+        pl_buf_printf(out, "%zu values were not looked at: looking changes the outputs\n",
+                      info->n_disturbed);
+    if (r->n_unknown > 0)
+        pl_buf_printf(out, "%zu values have no name in the model; they have the backend's own\n",
+                      r->n_unknown);
+}
+
+pl_status pl_record_backend_run(pl_record_job *r, pl_err *err) {
+    const pl_graph *graph = r->model->graph;
+    const char *const *modes = pl_backend_record_modes(r->backend);
+    const plumb_hook hook = { .value = on_seen, .ctx = r };
+    const pl_record_args args = { .hook = &hook,
+                                  .plain = r->out,
+                                  .memory_limit = r->options->memory_limit };
+    size_t mode = 0;
+    pl_progress_update(&r->progress, "run", 0, 0);
+    PL_TRY(pl_program_run(r->program, r->in, r->out, err));
+    if (modes[0] != NULL) {
+        pl_datum **out = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
+        if (out == NULL) return pl_fail_memory(err, graph->n_outputs);
+        const pl_status st =
+            pl_program_record_gently(r->program, r->in, &args, out, &mode, &r->info, err);
+        for (size_t i = 0; i < graph->n_outputs; i++)
+            pl_datum_unref(out[i]);
+        pl_free(out);
+        PL_TRY(st);
+        r->mode = r->info.differs ? "" : modes[mode];
+        r->observer_effect = mode > 0 || r->info.differs;
+    }
+    say(r, modes, mode);
+    return put_outputs(r, err);
+}

@@ -1,0 +1,148 @@
+/* What every emission rule uses: shapes, views, numbers. */
+#include "ops/emit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+pl_dtype pl_emit_compute(pl_dtype dtype) {
+    return dtype == PL_F16 || dtype == PL_BF16 ? PL_F32 : dtype;
+}
+
+int pl_emit_rank(const pl_emit *c, int i) {
+    return c->in[i]->rank;
+}
+
+int64_t pl_emit_dim(const pl_emit *c, int i, int axis) {
+    return c->in[i]->dims[axis].value;
+}
+
+int64_t pl_emit_elements(const pl_type *type) {
+    int64_t n = 1;
+    for (int d = 0; d < type->rank; d++)
+        n *= type->dims[d].value;
+    return n;
+}
+
+int pl_emit_axis(int64_t axis, int rank) {
+    return (int)(axis < 0 ? axis + rank : axis);
+}
+
+bool pl_emit_ints(const pl_emit *c, int i, int64_t *out, size_t *n) {
+    const pl_tensor *t = i < c->n_in ? c->in_tensor[i] : NULL;
+    if (t == NULL || t->n_elements > PL_EMIT_RANK_MAX || !pl_dtype_is_integer(t->dtype)) {
+        return false;
+    }
+    *n = (size_t)t->n_elements;
+    pl_load_i64(t->dtype, t->data, out, *n);
+    return true;
+}
+
+/* ---- building ---- */
+
+pl_ref pl_emit_in(pl_emit *c, int i) {
+    return pl_emit_has(c, i) ? c->builder->in(c, i) : -1;
+}
+
+pl_ref pl_emit_map(pl_emit *c, pl_dtype dtype, const char *expr, int n, const pl_ref *args) {
+    for (int i = 0; i < n; i++)
+        if (args[i] < 0) return -1;
+    return n > PL_EMIT_ARGS_MAX ? -1 : c->builder->map(c, dtype, expr, n, args);
+}
+pl_ref pl_emit_map1(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a) {
+    return pl_emit_map(c, dtype, expr, 1, &a);
+}
+pl_ref pl_emit_map2(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_ref b) {
+    return pl_emit_map(c, dtype, expr, 2, (const pl_ref[]){ a, b });
+}
+pl_ref pl_emit_map3(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_ref b, pl_ref d) {
+    return pl_emit_map(c, dtype, expr, 3, (const pl_ref[]){ a, b, d });
+}
+
+pl_ref pl_emit_reduce(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsigned axes) {
+    return x < 0 ? -1 : c->builder->reduce(c, fold, in, x, axes);
+}
+
+static pl_emit_index index_zero(int rows, int cols) {
+    pl_emit_index at;
+    memset(&at, 0, sizeof(at));
+    at.rows = rows;
+    at.cols = cols;
+    return at;
+}
+
+pl_ref pl_emit_transpose(pl_emit *c, pl_ref x, const int *perm) {
+    int64_t from[PL_EMIT_RANK_MAX], dims[PL_EMIT_RANK_MAX];
+    pl_dtype dtype;
+    if (x < 0) return -1;
+    const int rank = c->builder->dims(c, x, from, &dtype);
+    pl_emit_index at = index_zero(rank, rank);
+    for (int d = 0; d < rank; d++) {
+        dims[d] = from[perm[d]];
+        at.c[perm[d]][d] = 1;
+    }
+    return c->builder->view(c, x, rank, dims, &at);
+}
+
+pl_ref pl_emit_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims) {
+    return x < 0 || rank > PL_EMIT_RANK_MAX ? -1 : c->builder->reshape(c, x, rank, dims);
+}
+
+pl_ref pl_emit_slice(pl_emit *c, pl_ref x, const int64_t *starts, const int64_t *steps,
+                     const int64_t *dims) {
+    int64_t from[PL_EMIT_RANK_MAX];
+    pl_dtype dtype;
+    if (x < 0) return -1;
+    const int rank = c->builder->dims(c, x, from, &dtype);
+    pl_emit_index at = index_zero(rank, rank);
+    for (int d = 0; d < rank; d++) {
+        at.c[d][d] = steps == NULL ? 1 : steps[d];
+        at.k[d] = starts[d];
+    }
+    return c->builder->view(c, x, rank, dims, &at);
+}
+
+pl_ref pl_emit_expand(pl_emit *c, pl_ref x, int rank, const int64_t *dims) {
+    int64_t from[PL_EMIT_RANK_MAX];
+    pl_dtype dtype;
+    if (x < 0) return -1;
+    const int base = c->builder->dims(c, x, from, &dtype);
+    if (base > rank || rank > PL_EMIT_RANK_MAX) return -1;
+    pl_emit_index at = index_zero(base, rank);
+    for (int d = 0; d < base; d++)
+        at.c[d][rank - base + d] = from[d] == dims[rank - base + d] ? 1 : 0;
+    return c->builder->view(c, x, rank, dims, &at);
+}
+
+pl_status pl_emit_out(pl_emit *c, int i, pl_ref x) {
+    if (x < 0) return pl_emit_decline(c, c->reason != NULL ? c->reason : "too many dims or inputs");
+    if (pl_emit_wants(c, i)) c->builder->out(c, i, x);
+    return PL_OK;
+}
+
+pl_status pl_emit_decline(pl_emit *c, const char *reason) {
+    c->reason = reason;
+    return PL_E_UNSUPPORTED;
+}
+
+const char *pl_emit_number(double value, char *out) {
+    if (isnan(value)) {
+        snprintf(out, 64, "($T)__builtin_nan(\"\")");
+    } else if (isinf(value)) {
+        snprintf(out, 64, "($T)%s__builtin_inf()", value < 0 ? "-" : "");
+    } else {
+        snprintf(out, 64, "($T)%a", value);
+    }
+    return out;
+}
+
+/* ---- rules that several rows share ---- */
+
+pl_status pl_emit_types_only(pl_emit *c) {
+    c->types_only = true;
+    return PL_OK;
+}
+
+pl_status pl_emit_identity(pl_emit *c) {
+    return pl_emit_out(c, 0, pl_emit_in(c, 0));
+}

@@ -1,0 +1,122 @@
+/* Emission: how an operator is told to the compiler (backends/jit), in a few words.
+ *
+ * A rule builds its outputs from its inputs out of references. A reference is a tensor-valued
+ * expression: an input, a map of others by one C expression, a reduction, a view, the result of a
+ * kernel. Types and shapes are all known (one plan is made for one set of shapes); the compiler
+ * decides what is fused, what lies in memory, and how the loops look.
+ *
+ * A rule that cannot serve (a type, an attribute) returns pl_emit_decline with the reason: the node
+ * then is a graph break and runs on eager's kernel. Failures inside are sticky: a negative
+ * reference passes through, and pl_emit_out reports it.
+ *
+ * Expressions. $0 … $7 are the arguments as C variables, $T is the C type of the result (float for
+ * float16 and bfloat16, too), $S its suffix (f32, f64, i8 … u64, b). Constants are written by
+ * pl_emit_number. A float16 or bfloat16 result is rounded where the map says that type. */
+#ifndef PL_EMIT_H
+#define PL_EMIT_H
+
+#include "kernels/conv.h"
+#include "ops/op.h"
+
+typedef int pl_ref;
+enum { PL_EMIT_RANK_MAX = 8, PL_EMIT_ARGS_MAX = 8 };
+
+typedef enum pl_fold { /* of a reduction */
+                       PL_FOLD_SUM,
+                       PL_FOLD_PROD,
+                       PL_FOLD_MAX, /* a NaN wins */
+                       PL_FOLD_MIN,
+                       PL_FOLD_PEAK /* the maximum where a NaN may be lost: it comes back later */
+} pl_fold;
+
+/* A view: for each dim of the base its index as a sum over the indices of the view, plus a
+ * constant. */
+typedef struct pl_emit_index {
+    int rows, cols;
+    int64_t c[PL_EMIT_RANK_MAX][PL_EMIT_RANK_MAX];
+    int64_t k[PL_EMIT_RANK_MAX];
+} pl_emit_index;
+
+typedef struct pl_emit_gemm { /* alpha * A * B, batched by broadcasting of the leading dims */
+    pl_ref a, b;              /* (…, m, k) and (…, k, n), views allowed */
+    double alpha;
+} pl_emit_gemm;
+
+typedef struct pl_emit_conv {
+    pl_ref x, w, bias; /* bias may be -1 */
+    pl_conv_shape shape;
+} pl_emit_conv;
+
+/* What the compiler offers. */
+typedef struct pl_emit_builder {
+    pl_ref (*in)(pl_emit *c, int i);
+    pl_ref (*map)(pl_emit *c, pl_dtype dtype, const char *expr, int n, const pl_ref *args);
+    pl_ref (*reduce)(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsigned axes);
+    pl_ref (*view)(pl_emit *c, pl_ref x, int rank, const int64_t *dims, const pl_emit_index *at);
+    pl_ref (*reshape)(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
+    pl_ref (*concat)(pl_emit *c, int axis, int n, const pl_ref *args);
+    pl_ref (*gemm)(pl_emit *c, const pl_emit_gemm *gemm);
+    pl_ref (*conv)(pl_emit *c, const pl_emit_conv *conv);
+    void (*out)(pl_emit *c, int i, pl_ref x);
+    /* Shape of a reference. */
+    int (*dims)(pl_emit *c, pl_ref x, int64_t *dims, pl_dtype *dtype);
+} pl_emit_builder;
+
+struct pl_emit {
+    const pl_node *node;
+    int n_in, n_out;
+    const pl_type *const *in;          /* concrete; NULL = left out */
+    const pl_type *const *out;         /* concrete; NULL = not wanted */
+    const pl_tensor *const *in_tensor; /* of constants, else NULL */
+    const pl_emit_builder *builder;
+    void *ctx;
+    const char *reason; /* set by pl_emit_decline */
+    bool types_only;    /* set by pl_emit_types_only */
+};
+
+/* ---- asking ---- */
+static inline bool pl_emit_has(const pl_emit *c, int i) {
+    return i < c->n_in && c->in[i] != NULL;
+}
+static inline bool pl_emit_wants(const pl_emit *c, int i) {
+    return i < c->n_out && c->out[i] != NULL;
+}
+/* float16 and bfloat16 compute in float. */
+pl_dtype pl_emit_compute(pl_dtype dtype);
+int pl_emit_rank(const pl_emit *c, int i);
+int64_t pl_emit_dim(const pl_emit *c, int i, int axis);
+int64_t pl_emit_elements(const pl_type *type);
+/* An axis counted from the end made positive. */
+int pl_emit_axis(int64_t axis, int rank);
+/* Integers of a constant input; false when it is not constant. At most PL_EMIT_RANK_MAX. */
+bool pl_emit_ints(const pl_emit *c, int i, int64_t *out, size_t *n);
+
+/* ---- building ---- */
+pl_ref pl_emit_in(pl_emit *c, int i);
+/* Arguments broadcast as in NumPy. */
+pl_ref pl_emit_map(pl_emit *c, pl_dtype dtype, const char *expr, int n, const pl_ref *args);
+pl_ref pl_emit_map1(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a);
+pl_ref pl_emit_map2(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_ref b);
+pl_ref pl_emit_map3(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_ref b, pl_ref d);
+/* Over the axes whose bits are set; they stay with size 1. `in` is the type of the accumulator and
+ * of the result. */
+pl_ref pl_emit_reduce(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsigned axes);
+pl_ref pl_emit_transpose(pl_emit *c, pl_ref x, const int *perm);
+pl_ref pl_emit_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
+pl_ref pl_emit_slice(pl_emit *c, pl_ref x, const int64_t *starts, const int64_t *steps,
+                     const int64_t *dims);
+pl_ref pl_emit_expand(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
+pl_status pl_emit_out(pl_emit *c, int i, pl_ref x);
+pl_status pl_emit_decline(pl_emit *c, const char *reason); /* a static text */
+
+/* A constant of type $T: exact, also when it is not finite. `out` has room for 64. */
+const char *pl_emit_number(double value, char *out);
+
+/* ---- rules that several rows share ---- */
+pl_status pl_emit_types_only(pl_emit *c); /* the outputs depend on types and shapes alone */
+pl_status pl_emit_identity(pl_emit *c);
+
+/* The rules, by operator; they stand in the emit_*.c files beside the rows. */
+pl_status pl_emit_rule_for(pl_emit *c);
+
+#endif
