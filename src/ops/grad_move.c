@@ -61,6 +61,11 @@ pl_value *pl_g_one_hot(pl_grad *c, pl_value *indices, int64_t n, pl_dtype dtype)
     c->st = pl_tensor_new(dtype, 1, (const int64_t[]){ 2 }, &values, c->err);
     if (c->st != PL_OK) return NULL;
     pl_store_f64(dtype, (const double[]){ 0, 1 }, values->data, 2);
+    if (pl_g_opset(c) < 11) { /* negative indices do not count from the end */
+        pl_value *below = pl_g2(c, "Less", indices, pl_g_number(c, indices, 0));
+        pl_value *up = pl_g_add(c, indices, pl_g_number(c, indices, (double)n));
+        indices = pl_g3(c, "Where", below, up, indices);
+    }
     return pl_g3(c, "OneHot", indices, pl_g_int(c, n), pl_g_tensor_take(c, values));
 }
 

@@ -23,7 +23,16 @@ static pl_value *stretch(pl_grad *c, pl_value *x, int64_t axis, int64_t first, i
                          int64_t step) {
     const int64_t end = step > 0 ? first + n : first - n;
     if (step > 0) return pl_g_slice(c, x, &first, &end, &axis, 1);
-    if (c->st == PL_OK && pl_g_opset(c) < 10) (void)pl_g_fail(c, "needs opset 10");
+    if (c->st != PL_OK) return NULL;
+    if (pl_g_opset(c) < 10) { /* no negative steps */
+        int64_t *down = pl_arena_array(c->graph->model->arena, (size_t)n, sizeof(*down));
+        if (down == NULL) c->st = pl_fail_memory(c->err, (size_t)n);
+        for (int64_t i = 0; down != NULL && i < n; i++)
+            down[i] = first - i;
+        pl_value *in[2] = { x, pl_g_ints(c, down, (size_t)n) };
+        const pl_attr along = PL_G_INT("axis", axis);
+        return pl_g_op(c, "Gather", in, 2, &along, 1);
+    }
     const int64_t stop = end < 0 ? INT64_MIN / 2 : end;
     pl_value *in[5] = { x, pl_g_ints(c, &first, 1), pl_g_ints(c, &stop, 1), pl_g_ints(c, &axis, 1),
                         pl_g_ints(c, &step, 1) };

@@ -32,8 +32,8 @@ typedef enum pl_backward_part {
      * gradients, as in the joint graph. */
     PL_BACKWARD_BACKWARD
 } pl_backward_part;
-/* A new model; the given one is left as it is. No float output, or none that depends on a float
- * input or parameter: PL_E_UNSUPPORTED. Tensors are shared. */
+/* A new model; the given one is left as it is. No float output, or no float input or parameter:
+ * PL_E_UNSUPPORTED. Tensors are shared. */
 pl_status pl_model_backward(const pl_model *model, pl_backward_part part, pl_model **out,
                             pl_err *err);
 

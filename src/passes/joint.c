@@ -127,13 +127,6 @@ static pl_status build(joint *j, const pl_model *model) {
     PL_TRY(note_forward(j));
     PL_TRY(add_incoming(j));
     PL_TRY(pl_backward_sum(j->model->graph, j->ys, j->dys, j->n_ys, j->xs, j->n_xs, j->dx, j->err));
-    bool any = false;
-    for (size_t i = 0; i < j->n_xs; i++)
-        any = any || j->dx[i] != NULL;
-    if (!any) {
-        return pl_fail(j->err, PL_E_UNSUPPORTED,
-                       "no output depends on a float input or parameter in a differentiable way");
-    }
     PL_TRY(lift(j));
     PL_TRY(add_gradients(j));
     size_t n_removed = 0;

@@ -20,9 +20,9 @@ typedef struct items {
 
 typedef struct taking_apart {
     pl_graph *graph;
-    items *of;      /* by value id */
+    items *of; /* by value id */
     size_t n_of;
-    bool *dropped;  /* by node index */
+    bool *dropped; /* by node index */
     pl_arena *arena;
     bool changed;
     pl_err *err;
@@ -33,7 +33,8 @@ static const items *items_of(const taking_apart *t, const pl_value *value) {
     return &t->of[value->id];
 }
 
-static pl_status set_items(taking_apart *t, const pl_value *value, pl_value *const *list, size_t n) {
+static pl_status set_items(taking_apart *t, const pl_value *value, pl_value *const *list,
+                           size_t n) {
     items *to = &t->of[value->id];
     to->list = pl_arena_array(t->arena, n + 1, sizeof(*to->list));
     if (to->list == NULL) return pl_fail_memory(t->err, n);
@@ -146,8 +147,7 @@ static pl_status split(taking_apart *t, const pl_node *node) {
     if (!piece_sizes(node, x->type->dims[axis].value, sizes, &n)) return PL_OK;
     const bool drop = pl_attr_int(node, "keepdims") == 0 && (node->n_in < 2 || node->in[1] == NULL);
     for (size_t i = 0; i < n; i++) {
-        const char *base =
-            pl_arena_printf(t->graph->model->arena, "%s/%zu", node->out[0]->name, i);
+        const char *base = pl_arena_printf(t->graph->model->arena, "%s/%zu", node->out[0]->name, i);
         if (base == NULL) return pl_fail_memory(t->err, 1);
         PL_TRY(take_slice(t, x, axis, at, at + sizes[i], base, &list[i]));
         if (drop) PL_TRY(pl_pass_axis(t->graph, "Squeeze", list[i], axis, base, &list[i], t->err));
@@ -176,8 +176,7 @@ static pl_status join(taking_apart *t, pl_node *node) {
     for (size_t i = 0; i < from->n; i++) {
         parts[i] = from->list[i];
         if (pl_attr_int(node, "new_axis") == 0) continue;
-        const char *base =
-            pl_arena_printf(t->graph->model->arena, "%s/%zu", node->out[0]->name, i);
+        const char *base = pl_arena_printf(t->graph->model->arena, "%s/%zu", node->out[0]->name, i);
         if (base == NULL) return pl_fail_memory(t->err, 1);
         PL_TRY(pl_pass_axis(t->graph, "Unsqueeze", parts[i], axis, base, &parts[i], t->err));
     }
@@ -218,8 +217,7 @@ static pl_status map(taking_apart *t, const pl_node *node) {
             map_[body->values[i]->id] = NULL;
     }
     for (uint32_t i = 0; i < node->n_out && st == PL_OK; i++)
-        if (node->out[i] != NULL)
-            st = set_items(t, node->out[i], out + i * first->n, first->n);
+        if (node->out[i] != NULL) st = set_items(t, node->out[i], out + i * first->n, first->n);
     pl_free(map_);
     return st;
 }

@@ -4,7 +4,7 @@ result on eager, against what PyTorch found in float64. Prints TAP.
 A case is a model, its inputs, one incoming gradient for each output and the gradient of each float input. The joint
 graph's inputs are the model's, then d_NAME for each float output; its outputs are the model's, then d_NAME for each
 float input. Tolerance: 1e-9 + 1e-7 |wanted|, of the README of the cases.
-Other folders of the same kind: PLUMB_GRAD_CASES=DIR. `-k TEXT` picks cases, `-v` tells how far off each is."""
+Other folders of the same kind: PLUMB_GRAD_CASES=DIR; another backend: PLUMB_GRAD_BACKEND=SPEC. `-k TEXT` picks cases, `-v` tells how far off each is."""
 
 import os
 import struct
@@ -19,6 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 ROOT = Path(__file__).resolve().parent.parent.parent
 PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
+BACKEND = os.environ.get("PLUMB_GRAD_BACKEND", "eager")
 ABSOLUTE, RELATIVE = 1e-9, 1e-7
 DTYPES = {1: "<f4", 2: "u1", 3: "i1", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8"}
 
@@ -101,7 +102,7 @@ def check(case):
     with tempfile.TemporaryDirectory() as tmp:
         joint, out = Path(tmp, "joint.onnx"), Path(tmp, "out.npz")
         run(PLUMB, "convert", case / "model.onnx", joint, "--backward=joint")
-        command = [PLUMB, "run", joint, "-o", out]
+        command = [PLUMB, "run", joint, "-o", out, "--backend", BACKEND]
         for i, path in numbered(data, "input").items():
             command += ["-i", f"{inputs[i]}={path}"]
         for i, path in numbered(data, "cotangent").items():
