@@ -173,26 +173,35 @@ static int64_t source(pad_mode mode, int64_t i, int64_t n) {
     return at < n ? at : period - at;
 }
 
-/* g along one axis, folded back: runs of positions that go up, down or stay, each added where it
- * belongs. */
-static pl_value *fold_axis(pl_grad *c, pl_value *g, int axis, int rank, pad_mode mode, int64_t n,
-                           int64_t before, int64_t total) {
+typedef struct fold { /* one axis: elements [base, base + n) of x were extended */
+    pad_mode mode;
+    int axis, rank;
+    int64_t whole, base, n, before, total;
+} fold;
+
+/* The run of positions from i on that go up, down or stay: *step, and how many. */
+static int64_t run_of(const fold *f, int64_t i, int64_t *step) {
+    const int64_t first = source(f->mode, i - f->before, f->n);
+    int64_t k = 1;
+    *step = i + 1 < f->total ? source(f->mode, i + 1 - f->before, f->n) - first : 0;
+    if (*step > 1 || *step < -1) *step = 1; /* wraps: a run of one */
+    while (i + k < f->total && source(f->mode, i + k - f->before, f->n) == first + k * *step)
+        k++;
+    return k;
+}
+
+/* g along one axis, folded back: each run is added where it belongs. */
+static pl_value *fold_axis(pl_grad *c, pl_value *g, const fold *f) {
     pl_value *sum = NULL;
-    for (int64_t i = 0; i < total && c->st == PL_OK;) {
-        const int64_t first = source(mode, i - before, n);
-        int64_t step = 0, k = 1;
-        if (i + 1 < total) step = source(mode, i + 1 - before, n) - first;
-        if (step > 1 || step < -1) step = 1; /* wraps: a run of one */
-        while (i + k < total && source(mode, i + k - before, n) == first + k * step)
-            k++;
+    const int64_t axis = f->axis;
+    for (int64_t i = 0; i < f->total && c->st == PL_OK;) {
+        int64_t step = 0, left[PL_RANK_MAX] = { 0 }, right[PL_RANK_MAX] = { 0 };
+        const int64_t k = run_of(f, i, &step), first = source(f->mode, i - f->before, f->n);
         pl_value *part = stretch(c, g, axis, step < 0 ? i + k - 1 : i, k, step < 0 ? -1 : 1);
-        const int64_t at = axis;
-        if (step == 0) part = pl_g_reduce(c, "ReduceSum", part, &at, 1, true);
-        const int64_t low = step < 0 ? first - (k - 1) : first, length = step == 0 ? 1 : k;
-        int64_t left[PL_RANK_MAX] = { 0 }, right[PL_RANK_MAX] = { 0 };
-        left[axis] = low;
-        right[axis] = n - low - length;
-        part = pl_g_pad(c, part, left, right, rank);
+        if (step == 0) part = pl_g_reduce(c, "ReduceSum", part, &axis, 1, true);
+        left[axis] = f->base + (step < 0 ? first - (k - 1) : first);
+        right[axis] = f->whole - left[axis] - (step == 0 ? 1 : k);
+        part = pl_g_pad(c, part, left, right, f->rank);
         sum = sum == NULL ? part : pl_g_add(c, sum, part);
         i += k;
     }
@@ -275,10 +284,16 @@ pl_status pl_grad_pad(pl_grad *c) {
     if (!known) return pl_g_fail(c, "needs pads that are known before the run");
     for (int d = 0; d < rank && c->st == PL_OK; d++) {
         if (p.before[d] == 0 && p.behind[d] == 0) continue;
-        const int64_t n = pl_g_dim(c, x, d), total = n + p.before[d] + p.behind[d];
+        const int64_t whole = pl_g_dim(c, x, d);
         if (c->st != PL_OK) return c->st;
-        if (total <= 0 || n <= 0) return pl_g_fail(c, "axis %d is empty", d);
-        g = fold_axis(c, g, d, rank, mode, n, p.before[d], total);
+        /* Negative pads are cut off first. */
+        fold f = { .mode = mode, .axis = d, .rank = rank, .whole = whole };
+        f.base = p.before[d] < 0 ? -p.before[d] : 0;
+        f.n = whole - f.base + (p.behind[d] < 0 ? p.behind[d] : 0);
+        f.before = p.before[d] > 0 ? p.before[d] : 0;
+        f.total = whole + p.before[d] + p.behind[d];
+        if (f.total <= 0 || f.n <= 0) return pl_g_fail(c, "needs elements along axis %d", d);
+        g = fold_axis(c, g, &f);
     }
     c->dx[0] = g;
     return c->st;

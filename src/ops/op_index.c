@@ -463,7 +463,8 @@ const pl_op_def pl_ops_index[] = {
       .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(int64[2,3] x) => (y) <int64 depth = {5}, float[2] v = {0,1}> { y = OneHot(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD },
-          { "(int64[3] x) => (y) <int64 depth = {4}, float[2] v = {-1,2}> { y = OneHot<axis=0>(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD }) },
+          { "(int64[3] x) => (y) <int64 depth = {4}, float[2] v = {-1,2}> { y = OneHot<axis=0>(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD },
+          { "(int64[3] x, float[2] v) => (y) <int64 depth = {4}> { y = OneHot<axis=0>(x, depth, v) }", "x=0:3", 0 }) },
     { 0 },
 };
 /* clang-format on */
