@@ -221,10 +221,11 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
                                 "recording in mode '%s' changed the outputs; mode '%s' does not",
                                 modes[0], modes[a->mode]));
     }
-    if (modes == NULL || modes[0] == NULL) {
+    if (a->marked) {
         PL_TRY(pl_analysis_note(x, err,
-                                "%s shows no intermediate values: only its outputs are known",
-                                pl_backend_spec(a->backend)));
+                                "%s shows no intermediate values: %zu were marked as outputs, in "
+                                "%zu runs, with the outputs unchanged",
+                                pl_backend_spec(a->backend), a->info.n_seen, a->info.n_runs));
     }
     if (a->info.n_hidden > 0) {
         PL_TRY(pl_analysis_note(x, err, "%zu values in bodies of If, Loop or Scan were not seen",

@@ -39,6 +39,7 @@ typedef struct pl_analysis {
     pl_progress progress;
     plumb_same_options same;
     bool torch;
+    bool quantised; /* values go through integer codes */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
