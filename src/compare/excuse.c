@@ -142,29 +142,52 @@ static pl_status put_weights(pl_replay *r, const pl_segment *segment, pl_err *er
     return PL_OK;
 }
 
-static double largest_scale(const pl_node *dequantize) {
+/* The scale of a DequantizeLinear, from the replay or from the model; 0 when it is not to be had.
+ */
+static double largest_scale(const pl_replay *r, const pl_node *dequantize) {
     const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
-    if (scale == NULL || scale->init == NULL) return 0;
-    return pl_tensor_max_abs(scale->init);
+    if (scale == NULL) return 0;
+    const pl_datum *d = pl_replay_get(r, scale);
+    if (d != NULL && d->kind == PL_TYPE_TENSOR) return pl_tensor_max_abs(d->tensor);
+    return scale->init == NULL ? 0 : pl_tensor_max_abs(scale->init);
 }
 
-/* A bias that became int32 with the scale s_x s_w is off by half a step. */
-static pl_status put_biases(pl_replay *r, const pl_segment *segment, pl_err *err) {
-    for (size_t i = 0; i < segment->n_nodes; i++) {
-        const pl_node *node = segment->nodes[i];
-        if (!has_quantised_bias(node) || node->in[2]->init == NULL) continue;
-        const double step =
-            largest_scale(producer_of(node, 0)) * largest_scale(producer_of(node, 1));
-        pl_tensor *bound = NULL;
-        pl_datum *d = NULL;
-        PL_TRY(bound_of(node->in[2]->init, 0, step / 2, &bound, err));
-        pl_status st = pl_datum_of_tensor_take(pl_tensor_ref(node->in[2]->init), &d, err);
-        if (st == PL_OK) st = pl_replay_put(r, node->in[2], d, bound, err);
-        pl_datum_unref(d);
-        pl_tensor_unref(bound);
-        PL_TRY(st);
-    }
+/* Scales outside the segment: computed from constants, or from what the run had. */
+static pl_status fetch_scale(pl_blaming *j, pl_replay *r, const pl_node *dequantize, pl_err *err) {
+    const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
+    pl_segment segment;
+    if (scale == NULL || scale->init != NULL || pl_replay_get(r, scale) != NULL) return PL_OK;
+    if (j->a->has(j->a->ctx, scale)) return put_edge(j, r, scale, 0, err);
+    PL_TRY(pl_segment_find(&j->segmenter, scale, j->out->arena, &segment, err));
+    for (size_t i = 0; i < segment.n_inputs; i++)
+        PL_TRY(put_edge(j, r, segment.inputs[i], 0, err));
+    for (size_t i = 0; i < segment.n_nodes; i++)
+        PL_TRY(pl_replay_node(r, segment.nodes[i], err));
     return PL_OK;
+}
+
+/* A bias that became int32 with the scale s_x s_w is off by half a step. Called when all that the
+ * node needs is there. */
+static pl_status allow_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
+    const pl_value *bias = node->in[2];
+    PL_TRY(fetch_scale(j, r, producer_of(node, 0), err));
+    PL_TRY(fetch_scale(j, r, producer_of(node, 1), err));
+    const double step =
+        largest_scale(r, producer_of(node, 0)) * largest_scale(r, producer_of(node, 1));
+    const pl_datum *there = pl_replay_get(r, bias);
+    pl_tensor *bound = NULL;
+    pl_datum *d = NULL;
+    pl_status st = PL_OK;
+    if (there != NULL) {
+        d = pl_datum_ref(there);
+    } else if (bias->init != NULL) {
+        PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(bias->init), &d, err));
+    }
+    if (d != NULL && d->kind == PL_TYPE_TENSOR) st = bound_of(d->tensor, 0, step / 2, &bound, err);
+    if (st == PL_OK && bound != NULL) st = pl_replay_put(r, bias, d, bound, err);
+    pl_datum_unref(d);
+    pl_tensor_unref(bound);
+    return st;
 }
 
 static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsigned bits,
@@ -176,9 +199,13 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
     for (size_t i = 0; i < segment->n_inputs; i++)
         PL_TRY(put_edge(j, *out, segment->inputs[i], bits, err));
     if ((bits & FOLDED_WEIGHTS) != 0) PL_TRY(put_weights(*out, segment, err));
-    if ((bits & QUANTISED_BIAS) != 0) PL_TRY(put_biases(*out, segment, err));
-    for (size_t i = 0; i < segment->n_nodes; i++)
-        PL_TRY(pl_replay_node(*out, segment->nodes[i], err));
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const pl_node *node = segment->nodes[i];
+        if ((bits & QUANTISED_BIAS) != 0 && has_quantised_bias(node)) {
+            PL_TRY(allow_bias(j, *out, node, err));
+        }
+        PL_TRY(pl_replay_node(*out, node, err));
+    }
     return PL_OK;
 }
 

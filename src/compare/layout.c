@@ -205,13 +205,13 @@ static double fit(const search *s, const hypothesis *h, const pl_tensor *a, cons
         if (isfinite(y)) size += y * y;
     }
     if (error == 0) return 0;
-    return size > 0 ? sqrt(error / size) : (double)INFINITY;
+    return size > 0 ? sqrt(error / size) : HUGE_VAL;
 }
 
 /* Another order of the elements must be far better than the plain one to be believed. */
 static const hypothesis *best_of(const search *s, double *second) {
     const hypothesis *best = NULL;
-    *second = INFINITY;
+    *second = HUGE_VAL;
     for (size_t i = 0; i < s->n; i++) {
         const hypothesis *h = &s->list[i];
         const bool better =
@@ -239,7 +239,7 @@ static void find_one_way(const pl_tensor *a, const pl_tensor *b, const char *pre
     memcpy(x.dims, a->dims, sizeof x.dims);
     memcpy(y.dims, b->dims, sizeof y.dims);
     list_hypotheses(&s, &x, &y);
-    double second = INFINITY;
+    double second = HUGE_VAL;
     for (size_t i = 0; i < s.n; i++)
         s.list[i].error = fit(&s, &s.list[i], a, b);
     const hypothesis *best = best_of(&s, &second);
@@ -251,7 +251,7 @@ static void find_one_way(const pl_tensor *a, const pl_tensor *b, const char *pre
 
 pl_status pl_layout_find(const pl_tensor *a, const pl_tensor *b, pl_layout *out, pl_err *err) {
     pl_tensor *x = NULL, *y = NULL;
-    *out = (pl_layout){ .error = INFINITY, .second = INFINITY };
+    *out = (pl_layout){ .error = HUGE_VAL, .second = HUGE_VAL };
     if (!is_numeric(a->dtype) || !is_numeric(b->dtype)) {
         if (pl_layout_guess(a->rank, a->dims, b->rank, b->dims, out->text)) out->error = 0;
         return PL_OK;

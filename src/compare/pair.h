@@ -65,10 +65,11 @@ typedef struct pl_pair {
     const char *how;      /* the same in a few words for a person; "" */
     double confidence;    /* 0 to 1 */
     const char *relation; /* "1:1"; "n:1": b does the work of several ops of A (or several values of
-                             A are this one of B); "1:n" the other way round */
+                             A are this one of B); "1:n" the other way round; "n:m": both sides need
+                             several ops from the pairs above to this one, and not the same */
     const char *layout;   /* "" = as they are; else what makes them comparable (layout.h) */
-    /* Values of the other graph's ops that were fused into this pair, by item: of A when "n:1", of
-     * B when "1:n". */
+    /* Values that were fused into this pair, by item: of A when "n:1" and "n:m", of B when "1:n".
+     */
     const size_t *members;
     size_t n_members;
 } pl_pair;

@@ -7,6 +7,8 @@
 
 #include "compare/pair_int.h"
 
+#define AGREE 0.1 /* relative error of values that are the same but for a fault */
+
 /* ---- stands for ---- */
 
 typedef struct claims {
@@ -59,6 +61,18 @@ static uint64_t text_key(uint64_t h, const char *s) {
     return pl_pair_mix(h, pl_hash64(s, strlen(s)));
 }
 
+/* A runtime's fused op keeps the name of the first op in it, and a folded one gets more inputs:
+ * what they make is another value. */
+static bool same_op(const pl_pair_state *s, uint32_t a, uint32_t b) {
+    const uint32_t va = s->item_value[0][a], vb = s->item_value[1][b];
+    if (va == PL_PAIR_NONE || vb == PL_PAIR_NONE) return false;
+    const pl_pg_value *x = &s->graph[0].values[va], *y = &s->graph[1].values[vb];
+    if (x->producer == PL_PAIR_NONE || y->producer == PL_PAIR_NONE || x->slot != y->slot)
+        return false;
+    const pl_pg_node *m = &s->graph[0].nodes[x->producer], *n = &s->graph[1].nodes[y->producer];
+    return m->label == n->label && m->n_in == n->n_in;
+}
+
 /* module, op, source and call: one value on each side. */
 static pl_status pair_origins(pl_pair_state *s, pl_err *err) {
     pl_pair_keys keys;
@@ -80,7 +94,7 @@ static pl_status pair_origins(pl_pair_state *s, pl_err *err) {
                 if (!pl_pair_is_open(s, 0, k->last[0]) || !pl_pair_is_open(s, 1, k->last[1]))
                     continue;
                 const pl_pair_item *b = &s->side[1]->items[k->last[1]];
-                if (pl_pair_fits(it, b))
+                if (pl_pair_fits(it, b) && same_op(s, k->last[0], k->last[1]))
                     st = pl_pair_add(s, k->last[0], k->last[1], PL_PAIR_DEBUG, 0.92,
                                      "same module and op", err);
             }
@@ -102,6 +116,7 @@ static pl_status find_leaving(const pl_pair_graph *g, pl_strmap *out, const void
         for (uint32_t u = g->use_at[v]; u < g->use_at[v + 1]; u++)
             leaves = leaves || strcmp(g->nodes[g->uses[u].node].module, module) != 0;
         if (!leaves || *module == '\0') continue;
+        if (!pl_domain_is_onnx(g->nodes[value->producer].domain)) continue; /* maybe fused */
         void *now =
             pl_strmap_has(out, module) ? (void *)(uintptr_t)many : (void *)((uintptr_t)v + 1);
         if (pl_strmap_put(out, module, now) != 0) return pl_fail_memory(err, 1);
@@ -109,7 +124,8 @@ static pl_status find_leaving(const pl_pair_graph *g, pl_strmap *out, const void
     return PL_OK;
 }
 
-/* Items of one side that are named after a module of the other side's graph. */
+/* Items of one side that are named after a module of the other side's graph. An exporter may have
+ * folded the next module into this one, so the values must agree at least roughly. */
 static pl_status pair_modules(pl_pair_state *s, int side, pl_err *err) {
     static const char many;
     const int other = 1 - side;
@@ -127,8 +143,13 @@ static pl_status pair_modules(pl_pair_state *s, int side, pl_err *err) {
         if (!pl_pair_is_open(s, other, j)) continue;
         const pl_pair_item *o = &s->side[other]->items[j];
         if (!pl_pair_same_shape(it, o) && (it->has_shape && o->has_shape)) continue;
-        st = pl_pair_add(s, side == 0 ? i : j, side == 0 ? j : i, PL_PAIR_DEBUG, 0.9,
-                         "what leaves the module", err);
+        const uint32_t a = side == 0 ? i : j, b = side == 0 ? j : i;
+        double error = 0;
+        bool known = false;
+        st = pl_pair_measure(s, a, b, &error, &known, err);
+        const double confidence = !known ? 0.45 : error < AGREE ? 0.9 : 0.3;
+        if (st == PL_OK)
+            st = pl_pair_add(s, a, b, PL_PAIR_DEBUG, confidence, "what leaves the module", err);
     }
     pl_strmap_release(&leaving);
     return st;
@@ -141,8 +162,8 @@ pl_status pl_pair_by_debug(pl_pair_state *s, pl_err *err) {
         st = claims_init(&c[side], s->side[side], err);
     for (int side = 0; side < PL_PAIR_SIDES && st == PL_OK; side++)
         st = pair_claims(s, side, &c[1 - side], err);
-    if (st == PL_OK) st = pair_origins(s, err);
-    for (int side = 0; side < PL_PAIR_SIDES && st == PL_OK; side++)
+    if (st == PL_OK && !s->names_lie) st = pair_origins(s, err);
+    for (int side = 0; side < PL_PAIR_SIDES && st == PL_OK && !s->names_lie; side++)
         st = pair_modules(s, side, err);
     for (int side = 0; side < PL_PAIR_SIDES; side++)
         pl_strmap_release(&c[side].by_name);

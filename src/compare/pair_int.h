@@ -115,6 +115,7 @@ typedef struct pl_pair_state {
     const char **why[PL_PAIR_SIDES];     /* why it is not paired yet; NULL = nobody tried */
     pl_pair *pairs;                      /* heap */
     size_t n_pairs, pairs_capacity;
+    bool names_lie;      /* equal names are of other values: modules come from names, too */
     uint64_t bytes_left; /* that may still be read */
     pl_arena *arena;     /* of the result */
 } pl_pair_state;
@@ -149,7 +150,10 @@ pl_status pl_pair_note(pl_pair_state *s, int side, uint32_t item, pl_err *err, c
  * count of elements. True when they are unknown. */
 bool pl_pair_fits(const pl_pair_item *a, const pl_pair_item *b);
 bool pl_pair_same_shape(const pl_pair_item *a, const pl_pair_item *b); /* both known and equal */
-int64_t pl_pair_count(const pl_pair_item *item);                       /* elements; -1 = unknown */
+/* rms(a - b) / rms(b) of the best layout, when both tensors can be read. */
+pl_status pl_pair_measure(pl_pair_state *s, uint32_t a, uint32_t b, double *error, bool *known,
+                          pl_err *err);
+int64_t pl_pair_count(const pl_pair_item *item); /* elements; -1 = unknown */
 
 static inline uint64_t pl_pair_mix(uint64_t h, uint64_t x) { /* order matters */
     h ^= x + UINT64_C(0x9e3779b97f4a7c15) + (h << 6) + (h >> 2);

@@ -47,11 +47,18 @@ static bool names_hold(const pl_pair_state *s) {
     return n < FEW || 2 * n_against <= n;
 }
 
+/* An input or output of both models, in the same place where that is known. */
+static bool same_end(const pl_pair_state *s, uint32_t a, uint32_t b) {
+    const pl_pair_item *x = &s->side[0]->items[a], *y = &s->side[1]->items[b];
+    const uint32_t va = s->item_value[0][a], vb = s->item_value[1][b];
+    if ((x->flags & y->flags & (PL_RECORD_INPUT | PL_RECORD_OUTPUT)) == 0) return false;
+    if (va == PL_PAIR_NONE || vb == PL_PAIR_NONE) return pl_pair_fits(x, y);
+    return pl_pair_fits(x, y) && s->graph[0].values[va].io == s->graph[1].values[vb].io;
+}
+
 static pl_status pair_item(pl_pair_state *s, uint32_t a, uint32_t b, bool hold, pl_err *err) {
     const pl_pair_item *x = &s->side[0]->items[a], *y = &s->side[1]->items[b];
-    const unsigned ends = PL_RECORD_INPUT | PL_RECORD_OUTPUT;
-    const bool is_end = (x->flags & y->flags & ends) != 0;
-    if (!hold && !same_hash(x, y) && !(is_end && pl_pair_fits(x, y))) {
+    if (!hold && !same_hash(x, y) && !same_end(s, a, b)) {
         static const char why[] = "has the name of a value that is another one: names of the two "
                                   "sides do not mean the same";
         PL_TRY(pl_pair_note(s, 0, a, err, why));
@@ -83,6 +90,7 @@ static void pair_unrecorded(pl_pair_state *s) {
 pl_status pl_pair_by_name(pl_pair_state *s, pl_err *err) {
     const bool hold = names_hold(s);
     size_t n = 0;
+    s->names_lie = !hold;
     for (uint32_t a = 0; a < s->side[0]->n_items; a++) {
         const uintptr_t found = (uintptr_t)pl_strmap_get(&s->names[1], s->side[0]->items[a].name);
         if (found == 0) continue;

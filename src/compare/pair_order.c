@@ -93,24 +93,29 @@ static void fill(const pl_pair_state *s, gap *g) {
     }
 }
 
-/* The outermost of the best alignments on one side. */
+/* One of the two outermost of the best alignments: a match is taken as late as possible in one
+ * sequence and as early as possible in the other, or the other way round. */
 static pl_status walk_back(pl_pair_state *s, gap *g, bool second, pl_err *err) {
     size_t i = g->n_a, j = g->n_b;
     while (i > 0 && j > 0) {
         const uint32_t here = cell(g, i, j);
         const bool up = cell(g, i - 1, j) == here, left = cell(g, i, j - 1) == here;
+        const bool match =
+            cell(g, i - 1, j - 1) + 1 == here && matches(s, g, g->a[i - 1], g->b[j - 1]);
         if (here == 0) break;
-        if (up && (!second || !left)) {
-            i--;
-        } else if (left) {
-            j--;
+        if (second ? left : up) {
+            i -= !second;
+            j -= second;
+        } else if (!match) {
+            i -= second;
+            j -= !second;
         } else {
             i--;
             j--;
+            const uint32_t a = g->a[i], b = g->b[j];
             if (!second) {
-                g->mate[i] = g->b[j] + 1;
-            } else if (g->mate[i] == g->b[j] + 1) {
-                const uint32_t a = g->a[i], b = g->b[j];
+                g->mate[i] = b + 1;
+            } else if (g->mate[i] == b + 1) {
                 PL_TRY(
                     pl_pair_add(s, a, b, PL_PAIR_ORDER, confidence(s, g, a, b), "same place", err));
             }

@@ -2,13 +2,16 @@
  *
  * The segment of a paired value is what is computed between it and the paired values above it. One
  * op on one side against several on the other is a fusion: the relation says so, and the values
- * inside are listed as its members. */
+ * inside are listed as its members. Several on both sides: they go different ways. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "compare/pair_int.h"
 
-enum { SEGMENT_MAX = 4096 }; /* values: larger ones are not fusions */
+enum {
+    SEGMENT_MAX = 4096, /* values: larger ones are not looked at */
+    FEW_OPS = 16,       /* more on both sides are no fusion, but a part without pairs */
+};
 
 typedef struct segment {
     uint32_t *values; /* inside: not paired */
@@ -65,7 +68,7 @@ static bool is_explained(const char *why) {
                            strncmp(why, "quantised ", 10) == 0);
 }
 
-static pl_status list_members(walk *w, int side, pl_pair *pair, pl_err *err) {
+static pl_status list_members(walk *w, int side, pl_pair *pair, const char *what, pl_err *err) {
     pl_pair_state *s = w->s;
     const segment *seg = &w->seg[side];
     const size_t other = side == 0 ? pair->b : pair->a;
@@ -77,7 +80,7 @@ static pl_status list_members(walk *w, int side, pl_pair *pair, pl_err *err) {
         members[pair->n_members++] = item;
         if (is_explained(s->why[side][item])) continue;
         s->why[side][item] = NULL;
-        PL_TRY(pl_pair_note(s, side, item, err, "fused into '%.100s' of the other side",
+        PL_TRY(pl_pair_note(s, side, item, err, "%s '%.100s' of the other side", what,
                             s->side[1 - side]->items[other].name));
     }
     pair->members = members;
@@ -95,13 +98,19 @@ static pl_status relate(walk *w, pl_pair *pair, pl_err *err) {
     if (x->too_large || y->too_large) return PL_OK;
     if (x->n_ops > 1 && y->n_ops <= 1) {
         pair->relation = "n:1";
-        return list_members(w, 0, pair, err);
+        return list_members(w, 0, pair, "fused into", err);
     }
     if (y->n_ops > 1 && x->n_ops <= 1) {
         pair->relation = "1:n";
-        return list_members(w, 1, pair, err);
+        return list_members(w, 1, pair, "fused into", err);
     }
-    return PL_OK;
+    if (x->n_ops <= 1) return PL_OK;
+    pair->relation = "n:m"; /* the values inside are those of A */
+    const bool few = x->n_ops <= FEW_OPS && y->n_ops <= FEW_OPS;
+    const char *what = few ? "fused or done in other steps before" : "in a long part that leads to";
+    PL_TRY(list_members(w, 1, pair, what, err));
+    pair->n_members = 0;
+    return list_members(w, 0, pair, what, err);
 }
 
 /* One item in several pairs: without graphs, or beside them. */

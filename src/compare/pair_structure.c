@@ -5,7 +5,7 @@
  * on both sides, so each round starts from the anchors and goes through whatever is equal between
  * them, however deep. A fingerprint that exactly one value of each side has makes a pair; where the
  * one above and the one below tell different counterparts, nobody is believed. Rounds go on until
- * nothing new is found, in three tiers: weights by content; weights by shape, with views and
+ * nothing new is found, in tiers: weights by content; weights by shape; the same with views and
  * quantisation folded away; any weights. Linear in the graph for each round. */
 #include <string.h>
 
@@ -22,9 +22,10 @@ typedef struct tier {
 
 /* clang-format off */
 static const tier tiers[] = {
-    { "same structure and weights",                       true,  true,  false, 0.99, 0.97, 0.9 },
-    { "same structure and shapes of weights",             false, true,  true,  0.93, 0.88, 0.8 },
-    { "same structure",                                   false, false, true,  0.85, 0.75, 0.7 },
+    { "same structure and weights",           true,  true,  false, 0.99, 0.97, 0.9 },
+    { "same structure and shapes of weights", false, true,  false, 0.95, 0.9,  0.85 },
+    { "same structure and shapes of weights", false, true,  true,  0.93, 0.88, 0.8 },
+    { "same structure",                       false, false, true,  0.85, 0.75, 0.7 },
 };
 /* clang-format on */
 
@@ -83,7 +84,7 @@ static uint64_t inputs_print(const walk *w, int side, const pl_pg_node *node) {
             const uint32_t slot = (uint32_t)node->slots[k];
             if (slot < node->n_own_in) h = pl_pair_mix(h, input_print(w, side, node->in + slot));
         }
-        return h;
+        return pl_pair_mix(h, sum);
     }
     for (uint32_t k = 0; k < node->n_in; k++) {
         const uint64_t x = input_print(w, side, node->in + k);
@@ -179,6 +180,10 @@ static void set_anchors(walk *w) {
     for (uint32_t v = 0; v < s->graph[0].n_values; v++) {
         if (s->value_mate[0][v] == PL_PAIR_NONE) continue;
         const uint32_t a = rep(w, 0, v), b = rep(w, 1, s->value_mate[0][v]);
+        /* A weight and its quantised form are two constants: only shapes are the same. */
+        if (w->t->fold &&
+            ((s->graph[0].values[a].flags | s->graph[1].values[b].flags) & PL_PG_FIXED))
+            continue;
         if (w->anchor[0][a] != 0 || w->anchor[1][b] != 0) continue;
         w->anchor[0][a] = w->anchor[1][b] = pl_pair_mix(SALT_ANCHOR, a) | 1;
     }
@@ -203,12 +208,12 @@ static void set_best(walk *w, int side) {
 
 /* ---- pairs ---- */
 
-/* Inputs and what nodes make; constants only where they were recorded and have content. */
+/* Inputs and what nodes make; constants only where they were recorded. */
 static bool is_candidate(const walk *w, int side, uint32_t v) {
     const pl_pg_value *value = &w->s->graph[side].values[v];
     if (rep(w, side, v) != v || w->anchor[side][v] != 0) return false;
     if ((value->flags & PL_PG_FIXED) == 0) return true;
-    return w->t->content && value->first_item != PL_PAIR_NONE;
+    return !w->t->fold && value->first_item != PL_PAIR_NONE;
 }
 
 static pl_status fill_keys(const walk *w, bool up, bool down, pl_pair_keys *keys, pl_err *err) {
@@ -219,6 +224,8 @@ static pl_status fill_keys(const walk *w, bool up, bool down, pl_pair_keys *keys
             if (!is_candidate(w, side, v)) continue;
             const uint64_t x = up ? w->up[side][v] : 0, y = down ? w->down[side][v] : 0;
             if (down && !up && y == 0) continue; /* nothing depends on it: that says nothing */
+            const bool fixed = (s->graph[side].values[v].flags & PL_PG_FIXED) != 0;
+            if (fixed && !w->t->content && (!down || y == 0)) continue; /* a shape says little */
             pl_pair_keys_add(keys, side, pl_pair_mix(pl_pair_mix(0, x), y), v);
         }
     }
@@ -229,8 +236,16 @@ static bool is_unique(const struct pl_pair_key *k) {
     return k->n[0] == 1 && k->n[1] == 1;
 }
 
+/* Views and quantisation are left to the tiers that fold them: below, a value and its view look
+ * alike. */
+static unsigned kind_of(const pl_pair_graph *g, uint32_t v) {
+    const uint32_t n = g->values[v].producer;
+    return n == PL_PAIR_NONE ? 0 : g->nodes[n].flags & (PL_PG_VIEW | PL_PG_QUANT);
+}
+
 static pl_status add(walk *w, uint32_t a, uint32_t b, double confidence, pl_err *err) {
     const uint32_t va = w->best[0][a], vb = w->best[1][b];
+    if (!w->t->fold && kind_of(&w->s->graph[0], a) != kind_of(&w->s->graph[1], b)) return PL_OK;
     PL_TRY(pl_pair_add_values(w->s, va, vb, PL_PAIR_STRUCTURE, confidence, w->t->how, err));
     if (w->s->value_mate[0][va] == vb) w->n_new++;
     return PL_OK;
@@ -258,33 +273,58 @@ static uint32_t only_one(const pl_pair_keys *keys, uint64_t key) {
     return is_unique(k) ? k->last[1] : PL_PAIR_NONE;
 }
 
-/* Two fingerprints that name different counterparts cast doubt on both of these. */
+typedef struct choice {
+    uint32_t up, down; /* counterparts by one fingerprint alone */
+} choice;
+
+static choice choose(const walk *w, const pl_pair_keys *up, const pl_pair_keys *down, uint32_t a) {
+    choice c = { PL_PAIR_NONE, PL_PAIR_NONE };
+    if (!is_candidate(w, 0, a)) return c;
+    c.up = only_one(up, one_key(w->up[0][a], 0));
+    if (w->down[0][a] != 0) c.down = only_one(down, one_key(0, w->down[0][a]));
+    return c;
+}
+
+static void claim(uint32_t *claimed, bool *doubt, uint32_t b, uint32_t a) {
+    if (b == PL_PAIR_NONE) return;
+    if (claimed[b] != 0 && claimed[b] != a + 1) doubt[b] = true;
+    claimed[b] = a + 1;
+}
+
+/* Two fingerprints that name different counterparts, of a value of either side, cast doubt on both
+ * of these. Not so where everything above is equal, weights too: that is the same value. */
+static pl_status pair_chosen(walk *w, const pl_pair_keys *up, const pl_pair_keys *down,
+                             uint32_t *claimed, bool *doubt, pl_err *err) {
+    const uint32_t n = w->s->graph[0].n_values;
+    for (uint32_t a = 0; a < n && !w->t->content; a++) {
+        const choice c = choose(w, up, down, a);
+        claim(claimed, doubt, c.up, a);
+        claim(claimed, doubt, c.down, a);
+        if (c.up == PL_PAIR_NONE || c.down == PL_PAIR_NONE || c.up == c.down) continue;
+        doubt[c.up] = doubt[c.down] = true;
+    }
+    for (uint32_t a = 0; a < n; a++) {
+        const choice c = choose(w, up, down, a);
+        const uint32_t b = c.up != PL_PAIR_NONE ? c.up : c.down;
+        if (b == PL_PAIR_NONE || doubt[b]) continue;
+        PL_TRY(add(w, a, b, c.up != PL_PAIR_NONE ? w->t->up : w->t->down, err));
+    }
+    return PL_OK;
+}
+
 static pl_status pair_one(walk *w, pl_err *err) {
     pl_pair_keys up = { NULL, 0 }, down = { NULL, 0 };
-    const pl_pair_graph *g = w->s->graph;
-    bool *doubt = pl_calloc((size_t)g[1].n_values + 1, sizeof *doubt);
-    pl_status st = doubt == NULL ? pl_fail_memory(err, g[1].n_values) : PL_OK;
+    const size_t n = (size_t)w->s->graph[1].n_values + 1;
+    bool *doubt = pl_calloc(n, sizeof *doubt);
+    uint32_t *claimed = pl_calloc(n, sizeof *claimed);
+    pl_status st = doubt == NULL || claimed == NULL ? pl_fail_memory(err, n) : PL_OK;
     if (st == PL_OK) st = fill_keys(w, true, false, &up, err);
     if (st == PL_OK) st = fill_keys(w, false, true, &down, err);
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t a = 0; a < g[0].n_values && st == PL_OK; a++) {
-            if (!is_candidate(w, 0, a)) continue;
-            const uint32_t u = only_one(&up, one_key(w->up[0][a], 0));
-            const uint32_t d =
-                w->down[0][a] == 0 ? PL_PAIR_NONE : only_one(&down, one_key(0, w->down[0][a]));
-            const bool differ = u != PL_PAIR_NONE && d != PL_PAIR_NONE && u != d;
-            if (pass == 0) {
-                if (differ && !w->t->content) doubt[u] = doubt[d] = true;
-                continue;
-            }
-            const uint32_t b = u != PL_PAIR_NONE ? u : d;
-            if (b == PL_PAIR_NONE || doubt[b] || (differ && !w->t->content)) continue;
-            st = add(w, a, b, u != PL_PAIR_NONE ? w->t->up : w->t->down, err);
-        }
-    }
+    if (st == PL_OK) st = pair_chosen(w, &up, &down, claimed, doubt, err);
     pl_pair_keys_release(&up);
     pl_pair_keys_release(&down);
     pl_free(doubt);
+    pl_free(claimed);
     return st;
 }
 

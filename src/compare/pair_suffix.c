@@ -76,6 +76,7 @@ static pl_status pair_affix(pl_pair_state *s, int side, uint32_t i, const affix 
 }
 
 pl_status pl_pair_by_suffix(pl_pair_state *s, pl_err *err) {
+    if (s->names_lie) return PL_OK;
     for (size_t k = 0; k < sizeof affixes / sizeof *affixes; k++) {
         for (int side = 0; side < PL_PAIR_SIDES; side++) {
             for (uint32_t i = 0; i < s->side[side]->n_items; i++) {

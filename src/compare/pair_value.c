@@ -17,7 +17,8 @@ enum {
     WINDOW_MAX = 64, /* neighbours in statistics that are looked at */
     FITS_MAX = 6,    /* … and read */
 };
-#define NEAR 0.02 /* of the largest element: statistics that may be of the same value */
+#define OTHER_LAYOUT 2e-3 /* so much worse is a fit that needs another layout */
+#define NEAR 0.02         /* of the largest element: statistics that may be of the same value */
 
 /* NULL when it has no data, or the limit is reached. */
 static pl_status read_item(pl_pair_state *s, int side, uint32_t i, pl_tensor **out, pl_err *err) {
@@ -151,7 +152,7 @@ static pl_status make_sketches(pl_pair_state *s, int side, sketch **out, size_t 
         const pl_pair_item *item = &ps->items[i];
         if (!pl_pair_is_open(s, side, i) || !item->has_shape) continue;
         if (!pl_dtype_is_float(item->dtype) || pl_pair_count(item) < COUNT_MIN) continue;
-        sketch x = { .item = i, .best = PL_PAIR_NONE, .error = INFINITY, .second = INFINITY };
+        sketch x = { .item = i, .best = PL_PAIR_NONE, .error = HUGE_VAL, .second = HUGE_VAL };
         if (!get_stats(s, side, i, &x.stats, &st, err) || !says_something(&x.stats)) continue;
         x.scale = fmax(fabs(x.stats.min), fabs(x.stats.max));
         (*out)[n++] = x;
@@ -202,19 +203,36 @@ static size_t find_near(const sketch *x, const sketch *list, size_t n, near_one 
     return n_out;
 }
 
+static pl_status measure_items(pl_pair_state *s, uint32_t a, uint32_t b, pl_layout *layout,
+                               bool *known, pl_err *err) {
+    pl_tensor *x = NULL, *y = NULL;
+    *layout = (pl_layout){ .text = "", .error = HUGE_VAL, .second = HUGE_VAL };
+    pl_status st = read_item(s, 0, a, &x, err);
+    if (st == PL_OK && x != NULL) st = read_item(s, 1, b, &y, err);
+    *known = x != NULL && y != NULL;
+    if (st == PL_OK && *known) st = pl_layout_find(x, y, layout, err);
+    pl_tensor_unref(x);
+    pl_tensor_unref(y);
+    return st;
+}
+
+pl_status pl_pair_measure(pl_pair_state *s, uint32_t a, uint32_t b, double *error, bool *known,
+                          pl_err *err) {
+    pl_layout layout;
+    const pl_status st = measure_items(s, a, b, &layout, known, err);
+    *error = layout.error;
+    return st;
+}
+
 /* Elementwise where both have their data, else as far as the statistics go. */
 static pl_status measure(pl_pair_state *s, const sketch *x, const sketch *y, double *error,
                          bool *by_data, pl_err *err) {
-    pl_tensor *a = NULL, *b = NULL;
-    pl_layout layout = { .error = INFINITY };
-    pl_status st = read_item(s, 0, x->item, &a, err);
-    if (st == PL_OK) st = read_item(s, 1, y->item, &b, err);
-    *by_data = a != NULL && b != NULL;
-    if (st == PL_OK && *by_data) st = pl_layout_find(a, b, &layout, err);
+    pl_layout layout;
+    PL_TRY(measure_items(s, x->item, y->item, &layout, by_data, err));
     *error = *by_data ? layout.error : distance(x, y);
-    pl_tensor_unref(a);
-    pl_tensor_unref(b);
-    return st;
+    if (*layout.text != '\0')
+        *error += OTHER_LAYOUT; /* a view of it rather than the value itself */
+    return PL_OK;
 }
 
 static void offer(sketch *x, uint32_t other, double error, bool by_data) {
@@ -232,7 +250,7 @@ static void offer(sketch *x, uint32_t other, double error, bool by_data) {
 static double trust(const sketch *x) {
     if (x->by_data) {
         if (x->error > 0.02 || x->second < 5 * x->error || x->second < 1e-3) return 0;
-        return x->error <= 1e-4 ? 0.9 : x->error <= 1e-3 ? 0.85 : 0.7;
+        return x->error <= 1e-4 ? 0.9 : x->error <= 2 * OTHER_LAYOUT ? 0.8 : 0.7;
     }
     return x->error <= 1e-4 && x->second >= 1e-3 && x->second >= 10 * x->error ? 0.6 : 0;
 }
@@ -243,7 +261,7 @@ static pl_status fit_all(pl_pair_state *s, sketch *a, size_t n_a, sketch *b, siz
     for (size_t i = 0; i < n_a; i++) {
         const size_t n = find_near(&a[i], b, n_b, near);
         for (size_t k = 0; k < n && k < FITS_MAX; k++) {
-            double error = INFINITY;
+            double error = HUGE_VAL;
             bool by_data = false;
             PL_TRY(measure(s, &a[i], &b[near[k].at], &error, &by_data, err));
             offer(&a[i], (uint32_t)near[k].at, error, by_data);
@@ -299,17 +317,10 @@ static bool may_hide_order(const pl_pair_item *a, const pl_pair_item *b) {
 static pl_status find_layout(pl_pair_state *s, pl_pair *pair, pl_err *err) {
     const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
     const bool same = pl_pair_same_shape(x, y);
-    pl_layout layout = { .error = INFINITY };
-    pl_tensor *a = NULL, *b = NULL;
-    pl_status st = read_item(s, 0, (uint32_t)pair->a, &a, err);
-    if (st == PL_OK) st = read_item(s, 1, (uint32_t)pair->b, &b, err);
-    if (st == PL_OK && a != NULL && b != NULL) {
-        st = pl_layout_find(a, b, &layout, err);
-        if (layout.error > 0.3 || layout.second < 3 * layout.error) *layout.text = '\0';
-    }
-    pl_tensor_unref(a);
-    pl_tensor_unref(b);
-    PL_TRY(st);
+    pl_layout layout;
+    bool known = false;
+    PL_TRY(measure_items(s, (uint32_t)pair->a, (uint32_t)pair->b, &layout, &known, err));
+    if (layout.error > 0.3 || layout.second < 3 * layout.error) *layout.text = '\0';
     if (*layout.text == '\0' && !same && x->has_shape && y->has_shape &&
         !pl_layout_guess(x->rank, x->dims, y->rank, y->dims, layout.text))
         *layout.text = '\0';

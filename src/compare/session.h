@@ -122,6 +122,9 @@ typedef struct pl_session {
     double tol;          /* of the profile; NAN = by precision */
     const char *model_path, *model_hash;
     size_t model_nodes;
+    size_t n_samples;               /* of inputs; 0 = one */
+    const int64_t *failing_samples; /* numbers of those that did not agree */
+    size_t n_failing_samples;
     pl_side_info a, b;
     bool observer_effect;
     const char *observer_note;

@@ -259,6 +259,14 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     put_side_info(j, "b", &s->b);
     pl_json_put_bool(j, "observer_effect", s->observer_effect);
     put_text(j, "observer_note", s->observer_note);
+    if (s->n_samples > 1) {
+        pl_json_put_int(j, "samples", (int64_t)s->n_samples);
+        pl_json_key(j, "failing_samples");
+        pl_json_array_begin(j);
+        for (size_t i = 0; i < s->n_failing_samples; i++)
+            pl_json_int(j, s->failing_samples[i]);
+        pl_json_array_end(j);
+    }
     if (s->bisect_level != NULL) {
         pl_json_key(j, "bisect");
         pl_json_object_begin(j);

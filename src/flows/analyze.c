@@ -83,7 +83,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     if (o->profile != NULL && !x->torch && strcmp(o->profile, "plumb") != 0) {
         return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
     }
-    PL_TRY(pl_inputs_make(x->model, &o->inputs, x->in, err));
+    PL_TRY(pl_inputs_make(x->model, x->inputs, x->in, err));
     for (size_t i = 0; i < graph->n_inputs; i++) {
         if (x->in[i] == NULL) continue;
         PL_TRY(pl_interp_check_input(graph->inputs[i], x->in[i], false, err));
@@ -100,6 +100,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->metric = pl_analysis_keep(x, o->metric == NULL ? "psnr" : o->metric);
     s->profile = x->torch ? "torch" : "plumb";
     s->tol = o->tol > 0 ? o->tol : (double)NAN;
+    PL_TRY(pl_analysis_warn_inputs(x, err));
     return pl_analysis_timed(x, "prepare", err);
 }
 
@@ -138,7 +139,7 @@ pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const c
                               .guarded = strncmp(spec, "eager", 5) != 0,
                               .timeout = o->timeout,
                               .memory_limit = o->memory_limit,
-                              .seed = o->inputs.seed,
+                              .seed = x->inputs->seed,
                               .threads = o->threads,
                               .spool_memory = SPOOL_MEMORY,
                               .progress = &x->progress,
@@ -220,10 +221,11 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
                                 "recording in mode '%s' changed the outputs; mode '%s' does not",
                                 modes[0], modes[a->mode]));
     }
-    if (modes == NULL || modes[0] == NULL) {
+    if (a->marked) {
         PL_TRY(pl_analysis_note(x, err,
-                                "%s shows no intermediate values: only its outputs are known",
-                                pl_backend_spec(a->backend)));
+                                "%s shows no intermediate values: %zu were marked as outputs, in "
+                                "%zu runs, with the outputs unchanged",
+                                pl_backend_spec(a->backend), a->info.n_seen, a->info.n_runs));
     }
     if (a->info.n_hidden > 0) {
         PL_TRY(pl_analysis_note(x, err, "%zu values in bodies of If, Loop or Scan were not seen",
@@ -246,7 +248,7 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
 
 static pl_status check_gold(pl_analysis *x, pl_err *err) {
     const pl_replay_options options = { .pool = x->pool,
-                                        .seed = x->options->inputs.seed,
+                                        .seed = x->inputs->seed,
                                         .no_bounds = true };
     const pl_graph *graph = x->replayed->graph;
     pl_replay *r = NULL;
@@ -281,7 +283,7 @@ done:
 static pl_status blame(pl_analysis *x, pl_err *err) {
     const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
     const pl_blame_options options = { .pool = x->pool,
-                                       .seed = x->options->inputs.seed,
+                                       .seed = x->inputs->seed,
                                        .skip_gold = x->options->skip_gold != 0,
                                        .visit = pl_analysis_judged,
                                        .visit_ctx = x,
@@ -323,27 +325,25 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
 
 /* ---- the session folder ---- */
 
-static pl_status open_folder(pl_analysis *x, pl_err *err) {
-    const plumb_analyze_options *o = x->options;
-    if (o->output == NULL) return PL_OK;
-    x->keep_all = o->save == NULL || strcmp(o->save, "all") == 0;
-    if (!x->keep_all && strcmp(o->save, "suspects") != 0 && strcmp(o->save, "none") != 0) {
+static pl_status open_folder(const plumb_analyze_options *o, pl_session_folder **out, pl_err *err) {
+    if (o->save != NULL && strcmp(o->save, "all") != 0 && strcmp(o->save, "suspects") != 0 &&
+        strcmp(o->save, "none") != 0) {
         return pl_fail(err, PL_E_USAGE, "save is '%s', expected all, suspects or none", o->save);
     }
-    x->keep_suspects = x->keep_all || strcmp(o->save, "suspects") == 0;
-    return pl_session_folder_new(o->output, &x->folder, err);
+    return o->output == NULL ? PL_OK : pl_session_folder_new(o->output, out, err);
 }
 
-static pl_status commit_folder(pl_analysis *x, pl_err *err) {
-    if (x->folder == NULL) return PL_OK;
-    pl_session_folder *folder = x->folder;
-    x->folder = NULL;
-    const pl_status st = pl_session_folder_put_model(folder, x->model, err);
+static pl_status commit_folder(pl_session_folder **taken, const pl_model *model,
+                               const pl_session *session, pl_err *err) {
+    pl_session_folder *folder = *taken;
+    if (folder == NULL) return PL_OK;
+    *taken = NULL;
+    const pl_status st = pl_session_folder_put_model(folder, model, err);
     if (st != PL_OK) {
         pl_session_folder_abort_take(folder);
         return st;
     }
-    return pl_session_folder_commit_take(folder, x->session, err);
+    return pl_session_folder_commit_take(folder, session, err);
 }
 
 static int64_t peak_rss(void) {
@@ -351,7 +351,7 @@ static int64_t peak_rss(void) {
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-static void release(pl_analysis *x) {
+static void analysis_release(pl_analysis *x) {
     for (size_t i = 0; x->in != NULL && i < x->model->graph->n_inputs; i++)
         pl_datum_unref(x->in[i]);
     pl_free(x->in);
@@ -359,37 +359,74 @@ static void release(pl_analysis *x) {
     pl_side_run_release(&x->b);
     pl_blame_release(&x->blame);
     pl_analysis_close_reference(x);
-    pl_session_folder_abort_take(x->folder);
     pl_session_free(x->session);
     pl_pool_free(x->pool);
+}
+
+/* Everything of one call: one analysis for each sample, merged into the first. */
+typedef struct analyses {
+    pl_arena *arena;
+    pl_analysis *of;
+    size_t n;
+    pl_session_folder *folder;
+    pl_buf lines;
+} analyses;
+
+static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_options *o,
+                             pl_err *err) {
+    plumb_inputs *samples = NULL;
+    size_t n = 0;
+    PL_TRY(pl_inputs_samples(&o->inputs, all->arena, &samples, &n, err));
+    all->of = pl_arena_array(all->arena, n, sizeof(pl_analysis));
+    if (all->of == NULL) return pl_fail_memory(err, n);
+    PL_TRY(open_folder(o, &all->folder, err));
+    for (size_t i = 0; i < n; i++) {
+        pl_analysis *x = &all->of[all->n++];
+        *x = (pl_analysis){ .m = m,
+                            .model = m->model,
+                            .options = o,
+                            .inputs = &samples[i],
+                            .sample = i,
+                            .folder = all->folder,
+                            .keep_all = o->save == NULL || strcmp(o->save, "all") == 0,
+                            .lines = &all->lines,
+                            .started = pl_api_seconds() };
+        x->keep_suspects = x->keep_all || strcmp(o->save, "suspects") == 0;
+        PL_TRY(pl_session_new(&x->session, err));
+        PL_TRY(run_all(x, err));
+        if (i > 0) PL_TRY(pl_analysis_merge(all->of[0].session, x->session, i, err));
+    }
+    pl_session *s = all->of[0].session;
+    s->n_samples = n;
+    s->peak_rss = peak_rss();
+    return commit_folder(&all->folder, m->model, s, err);
 }
 
 plumb_status plumb_analyze(plumb_model *m, const plumb_analyze_options *options, int *exit_code,
                            char **text, plumb_error *error) {
     pl_err err = PL_ERR_INIT;
-    pl_buf out = PL_BUF_INIT, lines = PL_BUF_INIT;
-    pl_analysis x = { .m = m, .model = m->model, .options = options, .lines = &lines };
+    pl_buf out = PL_BUF_INIT;
+    analyses all = { .arena = pl_arena_new(), .lines = PL_BUF_INIT };
     const pl_session_print_options print = { .format = options->format,
                                              .metric = options->metric,
                                              .limit = options->limit,
                                              .colour = options->colour != 0 };
-    pl_status st = PL_OK;
-    x.started = pl_api_seconds();
-    PL_TRY_GOTO(done, st, pl_session_print_check(&print, &err));
-    PL_TRY_GOTO(done, st, pl_session_new(&x.session, &err));
-    PL_TRY_GOTO(done, st, open_folder(&x, &err));
-    PL_TRY_GOTO(done, st, run_all(&x, &err));
-    x.session->peak_rss = peak_rss();
-    PL_TRY_GOTO(done, st, commit_folder(&x, &err));
-    *exit_code = pl_outcome_exit_code(x.session->outcome);
+    pl_status st = all.arena == NULL ? pl_fail_memory(&err, 1) : PL_OK;
+    if (st == PL_OK) st = pl_session_print_check(&print, &err);
+    if (st == PL_OK) st = run_samples(&all, m, options, &err);
+    if (st != PL_OK) goto done;
+    *exit_code = pl_outcome_exit_code(all.of[0].session->outcome);
     if (print.format == NULL || strcmp(print.format, "text") == 0) {
-        pl_buf_append(&out, lines.data, lines.n_bytes);
+        pl_buf_append(&out, all.lines.data, all.lines.n_bytes);
     }
-    PL_TRY_GOTO(done, st, pl_session_print(x.session, &print, &out, &err));
+    PL_TRY_GOTO(done, st, pl_session_print(all.of[0].session, &print, &out, &err));
     st = pl_api_text_take(&out, text, &err);
 done:
     pl_buf_release(&out);
-    pl_buf_release(&lines);
-    release(&x);
+    pl_buf_release(&all.lines);
+    pl_session_folder_abort_take(all.folder);
+    for (size_t i = 0; i < all.n; i++)
+        analysis_release(&all.of[i]);
+    pl_arena_free(all.arena);
     return pl_api_return(st, &err, error);
 }

@@ -24,6 +24,8 @@ typedef struct pl_analysis {
     pl_model *replayed; /* whose segments are replayed: the reference's, or `model` itself */
     plumb_model *reference_model; /* owned; NULL = the same model */
     const plumb_analyze_options *options;
+    const plumb_inputs *inputs; /* of this sample */
+    size_t sample;
     pl_session *session;
     pl_arena *arena; /* the session's */
     pl_pool *pool;
@@ -37,6 +39,7 @@ typedef struct pl_analysis {
     pl_progress progress;
     plumb_same_options same;
     bool torch;
+    bool quantised; /* values go through integer codes */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
@@ -65,6 +68,11 @@ bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis *
 pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err);
 pl_status pl_analysis_settle(pl_analysis *x, pl_err *err);
+
+/* analyze_samples.c: several samples to one session, which keeps the worst of each */
+pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, pl_err *err);
+/* Inputs that can hide a fault: constant, or all zero. */
+pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
 
 /* analyze_search.c: what did it */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);

@@ -1,10 +1,14 @@
 /* Sync points of an analysis: what was compared, and the verdict on each and on the whole. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "flows/analyze_int.h"
+#include "flows/marking.h"
 
+/* Codes that flip cost this much of an output at most, before it is said that the runs differ. */
+#define QUANTISED_TOL 0.02
 #define OUTPUT_TOL 1e-4 /* of an output's size: below this no output fails without a culprit */
 
 /* ---- sync points ---- */
@@ -113,14 +117,21 @@ static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *
     const bool suspect = x->blame.of[value->id].verdict == PL_VERDICT_CULPRIT;
     const bool kept = x->keep_all || (x->keep_suspects && (suspect || p->is_output));
     if (x->folder == NULL || !kept || a->kind != PL_TYPE_TENSOR) return PL_OK;
-    PL_TRY(pl_session_folder_put(x->folder, "a", p->value, a->tensor, x->arena, &p->a.blob, err));
+    char a_index[32], b_index[32], gold_index[32]; /* the first sample has the plain names */
+    const size_t k = x->sample;
+    snprintf(a_index, sizeof(a_index), k == 0 ? "a" : "a%zu", k);
+    snprintf(b_index, sizeof(b_index), k == 0 ? "b" : "b%zu", k);
+    snprintf(gold_index, sizeof(gold_index), k == 0 ? "gold" : "gold%zu", k);
+    PL_TRY(
+        pl_session_folder_put(x->folder, a_index, p->value, a->tensor, x->arena, &p->a.blob, err));
     if (b != NULL && b->kind == PL_TYPE_TENSOR) {
-        PL_TRY(
-            pl_session_folder_put(x->folder, "b", p->value, b->tensor, x->arena, &p->b.blob, err));
+        PL_TRY(pl_session_folder_put(x->folder, b_index, p->value, b->tensor, x->arena, &p->b.blob,
+                                     err));
     }
     if (!suspect || gold == NULL || gold->kind != PL_TYPE_TENSOR) return PL_OK;
     const char *blob = NULL;
-    return pl_session_folder_put(x->folder, "gold", p->value, gold->tensor, x->arena, &blob, err);
+    return pl_session_folder_put(x->folder, gold_index, p->value, gold->tensor, x->arena, &blob,
+                                 err);
 }
 
 /* Called for each value that A has, judged already, in the order of the model. */
@@ -132,6 +143,7 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
     const pl_value *own = x->pairs.a[value->id];
     PL_TRY(fill_names(x, p, own, err));
     p->replayed = value;
+    p->sample = (int64_t)x->sample;
     fill_side(&p->a, a, &x->a.hash[own->id]);
     if (b != NULL) {
         const pl_record *record =
@@ -166,6 +178,26 @@ static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v
     if (p->verdict == PL_VERDICT_WITHIN && !has_b) p->verdict = PL_VERDICT_UNPAIRED;
 }
 
+/* Values went through integer codes of 8 bits or less: rounding flips codes, and a flip is large.
+ */
+static bool is_quantised(const pl_model *model) {
+    const pl_graph *graph = model->graph;
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const pl_type *type = graph->values[i]->type;
+        if (graph->values[i]->producer == NULL || type == NULL || type->kind != PL_TYPE_TENSOR) {
+            continue;
+        }
+        if (pl_dtype_is_integer(type->dtype) && pl_dtype_bits(type->dtype) <= 8) return true;
+    }
+    return false;
+}
+
+/* rms of a - b relative to b; NAN when they were not measured. */
+static double relative_error(const pl_sync_point *p) {
+    if (!p->measured || p->acc.n_finite == 0 || !(p->acc.sum_rr > 0)) return NAN;
+    return sqrt(p->acc.sum_sq / p->acc.sum_rr);
+}
+
 /* An output that inherited more than the reference's own error, and more than the tolerance. */
 static bool output_fails(const pl_analysis *x, const pl_sync_point *p, const pl_judgement *v) {
     const double tol = isnan(x->session->tol) ? OUTPUT_TOL : x->session->tol;
@@ -178,6 +210,7 @@ static bool output_fails(const pl_analysis *x, const pl_sync_point *p, const pl_
             p->measured && p->acc.n_finite > 0 ? sqrt(p->acc.sum_sq / (double)p->acc.n_finite) : 0;
         return p->pair_class == PL_PAIR_NONFINITE || off > tol * size;
     }
+    if (x->quantised && relative_error(p) > fmax(tol, QUANTISED_TOL)) return true;
     if (p->verdict != PL_VERDICT_INHERITED && p->verdict != PL_VERDICT_AMPLIFIED) return false;
     return !(v->propagated <= tol * v->scale);
 }
@@ -203,9 +236,35 @@ static pl_status name_blame(pl_analysis *x, pl_err *err) {
     return PL_OK;
 }
 
+/* Where a difference begins: the first value whose codes differ, or that is off by more than its
+ * type explains. */
+static const pl_sync_point *find_birth(const pl_session *s, const pl_sync_point *failing) {
+    for (size_t i = 0; i < s->n_points; i++) {
+        const pl_sync_point *p = &s->points[i];
+        if (!p->measured || p->pair_class == PL_PAIR_EXACT) continue;
+        if (p->pair_class == PL_PAIR_NONFINITE) return p;
+        const bool code = pl_dtype_is_integer(p->a.dtype);
+        const double u = code ? 0 : pl_dtype_unit_roundoff(p->a.dtype);
+        if (code ? p->acc.n_mismatch > 0 : relative_error(p) > 1024 * u) return p;
+    }
+    return failing;
+}
+
+/* The naive way to look inside would have marked all values as outputs: would it have seen this? */
+static pl_status say_marking(pl_analysis *x, pl_err *err) {
+    bool tried = false, disturbs = false;
+    if (pl_backend_levels(x->a.backend) == NULL) return PL_OK;
+    PL_TRY(pl_mark_disturbs(&x->a, x->in, &tried, &disturbs, err));
+    if (!tried || !disturbs) return PL_OK;
+    x->session->observer_note = "marking every value as an output changes the outputs of this "
+                                "backend: that way of looking would hide the difference";
+    return pl_analysis_note(x, err, "%s", x->session->observer_note);
+}
+
 pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     const pl_sync_point *failing = NULL;
+    x->quantised = is_quantised(x->replayed);
     for (size_t i = 0; i < s->n_points; i++) {
         pl_sync_point *p = &s->points[i];
         const pl_judgement *v = &x->blame.of[p->replayed->id];
@@ -240,11 +299,14 @@ pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
                                  s->blame[0].value, s->blame[0].reason);
     } else if (failing != NULL) {
         s->outcome = PL_OUTCOME_DIVERGED;
-        if (s->first_divergence == NULL) s->first_divergence = failing->value;
-        reason = pl_arena_printf(x->arena,
-                                 "output '%s' differs and no operation is to blame: amplified "
-                                 "rounding (%s)",
-                                 failing->value, failing->reason);
+        const pl_sync_point *born = find_birth(s, failing);
+        s->first_divergence = born->value;
+        reason = pl_arena_printf(
+            x->arena,
+            "output '%s' is off by %.3g (%.2g of its size) and no operation is "
+            "to blame: amplified rounding, born at '%s' (%s)",
+            failing->value, failing->acc.max_abs, relative_error(failing), born->value, born->op);
+        PL_TRY(say_marking(x, err));
     }
     s->reason = reason == NULL ? "" : reason;
     return PL_OK;

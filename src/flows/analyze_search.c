@@ -65,7 +65,7 @@ static pl_status is_bad(void *ctx, const char *spec, bool *bad, pl_err *err) {
     } else {
         const pl_run_data a = pl_analysis_run_data(x, &run);
         const pl_blame_options blame_options = { .pool = x->pool,
-                                                 .seed = x->options->inputs.seed,
+                                                 .seed = x->inputs->seed,
                                                  .skip_gold = true };
         st = pl_blame_run(x->replayed, x->replayed_in, &a, NULL, &blame_options, &found, err);
         *bad = st == PL_OK && found.n_groups > 0;

@@ -181,3 +181,59 @@ pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_d
     pl_dim_map_release(&dims);
     return st;
 }
+
+/* ---- samples ---- */
+
+typedef struct samples {
+    pl_arena *arena;
+    const char **paths;
+    size_t n, capacity;
+} samples;
+
+static pl_status add_sample(samples *s, const char *path, pl_err *err) {
+    if (s->n == s->capacity) {
+        const size_t capacity = s->capacity == 0 ? 16 : 2 * s->capacity;
+        const char **grown = pl_arena_array(s->arena, capacity, sizeof(char *));
+        if (grown == NULL) return pl_fail_memory(err, capacity);
+        if (s->n > 0) memcpy(grown, s->paths, s->n * sizeof(char *));
+        s->paths = grown;
+        s->capacity = capacity;
+    }
+    s->paths[s->n] = pl_arena_strdup(s->arena, path);
+    return s->paths[s->n++] == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static pl_status expand_set(samples *s, const char *path, pl_err *err) {
+    const size_t before = s->n;
+    pl_dir_list list = { 0 };
+    if (!pl_path_is_dir(path)) return add_sample(s, path, err);
+    PL_TRY(pl_dir_list_read(path, &list, err));
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
+        if (strncmp(list.names[i], "test_data_set_", 14) != 0) continue;
+        char *inner = pl_path_join(path, list.names[i]);
+        st = inner == NULL ? pl_fail_memory(err, 1) : PL_OK;
+        if (st == PL_OK && pl_path_is_dir(inner)) st = add_sample(s, inner, err);
+        pl_free(inner);
+    }
+    pl_dir_list_free(&list);
+    return st == PL_OK && s->n == before ? add_sample(s, path, err) : st;
+}
+
+pl_status pl_inputs_samples(const plumb_inputs *source, pl_arena *arena, plumb_inputs **out,
+                            size_t *n_out, pl_err *err) {
+    samples s = { .arena = arena };
+    for (size_t i = 0; i < source->n_sets; i++)
+        PL_TRY(expand_set(&s, source->sets[i], err));
+    const size_t n = s.n == 0 ? 1 : s.n;
+    *out = pl_arena_array(arena, n, sizeof(plumb_inputs));
+    if (*out == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n; i++) {
+        (*out)[i] = *source;
+        if (s.n == 0) continue;
+        (*out)[i].sets = &s.paths[i];
+        (*out)[i].n_sets = 1;
+    }
+    *n_out = n;
+    return PL_OK;
+}

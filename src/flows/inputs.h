@@ -13,6 +13,12 @@
 pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
                          pl_err *err);
 
+/* Several samples: each of the sets is one, and so is each test_data_set_N below a folder. Without
+ * sets there is one sample. The array and its strings live in the arena; the rest is shared with
+ * `source`. */
+pl_status pl_inputs_samples(const plumb_inputs *source, pl_arena *arena, plumb_inputs **out,
+                            size_t *n_out, pl_err *err);
+
 /* "NAME=N" pairs as a map from symbol to int64_t. */
 typedef struct pl_dim_map {
     pl_strmap map;

@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "flows/marking.h"
 #include "store/blob.h"
+
+enum { MAX_MARKING_RUNS = 48 };
 
 static pl_status index_names(pl_side_run *r, pl_err *err) {
     const pl_graph *graph = r->model->graph;
@@ -217,8 +220,26 @@ static bool can_record(const pl_side_run *r) {
     return modes != NULL && modes[0] != NULL;
 }
 
+static pl_status on_marked(void *ctx, const pl_value *value, const pl_datum *d, pl_err *err) {
+    return keep(ctx, value, d, err);
+}
+
+/* A backend that shows nothing, or a program that left nothing: the model with its values marked as
+ * outputs, as long as that leaves its own outputs as they are. */
+static pl_status record_marked(pl_side_run *r, pl_datum *const *in, pl_err *err) {
+    pl_marking counts;
+    PL_TRY(pl_mark_values(r, in, MAX_MARKING_RUNS, on_marked, r, &counts, err));
+    r->marked = true;
+    r->info.n_seen = counts.n_shown;
+    r->info.n_disturbed = counts.n_disturbed;
+    r->info.n_runs += counts.n_runs;
+    r->observer_effect = counts.n_disturbed > 0;
+    return PL_OK;
+}
+
 pl_status pl_side_run_record(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     if (can_record(r)) PL_TRY(record(r, in, false, err));
+    if (r->n_recorded == 0 && !r->info.differs) PL_TRY(record_marked(r, in, err));
     return keep_outputs(r, err);
 }
 
@@ -239,7 +260,7 @@ static pl_status repeat_outputs(pl_side_run *r, pl_datum *const *in, pl_err *err
 pl_status pl_side_run_repeat(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     r->unstable = NULL;
     PL_TRY(repeat_outputs(r, in, err));
-    if (!can_record(r) || r->info.differs) return PL_OK;
+    if (!can_record(r) || r->info.differs || r->marked) return PL_OK;
     /* A second recording whose outputs differ shows nothing: then the outputs above tell. */
     return record(r, in, true, err);
 }

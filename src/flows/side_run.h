@@ -36,6 +36,7 @@ typedef struct pl_side_run {
     pl_strmap by_name; /* values of the main graph */
     plumb_record_info info;
     size_t mode;
+    bool marked;                  /* it shows nothing by itself: values were marked as outputs */
     bool observer_effect;         /* the first way to record changed the outputs */
     size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
     const pl_value *unstable;     /* first value whose second run differed; NULL = none */

@@ -33,6 +33,13 @@ pl_status pl_conv_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x
                       const pl_f32 *bias, pl_f32 *y, pl_conv_state **state, pl_err *err);
 pl_status pl_conv_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
                       const pl_f64 *bias, pl_f64 *y, pl_conv_state **state, pl_err *err);
+/* The same, with what follows (NULL = nothing). */
+pl_status pl_conv_after_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                            const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_conv_state **state,
+                            const pl_epilogue *after, pl_err *err);
+pl_status pl_conv_after_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x,
+                            const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_conv_state **state,
+                            const pl_epilogue *after, pl_err *err);
 
 /* Transposed: input cell i adds to output i * stride - pad_begin + tap * dilation.
  * w is (c_in, c_out / groups, kernel…); `in` and `out` are those of this operator's own x and y. */

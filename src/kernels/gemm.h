@@ -16,6 +16,14 @@
 #include "base/status.h"
 #include "tensor/dtype.h"
 
+/* What follows a product: called once for every part of the result as soon as it is final, on the
+ * thread that made it, while it is in the cache. Rows are counted through the batch (of a
+ * convolution: channels through the items), columns are those of C (its outputs of a channel). */
+typedef struct pl_epilogue {
+    void (*fn)(void *ctx, int64_t row0, int64_t row1, int64_t col0, int64_t col1);
+    void *ctx;
+} pl_epilogue;
+
 typedef struct pl_gemm_shape {
     int64_t m, n, k;
     bool trans_a, trans_b;
@@ -24,6 +32,7 @@ typedef struct pl_gemm_shape {
     int64_t stride_a, stride_b, stride_c; /* elements from one matrix to the next; 0 = shared */
     /* Where the strides cannot say it (NumPy broadcasting): `batch` element offsets, or NULL. */
     const int64_t *offsets_a, *offsets_b;
+    const pl_epilogue *after; /* NULL = nothing follows */
 } pl_gemm_shape;
 
 /* What a node keeps between calls when B is constant: B packed. Pass the address of a pointer that

@@ -89,6 +89,8 @@ typedef struct pl_gemm_job_f32 {
     int64_t ldc;
     float alpha, beta;
     const pl_f32 *bias; /* one for each row, or NULL */
+    const pl_epilogue *after;
+    int64_t after_row; /* that row 0 is for it */
 } pl_gemm_job_f32;
 /* Rows k0 … k0 + len, columns at … at + n of a matrix as a panel: to[k * stride + j]. May instead
  * leave `to` alone and say where the rows lie: *base and *taps (b_fill of a full panel only). */
@@ -107,6 +109,8 @@ typedef struct pl_gemm_job_f64 {
     int64_t ldc;
     double alpha, beta;
     const pl_f64 *bias;
+    const pl_epilogue *after;
+    int64_t after_row; /* that row 0 is for it */
 } pl_gemm_job_f64;
 pl_status pl_gemm_run_f32(pl_pool *pool, const pl_gemm_job_f32 *job, pl_err *err);
 pl_status pl_gemm_run_f64(pl_pool *pool, const pl_gemm_job_f64 *job, pl_err *err);

@@ -67,6 +67,11 @@ pl_status pl_grad_unrolled(pl_grad *c) {
     return pl_node_fail(c->err, PL_E_UNSUPPORTED, c->node, "it was not unrolled");
 }
 
+pl_status pl_grad_apart(pl_grad *c) {
+    return pl_node_fail(c->err, PL_E_UNSUPPORTED, c->node,
+                        "its gradient needs a sequence whose items are known before the run");
+}
+
 /* ---- running a body with bounds ---- */
 
 typedef struct body_run {

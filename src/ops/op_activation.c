@@ -414,7 +414,11 @@ static pl_status swiglu_infer(pl_infer *c) {
         .attrs = attrs_, .infer = pl_infer_same_as_first, .eval = fn##_eval,                       \
         .grad = pl_##fn##_grad, .bound = pl_##fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,   \
         .samples =                                                                                 \
-            PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ sample_attrs "(x) }", ranges, 0 }) \
+            PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ sample_attrs "(x) }", ranges, 0 }, \
+                       { "(float[257] x) => (y) { y = " name_ sample_attrs "(x) }", "x=-40:40",    \
+                         PL_SAMPLE_NO_GRAD },                                                      \
+                       { "(float16[64] x) => (y) { y = " name_ sample_attrs "(x) }", "x=-9:9",     \
+                         PL_SAMPLE_NO_GRAD })                                                      \
     }
 #define DROPOUT_T                                                                                  \
     .in = PL_PORTS({ "data", PL_T_FLOAT, 0 }),                                                     \
@@ -431,6 +435,8 @@ const pl_op_def pl_ops_activation[] = {
       .grad = pl_clip_grad, .bound = pl_clip_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float lo = {-0.5}, float hi = {0.5}> { y = Clip(x, lo, hi) }", NULL, 0 },
                             { "(float[2,3] x) => (y) <float hi = {0.5}> { y = Clip(x, , hi) }", NULL, 0 },
+                            { "(float[2,3] x, float lo, float hi) => (y) { y = Clip(x, lo, hi) }", "lo=-0.6:-0.4 hi=0.2:0.4", 0 },
+                            { "(float16[4,5] x) => (y) <float16 lo = {-0.5}> { y = Clip(x, lo) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(int8[5] x) => (y) <int8 lo = {3}> { y = Clip(x, lo) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Clip", .since = 1, .until = 10, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_FLOAT("max", 3.402823466e38), PL_A_FLOAT("min", -3.402823466e38), OLD),
@@ -459,6 +465,7 @@ const pl_op_def pl_ops_activation[] = {
       .attrs = PL_ATTRS(PL_A_STRING("approximate", "none")), .infer = gelu_infer, .eval = gelu_eval, .grad = pl_gelu_grad, .bound = pl_gelu_bound, .emit = PL_EMIT_TODO,
       .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Gelu(x) }", NULL, 0 },
+                            { "(float16[4,16] x) => (y) { y = Gelu(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(float[2,3] x) => (y) { y = Gelu<approximate=\"tanh\">(x) }", NULL, 0 }) },
     ROW("HardSigmoid", 1, 0, PL_T_FLOAT, hard_sigmoid,
         PL_ATTRS(PL_A_FLOAT("alpha", 0.2), PL_A_FLOAT("beta", 0.5), OLD), PL_AMP_KEEP, "<alpha=0.5, beta=0.6>", NULL),

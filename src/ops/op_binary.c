@@ -441,10 +441,12 @@ static pl_status prelu_infer(pl_infer *c) {
         .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS)), .infer = variadic_infer,            \
         .eval = fn, .grad = grad_, .bound = bound_, .emit = PL_EMIT_TODO,                          \
         .autocast = PL_AMP_WIDEST,                                                                 \
-        .samples = PL_SAMPLES({ "(float[2,3] a, float[2,3] b, float[2,3] c) => (y) { y = " name_   \
-                                "(a, b, c) }",                                                     \
-                                NULL, 0 },                                                         \
-                              { "(float[2,3] a) => (y) { y = " name_ "(a) }", NULL, 0 })           \
+        .samples = PL_SAMPLES(                                                                     \
+            { "(float[2,3] a, float[2,3] b, float[2,3] c) => (y) { y = " name_ "(a, b, c) }",      \
+              NULL, 0 },                                                                           \
+            { "(float[2,3] a) => (y) { y = " name_ "(a) }", NULL, 0 },                             \
+            { "(float[2,1,3] a, float[4,1] b, float c) => (y) { y = " name_ "(a, b, c) }", NULL,   \
+              0 })                                                                                 \
     }
 #define POW_BASE (PL_T_FLOAT | PL_T_INDEX)
 
@@ -466,7 +468,8 @@ const pl_op_def pl_ops_binary[] = {
       .attrs = PL_ATTRS(PL_A_INT("fmod", 0)), .infer = pl_infer_broadcast, .eval = mod_eval, .grad = pl_mod_grad, .bound = pl_mod_bound, .emit = PL_EMIT_TODO,
       .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ TEXT("Mod", "int32", ""), "a=-9:9 b=-5:5", PL_SAMPLE_NO_GRAD },
-                            { TEXT("Mod", "float", "<fmod=1>"), "b=0.5:2", 0 }) },
+                            { TEXT("Mod", "float", "<fmod=1>"), "b=0.5:2", 0 },
+                            { TEXT("Mod", "float", ""), "b=0.5:2", 0 }) },
     ARITH("Mul", mul, pl_mul_bound, PL_OP_COMMUTATIVE, NULL),
     { .name = "PRelu", .since = 7, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT | PL_T_INT, PL_PORT_SAME }, { "slope", PL_T_FLOAT | PL_T_INT, PL_PORT_SAME }),
@@ -484,6 +487,8 @@ const pl_op_def pl_ops_binary[] = {
       .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[3] y) => (z) { z = Pow(x, y) }", "x=0.5:2 y=-2:2", 0 },
                             { "(float[2,3] x) => (z) <float y = {2}> { z = Pow(x, y) }", NULL, 0 },
+                            { "(float[2,3] x) => (z) <int64[3] y = {3,0,1}> { z = Pow(x, y) }", NULL, 0 },
+                            { "(float16[4,8] x) => (z) <float16 y = {0.5}> { z = Pow(x, y) }", "x=0:9", PL_SAMPLE_NO_GRAD },
                             { "(int64[2,3] x, int64[3] y) => (z) { z = Pow(x, y) }", "x=0:4 y=0:4", PL_SAMPLE_NO_GRAD }) },
     { .name = "Pow", .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "Y", PL_T_FLOAT, PL_PORT_SAME }),

@@ -636,6 +636,7 @@ const pl_op_def pl_ops_generator[] = {
       OUT(PL_T_FLOAT | PL_T_SIGNED), .attrs = PL_ATTRS(PL_A_INT("stash_type", 1)),
       .infer = range_infer, .eval = range_eval, COMPUTED(range_bound, range_grad),
       .samples = PL_SAMPLES({ "() => (y) <float a = {1}, float b = {5}, float d = {1.5}> { y = Range(a, b, d) }", NULL, PL_SAMPLE_NO_GRAD },
+                            { "(float a, float d) => (y) <float b = {5}> { y = Range(a, b, d) }", "a=0:0.1 d=0.9:1", 0 },
                             { "() => (y) <int64 a = {10}, int64 b = {4}, int64 d = {-2}> { y = Range(a, b, d) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

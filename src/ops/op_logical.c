@@ -342,6 +342,7 @@ const pl_op_def pl_ops_logical[] = {
       .out = PL_PORTS({ "output", PL_T_ANY, 0 }), .infer = where_infer, .eval = where_eval,
       .grad = where_grad, .bound = where_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ "(bool[3,1] c, float[2,3,4] x, float[4] y) => (z) { z = Where(c, x, y) }", NULL, 0 },
+                            { "(float[2,3] x, float y) => (z) { c = Less(x, y) z = Where(c, x, y) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(bool[2,3] c, int64[2,3] x, int64 y) => (z) { z = Where(c, x, y) }", NULL, PL_SAMPLE_NO_GRAD }) },
     TO_BOOL("Xor", 7, PL_T_BOOL, "bool", compare_infer, xor_eval, xor_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
     TO_BOOL_OLD("Xor", PL_T_BOOL, "bool", compare_infer, xor_eval, xor_bound, PL_AMP_KEEP),

@@ -309,9 +309,13 @@ static pl_status log_softmax_grad(pl_grad *c) { /* dy - exp(y) sum(dy) */
         .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),  \
         .attrs = PL_ATTRS(PL_A_INT("axis", axis_)), .infer = axis_infer, .eval = fn##_eval,        \
         .grad = grad_, .bound = fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,                 \
-        .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ "(x) }", NULL, 0 },         \
-                              { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", NULL, 0 }, \
-                              { "(float[2,3,4] x) => (y) { y = " name_ "<axis=0>(x) }", NULL, 0 }) \
+        .samples = PL_SAMPLES(                                                                     \
+            { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", NULL, 0 },                           \
+            { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", NULL, 0 },                   \
+            { "(float[2,3,4] x) => (y) { y = " name_ "<axis=0>(x) }", NULL, 0 },                   \
+            { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", "x=9990:10000",              \
+              PL_SAMPLE_NO_GRAD },                                                                 \
+            { "(float16[4,300] x) => (y) { y = " name_ "(x) }", "x=-20:20", PL_SAMPLE_NO_GRAD })   \
     }
 #define BOTH(name_, fn, grad_, amp)                                                                \
     ROW(name_, 13, 0, -1, fn, grad_, amp), ROW(name_, 1, 12, 1, fn, grad_, amp)

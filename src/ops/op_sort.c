@@ -453,6 +453,7 @@ const pl_op_def pl_ops_sort[] = {
       .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_INT("largest", 1), PL_A_INT("sorted", 1)),
       .samples = PL_SAMPLES(
           { "(float[2,5] x) => (y, i) <int64[1] k = {3}> { y, i = TopK(x, k) }", NULL, 0 },
+          { "(float[5,2] x) => (y) <int64[1] k = {3}> { y = TopK<axis=0>(x, k) }", NULL, 0 },
           { "(float[2,5] x) => (y, i) <int64[1] k = {2}> { y, i = TopK<largest=0, sorted=0>(x, k) }", NULL, 0 }) },
     { .name = "Unique", .since = 11, .flags = PL_OP_OWN_OUT | PL_OP_SHAPE,
       .in = PL_PORTS({ "X", PL_T_ANY, 0 }),

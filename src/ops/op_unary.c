@@ -308,7 +308,9 @@ static pl_status infer_bool_like_first(pl_infer *c) {
         .name = name_, .since = since_, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT),             \
         PL_OLD_ATTRS, .infer = pl_infer_same_as_first, .eval = fn##_eval, .grad = fn##_grad,       \
         .bound = fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,                                \
-        .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 })       \
+        .samples = PL_SAMPLES(                                                                     \
+            { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 },                         \
+            { "(float16[64] x) => (y) { y = " name_ "(x) }", ranges, PL_SAMPLE_NO_GRAD })          \
     }
 /* consumed_inputs of opset 1 to 5 was a hint for in-place work; it has no meaning. */
 #define PL_OLD_ATTRS .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS))

@@ -118,11 +118,15 @@ pl_status pl_reduce_prod_grad(pl_grad *c) {
 
 /* ---- along one axis ---- */
 
+static pl_value *cumulate(pl_grad *c, const char *op, pl_value *x, bool exclusive, bool reverse) {
+    const pl_attr attrs[2] = { PL_G_INT("exclusive", exclusive), PL_G_INT("reverse", reverse) };
+    return pl_g_op(c, op, (pl_value *const[]){ x, c->node->in[1] }, 2, attrs, 2);
+}
+
 /* Every element went into those at and after it: add up from the other end. */
 static pl_value *backwards(pl_grad *c, pl_value *g) {
-    const pl_attr attrs[2] = { PL_G_INT("exclusive", pl_attr_int(c->node, "exclusive")),
-                               PL_G_INT("reverse", pl_attr_int(c->node, "reverse") == 0) };
-    return pl_g_op(c, "CumSum", (pl_value *const[]){ g, c->node->in[1] }, 2, attrs, 2);
+    return cumulate(c, "CumSum", g, pl_attr_int(c->node, "exclusive") != 0,
+                    pl_attr_int(c->node, "reverse") == 0);
 }
 
 pl_status pl_cum_sum_grad(pl_grad *c) {
@@ -130,9 +134,19 @@ pl_status pl_cum_sum_grad(pl_grad *c) {
     return c->st;
 }
 
-/* Not for zeros in x, where it is not a number. */
+/* sum(dy y) / x before the first zero; at it the products without it; after it nothing. */
 pl_status pl_cum_prod_grad(pl_grad *c) {
-    pl_value *sum = backwards(c, pl_g_mul(c, c->dy[0], c->node->out[0]));
-    c->dx[0] = pl_g_div(c, sum, c->node->in[0]);
+    const bool exclusive = pl_attr_int(c->node, "exclusive") != 0;
+    const bool reverse = pl_attr_int(c->node, "reverse") != 0;
+    pl_value *x = c->node->in[0], *dy = c->dy[0], *one = pl_g_number(c, x, 1);
+    pl_value *is_zero = pl_g_equal(c, x, pl_g_number(c, x, 0));
+    pl_value *so_far = cumulate(c, "CumSum", pl_g_cast_like(c, is_zero, x), false, reverse);
+    pl_value *first = pl_g2(c, "And", is_zero, pl_g_below(c, so_far, 1.5));
+    pl_value *without = pl_g_select(c, first, one, x);
+    without = cumulate(c, "CumProd", without, exclusive, reverse);
+    pl_value *sum = backwards(c, pl_g_mul(c, dy, c->node->out[0]));
+    pl_value *before = pl_g_div(c, sum, pl_g_select(c, is_zero, one, x));
+    before = pl_g_keep(c, pl_g_below(c, so_far, 0.5), before);
+    c->dx[0] = pl_g_select(c, first, backwards(c, pl_g_mul(c, dy, without)), before);
     return c->st;
 }

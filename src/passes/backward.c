@@ -214,6 +214,7 @@ static pl_status run_backward(backward *b, pl_value *const *ys, pl_value *const 
 
 pl_status pl_backward_sum(pl_graph *graph, pl_value *const *ys, pl_value *const *dys, size_t n_ys,
                           pl_value *const *xs, size_t n_xs, pl_value **out, pl_err *err) {
+    if (graph->parent == NULL) PL_TRY(pl_unroll_loops(graph->model, xs, n_xs, err));
     backward b = { .graph = graph, .n_values = graph->model->n_values, .err = err };
     pl_arena *arena = pl_arena_new();
     pl_status st = PL_OK;

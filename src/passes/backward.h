@@ -7,8 +7,7 @@
 /* Appends the nodes that compute dy/dx for each x. `dy` is the incoming gradient (NULL: ones of y's
  * shape). out[i] is NULL where y does not depend on xs[i]. Operators must be resolved and types
  * inferred. An operator without a gradient rule is PL_E_UNSUPPORTED and named. Linear in nodes.
- * If is differentiated branch by branch; Loop and Scan must have been unrolled (pl_unroll_loops).
- */
+ * If is differentiated branch by branch; Loop and Scan with a known trip count are unrolled. */
 pl_status pl_backward(pl_graph *graph, pl_value *y, pl_value *dy, pl_value *const *xs, size_t n_xs,
                       pl_value **out, pl_err *err);
 /* The same for the sum over several ys, each with its incoming gradient. In a body, xs may be
@@ -33,8 +32,8 @@ typedef enum pl_backward_part {
      * gradients, as in the joint graph. */
     PL_BACKWARD_BACKWARD
 } pl_backward_part;
-/* A new model; the given one is left as it is. No float output, or none that depends on a float
- * input or parameter: PL_E_UNSUPPORTED. Tensors are shared. */
+/* A new model; the given one is left as it is. No float output, or no float input or parameter:
+ * PL_E_UNSUPPORTED. Tensors are shared. */
 pl_status pl_model_backward(const pl_model *model, pl_backward_part part, pl_model **out,
                             pl_err *err);
 

@@ -127,18 +127,12 @@ static pl_status build(joint *j, const pl_model *model) {
     PL_TRY(note_forward(j));
     PL_TRY(add_incoming(j));
     PL_TRY(pl_backward_sum(j->model->graph, j->ys, j->dys, j->n_ys, j->xs, j->n_xs, j->dx, j->err));
-    bool any = false;
-    for (size_t i = 0; i < j->n_xs; i++)
-        any = any || j->dx[i] != NULL;
-    if (!any) {
-        return pl_fail(j->err, PL_E_UNSUPPORTED,
-                       "no output depends on a float input or parameter in a differentiable way");
-    }
     PL_TRY(lift(j));
     PL_TRY(add_gradients(j));
     size_t n_removed = 0;
     PL_TRY(pl_graph_remove_dead(j->model->graph, &n_removed, j->err));
     PL_TRY(pl_graph_sort(j->model->graph, j->err));
+    PL_TRY(pl_graph_unshadow(j->model->graph, j->err));
     PL_TRY(pl_ops_resolve(j->model, j->err));
     return pl_model_infer(j->model, NULL, j->err);
 }

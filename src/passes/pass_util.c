@@ -118,13 +118,25 @@ pl_status pl_pass_ints(pl_graph *graph, pl_dtype dtype, bool scalar, const int64
     return st;
 }
 
+pl_status pl_pass_axis(pl_graph *graph, const char *op, pl_value *x, int64_t axis, const char *base,
+                       pl_value **out, pl_err *err) {
+    pl_node *node = NULL;
+    pl_value *in[2] = { x, NULL };
+    const bool as_input = pl_model_opset(graph->model, "") >= 13;
+    if (as_input) PL_TRY(pl_pass_ints(graph, PL_I64, false, &axis, 1, base, &in[1], err));
+    PL_TRY(pl_pass_op(graph, op, in, as_input ? 2 : 1, base, &node, out, err));
+    return as_input ? PL_OK : pl_pass_set_ints(node, "axes", &axis, 1, err);
+}
+
 pl_status pl_pass_zeros_like(pl_graph *graph, pl_value *x, double value, const char *base,
                              pl_value **out, pl_err *err) {
     pl_node *fill = NULL;
     pl_value *shape = NULL;
     pl_tensor *t = NULL;
     const int64_t one = 1;
-    PL_TRY(pl_pass_op(graph, "Shape", &x, 1, "grad/shape", NULL, &shape, err));
+    const char *shape_name = pl_arena_printf(graph->model->arena, "%s/shape", base);
+    if (shape_name == NULL) return pl_fail_memory(err, 1);
+    PL_TRY(pl_pass_op(graph, "Shape", &x, 1, shape_name, NULL, &shape, err));
     PL_TRY(pl_pass_op(graph, "ConstantOfShape", &shape, 1, base, &fill, out, err));
     (*out)->type = x->type;
     pl_attr *attr = pl_node_add_attr(fill, "value", PL_ATTR_TENSOR);

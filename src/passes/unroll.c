@@ -142,17 +142,11 @@ static pl_status copy_step(unrolling *u, pl_value **cond) {
     return PL_OK;
 }
 
-/* Unsqueeze and Squeeze have their axes as an attribute before opset 13. */
 static pl_status axis_op(unrolling *u, const char *op, pl_value *x, int64_t axis, pl_value **out) {
-    pl_node *node = NULL;
     const char *base =
         pl_arena_printf(u->graph->model->arena, "%s/%s/%u", u->name, op, u->graph->model->n_values);
     if (base == NULL) return pl_fail_memory(u->err, 1);
-    pl_value *in[2] = { x, NULL };
-    const bool as_input = pl_model_opset(u->graph->model, "") >= 13;
-    if (as_input) PL_TRY(pl_pass_ints(u->graph, PL_I64, false, &axis, 1, base, &in[1], u->err));
-    PL_TRY(pl_pass_op(u->graph, op, in, as_input ? 2 : 1, base, &node, out, u->err));
-    return as_input ? PL_OK : pl_pass_set_ints(node, "axes", &axis, 1, u->err);
+    return pl_pass_axis(u->graph, op, x, axis, base, out, u->err);
 }
 
 /* An Identity (or Concat) that gives the loop's own output. */
@@ -481,5 +475,8 @@ pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_
     bool found = true;
     while (found)
         PL_TRY(unroll_one(model, xs, n_xs, &found, err));
-    return PL_OK;
+    PL_TRY(pl_take_sequences_apart(model->graph, &found, err));
+    if (!found) return PL_OK;
+    PL_TRY(pl_ops_resolve(model, err));
+    return pl_model_infer(model, NULL, err);
 }

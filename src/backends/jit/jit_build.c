@@ -164,7 +164,11 @@ static pl_status load(jit_plan *plan, const char *path, pl_err *err) {
             snprintf(name, sizeof(name), "k%zu_%zu", s, i);
             void *symbol = dlsym(plan->library, name);
             if (symbol == NULL) return pl_fail(err, PL_E_BACKEND, "'%s' lacks %s", path, name);
-            memcpy(&loop->parts[i].fn, &symbol, sizeof(symbol));
+            if (loop->follows) {
+                memcpy(&loop->parts[i].after, &symbol, sizeof(symbol));
+            } else {
+                memcpy(&loop->parts[i].fn, &symbol, sizeof(symbol));
+            }
         }
     }
     return PL_OK;

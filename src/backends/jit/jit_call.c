@@ -72,14 +72,18 @@ bool jit_gemm_operand_fits(const jit_plan *plan, const jit_ref *ref) {
 
 /* Items of a batch that lie under each other with one B: one product with more rows. */
 static bool rows_continue(const jit_ref *a, const operand *x, const operand *y, const int64_t *dims,
-                          int batch_rank) {
-    int64_t stride = x->rs * x->rows;
-    if (x->trans || x->rows < 1) return false;
+                          int batch_rank, int64_t *ld) {
+    int64_t stride = x->rows == 1 ? 0 : x->rs * x->rows;
+    if (x->trans && x->rows > 1) return false;
+    *ld = x->rs;
     for (int d = batch_rank - 1; d >= 0; d--) {
         const int da = d - (batch_rank - x->batch_rank), db = d - (batch_rank - y->batch_rank);
         if (dims[d] == 1) continue;
         if (db >= 0 && y->c[db] != 0) return false;
-        if (da < 0 || a->dims[da] != dims[d] || x->c[da] != stride) return false;
+        if (da < 0 || a->dims[da] != dims[d]) return false;
+        if (stride == 0)
+            *ld = stride = x->c[da]; /* single rows: the first dim tells how far apart */
+        if (x->c[da] != stride || *ld < x->cols) return false;
         stride *= dims[d];
     }
     return true;
@@ -134,15 +138,35 @@ jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b
                                   .ldb = y.ld,
                                   .batch = batch,
                                   .stride_c = x.rows * y.cols };
-    if (batch > 1 && rows_continue(a, &x, &y, dims, batch_rank)) {
+    int64_t ld = 0;
+    const bool straight = x.cs == 1 || x.cols == 1;
+    if (batch > 1 && straight && rows_continue(a, &x, &y, dims, batch_rank, &ld)) {
         call->gemm.m *= batch;
         call->gemm.batch = 1;
-        call->gemm.lda = x.rs;
+        call->gemm.trans_a = false;
+        call->gemm.lda = ld;
     } else if (batch > 1 && !fill_offsets(call, &x, &y, a, b, dims, batch_rank)) {
         jit_call_free(call);
         return NULL;
     }
     return call;
+}
+
+bool jit_gemm_wants_copy(const jit_plan *plan, const jit_ref *a, const jit_ref *b) {
+    enum { FEW_ROWS = 32 };
+    const operand x = operand_of(plan, a), y = operand_of(plan, b);
+    int64_t batch = 1, ld = 0;
+    for (int d = 0; d < y.batch_rank; d++)
+        if (b->dims[d] > 1) return false;
+    for (int d = 0; d < x.batch_rank; d++)
+        batch *= a->dims[d];
+    if (batch == 1 || x.rows > FEW_ROWS) return false;
+    const bool straight = x.cs == 1 || x.cols == 1;
+    return !straight || !rows_continue(a, &x, &y, a->dims, x.batch_rank, &ld);
+}
+
+int jit_call_column_dims(const jit_call *call) {
+    return call->kind == CALL_GEMM ? 1 : call->conv.n_spatial;
 }
 
 /* ---- convolutions ---- */
@@ -162,16 +186,32 @@ static void *data_of(const jit_plan *plan, const jit_ref *ref) {
     return plan->buffers[plan->prims[ref->prim].slot];
 }
 
+typedef struct after_job {
+    const jit_plan *plan;
+    jit_after fn;
+} after_job;
+
+static void run_after(void *ctx, int64_t row0, int64_t row1, int64_t col0, int64_t col1) {
+    const after_job *j = ctx;
+    j->fn(j->plan->buffers, j->plan->params, row0, row1, col0, col1);
+}
+
 pl_status jit_call_run(jit_program *p, jit_plan *plan, jit_prim *prim, pl_err *err) {
     jit_call *call = prim->call;
+    const jit_loop *loop = plan->steps[prim->step].loop;
+    after_job job = { plan, loop == NULL ? NULL : loop->parts[0].after };
+    const pl_epilogue after = { run_after, &job };
+    const pl_epilogue *follows = loop == NULL ? NULL : &after;
+    call->gemm.after = follows;
     const void *a = data_of(plan, &prim->args[0]), *b = data_of(plan, &prim->args[1]);
     void *c = plan->buffers[prim->slot];
     const bool constant = plan->prims[prim->args[1].prim].kind == JIT_CONST;
     if (call->kind == CALL_CONV) {
         const void *bias = prim->n_args > 2 ? data_of(plan, &prim->args[2]) : NULL;
         pl_conv_state **state = constant ? &call->conv_state : NULL;
-        return prim->dtype == PL_F64 ? pl_conv_f64(p->pool, &call->conv, a, b, bias, c, state, err)
-                                     : pl_conv_f32(p->pool, &call->conv, a, b, bias, c, state, err);
+        return prim->dtype == PL_F64
+                   ? pl_conv_after_f64(p->pool, &call->conv, a, b, bias, c, state, follows, err)
+                   : pl_conv_after_f32(p->pool, &call->conv, a, b, bias, c, state, follows, err);
     }
     pl_gemm_state **state = constant ? &call->gemm_state : NULL;
     if (prim->dtype == PL_F64) {

@@ -18,6 +18,7 @@ typedef struct printer {
     pl_buf *out;
     const gen *g;
     bool chunked; /* one long row: the range is of its elements */
+    bool follows; /* a kernel: the range of columns is given */
     bool failed;
 } printer;
 
@@ -244,9 +245,12 @@ static void put_stage(printer *p, int stage) {
     for (int d = 0; d < g->n_inner; d++) {
         if (d + 1 == g->n_inner) put_pragma(p, stage);
         pl_buf_printf(p->out, "        for (int64_t j%d = %s; j%d < ", d,
-                      p->chunked ? "begin" : "0", d);
-        if (p->chunked) {
-            pl_buf_puts(p->out, "end");
+                      p->chunked   ? "begin"
+                      : p->follows ? "col0"
+                                   : "0",
+                      d);
+        if (p->chunked || p->follows) {
+            pl_buf_puts(p->out, p->chunked ? "end" : "col1");
         } else {
             put_number(p, g->inner[d]);
         }
@@ -288,9 +292,12 @@ static void put_row_end(printer *p) {
         if (g->acts[i].kind == GEN_STORE && g->acts[i].row) put_store(p, &g->acts[i], "        ");
 }
 
-static bool is_stored(const gen *g, int prim) {
-    for (size_t i = 0; i < g->n_acts; i++)
-        if (g->acts[i].kind == GEN_STORE && g->acts[i].prim == prim) return true;
+/* A buffer that is both read and written (after a call) has one name. */
+static bool is_stored(const gen *g, int slot) {
+    for (size_t i = 0; i < g->n_acts; i++) {
+        const gen_act *act = &g->acts[i];
+        if (act->kind == GEN_STORE && g->plan->prims[act->prim].slot == slot) return true;
+    }
     return false;
 }
 
@@ -301,7 +308,7 @@ static void put_addresses(printer *p) {
         const gen_access *a = &g->accesses[i];
         const jit_prim *prim = &p->plan->prims[a->prim];
         pl_buf_printf(p->out, "        %s%s *const a%zu = m%d",
-                      is_stored(g, a->prim) ? "" : "const ", type_of(prim->dtype)->element, i,
+                      is_stored(g, prim->slot) ? "" : "const ", type_of(prim->dtype)->element, i,
                       prim->slot);
         if (a->k != 0) {
             pl_buf_puts(p->out, " + ");
@@ -322,10 +329,10 @@ static void put_buffers(printer *p) {
         bool used = false;
         const int prim = p->plan->slot_prim[s];
         for (size_t i = 0; i < g->n_accesses; i++)
-            used = used || g->accesses[i].prim == prim;
+            used = used || p->plan->prims[g->accesses[i].prim].slot == (int)s;
         if (!used) continue;
         pl_buf_printf(p->out, "    %s%s *restrict const m%zu = b[%zu];\n",
-                      is_stored(g, prim) ? "" : "const ",
+                      is_stored(g, (int)s) ? "" : "const ",
                       type_of(p->plan->prims[prim].dtype)->element, s, s);
     }
     for (size_t i = 0; i < g->n_acts; i++) {
@@ -403,9 +410,10 @@ static void put_function(printer *p, int step, size_t piece, jit_part *part) {
     part->n = p->chunked ? inner : rows;
     part->grain = p->chunked ? GRAIN_ELEMENTS : GRAIN_ELEMENTS / inner;
     if (part->grain < 1) part->grain = 1;
-    pl_buf_printf(p->out,
-                  "void k%d_%zu(void *const *b, const int64_t *p, int64_t begin, int64_t end) {\n",
-                  step, piece);
+    p->follows = g->loop->follows;
+    pl_buf_printf(
+        p->out, "void k%d_%zu(void *const *b, const int64_t *p, int64_t begin, int64_t end%s) {\n",
+        step, piece, p->follows ? ", int64_t col0, int64_t col1" : "");
     put_buffers(p);
     pl_buf_puts(p->out, "    (void)p;\n");
     if (p->chunked) {
@@ -452,10 +460,8 @@ pl_status jit_emit(jit_program *program, jit_plan *plan, pl_err *err) {
     for (size_t i = 0; jit_prelude[i] != NULL; i++)
         pl_buf_puts(p.out, jit_prelude[i]);
     for (size_t s = 0; s < plan->n_steps; s++) {
-        if (plan->steps[s].kind == JIT_STEP_LOOP) {
-            PL_TRY(emit_loop(&p, (int)s, err));
-            continue;
-        }
+        if (plan->steps[s].loop != NULL) PL_TRY(emit_loop(&p, (int)s, err));
+        if (plan->steps[s].kind == JIT_STEP_LOOP) continue;
         const jit_prim *prim = &plan->prims[plan->steps[s].prim];
         pl_buf_printf(p.out, "\n/* step %zu: ", s);
         put_name(p.out, prim->node->op);

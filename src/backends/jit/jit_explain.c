@@ -1,10 +1,21 @@
-/* What the compiler did: every graph break and its reason, and the time of each phase. */
-#include "backends/jit/jit_int.h"
+/* What the compiler did, as text: graph breaks with their reasons, time of each phase; and for
+ * debug-dir one file for each pass. A second plan of the same program overwrites the first. */
+#include <stdio.h>
+
+#include "backends/jit/jit_call.h"
+#include "base/alloc.h"
 #include "base/file.h"
 
 static const jit_break *break_of(const jit_plan *plan, size_t step) {
     const jit_step *s = &plan->steps[step];
     return s->kind == JIT_STEP_BREAK ? plan->prims[s->prim].brk : NULL;
+}
+
+static void put_phases(const jit_plan *plan, pl_buf *out) {
+    pl_buf_puts(out, "compile time:");
+    for (size_t i = 0; i < plan->n_phases; i++)
+        pl_buf_printf(out, " %s %.1f ms", plan->phases[i].name, plan->phases[i].ms);
+    pl_buf_puts(out, plan->from_cache ? " (from the cache)\n" : "\n");
 }
 
 static void put_breaks(const jit_plan *plan, pl_buf *out) {
@@ -25,14 +36,130 @@ static void put_breaks(const jit_plan *plan, pl_buf *out) {
                   1e-6 * (double)plan->n_memory, 1e-6 * (double)plan->n_memory_naive);
 }
 
+/* ---- the passes ---- */
+
+/* Nodes with the types that this plan is made for; folded ones are marked. */
+static void put_graph(const jit_plan *plan, pl_buf *out) {
+    const pl_graph *graph = plan->model->graph;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        for (uint32_t k = 0; k < node->n_out; k++) {
+            if (node->out[k] == NULL) continue;
+            pl_type_print(out, node->out[k]->type);
+            pl_buf_printf(out, " %s%s", node->out[k]->name, k + 1 < node->n_out ? ", " : "");
+        }
+        pl_buf_printf(out, " = %s(", node->op);
+        for (uint32_t k = 0; k < node->n_in; k++)
+            pl_buf_printf(out, "%s%s", k > 0 ? ", " : "", node->in[k] ? node->in[k]->name : "");
+        const bool folded =
+            node->n_out > 0 && node->out[0] != NULL && plan->constants[node->out[0]->id] != NULL;
+        pl_buf_puts(out, folded ? ")  # folded\n" : ")\n");
+    }
+}
+
+static void put_prim(const jit_plan *plan, int at, pl_buf *out) {
+    static const char *const kinds[] = { "input", "const",  "extern", "break",
+                                         "map",   "reduce", "concat", "call" };
+    const jit_prim *p = &plan->prims[at];
+    char dims[200];
+    pl_buf_printf(out, "%%%d %s %s%s", at, kinds[p->kind], pl_dtype_name(p->dtype),
+                  pl_dims_describe(p->rank, p->dims, dims, sizeof(dims)));
+    if (p->kind == JIT_MAP) pl_buf_printf(out, " { %s }", p->expr);
+    if (p->kind == JIT_REDUCE) pl_buf_printf(out, " axes %x", p->axes);
+    for (int i = 0; i < p->n_args; i++)
+        pl_buf_printf(out, "%s%%%d%s", i > 0 ? ", " : " of ", p->args[i].prim,
+                      p->args[i].flat ? " (flat)" : "");
+    if (p->call != NULL) {
+        pl_buf_puts(out, ": ");
+        jit_call_describe(p->call, out);
+    }
+    if (p->node != NULL) pl_buf_printf(out, "  # %s", p->node->op);
+    if (p->node != NULL && p->node->n_out > 0 && p->node->out[0] != NULL) {
+        pl_buf_printf(out, " %s", p->node->out[0]->name);
+    }
+    pl_buf_putc(out, '\n');
+}
+
+static void put_lowered(const jit_plan *plan, pl_buf *out) {
+    for (size_t i = 0; i < plan->n_prims; i++)
+        if (plan->prims[i].live) put_prim(plan, (int)i, out);
+}
+
+static void put_schedule(const jit_plan *plan, pl_buf *out) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        const jit_step *step = &plan->steps[s];
+        static const char *const kinds[] = { "break", "loop", "call" };
+        pl_buf_printf(out, "step %zu: %s\n", s, kinds[step->kind]);
+        for (size_t i = 0; i < plan->n_prims; i++) {
+            const jit_prim *p = &plan->prims[i];
+            if (!p->live || p->folded_in || p->step != (int)s) continue;
+            pl_buf_puts(out, p->in_memory ? "  * " : "    ");
+            put_prim(plan, (int)i, out);
+        }
+        for (size_t i = 0; i < step->n_shown; i++)
+            pl_buf_printf(out, "    shows %s\n", step->shown[i].value->name);
+    }
+}
+
+static void put_memory(const jit_plan *plan, pl_buf *out) {
+    pl_buf_printf(out, "one block of %zu bytes; %zu without reuse\n", plan->n_memory,
+                  plan->n_memory_naive);
+    pl_buf_puts(out, "slot  primitive  first  last  place\n");
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        const jit_prim *p = &plan->prims[plan->slot_prim[i]];
+        pl_buf_printf(out, "%4zu  %%%-8d  %5d  %4d  ", i, plan->slot_prim[i], p->step, p->last_use);
+        if (p->kind == JIT_INPUT || p->kind == JIT_CONST || p->kind == JIT_EXTERN) {
+            pl_buf_puts(out, p->kind == JIT_INPUT   ? "input\n"
+                             : p->kind == JIT_CONST ? "constant\n"
+                                                    : "made by a break\n");
+        } else if (p->heap) {
+            pl_buf_puts(out, "a tensor of its own\n");
+        } else {
+            pl_buf_printf(out, "%zu + %zu\n", p->offset, p->n_bytes);
+        }
+    }
+}
+
+static pl_status write_file(const char *dir, const char *name, pl_buf *text, pl_err *err) {
+    char *path = pl_path_join(dir, name);
+    pl_status st = path == NULL || !pl_buf_ok(text) ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK) st = pl_file_write(path, pl_buf_str(text), text->n_bytes, err);
+    pl_free(path);
+    pl_buf_reset(text);
+    return st;
+}
+
+static pl_status write_passes(const jit_plan *plan, const char *dir, pl_err *err) {
+    pl_buf text = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, pl_path_make_dirs(dir, err));
+    put_graph(plan, &text);
+    PL_TRY_GOTO(done, st, write_file(dir, "1-graph.txt", &text, err));
+    put_lowered(plan, &text);
+    PL_TRY_GOTO(done, st, write_file(dir, "2-lowered.txt", &text, err));
+    put_schedule(plan, &text);
+    PL_TRY_GOTO(done, st, write_file(dir, "3-schedule.txt", &text, err));
+    put_memory(plan, &text);
+    PL_TRY_GOTO(done, st, write_file(dir, "4-memory.txt", &text, err));
+    pl_buf_append(&text, plan->text.data, plan->text.n_bytes);
+    PL_TRY_GOTO(done, st, write_file(dir, "5-model.c", &text, err));
+    pl_buf_puts(&text, plan->log != NULL ? plan->log : "");
+    if (plan->from_cache) pl_buf_puts(&text, "(from the cache: not compiled again)\n");
+    PL_TRY_GOTO(done, st, write_file(dir, "6-compiler.log", &text, err));
+    put_breaks(plan, &text);
+    put_phases(plan, &text);
+    st = write_file(dir, "explain.txt", &text, err);
+done:
+    pl_buf_release(&text);
+    return st;
+}
+
 pl_status jit_explain(const jit_program *p, const jit_plan *plan, pl_err *err) {
+    if (p->options->debug_dir != NULL) PL_TRY(write_passes(plan, p->options->debug_dir, err));
     if (p->options->explain == NULL) return PL_OK;
     pl_buf out = PL_BUF_INIT;
     put_breaks(plan, &out);
-    pl_buf_puts(&out, "compile time:");
-    for (size_t i = 0; i < plan->n_phases; i++)
-        pl_buf_printf(&out, " %s %.1f ms", plan->phases[i].name, plan->phases[i].ms);
-    pl_buf_puts(&out, plan->from_cache ? " (from the cache)\n" : "\n");
+    put_phases(plan, &out);
     const pl_status st = pl_buf_ok(&out)
                              ? pl_file_write(p->options->explain, out.data, out.n_bytes, err)
                              : pl_fail_memory(err, 1);

@@ -6,7 +6,7 @@
  * it never gets a loop of its own. */
 #include <string.h>
 
-#include "backends/jit/jit_int.h"
+#include "backends/jit/jit_call.h"
 #include "base/alloc.h"
 #include "base/size.h"
 
@@ -136,7 +136,7 @@ static bool join_map(const jit_plan *plan, jit_prim *p, const jit_loop *loop, in
         p->place = jit_index_identity(loop->rank);
         if (reads_fit(plan, p, &p->place, false, step, loop)) return true;
     }
-    if (loop->inner == 0) return false;
+    if (loop->inner == 0 || loop->follows) return false;
     p->row = true;
     if (has_dims(loop, p->rank, p->dims, true)) {
         p->place = row_place(loop);
@@ -158,7 +158,8 @@ static bool join_map(const jit_plan *plan, jit_prim *p, const jit_loop *loop, in
 
 static bool join_reduce(const jit_plan *plan, jit_prim *p, jit_loop *loop, int step) {
     const jit_ref *ref = &p->args[0];
-    if (loop->concat >= 0 || !has_dims(loop, ref->rank, ref->dims, false)) return false;
+    if (loop->follows || loop->concat >= 0 || !has_dims(loop, ref->rank, ref->dims, false))
+        return false;
     if (loop->inner != 0 && loop->inner != p->axes) return false;
     const pl_emit_index all = jit_index_identity(loop->rank);
     if (!reads_fit(plan, p, &all, false, step, loop)) return false;
@@ -168,10 +169,31 @@ static bool join_reduce(const jit_plan *plan, jit_prim *p, jit_loop *loop, int s
     return true;
 }
 
+/* What follows a kernel runs along its columns, which may be several dims: every operand must walk
+ * through them as through one. */
+static bool columns_merge(const jit_plan *plan, const jit_prim *p, const jit_loop *loop, int step) {
+    for (int k = 0; k < p->n_args; k++) {
+        const jit_prim *from = &plan->prims[p->args[k].prim];
+        int64_t c[JIT_RANK], at, stride = -1, n = 1;
+        if (from->folded_in) return false;
+        if (from->step == step) continue;
+        jit_ref_flat(plan, &p->args[k], c, &at);
+        for (int d = loop->rank - 1; d >= 0 && (loop->inner >> d & 1) != 0; d--) {
+            if (loop->dims[d] == 1) continue;
+            if (stride >= 0 && c[d] != stride * n) return false;
+            if (stride < 0) stride = c[d];
+            n *= loop->dims[d];
+        }
+    }
+    return true;
+}
+
 static bool join(const jit_program *program, const jit_plan *plan, jit_prim *p, int step) {
     jit_loop *loop = plan->steps[step].loop;
     if (loop->n_prims >= LOOP_PRIMS_MAX) return false;
-    if (!program->options->fuse && plan->prims[loop->prims[0]].node != p->node) return false;
+    const int first = loop->follows ? plan->steps[step].prim : loop->prims[0];
+    if (!program->options->fuse && plan->prims[first].node != p->node) return false;
+    if (loop->follows && !columns_merge(plan, p, loop, step)) return false;
     if (p->kind == JIT_MAP) return join_map(plan, p, loop, step);
     if (p->kind == JIT_REDUCE) return join_reduce(plan, p, loop, step);
     return false;
@@ -209,6 +231,26 @@ static pl_status open_loop(jit_plan *plan, jit_prim *p, pl_err *err) {
     return PL_OK;
 }
 
+/* A loop that follows a call, empty at first. */
+static pl_status open_after(jit_plan *plan, int step, pl_err *err) {
+    jit_step *s = &plan->steps[step];
+    jit_prim *call = &plan->prims[s->prim];
+    if (s->loop != NULL) return PL_OK;
+    jit_loop *loop = pl_arena_alloc(plan->arena, sizeof(*loop));
+    int *prims = pl_arena_array(plan->arena, LOOP_PRIMS_MAX, sizeof(int));
+    if (loop == NULL || prims == NULL) return pl_fail_memory(err, sizeof(*loop));
+    loop->prims = prims;
+    loop->concat = -1;
+    loop->follows = true;
+    loop->rank = call->rank;
+    memcpy(loop->dims, call->dims, sizeof(loop->dims));
+    for (int d = call->rank - jit_call_column_dims(call->call); d < call->rank; d++)
+        loop->inner |= 1u << d;
+    call->place = jit_index_identity(call->rank);
+    s->loop = loop;
+    return PL_OK;
+}
+
 static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err *err) {
     jit_prim *p = &plan->prims[at];
     last_step last = { plan, -1 };
@@ -229,8 +271,11 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     }
     if (p->folded_in) return PL_OK;
     jit_each_read(plan, p, note_step, &last);
-    const bool joined = last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_LOOP &&
-                        join(program, plan, p, last.step);
+    if (last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL && p->kind == JIT_MAP) {
+        PL_TRY(open_after(plan, last.step, err));
+    }
+    const bool joined =
+        last.step >= 0 && plan->steps[last.step].loop != NULL && join(program, plan, p, last.step);
     if (!joined) {
         PL_TRY(open_loop(plan, p, err));
         last.step = (int)plan->n_steps - 1;
@@ -248,5 +293,9 @@ pl_status jit_fuse(jit_program *p, jit_plan *plan, pl_err *err) {
     for (size_t i = 0; i < plan->n_prims; i++) {
         if (plan->prims[i].live) PL_TRY(place_prim(p, plan, (int)i, err));
     }
+    for (size_t s = 0; s < plan->n_steps; s++) /* nothing followed after all */
+        if (plan->steps[s].loop != NULL && plan->steps[s].loop->n_prims == 0) {
+            plan->steps[s].loop = NULL;
+        }
     return PL_OK;
 }

@@ -186,7 +186,7 @@ static int value_of(gen *g, int prim, bool flat, const pl_emit_index *at, int st
     if (g->failed) return 0;
     const int found = find_instr(g, prim, at, stage);
     if (found >= 0) return found;
-    const bool ours = p->step == g->step && !p->folded_in && p->step >= 0;
+    const bool ours = p->step == g->step && !p->folded_in && p->step >= 0 && p->kind != JIT_CALL;
     if (!ours && !p->folded_in) return load(g, prim, flat, at, stage);
     if (ours && p->kind == JIT_REDUCE) {
         const gen_instr in = { .kind = GEN_SCALAR, .prim = prim, .stage = stage, .place = *at };

@@ -91,7 +91,8 @@ typedef struct jit_prim {
     bool row;            /* one for each row of its loop */
     int stage;
     /* schedule */
-    bool in_memory;
+    int place_of; /* a call whose result is overwritten in place by this primitive; -1 = none */
+    bool in_memory, overwritten;
     int slot; /* in the table of buffers; -1 = none */
     int last_use;
     size_t n_bytes, offset;
@@ -101,8 +102,13 @@ typedef struct jit_prim {
 
 typedef void (*jit_kernel)(void *const *b, const int64_t *p, int64_t begin, int64_t end);
 
+/* The same after a kernel: rows and columns of what it has just made. */
+typedef void (*jit_after)(void *const *b, const int64_t *p, int64_t begin, int64_t end,
+                          int64_t col0, int64_t col1);
+
 typedef struct jit_part { /* one emitted function; a loop around Concat has one for each piece */
     jit_kernel fn;
+    jit_after after; /* of a loop that follows a kernel */
     int64_t n, grain;
 } jit_part;
 
@@ -111,6 +117,7 @@ typedef struct jit_loop {
     int64_t dims[JIT_RANK];
     unsigned inner; /* dims that are reduced; 0 = none */
     int concat;     /* axis that is cut into pieces; -1 = none */
+    bool follows;   /* a kernel: runs on the parts of its result; inner are the columns' dims */
     int *prims;
     size_t n_prims;
     jit_part *parts;
@@ -126,8 +133,8 @@ typedef struct jit_shown {
 
 typedef struct jit_step {
     jit_step_kind kind;
-    int prim; /* of a break or call */
-    jit_loop *loop;
+    int prim;              /* of a break or call */
+    jit_loop *loop;        /* of a call: what follows it */
     const pl_value **dead; /* data of breaks that nothing needs afterwards */
     size_t n_dead;
     jit_shown *shown; /* values that are whole after this step */

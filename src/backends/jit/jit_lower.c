@@ -47,7 +47,7 @@ static jit_prim *add_prim(jit_plan *plan, jit_kind kind, pl_dtype dtype, int ran
     p->dtype = dtype;
     p->rank = rank;
     p->n = 1;
-    p->step = p->slot = -1;
+    p->step = p->slot = p->place_of = -1;
     for (int d = 0; d < rank; d++) {
         p->dims[d] = dims[d];
         p->n *= dims[d];
@@ -273,6 +273,10 @@ static pl_ref build_gemm(pl_emit *c, const pl_emit_gemm *gemm) {
     for (int i = 0; i < 2; i++) {
         if (!jit_gemm_operand_fits(plan, &plan->refs[refs[i]])) refs[i] = copy_of(plan, refs[i]);
         if (refs[i] < 0) return -1;
+    }
+    if (jit_gemm_wants_copy(plan, &plan->refs[refs[0]], &plan->refs[refs[1]])) {
+        refs[0] = copy_of(plan, refs[0]);
+        if (refs[0] < 0) return -1;
     }
     const jit_ref args[2] = { plan->refs[refs[0]], plan->refs[refs[1]] };
     const pl_dtype dtype = plan->prims[args[0].prim].dtype;

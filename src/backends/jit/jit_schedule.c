@@ -43,6 +43,23 @@ static void find_memory(jit_plan *plan) {
     }
 }
 
+/* The result of a call that only its loop reads is overwritten in place by what the loop stores. */
+static void find_overwritten(jit_plan *plan) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        const jit_step *step = &plan->steps[s];
+        if (step->kind != JIT_STEP_CALL || step->loop == NULL) continue;
+        jit_prim *call = &plan->prims[step->prim];
+        if (call->forced || call->last_use > (int)s) continue;
+        for (size_t i = step->loop->n_prims; i-- > 0;) {
+            jit_prim *p = &plan->prims[step->loop->prims[i]];
+            if (!p->in_memory || p->dtype != call->dtype || p->n != call->n) continue;
+            p->place_of = step->prim;
+            call->overwritten = true;
+            break;
+        }
+    }
+}
+
 static bool is_computed(const jit_prim *p) {
     return p->kind == JIT_MAP || p->kind == JIT_REDUCE || p->kind == JIT_CONCAT ||
            p->kind == JIT_CALL;
@@ -87,7 +104,7 @@ static pl_status place_all(jit_plan *plan, pl_err *err) {
     if (list == NULL) return pl_fail_memory(err, plan->n_prims);
     for (size_t i = 0; i < plan->n_prims; i++) {
         jit_prim *p = &plan->prims[i];
-        if (!p->in_memory || p->heap || !is_computed(p)) continue;
+        if (!p->in_memory || p->heap || p->overwritten || !is_computed(p)) continue;
         const size_t bytes = (size_t)p->n * pl_dtype_bytes(p->dtype);
         p->n_bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
         plan->n_memory_naive += p->n_bytes;
@@ -114,8 +131,9 @@ static pl_status number_slots(jit_plan *plan, pl_err *err) {
     }
     for (size_t i = 0; i < plan->n_prims; i++) {
         jit_prim *p = &plan->prims[i];
-        if (!p->in_memory) continue;
+        if (!p->in_memory || p->overwritten) continue;
         p->slot = (int)plan->n_slots;
+        if (p->place_of >= 0) plan->prims[p->place_of].slot = p->slot;
         plan->slot_prim[plan->n_slots++] = (int)i;
     }
     for (size_t i = 0; i < plan->n_slots; i++) {
@@ -205,7 +223,7 @@ static int shown_after(const jit_plan *plan, const pl_value *value) {
     if (plan->constants[value->id] != NULL) return -1;
     if (ref < 0 || !jit_ref_is_whole(plan, &plan->refs[ref])) return -2;
     const jit_prim *p = &plan->prims[plan->refs[ref].prim];
-    if (!p->in_memory || p->value == value) return -2; /* the break shows its own */
+    if (!p->in_memory || p->overwritten || p->value == value) return -2; /* breaks show their own */
     return p->step;
 }
 
@@ -237,6 +255,7 @@ static pl_status find_shown(jit_plan *plan, pl_err *err) {
 pl_status jit_schedule(jit_program *p, jit_plan *plan, pl_err *err) {
     (void)p;
     find_memory(plan);
+    find_overwritten(plan);
     PL_TRY(place_all(plan, err));
     PL_TRY(number_slots(plan, err));
     PL_TRY(find_deaths(plan, err));
