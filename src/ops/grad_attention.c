@@ -145,8 +145,7 @@ pl_status pl_attention_grad(pl_grad *c) {
     pl_value *s = pl_g2(c, "MatMul", grouped(&a, a.q, a.head_size), pl_g_swap_last(c, a.k));
     s = pl_g_scaled(c, ungrouped(&a, s, a.kv_len), scale_of(&a));
     stage[0] = s;
-    if (cap > 0)
-        s = pl_g_scaled(c, pl_g1(c, "Tanh", pl_g_scaled(c, s, 1 / cap)), cap);
+    if (cap > 0) s = pl_g_scaled(c, pl_g1(c, "Tanh", pl_g_scaled(c, s, 1 / cap)), cap);
     stage[1] = s;
     s = masked(&a, s, &blind);
     stage[2] = s;
@@ -154,8 +153,7 @@ pl_status pl_attention_grad(pl_grad *c) {
     pl_value *p = pl_g1_int(c, "Softmax", s, "axis", 3);
     if (blind != NULL) p = pl_g3(c, "Where", blind, pl_g_number(c, p, 0), p);
     stage[3] = p;
-    const int64_t v_size =
-        pl_g_dim(c, c->node->in[V], a.rank - 1) / (a.rank == 3 ? a.kv_heads : 1);
+    const int64_t v_size = pl_g_dim(c, c->node->in[V], a.rank - 1) / (a.rank == 3 ? a.kv_heads : 1);
     y[0] = ungrouped(&a, pl_g2(c, "MatMul", grouped(&a, p, a.kv_len), a.v), v_size);
     if (a.rank == 3) y[0] = pl_g_reshape(c, pl_g_transpose(c, y[0], back, 4), flat, 3);
     for (uint32_t i = 1; i < 4 && i < c->node->n_out; i++) {

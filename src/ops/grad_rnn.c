@@ -9,10 +9,10 @@ typedef struct cell {
     pl_grad *c;
     const pl_rnn *r;
     int64_t dir;
-    pl_value *gates_x;      /* (seq, batch, gates * hidden) */
-    pl_value *rec, *rb;     /* R transposed (hidden, gates * hidden); the GRU's last bias or NULL */
-    pl_value *peep[3];      /* i, o, f; NULL = none */
-    pl_value *h, *state;    /* (batch, hidden); state NULL but for the LSTM */
+    pl_value *gates_x;   /* (seq, batch, gates * hidden) */
+    pl_value *rec, *rb;  /* R transposed (hidden, gates * hidden); the GRU's last bias or NULL */
+    pl_value *peep[3];   /* i, o, f; NULL = none */
+    pl_value *h, *state; /* (batch, hidden); state NULL but for the LSTM */
 } cell;
 
 static pl_value *input(const pl_grad *c, uint32_t i) {
@@ -202,7 +202,8 @@ static pl_value *in_order(const cell *k, pl_value *const *y) {
             list[s] = y[back && s < n ? n - 1 - s : s];
         } else {
             for (int64_t b = 0; b < r->batch; b++)
-                rows[b] = pl_g_cut(c, y[s < r->lengths[b] ? r->lengths[b] - 1 - s : s], 0, b, b + 1);
+                rows[b] =
+                    pl_g_cut(c, y[s < r->lengths[b] ? r->lengths[b] - 1 - s : s], 0, b, b + 1);
             list[s] = pl_g_concat(c, rows, (size_t)r->batch, 0);
         }
         list[s] = pl_g_unsqueeze(c, list[s], &axis, 1);

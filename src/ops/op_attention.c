@@ -668,7 +668,7 @@ static pl_status rotary_bound(pl_bound *c) {
                       PL_A_INT("q_num_heads", 0), PL_A_INT("qk_matmul_output_mode", 0),            \
                       PL_A_FLOAT("scale", 0), PL_A_FLOAT("softcap", 0),                            \
                       PL_A_INT("softmax_precision", 0)),                                           \
-    .infer = attention_infer, .eval = attention_eval, .grad = pl_attention_grad,                        \
+    .infer = attention_infer, .eval = attention_eval, .grad = pl_attention_grad,                   \
     .bound = attention_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW
 
 /* clang-format off */

@@ -4,6 +4,7 @@
 
 #include "base/size.h"
 #include "ops/bound_nn.h"
+#include "ops/grad_nn.h"
 #include "ops/grid_sample.h"
 #include "ops/image_decode.h"
 #include "ops/infer.h"
@@ -273,7 +274,7 @@ static pl_status grid_sample_bound(pl_bound *c) {
         .out = PL_PORTS({ "Y", PL_T_ANY, 0 }),                                                     \
         .attrs = PL_ATTRS(PL_A_INT("align_corners", 0), PL_A_STRING("mode", mode_),                \
                           PL_A_STRING("padding_mode", "zeros")),                                   \
-        .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, .grad = PL_GRAD_TODO,          \
+        .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, .grad = pl_grid_sample_grad,   \
         .bound = grid_sample_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,                 \
         .samples = samples_                                                                        \
     }
@@ -284,7 +285,7 @@ const pl_op_def pl_ops_image[] = {
       .in = PL_PORTS({ "theta", PL_T_FLOAT, 0 }, { "size", PL_T_I64, 0 }),
       .out = PL_PORTS({ "grid", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("align_corners", 0)),
-      .infer = affine_grid_infer, .eval = affine_grid_eval, .grad = PL_GRAD_TODO, .bound = affine_grid_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = affine_grid_infer, .eval = affine_grid_eval, .grad = pl_affine_grid_grad, .bound = affine_grid_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,2,3] t) => (y) <int64[4] size = {2, 3, 4, 5}> { y = AffineGrid(t, size) }", NULL, 0 },
           { "(float[1,3,4] t) => (y) <int64[5] size = {1, 1, 2, 3, 4}> { y = AffineGrid<align_corners=1>(t, size) }", NULL, 0 }) },
