@@ -39,13 +39,20 @@ static void load(attention *a) {
     a->k = flat ? split_heads(c, node->in[K], a->kv_heads) : node->in[K];
     a->v = flat ? split_heads(c, node->in[V], a->kv_heads) : node->in[V];
     if (input(c, PAST_KEY) != NULL && c->st == PL_OK) {
-        a->past_len = pl_g_dim(c, node->in[PAST_KEY], 2);
+        if (pl_attr_int(node, "is_causal") != 0 || a->q_heads != a->kv_heads)
+            a->past_len = pl_g_dim(c, node->in[PAST_KEY], 2);
         a->k = pl_g_concat(c, (pl_value *[]){ node->in[PAST_KEY], a->k }, 2, 2);
         a->v = pl_g_concat(c, (pl_value *[]){ node->in[PAST_VALUE], a->v }, 2, 2);
     }
     if (c->st != PL_OK) return;
-    a->q_len = pl_g_dim(c, node->in[Q], a->rank - 2);
-    a->kv_len = pl_g_dim(c, node->in[K], a->rank - 2) + a->past_len;
+    /* Lengths may be open where nothing hangs on them. */
+    const bool groups = a->q_heads != a->kv_heads;
+    const bool hides = pl_attr_int(node, "is_causal") != 0 || input(c, NONPAD) != NULL;
+    const bool mask = input(c, MASK) != NULL;
+    a->q_len = a->kv_len = -1;
+    if (groups || hides) a->q_len = pl_g_dim(c, node->in[Q], a->rank - 2);
+    if (groups || hides || (mask && node->opset >= 24))
+        a->kv_len = pl_g_dim(c, node->in[K], a->rank - 2) + a->past_len;
     a->head_size = pl_g_dim(c, node->in[Q], a->rank - 1) / (flat ? a->q_heads : 1);
 }
 
@@ -71,10 +78,10 @@ static pl_value *visible(const attention *a) {
         (void)pl_g_fail(c, "needs nonpad_kv_seqlen to be a constant");
         return NULL;
     }
-    if (input(c, MASK) != NULL) {
+    if (input(c, MASK) != NULL && node->opset >= 24) {
         const int rank = pl_g_rank(c, node->in[MASK]);
         const int64_t n = rank < 1 ? 1 : pl_g_dim(c, node->in[MASK], rank - 1);
-        if (c->st == PL_OK && (n != 1 || node->opset >= 24)) end = n;
+        if (c->st == PL_OK) end = n;
     }
     if (c->st != PL_OK || (!causal && nonpad == NULL && end == a->kv_len)) return NULL;
     const int64_t batch = nonpad == NULL ? 1 : nonpad->n_elements;
@@ -96,13 +103,14 @@ static pl_value *visible(const attention *a) {
     return pl_g_table_value(c, &mask, PL_BOOL);
 }
 
-/* The mask with `fill` behind its end up to the number of keys. */
+/* The mask with zeros behind its end up to the number of keys, which are hidden apart. */
 static pl_value *whole_mask(const attention *a, pl_value *mask) {
     pl_grad *c = a->c;
+    int64_t pads[2 * PL_RANK_MAX] = { 0 };
+    if (c->node->opset < 24) return mask;
     const int rank = pl_g_rank(c, mask);
     const int64_t n = rank < 1 ? 1 : pl_g_dim(c, mask, rank - 1);
-    int64_t pads[2 * PL_RANK_MAX] = { 0 };
-    if (c->st != PL_OK || n == a->kv_len || (n == 1 && c->node->opset < 24)) return mask;
+    if (c->st != PL_OK || n == a->kv_len) return mask;
     pads[2 * rank - 1] = a->kv_len - n;
     return pl_g2(c, "Pad", mask, pl_g_ints(c, pads, 2 * (size_t)rank));
 }

@@ -49,6 +49,7 @@ pl_status pl_fused_conv_grad(pl_grad *c);
 pl_status pl_fused_gemm_grad(pl_grad *c);
 pl_status pl_causal_conv_grad(pl_grad *c);
 pl_status pl_col2im_grad(pl_grad *c);
+pl_status pl_deform_conv_grad(pl_grad *c); /* grad_deform.c */
 pl_status pl_average_pool_grad(pl_grad *c);
 pl_status pl_global_average_grad(pl_grad *c);
 pl_status pl_lp_pool_grad(pl_grad *c);
