@@ -679,7 +679,9 @@ const pl_op_def pl_ops_attention[] = {
           { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) <bool[3,4] m = {1,1,0,1, 0,0,0,0, 1,1,1,1}> "
             "{ y = Attention<softcap=2.0>(q, k, v, m) }", NULL, 0 },
           { "(float[2,3,8] q, float[2,5,4] k, float[2,5,4] v) => (y) <int64[2] n = {3, 5}> "
-            "{ y = Attention<q_num_heads=2, kv_num_heads=1, is_causal=1>(q, k, v, \"\", \"\", \"\", n) }", NULL, 0 }) },
+            "{ y = Attention<q_num_heads=2, kv_num_heads=1, is_causal=1>(q, k, v, \"\", \"\", \"\", n) }", NULL, 0 },
+          { "(float[1,2,3,4] q, float[1,2,5,4] k, float[1,2,5,4] v, float[1,1,3,5] m) => (y, a, b, s) "
+            "{ y, a, b, s = Attention<scale=0.7, qk_matmul_output_mode=2>(q, k, v, m) }", NULL, 0 }) },
     { .name = "Attention", .since = 23, .until = 23, .in = PL_PORTS(ATTENTION_IN), ATTENTION_REST,
       .samples = PL_SAMPLES(
           { "(float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,2,4] pk, float[1,2,2,4] pv, float[3,5] m) "

@@ -292,9 +292,12 @@ const pl_op_def pl_ops_image[] = {
     GRID_SAMPLE(20, 0, "linear", PL_SAMPLES(
           { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample(x, g) }", "g=-1.2:1.2", 0 },
           { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample<mode=\"cubic\", padding_mode=\"border\">(x, g) }", "g=-1.2:1.2", 0 },
-          { "(float[1,1,3,4,5] x, float[1,2,2,2,3] g) => (y) { y = GridSample<mode=\"nearest\", padding_mode=\"reflection\">(x, g) }", "g=-1.2:1.2", PL_SAMPLE_NO_GRAD })),
+          { "(float[1,1,3,4,5] x, float[1,2,2,2,3] g) => (y) { y = GridSample<mode=\"nearest\", padding_mode=\"reflection\">(x, g) }", "g=-1.2:1.2", PL_SAMPLE_NO_GRAD },
+          { "(float[1,2,3,4,5] x, float[1,2,2,2,3] g) => (y) { y = GridSample(x, g) }", "g=-1.2:1.2", 0 })),
     GRID_SAMPLE(16, 19, "bilinear", PL_SAMPLES(
-          { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample<mode=\"bicubic\", align_corners=1>(x, g) }", "g=-1.2:1.2", 0 })),
+          { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample<mode=\"bicubic\", align_corners=1>(x, g) }", "g=-1.2:1.2", 0 },
+                            { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample<padding_mode=\"reflection\">(x, g) }", "g=-2.5:2.5", 0 },
+                            { "(float[2,1,4,5] x, float[2,3,2,2] g) => (y) { y = GridSample<padding_mode=\"border\", align_corners=1>(x, g) }", "g=-1.3:1.3", 0 })),
     { .name = "ImageDecoder", .since = 20, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS({ "encoded_stream", PL_T(PL_U8), 0 }), .out = PL_PORTS({ "image", PL_T(PL_U8), 0 }),
       .attrs = PL_ATTRS(PL_A_STRING("pixel_format", "RGB")),

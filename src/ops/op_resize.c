@@ -640,6 +640,8 @@ const pl_op_def pl_ops_resize[] = {
       .samples = PL_SAMPLES(
           { "(float[1,1,4,4] x) => (y) <float[4] s = {1,1,0.6,0.6}> { y = Resize<mode=\"linear\", antialias=1>(x, , s) }", NULL, 0 },
           { "(float[1,2,2,4] x) => (y) <int64[2] z = {7,8}> { y = Resize<axes=[2,3], keep_aspect_ratio_policy=\"not_larger\">(x, , , z) }", NULL, 0 },
+          { "(float[1,1,5,6] x) => (y) <int64[4] z = {1,1,3,9}> { y = Resize<mode=\"cubic\", coordinate_transformation_mode=\"align_corners\", exclude_outside=1>(x, , , z) }", NULL, 0 },
+          { "(float[1,1,5,6] x) => (y) <float[4] s = {1,1,0.5,2.5}> { y = Resize<mode=\"nearest\", nearest_mode=\"ceil\", coordinate_transformation_mode=\"asymmetric\">(x, , s) }", NULL, 0 },
           { "(float[1,2,4,4] x) => (y) <float[2] s = {1.5,0.75}> { y = Resize<mode=\"linear\", axes=[3,2], coordinate_transformation_mode=\"half_pixel_symmetric\">(x, , s) }", NULL, 0 }) },
     { .name = "Upsample", .since = 1, .until = 6, ROW, .in = PL_PORTS({ "X", PL_T_ANY, 0 }),
       .attrs = PL_ATTRS(MODE, PL_A_REQUIRED("height_scale", FLOAT), PL_A_REQUIRED("width_scale", FLOAT)),

@@ -287,7 +287,9 @@ const pl_op_def pl_ops_rnn[] = {
           { "(float[4,2,3] x, float[1,15,3] w, float[1,15,5] r, float[1,30] b, float[1,2,5] h0) => (y, h) "
             "{ y, h = GRU<hidden_size=5>(x, w, r, b, , h0) }", NULL, 0 },
           { "(float[4,2,3] x, float[2,15,3] w, float[2,15,5] r, float[2,30] b) => (y, h) "
-            "{ y, h = GRU<hidden_size=5, linear_before_reset=1, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 }) },
+            "{ y, h = GRU<hidden_size=5, linear_before_reset=1, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 },
+          { "(float[2,4,3] x, float[1,15,3] w, float[1,15,5] r, float[2,1,5] h0) => (y, h) "
+            "{ y, h = GRU<hidden_size=5, layout=1>(x, w, r, \"\", \"\", h0) }", NULL, 0 }) },
     { .name = "LSTM", .since = 1,
       .in = PL_PORTS(RNN_PORTS, { "initial_c", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL },
                      { "P", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
@@ -298,7 +300,11 @@ const pl_op_def pl_ops_rnn[] = {
           { "(float[4,2,3] x, float[1,20,3] w, float[1,20,5] r, float[1,40] b, float[1,2,5] h0, float[1,2,5] c0, float[1,15] p) "
             "=> (y, h, c) { y, h, c = LSTM<hidden_size=5>(x, w, r, b, , h0, c0, p) }", NULL, 0 },
           { "(float[4,2,3] x, float[2,20,3] w, float[2,20,5] r, float[2,40] b) => (y, h, c) "
-            "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\", clip=1.0>(x, w, r, b) }", NULL, 0 }) },
+            "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\", clip=1.0>(x, w, r, b) }", NULL, 0 },
+          { "(float[4,3,3] x, float[2,20,3] w, float[2,20,5] r, float[2,40] b) => (y, h, c) <int32[3] n = {4, 2, 3}> "
+            "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\">(x, w, r, b, n) }", NULL, 0 },
+          { "(float[3,1,2] x, float[1,12,2] w, float[1,12,3] r) => (y) { y = LSTM<hidden_size=3, input_forget=1, "
+            "activations=[\"HardSigmoid\", \"ScaledTanh\", \"Softsign\"], activation_alpha=[0.3, 1.2], activation_beta=[0.4, 0.8]>(x, w, r) }", NULL, 0 }) },
     { .name = "DynamicQuantizeLSTM", .domain = "com.microsoft", .since = 1, .flags = PL_OP_NO_FP64,
       .in = PL_PORTS({ "X", PL_T(PL_F32), 0 }, { "W", PL_T(PL_I8) | PL_T(PL_U8), 0 },
                      { "R", PL_T(PL_I8) | PL_T(PL_U8), 0 }, { "B", PL_T(PL_F32), PL_PORT_OPTIONAL },
