@@ -209,29 +209,33 @@ static pl_value *turned(const rotary *r, pl_value *x) {
     return pl_g_concat(c, (pl_value *[]){ out, rest }, 2, 3);
 }
 
+pl_value *pl_g_turned(pl_grad *c, pl_value *x, pl_value *cos, pl_value *sin, int64_t size,
+                      int64_t half) {
+    const int rank = pl_g_rank(c, x);
+    const int64_t axis = rank == 3 ? 2 : 1;
+    rotary r = { .c = c, .half = half, .size = size };
+    r.interleaved = pl_attr_int(c->node, "interleaved") != 0;
+    r.cos = pl_g_unsqueeze(c, pl_g_cut(c, cos, 2, 0, half), &axis, 1);
+    r.sin = pl_g_unsqueeze(c, pl_g_cut(c, sin, 2, 0, half), &axis, 1);
+    if (rank == 3) x = pl_g_reshape(c, x, (const int64_t[]){ 0, 0, -1, size }, 4);
+    pl_value *y = turned(&r, x);
+    return rank == 3 ? pl_g_reshape(c, y, (const int64_t[]){ 0, 0, -1 }, 3) : y;
+}
+
 pl_status pl_rotary_grad(pl_grad *c) {
     const pl_node *node = c->node;
-    pl_value *x = node->in[0];
+    pl_value *x = node->in[0], *cos = node->in[1], *sin = node->in[2];
     const int rank = pl_g_rank(c, x);
     if (c->st != PL_OK) return c->st;
-    const int64_t heads = rank == 3 ? pl_attr_int(node, "num_heads") : 0;
-    const int64_t last = pl_g_dim(c, x, rank - 1), axis = rank == 3 ? 2 : 1;
-    rotary r = { .c = c, .interleaved = pl_attr_int(node, "interleaved") != 0 };
-    r.size = rank == 3 && heads > 0 ? last / heads : last;
+    const int64_t last = pl_g_dim(c, x, rank - 1), heads = pl_attr_int(node, "num_heads");
+    const int64_t size = rank == 3 && heads > 0 ? last / heads : last;
     const int64_t dim = pl_attr_int(node, "rotary_embedding_dim");
-    r.half = (dim == 0 ? r.size : dim) / 2;
     const size_t mark = pl_g_mark(c);
-    r.cos = node->in[1];
-    r.sin = node->in[2];
     if (input(c, 3) != NULL) { /* rows of the caches, (batch, len, half) */
-        r.cos = pl_g2(c, "Gather", r.cos, node->in[3]);
-        r.sin = pl_g2(c, "Gather", r.sin, node->in[3]);
+        cos = pl_g2(c, "Gather", cos, node->in[3]);
+        sin = pl_g2(c, "Gather", sin, node->in[3]);
     }
-    r.cos = pl_g_unsqueeze(c, pl_g_cut(c, r.cos, 2, 0, r.half), &axis, 1);
-    r.sin = pl_g_unsqueeze(c, pl_g_cut(c, r.sin, 2, 0, r.half), &axis, 1);
-    if (rank == 3) x = pl_g_reshape(c, x, (const int64_t[]){ 0, 0, heads, r.size }, 4);
-    pl_value *y = turned(&r, x);
-    if (rank == 3) y = pl_g_reshape(c, y, (const int64_t[]){ 0, 0, -1 }, 3);
+    pl_value *y = pl_g_turned(c, x, cos, sin, size, (dim == 0 ? size : dim) / 2);
     return pl_g_expanded(c, mark, &y);
 }
 

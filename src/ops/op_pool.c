@@ -432,7 +432,7 @@ static pl_status max_pool_bound(pl_bound *c) {
     PL_TRY(pl_b_new(c, 1, &e));
     const double *of_y = c->e_out[0] == NULL ? NULL : c->e_out[0]->data;
     for (int64_t i = 0; i < c->e_out[1]->n_elements; i++)
-        e[i] = of_y == NULL || of_y[i] > 0 ? INFINITY : 0;
+        e[i] = of_y == NULL || of_y[i] > 0 ? HUGE_VAL : 0;
     return PL_OK;
 }
 
