@@ -1,4 +1,5 @@
-/* Loop and Scan with a trip count that is known become copies of their bodies.
+/* Loop and Scan with a trip count that is known become copies of their bodies; so does the branch
+ * of an If whose condition is known.
  *
  * Reverse accumulation then needs nothing of them, and any backend can run the result. What the
  * condition and the count depend on is folded where it is constant: a counter, a comparison. */
@@ -51,6 +52,23 @@ done:
     return st;
 }
 
+/* A shape is known when the type is. */
+static pl_status fold_shape(const pl_node *node, pl_tensor **out, pl_err *err) {
+    const pl_type *type = node->in[0]->type;
+    if (type == NULL || type->kind != PL_TYPE_TENSOR || !pl_type_is_concrete(type)) return PL_OK;
+    int64_t start = pl_attr_int(node, "start"), end = type->rank;
+    if (pl_attr_has(node, "end")) end = pl_attr_int(node, "end");
+    if (start < 0) start += type->rank;
+    if (end < 0) end += type->rank;
+    if (start < 0) start = 0;
+    if (end > type->rank) end = type->rank;
+    const int64_t n = end > start ? end - start : 0;
+    PL_TRY(pl_tensor_new(PL_I64, 1, &n, out, err));
+    for (int64_t i = 0; i < n; i++)
+        ((pl_i64 *)(*out)->data)[i] = type->dims[start + i].value;
+    return PL_OK;
+}
+
 static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_tensor **out,
                       pl_err *err) {
     *out = NULL;
@@ -60,6 +78,7 @@ static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_te
     }
     const pl_node *node = value->producer;
     if (node == NULL || depth > MAX_DEPTH || node->def == NULL) return PL_OK;
+    if (strcmp(node->op, "Shape") == 0 && node->in[0] != NULL) return fold_shape(node, out, err);
     if ((node->def->flags & (PL_OP_CONTROL | PL_OP_RANDOM)) != 0) return PL_OK;
     return fold_node(node, depth, scratch, out, value->producer_slot, err);
 }
@@ -427,17 +446,48 @@ done:
     return st;
 }
 
+/* ---- If ---- */
+
+/* A branch that is always taken stands for the If; *done tells whether it was. */
+static pl_status expand_if(pl_graph *graph, pl_node *node, bool *done, pl_err *err) {
+    unrolling u;
+    pl_tensor *cond = NULL;
+    pl_arena *scratch = pl_arena_new();
+    pl_status st = scratch == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    *done = false;
+    if (st == PL_OK) st = fold(node->in[0], 0, scratch, &cond, err);
+    pl_arena_free(scratch);
+    PL_TRY(st);
+    if (cond == NULL || cond->n_elements != 1) {
+        pl_tensor_unref(cond);
+        return PL_OK;
+    }
+    const bool yes = pl_tensor_get_i64(cond, 0) != 0;
+    pl_tensor_unref(cond);
+    PL_TRY_GOTO(done, st,
+                open_loop(&u, graph, node, pl_attr_graph(node, yes ? "then_branch" : "else_branch"),
+                          node->n_out, 0, err));
+    PL_TRY_GOTO(done, st, copy_step(&u, NULL));
+    PL_TRY_GOTO(done, st, give_states(&u));
+    PL_TRY_GOTO(done, st, drop(&u));
+    *done = true;
+done:
+    close_loop(&u);
+    return st;
+}
+
 /* ---- finding them ---- */
 
 typedef struct search {
     const bool *depends;
     pl_graph *graph;
     pl_node *node; /* the first that must go, innermost graph */
+    bool changed;  /* a branch was put in the place of its If */
 } search;
 
 static pl_status find_in(void *ctx, pl_graph *graph, pl_err *err) {
     search *f = ctx;
-    for (size_t i = 0; i < graph->n_nodes && f->node == NULL; i++) {
+    for (size_t i = 0; i < graph->n_nodes && f->node == NULL && !f->changed; i++) {
         pl_node *node = graph->nodes[i];
         if (node->def == NULL || (node->def->flags & PL_OP_CONTROL) == 0) continue;
         if (!pl_node_depends(node, f->depends)) continue;
@@ -445,6 +495,11 @@ static pl_status find_in(void *ctx, pl_graph *graph, pl_err *err) {
             f->node = node;
             f->graph = graph;
             return PL_OK;
+        }
+        if (strcmp(node->op, "If") == 0) {
+            f->graph = graph;
+            PL_TRY(expand_if(graph, node, &f->changed, err));
+            if (f->changed) return PL_OK;
         }
         PL_TRY(pl_node_each_body(node, find_in, ctx, err));
     }
@@ -462,10 +517,11 @@ static pl_status unroll_one(pl_model *model, pl_value *const *xs, size_t n_xs, b
     search f = { .depends = depends };
     st = find_in(&f, model->graph, err);
     pl_free(depends);
-    *found = st == PL_OK && f.node != NULL;
+    *found = st == PL_OK && (f.node != NULL || f.changed);
     if (!*found) return st;
-    PL_TRY(strcmp(f.node->op, "Loop") == 0 ? expand_loop(f.graph, f.node, err)
-                                           : expand_scan(f.graph, f.node, err));
+    if (!f.changed)
+        PL_TRY(strcmp(f.node->op, "Loop") == 0 ? expand_loop(f.graph, f.node, err)
+                                               : expand_scan(f.graph, f.node, err));
     PL_TRY(pl_graph_sort(f.graph, err));
     PL_TRY(pl_ops_resolve(model, err));
     return pl_model_infer(model, NULL, err);
