@@ -35,6 +35,38 @@ static void *fail_memory(pl_grad *c) {
     return NULL;
 }
 
+/* ---- what is known ---- */
+
+const pl_tensor *pl_g_held(const pl_value *x) {
+    if (x == NULL) return NULL;
+    if (x->init != NULL) return x->is_input ? NULL : x->init; /* a default may be overridden */
+    const pl_node *node = x->producer;
+    if (node == NULL || strcmp(node->op, "Constant") != 0 || !pl_domain_is_onnx(node->domain))
+        return NULL;
+    const pl_attr *value = pl_node_attr(node, "value");
+    return value != NULL && value->type == PL_ATTR_TENSOR ? value->tensor : NULL;
+}
+
+bool pl_g_held_ints(const pl_value *x, int64_t *out, size_t *n) {
+    const pl_tensor *t = pl_g_held(x);
+    *n = 0;
+    if (t != NULL) {
+        if (!pl_dtype_is_integer(t->dtype) || t->n_elements > PL_RANK_MAX) return false;
+        for (; (int64_t)*n < t->n_elements; (*n)++)
+            out[*n] = pl_tensor_get_i64(t, (int64_t)*n);
+        return true;
+    }
+    const pl_node *node = x == NULL ? NULL : x->producer;
+    if (node == NULL || strcmp(node->op, "Constant") != 0) return false;
+    const pl_attr *one = pl_node_attr(node, "value_int"), *list = pl_node_attr(node, "value_ints");
+    if (one != NULL && one->type == PL_ATTR_INT) out[(*n)++] = one->i;
+    for (size_t i = 0; list != NULL && list->type == PL_ATTR_INTS && i < list->n; i++) {
+        if (*n == PL_RANK_MAX) return false;
+        out[(*n)++] = list->ints[i];
+    }
+    return one != NULL || list != NULL;
+}
+
 /* ---- nodes ---- */
 
 static bool copy_attr(pl_grad *c, pl_node *node, const pl_attr *from) {
@@ -93,7 +125,7 @@ static pl_status infer_types(pl_grad *c, pl_node *node) {
         const pl_value *x = node->in[i];
         if (x == NULL) continue;
         in[i] = x->type != NULL ? x->type : &unknown;
-        tensor[i] = x->init != NULL && !x->is_input ? x->init : NULL;
+        tensor[i] = pl_g_held(x);
     }
     st = pl_infer_call(&infer);
     for (size_t i = 0; st == PL_OK && i < n_out; i++) {

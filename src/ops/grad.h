@@ -77,6 +77,12 @@ pl_value *pl_g_ints(pl_grad *c, const int64_t *ints, size_t n); /* int64, rank 1
 pl_value *pl_g_int(pl_grad *c, int64_t number);                 /* int64, rank 0 */
 pl_value *pl_g_tensor_take(pl_grad *c, pl_tensor *t);           /* NULL is a failure */
 
+/* What is known of a value before the run: an initializer, or the tensor of a Constant node; NULL
+ * otherwise. Borrowed. */
+const pl_tensor *pl_g_held(const pl_value *x);
+/* The same as integers, at most PL_RANK_MAX; also the lists of Constant nodes. */
+bool pl_g_held_ints(const pl_value *x, int64_t *out, size_t *n);
+
 /* ---- shapes ---- */
 /* Rank of a value; -1 and a failure that names it when it is not known. */
 int pl_g_rank(pl_grad *c, const pl_value *x);

@@ -131,6 +131,18 @@ static void check_one(const char *graph, size_t n, const double *x, const double
     pl_model_free(model);
 }
 
+/* Axes that a Constant node holds are as good as an initializer. */
+static void test_backward__knows_constant_nodes(void **state) {
+    (void)state;
+    const double x[4] = { 1, 2, 3, 4 };
+    check_one("(double[2,2] x) => (y) { a = Constant<value = int64[1] {1}>() "
+              "y = ReduceSum<keepdims=0>(x, a) }",
+              4, x, (double[]){ 1, 1, 1, 1 });
+    check_one("(double[2,2] x) => (y) { a = Constant<value_ints = [0]>() "
+              "y = ReduceSum<keepdims=0>(x, a) }",
+              4, x, (double[]){ 1, 1, 1, 1 });
+}
+
 /* Points where differences tell nothing: PyTorch's conventions. */
 static void test_backward__kinks_and_ties(void **state) {
     (void)state;
@@ -193,6 +205,7 @@ int main(void) {
         cmocka_unit_test(test_backward__adds_up_all_uses),
         cmocka_unit_test(test_backward__sums_over_broadcast_axes),
         cmocka_unit_test(test_backward__keeps_the_shape_of_each_input),
+        cmocka_unit_test(test_backward__knows_constant_nodes),
         cmocka_unit_test(test_backward__kinks_and_ties),
         cmocka_unit_test(test_backward__finds_broadcasting_at_the_run),
         cmocka_unit_test(test_backward__names_an_operator_without_a_rule),
