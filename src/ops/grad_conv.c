@@ -8,7 +8,17 @@
 
 /* ---- windows ---- */
 
-/* The window of the node over x with this kernel; sizes must be known. */
+/* Size of a dim, or -1. */
+static int64_t size_of(const pl_value *x, int d) {
+    const pl_type *t = x->type;
+    if (t == NULL || !t->has_rank || d >= t->rank || !pl_dim_known(t->dims[d])) return -1;
+    return t->dims[d].value;
+}
+
+enum { ANY_SIZE = 1 << 20 };
+
+/* The window of the node over x with this kernel. Sizes must be known, but along axes that are read
+ * in steps of 1: there the rest does not depend on them, and any size stands for all. */
 static bool window_of(pl_grad *c, const pl_value *x, const pl_value *w, pl_window *win) {
     const int n = pl_g_rank(c, x) - 2;
     *win = (pl_window){ 0 };
@@ -16,7 +26,8 @@ static bool window_of(pl_grad *c, const pl_value *x, const pl_value *w, pl_windo
     c->st = pl_window_read(c->node, n, win, c->err);
     for (int d = 0; d < n && c->st == PL_OK; d++) {
         if (w != NULL) win->kernel[d] = pl_g_dim(c, w, d + 2);
-        const int64_t in = pl_g_dim(c, x, d + 2);
+        const bool open = size_of(x, d + 2) < 0 && win->stride[d] == 1 && w != NULL;
+        const int64_t in = open ? ANY_SIZE : pl_g_dim(c, x, d + 2);
         if (c->st == PL_OK) c->st = pl_window_place(c->node, win, d, in, c->err);
     }
     return c->st == PL_OK;
@@ -402,15 +413,18 @@ static pl_value *class_of(pl_grad *c, const pl_window *win, const int64_t *phase
 
 /* Windows that overlap may pick one element twice. Before opset 16, classes of windows that do not
  * overlap are scattered one after another; the others go to a cell behind the last. */
-static pl_value *scatter_windows(pl_grad *c, const pl_window *win, pl_value *x, pl_value *index) {
+static pl_value *scatter_windows(pl_grad *c, pl_value *x, pl_value *index) {
     int64_t step[PL_RANK_MAX], phase[PL_RANK_MAX] = { 0 }, n_classes = 1;
     pl_value *zeros = pl_g_zeros_like(c, flat(c, x)), *dy = flat(c, c->dy[0]), *sum = NULL;
+    pl_window window, *const win = &window;
+    if (pl_g_opset(c) >= 16) return scatter(c, zeros, flat(c, index), dy, 0);
+    if (!window_of(c, x, NULL, win)) return NULL;
     for (int d = 0; d < win->n; d++) {
         step[d] = (span(win, d) + win->stride[d] - 1) / win->stride[d];
         if (step[d] > win->out[d]) step[d] = win->out[d];
         n_classes *= step[d];
     }
-    if (pl_g_opset(c) >= 16 || n_classes <= 1) return scatter(c, zeros, flat(c, index), dy, 0);
+    if (n_classes <= 1) return scatter(c, zeros, flat(c, index), dy, 0);
     const pl_value *like = x;
     pl_value *behind = pl_g_size(c, x, index);
     pl_value *one = pl_g_reshape(c, pl_g_number(c, like, 0), (const int64_t[]){ 1 }, 1);
@@ -430,16 +444,14 @@ pl_status pl_max_pool_grad(pl_grad *c) {
     pl_value *x = c->node->in[0], *out[2] = { PL_G_WANTED, PL_G_WANTED };
     pl_attr attrs[6];
     size_t n = 0;
-    pl_window win;
     if (c->dy[0] == NULL) return PL_OK;
-    if (!window_of(c, x, NULL, &win)) return c->st;
     for (size_t i = 0; i < 6; i++) {
         const pl_attr *a = pl_node_attr(c->node, names[i]);
         if (a != NULL) attrs[n++] = *a;
     }
     /* The same pool again, with indices in the order of the elements. */
     PL_TRY(pl_g_ops(c, "MaxPool", "", &x, 1, attrs, n, out, 2));
-    c->dx[0] = pl_g_reshape_like(c, scatter_windows(c, &win, x, out[1]), x);
+    c->dx[0] = pl_g_reshape_like(c, scatter_windows(c, x, out[1]), x);
     return c->st;
 }
 

@@ -175,7 +175,8 @@ pl_value *pl_g_activate(pl_grad *c, const char *name, double alpha, double beta,
     if (strcmp(name, "Elu") == 0 || strcmp(name, "LeakyRelu") == 0 ||
         strcmp(name, "ThresholdedRelu") == 0)
         return with_attrs(c, name, x, alpha, beta, 1);
-    if (strcmp(name, "Clip") == 0)
-        return pl_g3(c, name, x, pl_g_number(c, x, alpha), pl_g_number(c, x, beta));
+    if (strcmp(name, "Clip") == 0) /* in any opset */
+        return pl_g2(c, "Min", pl_g2(c, "Max", x, pl_g_number(c, x, alpha)),
+                     pl_g_number(c, x, beta));
     return pl_g1(c, name, x);
 }

@@ -49,6 +49,7 @@ pl_status pl_fused_conv_grad(pl_grad *c);
 pl_status pl_fused_gemm_grad(pl_grad *c);
 pl_status pl_causal_conv_grad(pl_grad *c);
 pl_status pl_col2im_grad(pl_grad *c);
+pl_status pl_deform_conv_grad(pl_grad *c); /* grad_deform.c */
 pl_status pl_average_pool_grad(pl_grad *c);
 pl_status pl_global_average_grad(pl_grad *c);
 pl_status pl_lp_pool_grad(pl_grad *c);
@@ -92,6 +93,13 @@ pl_status pl_lstm_grad(pl_grad *c);
 pl_status pl_attention_grad(pl_grad *c);
 pl_status pl_rotary_grad(pl_grad *c);
 pl_status pl_linear_attention_grad(pl_grad *c);
+/* x (batch, heads, len, size) or (batch, len, heads * size), the first 2 * half elements of each
+ * head turned by cos and sin (batch or 1, len, half or more). */
+pl_value *pl_g_turned(pl_grad *c, pl_value *x, pl_value *cos, pl_value *sin, int64_t size,
+                      int64_t half);
+pl_status pl_ms_attention_grad(pl_grad *c); /* grad_ms_attention.c */
+pl_status pl_ms_multi_head_grad(pl_grad *c);
+pl_status pl_ms_rotary_grad(pl_grad *c);
 
 /* ---- places (grad_sample.c) ---- */
 pl_status pl_grid_sample_grad(pl_grad *c);

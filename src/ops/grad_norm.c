@@ -120,6 +120,13 @@ static bool is_training(const pl_node *node) {
     return named && (node->opset >= 7 || pl_attr_int(node, "is_test") == 0);
 }
 
+/* 0.9, not 0.89999998: attributes are floats, and 1 - momentum would lose eight digits of what was
+ * meant. */
+static double meant(double attr) {
+    const double shorter = rint(attr * 1e6) / 1e6;
+    return (float)shorter == (float)attr ? shorter : attr;
+}
+
 static pl_value *running(pl_grad *c, pl_value *old, pl_value *now, double momentum) {
     pl_value *flat = pl_g_reshape(c, now, (const int64_t[]){ -1 }, 1);
     return pl_g_add(c, pl_g_scaled(c, old, momentum), pl_g_scaled(c, flat, 1 - momentum));
@@ -146,7 +153,7 @@ pl_status pl_batch_norm_grad(pl_grad *c) {
         pl_value *d = pl_g_sub(c, x, mean);
         var = pl_g_reduce(c, "ReduceMean", pl_g_mul(c, d, d), axes, (size_t)rank - 1, true);
         if (node->opset < 14 && node->n_out > 3) return pl_g_fail(c, "is not there for saved_mean");
-        const double momentum = pl_attr_float(node, "momentum");
+        const double momentum = meant(pl_attr_float(node, "momentum"));
         if (node->n_out > 1 && node->out[1] != NULL && c->dy[1] != NULL)
             y[1] = running(c, node->in[3], mean, momentum);
         if (node->n_out > 2 && node->out[2] != NULL && c->dy[2] != NULL)

@@ -453,7 +453,7 @@ const pl_op_def pl_ops_conv_special[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("dilations", INTS), PL_A_INT("group", 1), PL_A_LIST("kernel_shape", INTS), PL_A_INT("offset_group", 1),
                         PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = deform_conv_infer, .eval = deform_conv_eval, .grad = PL_GRAD_TODO, .bound = deform_conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = deform_conv_infer, .eval = deform_conv_eval, .grad = pl_deform_conv_grad, .bound = deform_conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,4,4] x, float[2,2,2,2] w, float[1,8,3,3] o, float[2] b, float[1,4,3,3] m) => (y) { y = DeformConv(x, w, o, b, m) }", NULL, 0 }) },
     { 0 },
 };
