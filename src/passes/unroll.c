@@ -476,6 +476,40 @@ done:
     return st;
 }
 
+/* ---- shape arithmetic ---- */
+
+/* Rules ask for constants: sizes, pads, scales. What does not depend on xs and is known becomes
+ * one.
+ */
+static pl_status fold_graph(pl_graph *graph, const bool *depends, size_t n_depends, bool *changed,
+                            pl_err *err) {
+    enum { LARGEST = 4096 };
+    pl_arena *scratch = pl_arena_new();
+    bool *dropped = pl_calloc(graph->n_nodes + 1, sizeof(bool));
+    pl_status st = scratch == NULL || dropped == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    for (size_t i = 0; i < graph->n_nodes && st == PL_OK; i++) {
+        pl_node *node = graph->nodes[i];
+        pl_tensor *t = NULL;
+        pl_value *out = node->n_out == 1 ? node->out[0] : NULL;
+        node->index = (uint32_t)i;
+        if (out == NULL || out->is_output || out->id >= n_depends || depends[out->id]) continue;
+        if (strcmp(node->op, "Constant") == 0) continue; /* is one */
+        pl_arena_reset(scratch);
+        st = fold(out, MAX_DEPTH - 1, scratch, &t, err);
+        if (st == PL_OK && t != NULL && t->n_elements <= LARGEST) {
+            st = pl_value_set_init(out, t, err);
+            out->producer = NULL;
+            node->out[0] = NULL;
+            dropped[i] = *changed = true;
+        }
+        pl_tensor_unref(t);
+    }
+    if (st == PL_OK && *changed) st = pl_graph_remove_nodes(graph, dropped, err);
+    pl_free(dropped);
+    pl_arena_free(scratch);
+    return st;
+}
+
 /* ---- finding them ---- */
 
 typedef struct search {
@@ -527,8 +561,26 @@ static pl_status unroll_one(pl_model *model, pl_value *const *xs, size_t n_xs, b
     return pl_model_infer(model, NULL, err);
 }
 
+static pl_status fold_known(pl_model *model, pl_value *const *xs, size_t n_xs, bool *changed,
+                            pl_err *err) {
+    const size_t n = model->n_values;
+    bool *depends = pl_calloc(n + 1, sizeof(bool));
+    if (depends == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n_xs; i++)
+        depends[xs[i]->id] = true;
+    pl_mark_dependents(model->graph, depends);
+    const pl_status st = fold_graph(model->graph, depends, n, changed, err);
+    pl_free(depends);
+    return st;
+}
+
 pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_err *err) {
-    bool found = true;
+    bool found = true, folded = false;
+    PL_TRY(fold_known(model, xs, n_xs, &folded, err));
+    if (folded) {
+        PL_TRY(pl_ops_resolve(model, err));
+        PL_TRY(pl_model_infer(model, NULL, err));
+    }
     while (found)
         PL_TRY(unroll_one(model, xs, n_xs, &found, err));
     PL_TRY(pl_take_sequences_apart(model->graph, &found, err));
