@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "flows/api.h"
+#include "flows/inputs.h"
 #include "graph/text.h"
 #include "onnx/onnx.h"
 #include "passes/backward.h"
@@ -31,8 +32,13 @@ static pl_status transformed(pl_model *model, const char *path,
     for (int i = 0; i < 3; i++) {
         pl_model *other = NULL;
         if (strcmp(options->backward, parts[i]) != 0) continue;
-        PL_TRY(pl_model_backward(model, (pl_backward_part)i, &other, err));
-        const pl_status st = convert(other, path, options, err);
+        pl_dim_map dims = { 0 };
+        pl_status st = pl_dim_map_init(&dims, options->dims, options->n_dims, err);
+        const pl_infer_options infer = { .dims = &dims.map };
+        if (st == PL_OK) st = pl_model_backward(model, (pl_backward_part)i, &infer, &other, err);
+        pl_dim_map_release(&dims);
+        PL_TRY(st);
+        st = convert(other, path, options, err);
         pl_model_free(other);
         return st;
     }

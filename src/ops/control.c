@@ -151,7 +151,7 @@ static pl_status add_other(pl_bound *c, body_run *r) {
         const pl_datum *d = r->out[i];
         if (y == NULL || y->dtype == PL_STRING) continue;
         if (d == NULL || d->kind != PL_TYPE_TENSOR || !pl_tensor_same_shape(d->tensor, y)) {
-            PL_TRY(pl_b_fill(c, i, INFINITY));
+            PL_TRY(pl_b_fill(c, i, HUGE_VAL));
             continue;
         }
         pl_tensor *const own = c->e_out[i];

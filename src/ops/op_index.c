@@ -408,13 +408,13 @@ static pl_status non_zero_bound(pl_bound *c) {
     if (e == NULL || t->n_elements == 0) return PL_OK;
     if (x == NULL) return pl_fail_memory(c->err, 1);
     for (int64_t i = 0; i < t->n_elements; i++)
-        if (e[i] > 0 && fabs(x[i]) <= 8 * e[i]) return pl_b_fill(c, 0, INFINITY);
+        if (e[i] > 0 && fabs(x[i]) <= 8 * e[i]) return pl_b_fill(c, 0, HUGE_VAL);
     return PL_OK;
 }
 
 /* Either value, where the index is not certain. */
 static pl_status one_hot_bound(pl_bound *c) {
-    if (pl_b_largest(c, 0) > 0 || pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, INFINITY);
+    if (pl_b_largest(c, 0) > 0 || pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, HUGE_VAL);
     return pl_b_e(c, 2) == NULL ? PL_OK : pl_b_fill(c, 0, pl_b_largest(c, 2));
 }
 

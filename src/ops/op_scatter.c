@@ -359,7 +359,7 @@ static pl_status scatter_bound(pl_bound *c) {
     reduction op = REPLACE;
     (void)reduction_of(c->node, &op);
     if (pl_b_out(c, 0) == NULL || pl_b_out(c, 0)->n_elements == 0) return PL_OK;
-    if (pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, INFINITY);
+    if (pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, HUGE_VAL);
     const bool is_float = pl_dtype_is_float(c->out_native[0]);
     if (!is_float && !pl_b_any_error(c)) return PL_OK; /* integers wrap, all alike */
     if (!is_float) return pl_b_move(c);

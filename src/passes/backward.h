@@ -2,7 +2,7 @@
 #ifndef PL_BACKWARD_H
 #define PL_BACKWARD_H
 
-#include "graph/graph.h"
+#include "ops/infer.h"
 
 /* Appends the nodes that compute dy/dx for each x. `dy` is the incoming gradient (NULL: ones of y's
  * shape). out[i] is NULL where y does not depend on xs[i]. Operators must be resolved and types
@@ -33,8 +33,9 @@ typedef enum pl_backward_part {
     PL_BACKWARD_BACKWARD
 } pl_backward_part;
 /* A new model; the given one is left as it is. No float output, or no float input or parameter:
- * PL_E_UNSUPPORTED. Tensors are shared. */
-pl_status pl_model_backward(const pl_model *model, pl_backward_part part, pl_model **out,
-                            pl_err *err);
+ * PL_E_UNSUPPORTED. `options` (may be NULL) gives sizes to symbolic dims: some rules need them.
+ * Tensors are shared. */
+pl_status pl_model_backward(const pl_model *model, pl_backward_part part,
+                            const pl_infer_options *options, pl_model **out, pl_err *err);
 
 #endif

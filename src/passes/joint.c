@@ -117,11 +117,11 @@ static pl_status note_forward(joint *j) {
     return PL_OK;
 }
 
-static pl_status build(joint *j, const pl_model *model) {
+static pl_status build(joint *j, const pl_model *model, const pl_infer_options *options) {
     PL_TRY(pl_model_copy(model, &j->model, j->err));
     PL_TRY(pl_lower_gradient(j->model, j->err));
     PL_TRY(pl_ops_resolve(j->model, j->err));
-    PL_TRY(pl_model_infer(j->model, NULL, j->err));
+    PL_TRY(pl_model_infer(j->model, options, j->err));
     PL_TRY(collect(j));
     PL_TRY(pl_unroll_loops(j->model, j->xs, j->n_xs, j->err));
     PL_TRY(note_forward(j));
@@ -221,10 +221,10 @@ static pl_status take_part(const joint *j, bool forward, pl_model **out) {
     return st;
 }
 
-pl_status pl_model_backward(const pl_model *model, pl_backward_part part, pl_model **out,
-                            pl_err *err) {
+pl_status pl_model_backward(const pl_model *model, pl_backward_part part,
+                            const pl_infer_options *options, pl_model **out, pl_err *err) {
     joint j = { .err = err };
-    pl_status st = build(&j, model);
+    pl_status st = build(&j, model, options);
     if (st == PL_OK && part == PL_BACKWARD_JOINT) {
         *out = j.model;
         j.model = NULL;

@@ -26,7 +26,7 @@ static pl_model *joint_of(const char *text, int opset, pl_backward_part part) {
     pl_err err = PL_ERR_INIT;
     pl_model *model = NULL, *joint = NULL;
     pl_status st = pl_model_parse_graph(text, opset, &model, &err);
-    if (st == PL_OK) st = pl_model_backward(model, part, &joint, &err);
+    if (st == PL_OK) st = pl_model_backward(model, part, NULL, &joint, &err);
     if (st == PL_OK) st = pl_model_verify(joint, &err);
     pl_model_free(model);
     if (st != PL_OK) fail_msg("%s: %s", text, err.message);
@@ -224,7 +224,8 @@ static void expect_failure(const char *text, const char *word) {
     pl_err err = PL_ERR_INIT;
     pl_model *model = NULL, *joint = NULL;
     assert_int_equal(pl_model_parse_graph(text, 17, &model, &err), PL_OK);
-    assert_int_equal(pl_model_backward(model, PL_BACKWARD_JOINT, &joint, &err), PL_E_UNSUPPORTED);
+    assert_int_equal(pl_model_backward(model, PL_BACKWARD_JOINT, NULL, &joint, &err),
+                     PL_E_UNSUPPORTED);
     if (strstr(err.message, word) == NULL) fail_msg("'%s' lacks '%s'", err.message, word);
     pl_model_free(model);
 }
