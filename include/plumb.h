@@ -197,6 +197,9 @@ typedef struct plumb_test_options {
     int fp64, threads, verbose;
     plumb_format format;
     const plumb_progress *progress;
+    /* Called for each case that failed, after all have run; may be NULL. */
+    void (*failed)(void *ctx, const char *path, const char *reason);
+    void *failed_ctx;
 } plumb_test_options;
 typedef struct plumb_test_counts {
     size_t passed, failed, skipped;

@@ -1,5 +1,7 @@
 /* plumb minify MODEL: the smallest model that still fails. */
+#include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,7 +44,29 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     return true;
 }
 
-static int run(const pl_args *args) {
+/* The smallest checkpoint, DIR/NODES[-k], the newest of equals. */
+static bool find_checkpoint(const char *dir, char *out, size_t n_out, plumb_error *err) {
+    long best = -1, best_k = -1;
+    DIR *stream = opendir(dir);
+    const struct dirent *entry;
+    while (stream != NULL && (entry = readdir(stream)) != NULL) {
+        char *end = NULL;
+        const long nodes = strtol(entry->d_name, &end, 10);
+        const long k = *end == '-' ? strtol(end + 1, &end, 10) : 0;
+        if (end == entry->d_name || *end != '\0' || nodes < 1) continue;
+        if (best >= 0 && (nodes > best || (nodes == best && k < best_k))) continue;
+        best = nodes;
+        best_k = k;
+        snprintf(out, n_out, "%s/%s", dir, entry->d_name);
+    }
+    if (stream != NULL) closedir(stream);
+    if (best >= 0) return true;
+    err->status = PLUMB_E_NOT_FOUND;
+    snprintf(err->message, sizeof(err->message), "there is no checkpoint in '%.500s'", dir);
+    return false;
+}
+
+static int run_model(const pl_args *args) {
     plumb_error err = { 0 };
     plumb_minify_options options = { 0 };
     plumb_model *model = NULL;
@@ -81,6 +105,20 @@ done:
     return pl_command_print_take(args, text, fails);
 }
 
+static int run(const pl_args *args) {
+    char checkpoint[4096];
+    const char *const resumed[] = { checkpoint };
+    plumb_error err = { 0 };
+    pl_args now = *args;
+    const char *dir = pl_args_value(args, "resume");
+    if (dir == NULL) return run_model(args);
+    if (!find_checkpoint(dir, checkpoint, sizeof(checkpoint), &err)) {
+        return pl_command_fail(args, &err);
+    }
+    now.positional = resumed; /* a checkpoint is a repro: model, inputs and signature */
+    return run_model(&now);
+}
+
 static const pl_option options[] = {
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_JIT,
@@ -95,6 +133,7 @@ static const pl_option options[] = {
     { 0, "max-queries", "N", "stop after N distinct candidates" },
     { 0, "max-time", "SECONDS", "stop after that time" },
     { 0, "checkpoints", "DIR", "where the best model after each step goes" },
+    { 0, "resume", "DIR", "go on from the smallest checkpoint in DIR" },
     { 0, "good", "DIR", "also write the nearest model that passes" },
     { 0, "keep-other", NULL, "keep models that showed another failure" },
     { 0, "strip-weights", NULL, "replace weights that the failure does not need" },

@@ -1,4 +1,7 @@
 /* plumb test DIR…: run ONNX test folders. */
+#include <stdio.h>
+#include <string.h>
+
 #include "cli/args.h"
 
 extern const pl_command pl_command_test;
@@ -20,13 +23,42 @@ static bool read_options(const pl_args *args, plumb_test_options *o, plumb_error
     return true;
 }
 
+typedef struct failing {
+    const pl_args *args;
+    pl_cli_repro repro;
+    const char *backend;
+} failing;
+
+/* A case that fails gets a checkpoint: of errors at level 1 and 2, of wrong values at level 4. */
+static void on_failed(void *ctx, const char *path, const char *reason) {
+    failing *f = ctx;
+    char set[4096];
+    const char *const sets[] = { set };
+    const plumb_inputs inputs = { .sets = sets, .n_sets = 1 };
+    plumb_error err = { .status = PLUMB_E_BACKEND };
+    plumb_model *model = NULL;
+    const bool wrong = strncmp(reason, "difference", 10) == 0;
+    snprintf(set, sizeof(set), "%s/test_data_set_0", path);
+    if (f->repro.level == 0 || pl_args_open_model(f->args, path, &model, NULL) != PLUMB_OK) return;
+    snprintf(err.message, sizeof(err.message), "%s", reason);
+    f->repro.before = false;
+    pl_cli_repro_after(&f->repro, f->args, model, &inputs, f->backend, &err, wrong);
+    plumb_model_close(model);
+}
+
 static int run(const pl_args *args) {
     plumb_error err = { 0 };
     plumb_test_options options = { 0 };
     plumb_test_counts counts = { 0 };
     plumb_progress progress;
     char *text = NULL;
-    if (!read_options(args, &options, &err)) return pl_command_fail(args, &err);
+    failing f = { .args = args };
+    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 0, &f.repro, &err)) {
+        return pl_command_fail(args, &err);
+    }
+    f.backend = options.backend;
+    options.failed = on_failed;
+    options.failed_ctx = &f;
     pl_cli_bar *bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
     const plumb_status st =
@@ -42,6 +74,8 @@ static const pl_option options[] = {
     { 'k', "filter", "TEXT", "only cases whose path holds TEXT" },
     { 0, "fp64", NULL, "run in double precision (gold)" },
     PL_OPTIONS_BACKEND,
+    PL_OPTIONS_REPRO,
+    PL_OPTION_DEBUG_DIR,
     PL_OPTION_THREADS,
     { 'v', "verbose", NULL, "list cases that pass, too" },
     PL_OPTION_JSON,

@@ -72,6 +72,10 @@ plumb_status plumb_test(const char *const *dirs, size_t n_dirs, const plumb_test
         } else {
             put_text(&result, options->verbose != 0, &out);
         }
+        for (size_t i = 0; i < result.n_cases && options->failed != NULL; i++) {
+            if (result.cases[i].status != PL_CASE_FAIL) continue;
+            options->failed(options->failed_ctx, result.cases[i].path, result.cases[i].reason);
+        }
         *counts = (plumb_test_counts){ result.n_passed, result.n_failed, result.n_skipped };
         st = pl_api_text_take(&out, text, &err);
     }

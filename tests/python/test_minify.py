@@ -334,6 +334,43 @@ def test_good_neighbour_passes(folder):
     assert call("minify", "--query", folder / "good").returncode == 0
 
 
+def test_strip_weights_says_what_remains(folder):
+    text(folder / "m.onnxtxt", "  k = Constant<value = float[4] {0.123, 0.456, 0.789, 0.321}>()\n  s = Mul(x, k)\n  y = Cos(s)")
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--inject", "scale@Mul", "--strip-weights")
+    assert r["verified"] and r["nodes_after"] == 1
+    assert "no value of them is left" in (repro / "repro.json").read_text()
+    assert b"0.456" not in (repro / "model.onnxtxt").read_bytes()
+
+
+def test_resume_goes_on_from_a_checkpoint(folder):
+    bench.chain(folder / "m.onnxtxt", 100)
+    check = ("--check", f"{oracle(folder)} {{model}} op=Relu")
+    first, _, _ = minify(folder, folder / "m.onnxtxt", *check, "--max-queries", "4", "--checkpoints", folder / "c")
+    assert first["nodes_after"] > 1 and list((folder / "c").iterdir())
+    r, _, log = minify(folder, folder / "m.onnxtxt", "--resume", folder / "c")
+    assert r["nodes_after"] == 1 and r["nodes_before"] == first["nodes_after"] and r["verified"], r
+
+
+def test_other_failures_are_listed_and_kept(folder):
+    """The first half alone fails in another way: that is not what was asked for."""
+    text(folder / "m.onnxtxt", "  a = Tanh(x)\n  b = Sin(a)\n  c = Relu(b)\n  y = Cos(c)")
+    check = f"{oracle(folder)} {{model}} op=Relu && {{ {oracle(folder)} {{model}} op=Tanh; exit $((2 * $?)); }} || exit 5"
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--check", check, "--keep-other")
+    assert r["signature"]["number"] == 5, r["signature"]
+    assert [o["signature"]["number"] for o in r["others"]] == [2], r["others"]
+    assert Path(f"{repro}.other-1/model.onnx").exists()
+
+
+def test_a_checkpoint_of_a_failed_test_case(folder):
+    sins_and_coses(folder / "m.onnxtxt", 2, "Relu", 2)
+    _, repro, _ = minify(folder, folder / "m.onnxtxt", "--inject", "offset@Relu")
+    args = ("test", repro, "--backend", "jit:inject=crash@Relu:1")
+    assert call(*args, "--repro-level", "1", cwd=folder).returncode == 1
+    assert len(list(folder.glob("plumb-debug/run_*/checkpoints/1"))) == 1
+    assert call(*args, cwd=folder).returncode == 1
+    assert len(list(folder.glob("plumb-debug/run_*/checkpoints/1"))) == 1
+
+
 def ort_bug():
     lib = ORT / "bin/napi-v6/linux/x64/libonnxruntime.so.1"
     model = Path("/tmp/conf/ort-bugs-open/32228-gemm-transpose-fusion-identity-perm")

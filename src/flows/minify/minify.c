@@ -48,6 +48,7 @@ static int64_t goal_of(const pl_measure *x, pl_goal goal) {
     case PL_GOAL_ATTRS: return (int64_t)x->n_attrs;
     case PL_GOAL_COMPLEX: return x->n_complex;
     case PL_GOAL_TYPES: return x->n_odd_types;
+    case PL_GOAL_ORIGINAL: return x->n_original;
     }
     return 0;
 }
@@ -69,6 +70,10 @@ static void say_success(pl_mini *m, const pl_measure *a, const pl_measure *b) {
     if (b->n_attrs < a->n_attrs && b->n_nodes == a->n_nodes) {
         pl_mini_log(m, "SUCCESS: Went from %zu to %zu attributes and inputs of nodes", a->n_attrs,
                     b->n_attrs);
+    }
+    if (b->n_original < a->n_original) {
+        pl_mini_log(m, "SUCCESS: Went from %lld to %lld values of the original's weights",
+                    (long long)a->n_original, (long long)b->n_original);
     }
     if (b->n_complex < a->n_complex && b->n_elements == a->n_elements) {
         pl_mini_log(m, "SUCCESS: Went from %lld to %lld elements that are not simple",
@@ -93,6 +98,14 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
     pl_mini_state_measure(m->best, &before);
     pl_mini_state_measure(candidate, &after);
     *success = false;
+    if (s->goal == PL_GOAL_ORIGINAL) {
+        st = pl_mini_count_original(m, m->best, &before.n_original, err);
+        if (st == PL_OK) st = pl_mini_count_original(m, candidate, &after.n_original, err);
+    }
+    if (st != PL_OK) {
+        pl_mini_state_free(candidate);
+        return st;
+    }
     if (goal_of(&after, s->goal) >= goal_of(&before, s->goal) || after.n_nodes > before.n_nodes) {
         pl_mini_log(m, "FAIL: %s: nothing got smaller", s->name);
     } else if ((st = pl_oracle_ask_again(m->oracle, candidate, &answer, err)) == PL_OK &&

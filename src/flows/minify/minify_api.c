@@ -89,6 +89,7 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     *j = (job){ .model = model, .options = *o };
     pl_mini *m = &j->m;
     m->options = &j->options;
+    m->original = model->model;
     m->started = pl_api_seconds();
     j->arena = pl_arena_new();
     m->arena = pl_arena_new();
@@ -195,6 +196,7 @@ static pl_status write_others(job *j, pl_err *err) {
 static pl_status finish(job *j, pl_err *err) {
     pl_mini *m = &j->m;
     char zip[4096];
+    if (m->options->strip_weights) PL_TRY(pl_mini_describe_remains(m, err));
     if (m->options->output == NULL) return PL_OK;
     j->repro = pl_strdup(m->options->output);
     if (j->repro == NULL) return pl_fail_memory(err, 1);

@@ -47,6 +47,7 @@ typedef struct pl_measure { /* of a state: what gets smaller */
     int64_t n_elements;  /* of inputs and weights */
     size_t n_attrs;      /* attributes and optional inputs that are not left out */
     int64_t n_complex;   /* elements that are neither 0 nor 1 nor like the one before */
+    int64_t n_original;  /* values of the original's weights; only counted when they matter */
     int64_t n_odd_types; /* inputs and weights of float types other than float32 */
 } pl_measure;
 
@@ -208,7 +209,8 @@ typedef enum pl_goal {
     PL_GOAL_ELEMENTS,
     PL_GOAL_ATTRS,
     PL_GOAL_COMPLEX,
-    PL_GOAL_TYPES
+    PL_GOAL_TYPES,
+    PL_GOAL_ORIGINAL
 } pl_goal;
 
 typedef struct pl_strategy {
@@ -223,7 +225,7 @@ typedef struct pl_strategy {
 /* clang-format off */
 #define PL_STRATEGIES(X)                                                                           \
     X(blamed) X(window) X(suffix) X(delta) X(module) X(bypass) X(outputs) X(dead)                  \
-    X(unused) X(consolidate) X(bodies) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype)  \
+    X(unused) X(consolidate) X(bodies) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype) X(strip)  \
     X(one_by_one)
 /* clang-format on */
 #define X(name) extern const pl_strategy pl_strategy_##name;
@@ -299,6 +301,7 @@ struct pl_mini {
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
     double last_checkpoint;
+    const pl_model *original; /* as it was given */
     pl_mini_fast *fast;
     size_t n_accepted;   /* successes so far */
     pl_mini_state *good; /* the last candidate that passed; kept when asked for */
@@ -308,6 +311,10 @@ struct pl_mini {
 
 double pl_mini_cpu_seconds(void);
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* How many values of the original's weights are still there, and in words (strategy_strip.c). */
+pl_status pl_mini_count_original(const pl_mini *m, const pl_mini_state *state, int64_t *out,
+                                 pl_err *err);
+pl_status pl_mini_describe_remains(pl_mini *m, pl_err *err);
 /* Writes the best state so far, named by its node count (checkpoint.c). */
 pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err);
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
