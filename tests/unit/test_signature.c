@@ -1,13 +1,14 @@
 /* Failure signatures: which failures are the same. */
+/* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-/* cmocka.h needs the headers above. */
 #include <cmocka.h>
+/* clang-format on */
 
 #include <math.h>
+#include <string.h>
 
 #include "flows/minify/signature.h"
 

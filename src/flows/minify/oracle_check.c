@@ -22,11 +22,25 @@ typedef struct check {
     regex_t regex;
     bool has_regex;
     size_t n_asked;
+    const char **env; /* ours, with repro level 0: a check that uses plumb leaves no checkpoints */
 } check;
+
+static pl_status make_env(check *c, pl_err *err) {
+    size_t n = 0, k = 0;
+    while (environ[n] != NULL)
+        n++;
+    c->env = pl_calloc(n + 2, sizeof(char *));
+    if (c->env == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], "PLUMB_REPRO_LEVEL=", 18) != 0) c->env[k++] = environ[i];
+    c->env[k] = "PLUMB_REPRO_LEVEL=0";
+    return PL_OK;
+}
 
 static void release(pl_oracle *o) {
     check *c = o->self;
     if (c->has_regex) regfree(&c->regex);
+    pl_free(c->env);
     pl_free(c);
 }
 
@@ -141,7 +155,7 @@ static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observ
     pl_process_result result = { 0 };
     substitute(&command, c->command, model, dir);
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
-    const pl_process_options options = { .timeout_seconds = o->m->options->timeout };
+    const pl_process_options options = { .env = c->env, .timeout_seconds = o->m->options->timeout };
     const double since = pl_api_seconds(), cpu_since = pl_mini_cpu_seconds();
     pl_status st =
         pl_buf_ok(&command) ? pl_process_run(argv, &options, &result, err) : pl_fail_memory(err, 1);
@@ -207,9 +221,11 @@ pl_status pl_oracle_check_new(pl_mini *m, pl_oracle **out, pl_err *err) {
                          m->options->fail_regex);
         }
     }
+    if (st == PL_OK) st = make_env(c, err);
     if (st == PL_OK) st = pl_oracle_new(m, &row, c, out, err);
     if (st != PL_OK) {
         if (c->has_regex) regfree(&c->regex);
+        pl_free(c->env);
         pl_free(c);
     }
     return st;

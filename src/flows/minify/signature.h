@@ -52,7 +52,7 @@ bool pl_signature_matches(const pl_signature *target, const pl_signature *seen,
                           const char *check_str);
 /* Ratio of matching characters as in Python's difflib, 0 to 1, of texts without their names and
  * numbers. */
-double pl_text_similarity(const char *a, const char *b);
+double pl_text_similarity(const char *x, const char *y);
 /* "divergence of Relu (offset)", "signal 11", … */
 void pl_signature_describe(const pl_signature *s, char *out, size_t n_out);
 void pl_signature_put_json(pl_json *json, const pl_signature *s);
