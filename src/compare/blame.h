@@ -33,6 +33,7 @@ typedef struct pl_judgement { /* of one value of the main graph that the run has
     const char *kind, *where;            /* of culprits; else "" */
     int64_t n_bad;
     pl_local_class local_class;
+    bool viewed;   /* the run holds the right elements in another shape */
     bool fallback; /* gold ran this operator at the model's own precision */
 } pl_judgement;
 
