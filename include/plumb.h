@@ -320,6 +320,7 @@ typedef struct plumb_analyze_options {
     int threads;           /* of plumb's own pool; 0 = all */
     const char *output;    /* the session folder; NULL = none is written */
     const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
+    const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
     int skip_determinism, skip_gold;
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
@@ -329,12 +330,52 @@ typedef struct plumb_analyze_options {
     size_t limit;        /* rows of the table; 0 = all */
     int colour;          /* escape sequences in text */
     int bisect;          /* also: which level or pass of A's backend did it */
+    const char *rollup;  /* after the table: "module", "op" or "dtype"; NULL = none */
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
  * non-deterministic) or 3 (A or B failed); these are results, not errors. */
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
                                      int *exit_code, char **text, plumb_error *err);
+
+/* ---- minify and repro ---- */
+
+typedef struct plumb_minify_options {
+    plumb_inputs inputs;
+    const char *backend;   /* spec of the run under test; NULL = eager */
+    double timeout;        /* seconds of each compile, run or check; 0 = found from the first run */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    /* The user's own oracle instead of a backend: a command for /bin/sh. {model} is the candidate,
+     * {dir} a folder with model.onnx and test_data_set_0/. Any exit code but 0 says that it fails,
+     * 125 that it cannot tell. */
+    const char *check;
+    const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
+    int fail_code;           /* it fails only with this exit code; -1 = as the original */
+    const char *check_str;   /* must be in the error's text; NULL = a similar text */
+    int strict;              /* the first culprit in the graph, also one that changes no output */
+    const char *signature;   /* a repro.json whose signature is asked for; NULL = what it shows */
+    size_t max_queries;      /* 0 = no limit */
+    double max_time;         /* seconds; 0 = no limit */
+    const char *output;      /* the repro folder, new; NULL = none is written */
+    const char *checkpoints; /* folder for the best model after each step; NULL = none */
+    int strip_weights, stable_output, zip, keep_other;
+    const char *good;    /* folder for the nearest model that passes; NULL = none */
+    const char *program; /* plumb, which checks the repro in a new process; NULL = the running
+                            program when it is plumb, else the one in PATH */
+    plumb_format format;
+    void (*log)(void *ctx, const char *line); /* NULL = silent */
+    void *log_ctx;
+    const plumb_progress *progress;
+} plumb_minify_options;
+/* The smallest model that fails in the same way, written as a repro and checked from its files in a
+ * new process. A model that does not fail is PLUMB_E_INVALID. */
+PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
+                                    char **text, plumb_error *err);
+/* One question: does the model fail, with the signature of options->signature when it is given?
+ * *fails is 1 or 0. */
+PLUMB_API plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options,
+                                          int *fails, char **text, plumb_error *err);
 
 /* ---- backends ---- */
 
@@ -435,7 +476,7 @@ typedef struct plumb_hook {
 typedef struct plumb_record_info {
     size_t n_values;    /* that the executed graph has, bodies of If, Loop, Scan included */
     size_t n_seen;      /* shown to the hook */
-    size_t n_hidden;    /* in bodies: not reachable */
+    size_t n_hidden;    /* not reachable: in bodies that did not run, or more than once */
     size_t n_disturbed; /* not shown, because looking at them changed the outputs */
     size_t n_runs;      /* of the backend that it took */
     int differs; /* the outputs were not those of the plain run, bit for bit: nothing shown */

@@ -111,6 +111,20 @@ static void split_modes(pl_backend *b) {
     }
 }
 
+/* A child that has opened the backend. */
+static pl_status start_child(pl_backend *b, pl_guard_child **out, pl_err *err) {
+    const bool first = b->version[0] == '\0' && b->mode_text[0] == '\0';
+    PL_TRY(pl_guard_child_new(b->guard, b->spec, b->options.timeout_seconds,
+                              b->options.memory_limit, out, err));
+    const pl_status st =
+        pl_guard_child_open(*out, first ? b->version : NULL, sizeof(b->version),
+                            first ? b->mode_text : NULL, sizeof(b->mode_text), &b->failure, err);
+    if (st == PL_OK) return PL_OK;
+    pl_guard_child_free(*out);
+    *out = NULL;
+    return st;
+}
+
 static pl_status open_guarded(pl_backend *b, pl_err *err) {
     pl_spec spec = { 0 };
     /* A spelling mistake is told without starting anything. */
@@ -119,12 +133,9 @@ static pl_status open_guarded(pl_backend *b, pl_err *err) {
     pl_spec_release(&spec);
     PL_TRY(st);
     PL_TRY(pl_guard_start(&b->guard, err));
-    PL_TRY(pl_guard_child_new(b->guard, b->spec, b->options.timeout_seconds,
-                              b->options.memory_limit, &b->probe, err));
-    PL_TRY(pl_guard_child_open(b->probe, b->version, sizeof(b->version), b->mode_text,
-                               sizeof(b->mode_text), &b->failure, err));
+    PL_TRY(start_child(b, &b->probe, err));
     split_modes(b);
-    pl_guard_preload(b->guard, b->spec);
+    pl_guard_preload(b->guard, b->probe);
     return PL_OK;
 }
 
@@ -157,6 +168,10 @@ void pl_backend_close(pl_backend *b) {
     pl_free(b);
 }
 
+void *pl_backend_self(const pl_backend *b) {
+    return b->self;
+}
+
 const char *pl_backend_name(const pl_backend *b) {
     return b->vtable->name;
 }
@@ -169,9 +184,17 @@ const char *pl_backend_version(const pl_backend *b) {
     return b->version;
 }
 
-int pl_backend_supports(const pl_backend *b, const char *domain, const char *op, int opset) {
-    if (b->guard != NULL || b->vtable->supports == NULL) return -1;
-    return b->vtable->supports(b->self, domain, op, opset);
+int pl_backend_supports(pl_backend *b, const char *domain, const char *op, int opset) {
+    int answer = -1;
+    if (b->vtable->supports == NULL) return -1;
+    if (b->guard == NULL) return b->vtable->supports(b->self, domain, op, opset);
+    if (b->probe == NULL && start_child(b, &b->probe, NULL) != PL_OK) return -1;
+    if (pl_guard_child_supports(b->probe, domain, op, opset, &answer, &b->failure, NULL) == PL_OK) {
+        return answer;
+    }
+    pl_guard_child_free(b->probe); /* it has crashed or hung */
+    b->probe = NULL;
+    return -1;
 }
 
 const char *const *pl_backend_passes(const pl_backend *backend) {
@@ -271,11 +294,7 @@ static pl_status compile_guarded(pl_program *p, pl_err *err) {
     pl_backend *b = p->backend;
     p->child = b->probe;
     b->probe = NULL;
-    if (p->child == NULL) {
-        PL_TRY(pl_guard_child_new(b->guard, b->spec, b->options.timeout_seconds,
-                                  b->options.memory_limit, &p->child, err));
-        PL_TRY(pl_guard_child_open(p->child, NULL, 0, NULL, 0, &p->backend->failure, err));
-    }
+    if (p->child == NULL) PL_TRY(start_child(b, &p->child, err));
     return pl_guard_child_compile(p->child, &p->source, &p->n_hooks, &p->backend->failure, err);
 }
 

@@ -40,8 +40,8 @@ void pl_backend_close(pl_backend *backend); /* NULL is fine; its programs must b
 const char *pl_backend_name(const pl_backend *backend);
 const char *pl_backend_spec(const pl_backend *backend);
 const char *pl_backend_version(const pl_backend *backend); /* "" when it has none */
-/* 1, 0, or -1 when only compiling tells. */
-int pl_backend_supports(const pl_backend *backend, const char *domain, const char *op, int opset);
+/* 1, 0, or -1 when only compiling tells. A guarded backend is asked in its child. */
+int pl_backend_supports(pl_backend *backend, const char *domain, const char *op, int opset);
 /* Ended by NULL; empty when it cannot record. */
 const char *const *pl_backend_record_modes(const pl_backend *backend);
 /* What the options "disable" and "opt" take, ended by NULL; NULL when it has none. */

@@ -20,9 +20,12 @@ pl_status pl_program_of_source(pl_backend *backend, const plumb_source *source, 
 /* Runs in this process or in the guard's child; outputs are not checked against a model. */
 pl_status pl_program_run_args(pl_program *program, const plumb_run_args *args, pl_err *err);
 
-/* Maps the library of a spec into this process for good, so that children inherit it. Only ONNX
- * Runtime, whose loading starts nothing. Failure is silent: children will tell. */
-void pl_backend_preload(const char *spec);
+/* Opens a backend in the guard itself, so that children inherit it. Only ONNX Runtime, which takes
+ * 20 ms to start; NULL for others, and on failure: children will tell. */
+pl_backend *pl_backend_preload(const char *spec);
+
+/* What open() of an unguarded backend gave. */
+void *pl_backend_self(const pl_backend *backend);
 
 /* What a plugin's vtable must have. */
 pl_status pl_backend_check_vtable(const plumb_backend *vtable, pl_err *err);

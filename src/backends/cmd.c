@@ -115,55 +115,81 @@ static pl_status write_inputs(const cmd_program *p, const plumb_run_args *args, 
     return PL_OK;
 }
 
+/* Its last words, without the line end. */
+static void last_words(const pl_process_result *r, char *out, size_t n_out) {
+    const char *said = pl_buf_str(r->err.n_bytes > 0 ? &r->err : &r->out);
+    size_t n = strlen(said);
+    while (n > 0 && (said[n - 1] == '\n' || said[n - 1] == ' '))
+        n--;
+    const size_t skip = n >= n_out ? n - n_out + 1 : 0;
+    snprintf(out, n_out, "%.*s", (int)(n - skip), said + skip);
+}
+
 static pl_status call(const cmd_program *p, pl_err *err) {
     const char *const argv[] = { p->program, p->dir, NULL };
     pl_process_result r;
     pl_status st = pl_process_run(argv, NULL, &r, err);
     if (st == PL_OK && (r.signal != 0 || r.exit_code != 0)) {
-        const char *said = pl_buf_str(r.err.n_bytes > 0 ? &r.err : &r.out);
-        const size_t n = strlen(said);
-        st = r.signal != 0
-                 ? pl_fail(err, PL_E_BACKEND, "'%s' was killed by signal %d (%s): %s", p->program,
-                           r.signal, strsignal(r.signal), said + (n > 400 ? n - 400 : 0))
-                 : pl_fail(err, PL_E_BACKEND, "'%s' exited with code %d: %s", p->program,
-                           r.exit_code, said + (n > 400 ? n - 400 : 0));
+        char said[400];
+        last_words(&r, said, sizeof(said));
+        st = r.signal != 0 ? pl_fail(err, PL_E_BACKEND, "'%s' was killed by signal %d (%s): %s",
+                                     p->program, r.signal, strsignal(r.signal), said)
+                           : pl_fail(err, PL_E_BACKEND, "'%s' exited with code %d: %s", p->program,
+                                     r.exit_code, said);
     }
     pl_process_result_release(&r);
     return st;
 }
 
-/* In test_data_set_0 or in DIR. */
-static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_err *err) {
+/* In test_data_set_0 or in DIR; the caller's to free, NULL when out of memory. */
+static char *output_path(const cmd_program *p, size_t i) {
     char name[40];
-    pl_file_map *map = NULL;
     snprintf(name, sizeof(name), "output_%zu.pb", i);
     char *path = pl_path_join(p->data, name);
-    if (path != NULL && !pl_path_exists(path)) {
-        pl_free(path);
-        path = pl_path_join(p->dir, name);
-    }
-    if (path == NULL) return pl_fail_memory(err, 1);
-    pl_status st = PL_OK;
+    if (path == NULL || pl_path_exists(path)) return path;
+    pl_free(path);
+    return pl_path_join(p->dir, name);
+}
+
+static pl_status read_file(const cmd_program *p, const char *path, size_t i, pl_datum **out,
+                           pl_err *err) {
+    pl_file_map *map = NULL;
     if (!pl_path_exists(path)) {
-        st = pl_fail(err, PL_E_BACKEND, "'%s' left no %s (output '%s')", p->program, name,
-                     p->source->outputs[i]);
+        return pl_fail(err, PL_E_BACKEND, "'%s' left no output_%zu.pb (output '%s')", p->program, i,
+                       p->source->outputs[i]);
     }
-    if (st == PL_OK) st = pl_file_map_open(path, &map, err);
-    if (st == PL_OK) {
-        const pl_bytes bytes = { map->data, map->n_bytes };
-        const pl_type *type =
-            i < p->model->graph->n_outputs ? p->model->graph->outputs[i]->type : NULL;
-        st = pl_datum_proto_read(bytes, NULL, type, out, err);
-        if (st != PL_OK) {
-            pl_err_wrap(err, st, "'%s' left a bad %s", p->program, name);
-            st = PL_E_BACKEND;
-            if (err != NULL) err->status = st;
-        }
+    PL_TRY(pl_file_map_open(path, &map, err));
+    const pl_bytes bytes = { map->data, map->n_bytes };
+    const pl_type *type = i < p->model->graph->n_outputs ? p->model->graph->outputs[i]->type : NULL;
+    pl_status st = pl_datum_proto_read(bytes, NULL, type, out, err);
+    if (st != PL_OK) {
+        pl_err_wrap(err, st, "'%s' left a bad output_%zu.pb", p->program, i);
+        st = PL_E_BACKEND;
+        if (err != NULL) err->status = st;
     }
     pl_file_map_unref(map);
+    return st;
+}
+
+static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_err *err) {
+    char *path = output_path(p, i);
+    if (path == NULL) return pl_fail_memory(err, 1);
+    const pl_status st = read_file(p, path, i, out, err);
     unlink(path); /* a later run must not find it */
     pl_free(path);
     return st;
+}
+
+/* One more than the model has is as wrong as one less. */
+static pl_status check_count(const cmd_program *p, size_t n_out, pl_err *err) {
+    char *path = output_path(p, n_out);
+    if (path == NULL) return pl_fail_memory(err, 1);
+    const bool extra = pl_path_exists(path);
+    unlink(path);
+    pl_free(path);
+    if (!extra) return PL_OK;
+    return pl_fail(err, PL_E_BACKEND, "'%s' left output_%zu.pb, but the model has %zu output%s",
+                   p->program, n_out, n_out, n_out == 1 ? "" : "s");
 }
 
 static pl_status show_intermediates(const cmd_program *p, const plumb_run_args *args, pl_err *err) {
@@ -206,6 +232,7 @@ static plumb_status cmd_run(void *program, const plumb_run_args *args, plumb_err
     if (st == PL_OK) st = call(p, err);
     for (size_t i = 0; i < args->n_out && st == PL_OK; i++)
         st = read_output(p, i, (pl_datum **)&args->out[i], err);
+    if (st == PL_OK) st = check_count(p, args->n_out, err);
     if (st != PL_OK || args->hook == NULL) return (plumb_status)st;
     if (!same_as_plain(args)) {
         *args->record = (plumb_record_info){ .n_runs = 1, .differs = 1 };

@@ -1,6 +1,9 @@
 /* eager: a thin vtable over the reference interpreter. The other backends are judged by it. */
+#include <string.h>
+
 #include "backends/backend.h"
 #include "base/alloc.h"
+#include "base/strmap.h"
 #include "interp/interp.h"
 #include "onnx/onnx.h"
 #include "ops/op.h"
@@ -16,7 +19,9 @@ typedef struct eager_program {
     bool owns_model;
     pl_pool *pool;
     pl_interp *interp;
-    size_t n_values;
+    size_t n_values, n_in_bodies;
+    pl_strmap names;           /* of all values -> the value, NULL when there are several */
+    size_t n_bodies_seen;      /* of the values in bodies, in this run */
     const plumb_run_args *run; /* while it runs */
 } eager_program;
 
@@ -46,34 +51,56 @@ static int eager_supports(void *self, const char *domain, const char *op, int op
     return def != NULL && def->eval != NULL;
 }
 
-/* Shows the values of the main graph. A body may run any number of times: what it makes is counted
- * as hidden. */
+/* A body that no Loop or Scan is around runs once or not at all. */
+static bool runs_at_most_once(const pl_graph *graph) {
+    for (; graph->owner != NULL; graph = graph->parent) {
+        if (strcmp(graph->owner->op, "If") != 0) return false;
+    }
+    return true;
+}
+
+/* Shows the values of the main graph and of branches of If. What a loop makes is counted as hidden,
+ * and so is a value of a body whose name is not the only one. */
 static pl_status show(void *ctx, const pl_node *node, const pl_value *value, const pl_datum *datum,
                       pl_err *err) {
     eager_program *p = ctx;
     (void)node;
-    if (p->run == NULL || p->run->hook == NULL || value->graph != p->model->graph ||
-        !pl_hook_wants(p->run->hook, value->name)) {
-        return PL_OK;
+    if (p->run == NULL || p->run->hook == NULL) return PL_OK;
+    if (value->graph != p->model->graph) {
+        if (!runs_at_most_once(value->graph) || pl_strmap_get(&p->names, value->name) != value) {
+            return PL_OK;
+        }
+        p->n_bodies_seen++;
     }
+    if (!pl_hook_wants(p->run->hook, value->name)) return PL_OK;
     const plumb_seen seen = { .name = value->name, .datum = (const plumb_datum *)datum };
     p->run->record->n_seen++;
     return (pl_status)p->run->hook->value(p->run->hook->ctx, &seen, (plumb_error *)err);
 }
 
-static size_t count_values(const pl_graph *graph) {
-    size_t n = 0;
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        for (uint32_t k = 0; k < graph->nodes[i]->n_out; k++)
-            n += graph->nodes[i]->out[k] != NULL;
+/* Counts values that nodes make, and notes all names. */
+static pl_status count_values(void *ctx, pl_graph *graph, pl_err *err) {
+    eager_program *p = ctx;
+    for (size_t i = 0; i < graph->n_values; i++) {
+        pl_value *v = graph->values[i];
+        void *only = pl_strmap_has(&p->names, v->name) ? NULL : v;
+        if (pl_strmap_put(&p->names, v->name, only) != 0) return pl_fail_memory(err, 1);
     }
-    return n;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        size_t *n = graph == p->model->graph ? &p->n_values : &p->n_in_bodies;
+        for (uint32_t k = 0; k < node->n_out; k++)
+            *n += node->out[k] != NULL;
+        PL_TRY(pl_node_each_body(node, count_values, p, err));
+    }
+    return PL_OK;
 }
 
 static void eager_free(void *program) {
     eager_program *p = program;
     if (p == NULL) return;
     pl_interp_free(p->interp);
+    pl_strmap_release(&p->names);
     pl_pool_free(p->pool);
     if (p->owns_model) pl_model_free(p->model);
     pl_free(p);
@@ -112,7 +139,7 @@ static plumb_status eager_compile(void *self, const plumb_source *source, void *
                                         .hook = show,
                                         .hook_ctx = p };
     PL_TRY_GOTO(done, st, pl_interp_new(p->model, &options, &p->interp, err));
-    p->n_values = count_values(p->model->graph);
+    PL_TRY_GOTO(done, st, count_values(p, p->model->graph, err));
     *n_hooks = p->n_values;
     *program = p;
     p = NULL;
@@ -121,29 +148,18 @@ done:
     return (plumb_status)st;
 }
 
-static size_t count_hidden(const eager_program *p) {
-    size_t n = 0;
-    for (size_t i = 0; i < p->model->graph->n_nodes; i++) {
-        const pl_node *node = p->model->graph->nodes[i];
-        for (uint32_t k = 0; k < node->n_attrs; k++) {
-            if (node->attrs[k].graph != NULL) n += count_values(node->attrs[k].graph);
-        }
-    }
-    return n;
-}
-
 static plumb_status eager_run(void *program, const plumb_run_args *args, plumb_error *err) {
     eager_program *p = program;
     p->run = args;
+    p->n_bodies_seen = 0;
     if (args->hook != NULL) {
-        const size_t n_hidden = count_hidden(p);
-        *args->record = (plumb_record_info){ .n_values = p->n_values + n_hidden,
-                                             .n_hidden = n_hidden,
-                                             .n_runs = 1 };
+        *args->record =
+            (plumb_record_info){ .n_values = p->n_values + p->n_in_bodies, .n_runs = 1 };
     }
     const pl_status st = pl_interp_run(p->interp, (pl_datum *const *)(uintptr_t)args->in,
                                        (pl_datum **)args->out, pl_err_of(err));
     p->run = NULL;
+    if (args->hook != NULL) args->record->n_hidden = p->n_in_bodies - p->n_bodies_seen;
     return (plumb_status)st;
 }
 

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-enum { LOG_ERRORS = 3, ALL_OPTIMISATIONS = 99 };
+enum { LOG_ERRORS = 3, ALL_OPTIMISATIONS = 99, DISABLE_SINCE = 18 };
 
 /* ---- opening ---- */
 
@@ -49,6 +49,21 @@ static pl_status copy_list(const char *list, char separator, char **out, pl_err 
     return PL_OK;
 }
 
+/* What an old library would ignore in silence. */
+static pl_status check_options(const pl_ort *ort, pl_err *err) {
+    const pl_ort_api *api = &ort->env.api;
+    if (ort->deterministic && api->SetDeterministicCompute == NULL) {
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "ort %s has no deterministic mode (1.18 and later do)", api->version);
+    }
+    if (ort->disable != NULL && api->minor < DISABLE_SINCE) {
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "ort %s cannot leave out optimisers by name (1.18 and later can)",
+                       api->version);
+    }
+    return PL_OK;
+}
+
 static plumb_status ort_open(const plumb_host *host, const plumb_option *o, size_t n, void **self,
                              plumb_error *error) {
     (void)host;
@@ -61,10 +76,7 @@ static plumb_status ort_open(const plumb_host *host, const plumb_option *o, size
     pl_status st = copy_list(pl_option_value(o, n, "disable"), ';', &ort->disable, err);
     if (st == PL_OK) st = copy_list(pl_option_value(o, n, "providers"), '+', &ort->providers, err);
     if (st == PL_OK) st = open_env(ort, pl_option_value(o, n, "lib"), err);
-    if (st == PL_OK && ort->deterministic && ort->env.api.SetDeterministicCompute == NULL) {
-        st = pl_fail(err, PL_E_UNSUPPORTED, "ort %s has no deterministic mode (1.18 and later do)",
-                     ort->env.api.version);
-    }
+    if (st == PL_OK) st = check_options(ort, err);
     if (st == PL_OK) {
         *self = ort;
     } else {
@@ -283,15 +295,44 @@ static plumb_status ort_run(void *program, const plumb_run_args *args, plumb_err
     return (plumb_status)st;
 }
 
-void pl_backend_preload(const char *spec) {
-    const plumb_backend *row = NULL;
-    pl_spec parsed = { 0 };
-    pl_ort_api api; /* never closed: that is the point */
-    if (pl_backend_row(spec, &row, NULL) == PL_OK && row == &pl_backend_ort &&
-        pl_spec_parse(spec, row->name, row->options, row->n_options, &parsed, NULL) == PL_OK) {
-        pl_ort_api_open(pl_option_value(parsed.options, parsed.n_options, "lib"), &api, NULL);
+/* Runs a model of one node, since much of ORT only starts with the first session. With one thread
+ * it starts none. */
+static void warm_up(const pl_ort *ort) {
+    /* ir_version 8; graph { node { x -> y, Relu }; name g; input x, output y: float[1] }; opset 13
+     */
+    static const char onnx[] = "\x08\x08"
+                               "\x3a\x33"
+                               "\x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu"
+                               "\x12\x01g"
+                               "\x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x01"
+                               "\x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x01"
+                               "\x42\x02\x10\x0d";
+    const pl_ort_api *api = &ort->env.api;
+    const pl_ort_session_args args = {
+        .onnx = onnx, .n_onnx = sizeof(onnx) - 1, .level = ALL_OPTIMISATIONS, .threads = 1
+    };
+    static const char *const in[] = { "x" }, *const out[] = { "y" };
+    const int64_t dims[] = { 1 };
+    float zero[1] = { 0 };
+    void *session = NULL, *x = NULL, *y = NULL;
+    if (pl_ort_session_new(ort, &args, &session, NULL) != PL_OK) return;
+    if (pl_ort_check(api,
+                     api->CreateTensorWithDataAsOrtValue(ort->env.cpu, zero, sizeof(zero), dims, 1,
+                                                         PL_F32, &x),
+                     "warm up", NULL) == PL_OK) {
+        pl_ort_check(api, api->Run(session, NULL, in, &x, 1, out, 1, &y), "warm up", NULL);
+        if (y != NULL) api->ReleaseValue(y);
+        api->ReleaseValue(x);
     }
-    pl_spec_release(&parsed);
+    api->ReleaseSession(session);
+}
+
+pl_backend *pl_backend_preload(const char *spec) {
+    const plumb_backend *row = NULL;
+    pl_backend *backend = NULL;
+    if (pl_backend_row(spec, &row, NULL) != PL_OK || row != &pl_backend_ort) return NULL;
+    if (pl_backend_open(spec, NULL, &backend, NULL) == PL_OK) warm_up(pl_backend_self(backend));
+    return backend;
 }
 
 static const char *const *ort_record_modes(void *self) {
@@ -314,7 +355,7 @@ static const plumb_option_def options[] = {
     { "threads", "N", "threads within an operator; 0 = all" },
     { "lib", "FILE", "libonnxruntime.so to open" },
     { "deterministic", NULL, "ask for deterministic kernels (1.18 and later)" },
-    { "disable", "NAME+NAME", "optimisers to leave out, by name" },
+    { "disable", "NAME+NAME", "optimisers to leave out, by name (1.18 and later)" },
     { "providers", "X+Y", "execution providers in order: CUDA, TensorRT, XNNPACK, ..." },
 };
 

@@ -111,9 +111,12 @@ static const char *code_name(int code) {
 pl_status pl_ort_check(const pl_ort_api *api, pl_ort_status status, const char *doing,
                        pl_err *err) {
     if (status == NULL) return PL_OK;
-    const pl_status st =
-        pl_fail(err, PL_E_BACKEND, "ort %s: %s: %s: %s", api->version, doing,
-                code_name(api->GetErrorCode(status)), api->GetErrorMessage(status));
+    const char *text = api->GetErrorMessage(status);
+    size_t n = strlen(text);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+        n--;
+    const pl_status st = pl_fail(err, PL_E_BACKEND, "ort %s: %s: %s: %.*s", api->version, doing,
+                                 code_name(api->GetErrorCode(status)), (int)n, text);
     api->ReleaseStatus(status);
     return st;
 }

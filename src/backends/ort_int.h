@@ -38,7 +38,9 @@ typedef struct pl_ort_program {
     void *watch_session;
     pl_ort_watch *watched; /* values to show, in order of execution; names live in the models */
     size_t n_watched, n_hidden;
+    bool has_bodies;
     pl_model *original; /* the model as given */
+    pl_ort_map *map;    /* from graph to original */
 } pl_ort_program;
 
 pl_status pl_ort_session_new(const pl_ort *ort, const pl_ort_session_args *args, void **out,

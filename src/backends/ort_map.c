@@ -22,7 +22,8 @@ struct pl_ort_map {
     const pl_model *original, *executed;
     place *places;        /* by id of the executed value */
     pl_strmap node_names; /* of the original; those that occur once */
-    /* nodes of the original's main graph that use a value: uses[first[id] .. first[id + 1]) */
+    pl_strmap in_bodies;  /* values of the original's bodies; those whose name occurs once */
+    /* nodes of the original that use a value: uses[first[id] .. first[id + 1]) */
     size_t *first;
     const pl_node **uses;
 };
@@ -58,7 +59,8 @@ static size_t length_without_token(const char *name) {
 }
 
 static const pl_value *find_value(const pl_ort_map *map, const char *name, size_t n) {
-    return pl_strmap_get_n(&map->original->graph->by_name, name, n);
+    const pl_value *v = pl_strmap_get_n(&map->original->graph->by_name, name, n);
+    return v != NULL ? v : pl_strmap_get_n(&map->in_bodies, name, n);
 }
 
 static const pl_node *find_node(const pl_ort_map *map, const char *name) {
@@ -448,8 +450,7 @@ static place place_output(const pl_ort_map *map, const pl_node *node, uint32_t k
 }
 
 /* ReorderOutput and Transpose into a value that has kept its name tell what they started from. */
-static void place_sources(const pl_ort_map *map) {
-    const pl_graph *g = map->executed->graph;
+static void place_sources(const pl_ort_map *map, const pl_graph *g) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const pl_node *node = g->nodes[i];
         uint8_t perm[PL_RANK_MAX];
@@ -468,15 +469,16 @@ static void place_sources(const pl_ort_map *map) {
     }
 }
 
-static void place_all(pl_ort_map *map) {
-    const pl_graph *g = map->executed->graph;
+static pl_status place_graph(void *ctx, pl_graph *g, pl_err *err) {
+    pl_ort_map *map = ctx;
     for (size_t i = 0; i < g->n_values; i++) {
-        if (g->values[i]->producer == NULL)
-            *place_of(map, g->values[i]) = by_name(map, g->values[i]);
+        const pl_value *v = g->values[i];
+        if (v->producer == NULL) *place_of(map, v) = by_name(map, v);
     }
-    place_sources(map);
+    place_sources(map, g);
     for (size_t i = 0; i < g->n_nodes; i++) {
         const pl_node *node = g->nodes[i];
+        pl_node_each_body(node, place_graph, map, err);
         if (node->n_in > 0 && node->in[0] == NULL) continue;
         for (uint32_t k = 0; k < node->n_out; k++) {
             if (node->out[k] == NULL || place_of(map, node->out[k])->of != NULL) continue;
@@ -484,37 +486,55 @@ static void place_all(pl_ort_map *map) {
                 node->n_in > 0 ? place_output(map, node, k) : by_name(map, node->out[k]);
         }
     }
+    return PL_OK;
 }
 
-static pl_status index_original(pl_ort_map *map, pl_err *err) {
-    const pl_graph *g = map->original->graph;
-    const size_t n_ids = map->original->n_values;
-    size_t n_uses = 0;
-    map->first = pl_calloc(n_ids + 2, sizeof(size_t));
-    if (map->first == NULL) return pl_fail_memory(err, n_ids);
+/* A name that comes again is none. */
+static pl_status put_once(pl_strmap *names, const char *name, void *value, pl_err *err) {
+    if (pl_strmap_has(names, name)) value = NULL;
+    return pl_strmap_put(names, name, value) == 0 ? PL_OK : pl_fail_memory(err, 1);
+}
+
+static pl_status index_names(void *ctx, pl_graph *g, pl_err *err) {
+    pl_ort_map *map = ctx;
+    for (size_t i = 0; i < g->n_values && g != map->original->graph; i++) {
+        PL_TRY(put_once(&map->in_bodies, g->values[i]->name, g->values[i], err));
+    }
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        pl_node *node = g->nodes[i];
+        if (node->name[0] != '\0') PL_TRY(put_once(&map->node_names, node->name, node, err));
+        for (uint32_t k = 0; k < node->n_in; k++) {
+            if (node->in[k] != NULL) map->first[node->in[k]->id + 2]++;
+        }
+        PL_TRY(pl_node_each_body(node, index_names, map, err));
+    }
+    return PL_OK;
+}
+
+static pl_status index_uses(void *ctx, pl_graph *g, pl_err *err) {
+    pl_ort_map *map = ctx;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const pl_node *node = g->nodes[i];
         for (uint32_t k = 0; k < node->n_in; k++) {
-            if (node->in[k] == NULL) continue;
-            map->first[node->in[k]->id + 2]++;
-            n_uses++;
+            if (node->in[k] != NULL) map->uses[map->first[node->in[k]->id + 1]++] = node;
         }
-        if (node->name[0] == '\0') continue;
-        void *value = pl_strmap_has(&map->node_names, node->name) ? NULL : g->nodes[i];
-        if (pl_strmap_put(&map->node_names, node->name, value) != 0) return pl_fail_memory(err, 1);
-    }
-    map->uses = pl_calloc(n_uses + 1, sizeof(*map->uses));
-    if (map->uses == NULL) return pl_fail_memory(err, n_uses);
-    for (size_t i = 2; i < n_ids + 2; i++)
-        map->first[i] += map->first[i - 1];
-    /* first[id + 1] is now where id's users begin, and ends up where they end */
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        for (uint32_t k = 0; k < g->nodes[i]->n_in; k++) {
-            if (g->nodes[i]->in[k] == NULL) continue;
-            map->uses[map->first[g->nodes[i]->in[k]->id + 1]++] = g->nodes[i];
-        }
+        PL_TRY(pl_node_each_body(node, index_uses, map, err));
     }
     return PL_OK;
+}
+
+static pl_status index_original(pl_ort_map *map, pl_err *err) {
+    pl_graph *g = map->original->graph;
+    const size_t n_ids = map->original->n_values;
+    map->first = pl_calloc(n_ids + 2, sizeof(size_t));
+    if (map->first == NULL) return pl_fail_memory(err, n_ids);
+    PL_TRY(index_names(map, g, err));
+    for (size_t i = 2; i < n_ids + 2; i++)
+        map->first[i] += map->first[i - 1];
+    map->uses = pl_calloc(map->first[n_ids + 1] + 1, sizeof(*map->uses));
+    if (map->uses == NULL) return pl_fail_memory(err, n_ids);
+    /* first[id + 1] is now where id's users begin, and ends up where they end */
+    return index_uses(map, g, err);
 }
 
 pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_map **out,
@@ -523,7 +543,10 @@ pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_ma
     if (map == NULL) return pl_fail_memory(err, sizeof(*map));
     /* Types help; a model that plumb cannot infer may still run. */
     if (pl_ops_resolve(original, NULL) == PL_OK) pl_model_infer(original, NULL, NULL);
-    *map = (pl_ort_map){ .original = original, .executed = executed, .node_names = PL_STRMAP_INIT };
+    *map = (pl_ort_map){ .in_bodies = PL_STRMAP_INIT,
+                         .original = original,
+                         .executed = executed,
+                         .node_names = PL_STRMAP_INIT };
     map->places = pl_calloc((size_t)executed->n_values + 1, sizeof(place));
     pl_status st = map->places == NULL ? pl_fail_memory(err, executed->n_values) : PL_OK;
     if (st == PL_OK) st = index_original(map, err);
@@ -531,7 +554,7 @@ pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_ma
         pl_ort_map_free(map);
         return st;
     }
-    place_all(map);
+    place_graph(map, executed->graph, err);
     *out = map;
     return PL_OK;
 }
@@ -539,6 +562,7 @@ pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_ma
 void pl_ort_map_free(pl_ort_map *map) {
     if (map == NULL) return;
     pl_strmap_release(&map->node_names);
+    pl_strmap_release(&map->in_bodies);
     pl_free(map->places);
     pl_free(map->first);
     pl_free(map->uses);
@@ -559,6 +583,25 @@ static int64_t channels_of(const pl_value *v) {
     return -1;
 }
 
+/* As it lies in ORT's memory: float16 may be held in float32. 0 when a dim is not known. */
+static size_t bytes_of(const pl_type *type) {
+    if (type == NULL || type->kind != PL_TYPE_TENSOR || !pl_type_is_concrete(type)) return 0;
+    size_t n = (size_t)(pl_dtype_bits(type->dtype) <= 16 && pl_dtype_is_float(type->dtype)
+                            ? 4
+                            : (pl_dtype_bits(type->dtype) + 7) / 8);
+    for (int i = 0; i < type->rank; i++) {
+        if (!pl_size_mul(n, (size_t)type->dims[i].value, &n)) return 0;
+    }
+    return n;
+}
+
+pl_ort_watch pl_ort_watch_of(const pl_value *value) {
+    return (pl_ort_watch){ .name = value->name,
+                           .stands_for = value->name,
+                           .dtype = dtype_of(value),
+                           .n_bytes = bytes_of(value->type) };
+}
+
 pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
     const place *p = place_of(map, value);
     pl_ort_watch w = { .name = value->name, .layout = PL_ORT_PLAIN };
@@ -566,6 +609,7 @@ pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
     if (p->of == NULL || p->of->producer == NULL) return w;
     w.stands_for = p->of->name;
     w.dtype = dtype_of(p->of);
+    w.n_bytes = bytes_of(p->of->type);
     w.layout = p->layout;
     w.rank = p->rank;
     memcpy(w.perm, p->perm, sizeof(w.perm));
@@ -648,8 +692,16 @@ static pl_status transpose_back(const pl_ort_watch *watch, const pl_tensor *t, p
     return st;
 }
 
-pl_status pl_ort_watch_convert(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,
-                               pl_err *err) {
+static pl_status unstack(const pl_tensor *t, int n, pl_tensor **out, pl_err *err) {
+    for (int i = 0; i < n; i++) {
+        if (i < t->rank && t->dims[i] == 1) continue;
+        return pl_fail(err, PL_E_UNSUPPORTED, "its body did not run once");
+    }
+    return pl_tensor_reshape(t, t->rank - n, t->dims + n, out, err);
+}
+
+static pl_status convert_layout(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,
+                                pl_err *err) {
     /* A value that was renamed and is of another kind of number: the map is wrong. */
     if (watch->dtype != PL_UNDEFINED && strcmp(watch->name, watch->stands_for) != 0 &&
         pl_dtype_is_float(watch->dtype) != pl_dtype_is_float(t->dtype)) {
@@ -660,4 +712,33 @@ pl_status pl_ort_watch_convert(const pl_ort_watch *watch, const pl_tensor *t, pl
     case PL_ORT_PERMUTED: return transpose_back(watch, t, out, err);
     default: *out = pl_tensor_ref(t); return PL_OK;
     }
+}
+
+/* QDQS8ToU8Transformer moves int8 codes and their zero point up by 128. */
+static pl_status move_down(pl_tensor **t, pl_err *err) {
+    pl_tensor *codes = NULL;
+    PL_TRY(pl_tensor_new(PL_I8, (*t)->rank, (*t)->dims, &codes, err));
+    const uint8_t *from = (*t)->data;
+    uint8_t *to = codes->data;
+    for (int64_t i = 0; i < codes->n_elements; i++)
+        to[i] = from[i] ^ 0x80;
+    pl_tensor_unref(*t);
+    *t = codes;
+    return PL_OK;
+}
+
+pl_status pl_ort_watch_convert(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,
+                               bool *mapped, pl_err *err) {
+    pl_tensor *own = NULL;
+    PL_TRY(unstack(t, watch->n_stacked, &own, err));
+    *mapped = watch->stands_for != NULL && convert_layout(watch, own, out, NULL) == PL_OK;
+    if (!*mapped) {
+        *out = own;
+        return PL_OK;
+    }
+    pl_tensor_unref(own);
+    const bool moved = watch->dtype == PL_I8 && (*out)->dtype == PL_U8;
+    const pl_status st = moved ? move_down(out, err) : PL_OK;
+    if (st != PL_OK) pl_tensor_unref(*out);
+    return st;
 }

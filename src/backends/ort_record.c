@@ -6,13 +6,15 @@
  * run. Mode "groups", for when they are not: a few values of the model as given are marked at a
  * time, at the level asked for, and a group that changes the outputs is cut in half until the
  * values that disturb stand alone. Values are marked by appending "graph { output { name } }" to
- * the bytes: protobuf merges repeated messages. Values in bodies of If, Loop and Scan stay hidden.
+ * the bytes: protobuf merges repeated messages. Values in bodies of If, Loop and Scan are lifted
+ * out of bodies that run once (ort_lift.h); the others stay hidden.
  */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backends/ort_int.h"
+#include "backends/ort_lift.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/size.h"
@@ -21,8 +23,7 @@
 enum {
     MODE_OPTIMIZED,
     MODE_GROUPS,
-    FIRST_GROUP = 8, /* values of unknown size: start small */
-    MAX_GROUP = 64,  /* of the groups mode: each costs a session */
+    GROUP = 8,       /* values in a session of the groups mode */
     FIELD_GRAPH = 7, /* ModelProto.graph */
     FIELD_OUTPUT = 12,
     FIELD_NAME = 1,
@@ -63,8 +64,7 @@ static pl_status list_values(const pl_model *model, const pl_ort_map *map, pl_or
         for (uint32_t k = 0; k < node->n_out && node->function == NULL; k++) {
             const pl_value *v = node->out[k];
             if (v == NULL) continue;
-            (*out)[n++] = map != NULL ? pl_ort_map_value(map, v)
-                                      : (pl_ort_watch){ .name = v->name, .stands_for = v->name };
+            (*out)[n++] = map != NULL ? pl_ort_map_value(map, v) : pl_ort_watch_of(v);
         }
     }
     *n_out = n;
@@ -165,14 +165,16 @@ static pl_status load_original(pl_ort_program *p, pl_err *err) {
 }
 
 static pl_status list_optimised(pl_ort_program *p, pl_err *err) {
-    pl_ort_map *map = NULL;
     PL_TRY(load_original(p, err));
-    PL_TRY(pl_ort_map_new(p->original, p->graph, &map, err));
+    if (p->map == NULL) PL_TRY(pl_ort_map_new(p->original, p->graph, &p->map, err));
     pl_free(p->watched);
     p->watched = NULL;
-    const pl_status st = list_values(p->graph, map, &p->watched, &p->n_watched, err);
-    pl_ort_map_free(map);
-    return st;
+    return list_values(p->graph, p->map, &p->watched, &p->n_watched, err);
+}
+
+static void drop_watch_session(pl_ort_program *p) {
+    if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
+    p->watch_session = NULL;
 }
 
 pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
@@ -181,6 +183,7 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
     PL_TRY(list_optimised(p, err));
     const size_t n_all = p->n_watched;
     p->n_hidden = count_bodies(p->graph->graph);
+    p->has_bodies = p->n_hidden > 0;
     const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
     if (open_showing(p, bytes, 0, p->watched, n_all, &p->watch_session, NULL) != PL_OK) {
         PL_TRY(keep_showable(p, bytes, p->watched, n_all, &p->n_watched, err));
@@ -191,8 +194,9 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
 }
 
 void pl_ort_record_release(pl_ort_program *p) {
-    if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
+    drop_watch_session(p);
     pl_free(p->watched);
+    pl_ort_map_free(p->map);
     pl_model_free(p->graph);
     pl_model_free(p->original);
     pl_file_map_unref(p->saved);
@@ -248,14 +252,11 @@ static pl_status read_watched(const group *g, const pl_ort_watch *watch, void *v
     pl_tensor *t = NULL;
     PL_TRY(pl_ort_value_read(&g->p->ort->env, value, false, out, err));
     *mapped = watch->stands_for != NULL;
-    if (!*mapped || (*out)->kind != PL_TYPE_TENSOR) return PL_OK;
-    if (pl_ort_watch_convert(watch, (*out)->tensor, &t, NULL) != PL_OK) {
-        *mapped = false;
-        return PL_OK;
-    }
+    if ((*out)->kind != PL_TYPE_TENSOR) return PL_OK;
+    const pl_status st = pl_ort_watch_convert(watch, (*out)->tensor, &t, mapped, err);
     pl_datum_unref(*out);
     *out = NULL;
-    return pl_datum_of_tensor_take(t, out, err);
+    return st != PL_OK ? st : pl_datum_of_tensor_take(t, out, err);
 }
 
 static pl_status show_value(group *g, const pl_ort_watch *watch, void *value, pl_err *err) {
@@ -284,7 +285,7 @@ static pl_status run_group(group *g, void *session, const pl_ort_watch *watched,
                            pl_err *err) {
     const size_t n_out = g->p->source.n_outputs;
     for (size_t i = 0; i < n; i++)
-        g->names[n_out + i] = watched[i].name;
+        g->names[n_out + i] = watched[i].output != NULL ? watched[i].output : watched[i].name;
     g->n_group = n;
     g->n_bytes = 0;
     g->identical = false;
@@ -304,14 +305,20 @@ static pl_status run_group(group *g, void *session, const pl_ort_watch *watched,
     return st;
 }
 
-/* How many values the next group may have so that they fit, going by the last one's size. */
-static size_t next_group(const group *g, size_t limit) {
-    if (limit == 0) return SIZE_MAX;
-    if (g->n_group == 0) return FIRST_GROUP;
-    const size_t each = g->n_bytes / g->n_group + 1;
-    const size_t fits = limit / each;
-    const size_t twice = 2 * g->n_group;
-    return fits < 1 ? 1 : pl_size_min(fits, twice);
+/* How many of the next values fit together, at least one. A value of unknown size counts as much as
+ * the last group's did on average, and such a group is at most twice as large. */
+static size_t next_group(const group *g, const pl_ort_watch *next, size_t n, uint64_t limit) {
+    if (limit == 0) return n;
+    const uint64_t usual = g->n_group == 0 ? limit : g->n_bytes / g->n_group + 1;
+    uint64_t sum = 0;
+    size_t n_unknown = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bool known = next[i].n_bytes > 0;
+        sum += known ? next[i].n_bytes : usual;
+        n_unknown += !known;
+        if (i > 0 && (sum > limit || n_unknown > 2 * g->n_group)) return i;
+    }
+    return n;
 }
 
 /* Only what is asked for, by either name. `out` may be `all`. */
@@ -327,27 +334,162 @@ static size_t pick_wanted(const plumb_hook *hook, const pl_ort_watch *all, size_
     return n;
 }
 
+/* Shows values of the optimised graph, as many in a run as fit. A session computes all outputs that
+ * its graph has and keeps them to the end, so each group of several has a session of its own. */
+static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, pl_err *err) {
+    plumb_record_info *info = g->args->record;
+    const pl_ort_program *p = g->p;
+    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
+    size_t done = 0;
+    do {
+        const size_t size = next_group(g, wanted + done, n - done, g->args->memory_limit);
+        const bool all = g->args->memory_limit == 0 || size == p->n_watched;
+        void *own = NULL;
+        if (!all) {
+            drop_watch_session(g->p); /* it has the weights once more */
+            PL_TRY(open_showing(p, bytes, 0, wanted + done, size, &own, err));
+        }
+        const pl_status st =
+            run_group(g, own != NULL ? own : p->watch_session, wanted + done, size, err);
+        if (own != NULL) p->ort->env.api.ReleaseSession(own);
+        PL_TRY(st);
+        if (!g->identical) {
+            info->differs = info->n_seen == 0;
+            info->n_disturbed += n - done;
+            return PL_OK;
+        }
+        done += size;
+    } while (done < n);
+    return PL_OK;
+}
+
+static pl_status open_model(const pl_ort_program *p, const pl_model *model, void **out,
+                            pl_err *err) {
+    pl_buf onnx = PL_BUF_INIT;
+    pl_status st = pl_model_serialize(model, &onnx, err);
+    if (st == PL_OK && !pl_buf_ok(&onnx)) st = pl_fail_memory(err, onnx.n_bytes);
+    if (st == PL_OK) {
+        const pl_ort_session_args args = {
+            .onnx = onnx.data, .n_onnx = onnx.n_bytes, .folder = p->folder, .threads = p->threads
+        };
+        st = pl_ort_session_new(p->ort, &args, out, err);
+    }
+    pl_buf_release(&onnx);
+    return st;
+}
+
+/* How often each body runs on these inputs. counts[] has n entries; an error is the caller's to
+ * forgive: then nothing is lifted. */
+static pl_status count_runs(const group *g, void *session, const pl_ort_watch *counters, size_t n,
+                            int64_t *counts, pl_err *err) {
+    const char **names = pl_calloc(n + 1, sizeof(char *));
+    void **values = pl_calloc(n + 1, sizeof(void *));
+    pl_status st = names == NULL || values == NULL ? pl_fail_memory(err, n) : PL_OK;
+    for (size_t i = 0; i < n && st == PL_OK; i++)
+        names[i] = counters[i].output;
+    if (st == PL_OK) st = pl_ort_session_run(g->p, session, g->args, names, n, values, err);
+    for (size_t i = 0; i < n && st == PL_OK; i++) {
+        pl_datum *d = NULL;
+        st = pl_ort_value_read(&g->p->ort->env, values[i], false, &d, err);
+        if (st != PL_OK) break;
+        counts[i] = d->kind == PL_TYPE_TENSOR && d->tensor->n_elements == 1
+                        ? pl_tensor_get_i64(d->tensor, 0)
+                        : 0;
+        pl_datum_unref(d);
+    }
+    if (values != NULL) pl_ort_values_release(g->p, values, n);
+    pl_free(values);
+    pl_free(names);
+    return st;
+}
+
+typedef struct lifted { /* a graph with its bodies' values as outputs */
+    pl_model *model;
+    pl_ort_watch *watched;
+    size_t n;
+    void *session;
+} lifted;
+
+static void lifted_release(const group *g, lifted *l) {
+    if (l->session != NULL) g->p->ort->env.api.ReleaseSession(l->session);
+    pl_free(l->watched);
+    pl_model_free(l->model);
+}
+
+static pl_status lift_bodies(group *g, lifted *out, pl_err *err) {
+    lifted counters = { 0 };
+    int64_t *counts = NULL;
+    const pl_model *graph = g->p->graph;
+    pl_status st =
+        pl_ort_lift_counters(graph, &counters.model, &counters.watched, &counters.n, err);
+    if (st == PL_OK) st = open_model(g->p, counters.model, &counters.session, err);
+    if (st == PL_OK) {
+        counts = pl_calloc(counters.n + 1, sizeof(int64_t));
+        st = counts == NULL
+                 ? pl_fail_memory(err, counters.n)
+                 : count_runs(g, counters.session, counters.watched, counters.n, counts, err);
+    }
+    if (st == PL_OK) {
+        st = pl_ort_lift_values(graph, counts, g->p->map, &out->model, &out->watched, &out->n, err);
+    }
+    if (st == PL_OK) st = open_model(g->p, out->model, &out->session, err);
+    lifted_release(g, &counters);
+    pl_free(counts);
+    return st;
+}
+
+/* All of them come in one run. */
+static bool fits(const pl_ort_watch *watched, size_t n, uint64_t limit) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n && limit != 0; i++) {
+        if (watched[i].n_bytes == 0) return false;
+        sum += watched[i].n_bytes;
+    }
+    return sum <= limit;
+}
+
+/* Shows what bodies that run once compute. Nothing is lost when ORT does not take the lifted graph,
+ * when it changes the outputs or when the values do not fit: they stay hidden. */
+static pl_status record_bodies(group *g, pl_err *err) {
+    lifted l = { 0 };
+    group own = { 0 };
+    plumb_record_info *info = g->args->record;
+    pl_status st = PL_OK;
+    if (lift_bodies(g, &l, NULL) == PL_OK && fits(l.watched, l.n, g->args->memory_limit) &&
+        pl_ort_map_unique(l.watched, l.n, NULL) == PL_OK) {
+        const size_t n_all = l.n, n = pick_wanted(g->args->hook, l.watched, l.n, l.watched);
+        const size_t n_seen = info->n_seen;
+        PL_TRY_GOTO(done, st, group_init(&own, g->p, g->args, n, err));
+        pl_err tried = PL_ERR_INIT;
+        st = run_group(&own, l.session, l.watched, n, &tried);
+        if (st == PL_OK && own.identical) {
+            info->n_hidden -= pl_size_min(info->n_hidden, n_all);
+        } else if (info->n_seen == n_seen) { /* the outputs have to be had once more */
+            st = run_group(g, g->p->session, NULL, 0, err);
+        } else if (err != NULL) {
+            *err = tried;
+        }
+    }
+done:
+    group_release(&own);
+    lifted_release(g, &l);
+    return st;
+}
+
 static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
     PL_TRY(pl_ort_record_prepare(p, err));
     group g;
+    plumb_record_info *info = args->record;
     pl_ort_watch *wanted = pl_calloc(p->n_watched + 1, sizeof(*wanted));
     pl_status st = group_init(&g, p, args, p->n_watched, err);
     if (wanted == NULL) st = pl_fail_memory(err, p->n_watched);
-    args->record->n_values = p->n_watched + p->n_hidden;
-    args->record->n_hidden = p->n_hidden;
-    const size_t n = st == PL_OK ? pick_wanted(args->hook, p->watched, p->n_watched, wanted) : 0;
-    size_t done = 0;
-    do {
-        if (st != PL_OK) break;
-        const size_t size = pl_size_min(next_group(&g, args->memory_limit), n - done);
-        st = run_group(&g, p->watch_session, wanted + done, size, err);
-        done += size;
-        if (st == PL_OK && !g.identical) {
-            args->record->differs = args->record->n_seen == 0;
-            args->record->n_disturbed += n - done + size;
-            break;
-        }
-    } while (done < n);
+    info->n_values = p->n_watched + p->n_hidden;
+    info->n_hidden = p->n_hidden;
+    if (st == PL_OK) {
+        const size_t n = pick_wanted(args->hook, p->watched, p->n_watched, wanted);
+        st = record_watched(&g, wanted, n, err);
+    }
+    if (st == PL_OK && !info->differs && p->has_bodies) st = record_bodies(&g, err);
     group_release(&g);
     pl_free(wanted);
     return st;
@@ -393,9 +535,8 @@ static pl_status record_groups(pl_ort_program *p, const plumb_run_args *args, pl
     const size_t n = pick_wanted(args->hook, all, n_all, all);
     PL_TRY_GOTO(done, st, group_init(&g, p, args, n, err));
     while (done < n && st == PL_OK) {
-        size_t size = next_group(&g, args->memory_limit);
-        size = pl_size_min(size, args->memory_limit == 0 ? FIRST_GROUP : MAX_GROUP);
-        size = pl_size_min(size, n - done);
+        const size_t fits = next_group(&g, all + done, n - done, args->memory_limit);
+        const size_t size = pl_size_min(fits, GROUP);
         st = record_half(&g, bytes, all + done, size, err);
         done += size;
     }

@@ -319,6 +319,25 @@ static double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Why a backend did not pass, in a word. What a runtime lacks it says in its own words only. */
+static const char *class_of(const suite *s, pl_status st, const char *message) {
+    static const char *const lacks[] = { "not implemented", "not supported", "is not a registered",
+                                         "No Op registered", "is under development" };
+    const pl_failure *f = pl_backend_failure(s->options->backend);
+    if (st == PL_OK) return "difference";
+    if (f->happened) {
+        return f->timed_out       ? "time-out"
+               : f->out_of_memory ? "out of memory"
+               : f->signal != 0   ? "crash"
+                                  : "exit";
+    }
+    if (st == PL_E_UNSUPPORTED) return "unsupported";
+    for (size_t i = 0; i < sizeof(lacks) / sizeof(lacks[0]); i++) {
+        if (strstr(message, lacks[i]) != NULL) return "unsupported";
+    }
+    return "error";
+}
+
 static pl_status run_case(suite *s, const char *path, pl_err *err) {
     test_case t = { .path = path };
     pl_err failure = PL_ERR_INIT;
@@ -338,6 +357,12 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
     if (wrong != NULL) {
         status = PL_CASE_SKIP;
         snprintf(reason, sizeof(reason), "%s", wrong);
+    }
+    if (status == PL_CASE_FAIL && s->options->backend != NULL) {
+        char bare[PL_ERR_MESSAGE_MAX];
+        memcpy(bare, reason, sizeof(bare));
+        snprintf(reason, sizeof(reason), "%s: %.*s", class_of(s, st, bare),
+                 (int)sizeof(reason) - 20, bare);
     }
     case_close(&t);
     pl_case_result *r = &s->result->cases[s->result->n_cases];

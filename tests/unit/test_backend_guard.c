@@ -98,7 +98,7 @@ static void test_guard__tells_crash_abort_and_exit(void **state) {
     } cases[] = {
         { ",fault=crash", SIGSEGV, 0 },    { ",fault=abort", SIGABRT, 0 },
         { ",fault=exit", 0, 7 },           { ",fault=crash,where=compile", SIGSEGV, 0 },
-        { ",fault=unmapped", SIGSEGV, 0 },
+        { ",fault=unmapped", SIGSEGV, 0 }, { ",fault=pointer", SIGSEGV, 0 },
     };
     (void)state;
     if (SANITIZED) skip(); /* the sanitizer turns a fault of the child into its own exit */
@@ -109,7 +109,8 @@ static void test_guard__tells_crash_abort_and_exit(void **state) {
         assert_true(q.failure.happened);
         assert_int_equal(q.failure.signal, cases[i].signal);
         assert_int_equal(q.failure.exit_code, cases[i].exit_code);
-        if (strstr(cases[i].options, "unmapped") == NULL) {
+        if (strstr(cases[i].options, "unmapped") == NULL &&
+            strstr(cases[i].options, "pointer") == NULL) {
             assert_non_null(strstr(q.failure.stderr_tail, "about to"));
             expect_text(&q, "last words: about to");
         }
@@ -155,12 +156,14 @@ static void test_guard__names_bad_results(void **state) {
     } cases[] = {
         { ",fault=error", "no luck today" },
         { ",fault=nothing", "returned nothing for output 'y'" },
+        { ",fault=extra", "returned more than 1 output" },
         { ",fault=shape", "returned output 'y' as float[5], the model declares float[3]" },
         { ",fault=dtype", "returned output 'y' as int32[3], the model declares float[3]" },
         { ",fault=null", "no data given" },
         { ",fault=short", "8 bytes given for float[5], which has 20" },
         { ",fault=input", "wrote to its inputs" },
-        { ",fault=model", "wrote to the model" },
+        { ",fault=model", "wrote to the model's bytes while it compiled" },
+        { ",fault=late-model", "wrote to the model's bytes while it ran" },
         { ",fault=garbage", "sent garbage" },
     };
     (void)state;
@@ -171,6 +174,25 @@ static void test_guard__names_bad_results(void **state) {
         expect_text(&q, cases[i].part);
         query_release(&q);
     }
+}
+
+static void test_guard__asks_what_is_supported(void **state) {
+    query q;
+    pl_backend *b = NULL;
+    const pl_backend_options guarded = { .guarded = true, .timeout_seconds = 10 };
+    (void)state;
+    query_run(&q, "relu_plugin", "", 10, 0); /* its first child serves a program now */
+    assert_int_equal(pl_backend_supports(q.backend, "", "Relu", 17), 1);
+    assert_int_equal(pl_backend_supports(q.backend, "", "Tanh", 17), 0);
+    assert_int_equal(pl_backend_supports(q.backend, "other", "Relu", 1), 0);
+    query_release(&q);
+    query_run(&q, "faulty_plugin", "", 10, 0); /* leaves the slot empty */
+    assert_int_equal(pl_backend_supports(q.backend, "", "Relu", 17), -1);
+    query_release(&q);
+    assert_int_equal(pl_backend_open("eager", &guarded, &b, NULL), PL_OK);
+    assert_int_equal(pl_backend_supports(b, "", "Relu", 17), 1);
+    assert_int_equal(pl_backend_supports(b, "", "Nonsense", 17), 0);
+    pl_backend_close(b);
 }
 
 static void test_guard__synchronize_finds_a_late_fault(void **state) {
@@ -298,6 +320,7 @@ int main(void) {
         cmocka_unit_test(test_guard__ends_a_hang_at_the_time_out),
         cmocka_unit_test(test_guard__ends_what_eats_memory),
         cmocka_unit_test(test_guard__names_bad_results),
+        cmocka_unit_test(test_guard__asks_what_is_supported),
         cmocka_unit_test(test_guard__synchronize_finds_a_late_fault),
         cmocka_unit_test(test_guard__survives_1000_crashes),
         cmocka_unit_test(test_blob__carries_everything),

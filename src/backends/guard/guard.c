@@ -28,6 +28,7 @@ struct pl_guard {
     pid_t pid;
     int control;
     uint64_t next_id;
+    char *preload;            /* spec to open in the guard; NULL = none, or done */
     pl_guard_child *children; /* alive, for ends that are told while another is waited for */
 };
 
@@ -38,6 +39,7 @@ struct pl_guard_child {
     double timeout_seconds;
     char *spec;
     int socket;
+    uint64_t n_threads; /* after opening the backend */
     bool ended;
     pl_guard_msg end; /* valid when ended */
     void *executed;   /* mapping */
@@ -151,14 +153,24 @@ void pl_guard_stop(pl_guard *g) {
     close(g->control); /* its sign to end everything */
     while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR) {
     }
+    pl_free(g->preload);
     pl_free(g);
 }
 
-void pl_guard_preload(pl_guard *g, const char *spec) {
+void pl_guard_preload(pl_guard *g, const pl_guard_child *c) {
+    if (c->n_threads != 1) return; /* a process with threads is not fit to fork */
+    pl_free(g->preload);
+    g->preload = pl_strdup(c->spec);
+}
+
+/* Not before a second child is wanted: many need only one. */
+static void send_preload(pl_guard *g) {
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_PRELOAD);
-    if (strlen(spec) >= sizeof(m.text)) return;
-    memcpy(m.text, spec, strlen(spec));
+    if (g->preload == NULL) return;
+    snprintf(m.text, sizeof(m.text), "%s", g->preload);
     pl_guard_send(g->control, &m, 0);
+    pl_free(g->preload);
+    g->preload = NULL;
 }
 
 int pl_guard_pid(const pl_guard *g) {
@@ -176,6 +188,7 @@ pl_status pl_guard_child_new(pl_guard *g, const char *spec, double timeout_secon
     pl_status st =
         c == NULL || copy == NULL ? pl_fail_memory(err, sizeof(*c)) : open_pair(ends, err);
     if (st == PL_OK) {
+        send_preload(g);
         pl_guard_msg m = PL_GUARD_MSG(PL_MSG_FORK);
         m.number[0] = ++g->next_id;
         m.number[1] = memory_limit;
@@ -376,11 +389,28 @@ pl_status pl_guard_child_open(pl_guard_child *c, char *version, size_t n_version
     snprintf(m.text, sizeof(m.text), "%s", c->spec);
     PL_TRY(ask(c, "open", &m, &reply, failure, err));
     pl_guard_msg_close(&reply);
+    c->n_threads = reply.number[0];
     const size_t n = strcspn(reply.text, "\n");
     if (version != NULL) snprintf(version, n_version, "%.*s", (int)n, reply.text);
     if (modes != NULL) {
         snprintf(modes, n_modes, "%s", reply.text[n] == '\n' ? reply.text + n + 1 : "");
     }
+    return PL_OK;
+}
+
+pl_status pl_guard_child_supports(pl_guard_child *c, const char *domain, const char *op, int opset,
+                                  int *answer, pl_failure *failure, pl_err *err) {
+    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_SUPPORTS), reply;
+    if (strlen(domain) + strlen(op) + 2 > sizeof(m.text)) {
+        return pl_fail(err, PL_E_LIMIT, "the name of an operator is too long");
+    }
+    const size_t n_op = strlen(op) + 1;
+    snprintf(m.text, sizeof(m.text), "%s", op);
+    snprintf(m.text + n_op, sizeof(m.text) - n_op, "%s", domain);
+    m.number[0] = (uint64_t)opset;
+    PL_TRY(ask(c, "supports", &m, &reply, failure, err));
+    pl_guard_msg_close(&reply);
+    *answer = reply.number[0] == 0 ? 0 : reply.number[0] == 1 ? 1 : -1;
     return PL_OK;
 }
 
@@ -508,6 +538,7 @@ static pl_status take_outputs(const pl_guard_child *c, const plumb_run_args *arg
 pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_failure *failure,
                              pl_err *err) {
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_RUN), reply;
+    m.number[6] = c->memory_limit;
     pl_status st = write_inputs(args, &m, err);
     if (st == PL_OK) st = send_request(c, "run", &m, failure, err);
     pl_guard_msg_close(&m);

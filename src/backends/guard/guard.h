@@ -18,9 +18,10 @@ typedef struct pl_guard_child pl_guard_child;
  * folder, and the same around the library. */
 pl_status pl_guard_start(pl_guard **out, pl_err *err);
 void pl_guard_stop(pl_guard *guard); /* ends it and all of its children; NULL is fine */
-/* Tells the guard that a child has opened this spec without harm: a library that is slow to load
- * (ONNX Runtime takes 20 ms) is then mapped once, and later children inherit it. */
-void pl_guard_preload(pl_guard *guard, const char *spec);
+/* Tells the guard that this child has opened its spec without harm. When that started no thread the
+ * guard opens a backend that is slow to start (ONNX Runtime takes 20 ms) itself, and later children
+ * inherit it. */
+void pl_guard_preload(pl_guard *guard, const pl_guard_child *child);
 int pl_guard_pid(const pl_guard *guard);
 
 pl_status pl_guard_child_new(pl_guard *guard, const char *spec, double timeout_seconds,
@@ -28,6 +29,9 @@ pl_status pl_guard_child_new(pl_guard *guard, const char *spec, double timeout_s
 /* Opens the backend. Texts may be NULL; modes are separated by commas. `failure` may be NULL. */
 pl_status pl_guard_child_open(pl_guard_child *child, char *version, size_t n_version, char *modes,
                               size_t n_modes, pl_failure *failure, pl_err *err);
+/* 1, 0 or -1 into *answer. */
+pl_status pl_guard_child_supports(pl_guard_child *child, const char *domain, const char *op,
+                                  int opset, int *answer, pl_failure *failure, pl_err *err);
 pl_status pl_guard_child_compile(pl_guard_child *child, const plumb_source *source, size_t *n_hooks,
                                  pl_failure *failure, pl_err *err);
 pl_status pl_guard_child_run(pl_guard_child *child, const plumb_run_args *args, pl_failure *failure,

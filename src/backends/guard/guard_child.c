@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 
 typedef struct child {
     int socket;
+    pl_backend *warm; /* inherited */
     pl_backend *backend;
     pl_program *program;
     void *model; /* private mapping of the model's bytes */
@@ -25,8 +27,19 @@ typedef struct child {
     char path[PL_GUARD_TEXT];
 } child;
 
+uint64_t pl_guard_count_threads(void) {
+    struct stat info;
+    /* a link for itself, one for its parent, one for each thread */
+    return stat("/proc/self/task", &info) == 0 && info.st_nlink > 2 ? info.st_nlink - 2 : 0;
+}
+
 static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
-    PL_TRY(pl_backend_open(m->text, NULL, &c->backend, err));
+    if (c->warm != NULL && strcmp(pl_backend_spec(c->warm), m->text) == 0) {
+        c->backend = c->warm;
+    } else {
+        PL_TRY(pl_backend_open(m->text, NULL, &c->backend, err));
+    }
+    reply->number[0] = pl_guard_count_threads();
     const char *const *modes = pl_backend_record_modes(c->backend);
     /* version, a line end, modes separated by commas */
     int n = snprintf(reply->text, sizeof(reply->text), "%s\n", pl_backend_version(c->backend));
@@ -114,6 +127,32 @@ static pl_status write_outputs(const child *c, pl_datum **out, pl_guard_msg *rep
     return st;
 }
 
+/* Bytes that this process has for itself, as the guard counts them; 0 when it cannot be told. */
+static uint64_t own_memory(void) {
+    static const char *const keys[] = { "RssAnon:", "RssShmem:" };
+    char text[4096];
+    uint64_t sum = 0;
+    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return 0;
+    text[n] = '\0';
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const char *at = strstr(text, keys[i]);
+        if (at != NULL) sum += strtoull(at + strlen(keys[i]), NULL, 10) << 10;
+    }
+    return sum;
+}
+
+/* How much of recorded values may be held at once: what was asked for, and what the guard leaves. A
+ * recording may load the model once more, and a value is copied on its way out. */
+static uint64_t record_limit(const child *c, uint64_t asked, uint64_t guard_limit) {
+    if (guard_limit == 0) return asked;
+    const uint64_t used = own_memory() + c->n_model + c->n_model / 4;
+    const uint64_t left = guard_limit > used ? (guard_limit - used) / 2 : 1;
+    return asked == 0 || asked > left ? left : asked;
+}
+
 /* The blob holds inputs, then the plain outputs (or none), then wanted names. */
 static pl_status run_blob(child *c, const pl_guard_msg *m, const pl_blob *blob, pl_datum **data,
                           pl_datum **out, plumb_record_info *info, pl_err *err) {
@@ -133,16 +172,17 @@ static pl_status run_blob(child *c, const pl_guard_msg *m, const pl_blob *blob, 
         .value = send_value, .ctx = c, .names = m->number[5] != 0 ? names : NULL, .n_names = n_names
     };
     const bool recording = m->number[1] != 0;
-    const plumb_run_args args = { .in = (const plumb_datum *const *)data,
-                                  .n_in = n_in,
-                                  .out = (plumb_datum **)out,
-                                  .n_out = n_out,
-                                  .hook = recording ? &hook : NULL,
-                                  .mode = (size_t)m->number[2],
-                                  .plain = n_plain > 0 ? (const plumb_datum *const *)(data + n_in)
-                                                       : NULL,
-                                  .memory_limit = m->number[3],
-                                  .record = recording ? info : NULL };
+    const plumb_run_args args = {
+        .in = (const plumb_datum *const *)data,
+        .n_in = n_in,
+        .out = (plumb_datum **)out,
+        .n_out = n_out,
+        .hook = recording ? &hook : NULL,
+        .mode = (size_t)m->number[2],
+        .plain = n_plain > 0 ? (const plumb_datum *const *)(data + n_in) : NULL,
+        .memory_limit = recording ? record_limit(c, m->number[3], m->number[6]) : 0,
+        .record = recording ? info : NULL
+    };
     const pl_status st = pl_program_run_args(c->program, &args, err);
     pl_free(names);
     return st;
@@ -158,6 +198,10 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
     pl_datum **out = pl_calloc(n_out + 1, sizeof(pl_datum *));
     pl_status st = data == NULL || out == NULL ? pl_fail_memory(err, n_out) : PL_OK;
     if (st == PL_OK) st = run_blob(c, m, &blob, data, out, &info, err);
+    if (st == PL_OK && out[n_out] != NULL) { /* beyond the last */
+        st = pl_fail(err, PL_E_BACKEND, "backend '%s' returned more than %zu output%s",
+                     pl_backend_name(c->backend), n_out, n_out == 1 ? "" : "s");
+    }
     if (st == PL_OK) st = write_outputs(c, out, reply, err);
     reply->number[0] = info.n_values;
     reply->number[1] = info.n_seen;
@@ -180,8 +224,17 @@ static pl_status do_executed(child *c, pl_guard_msg *reply, pl_err *err) {
     return pl_blob_write_bytes(onnx.data, onnx.n_bytes, &reply->fds[0], err);
 }
 
-int pl_guard_child_serve(int socket) {
-    child c = { .socket = socket };
+static pl_status do_supports(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
+    const char *op = m->text, *domain = op + strlen(op) + 1;
+    if (c->backend == NULL) return pl_fail(err, PL_E_INTERNAL, "nothing is open");
+    if (domain >= m->text + sizeof(m->text)) return pl_fail(err, PL_E_INTERNAL, "no domain");
+    reply->number[0] =
+        (uint64_t)(int64_t)pl_backend_supports(c->backend, domain, op, (int)m->number[0]);
+    return PL_OK;
+}
+
+int pl_guard_child_serve(int socket, pl_backend *warm) {
+    child c = { .socket = socket, .warm = warm };
     for (;;) {
         pl_guard_msg m, reply = PL_GUARD_MSG(PL_MSG_REPLY);
         pl_err err = PL_ERR_INIT;
@@ -192,6 +245,7 @@ int pl_guard_child_serve(int socket) {
         case PL_MSG_COMPILE: st = do_compile(&c, &m, &reply, &err); break;
         case PL_MSG_RUN: st = do_run(&c, &m, &reply, &err); break;
         case PL_MSG_EXECUTED: st = do_executed(&c, &reply, &err); break;
+        case PL_MSG_SUPPORTS: st = do_supports(&c, &m, &reply, &err); break;
         default: st = pl_fail(&err, PL_E_INTERNAL, "unknown message %u", m.type); break;
         }
         pl_guard_msg_close(&m);

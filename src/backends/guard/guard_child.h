@@ -2,7 +2,11 @@
 #ifndef PL_GUARD_CHILD_H
 #define PL_GUARD_CHILD_H
 
-/* Returns the exit code of the child. */
-int pl_guard_child_serve(int socket);
+#include "backends/backend.h"
+
+/* Returns the exit code of the child. `warm` is a backend that the guard has opened, or NULL. */
+int pl_guard_child_serve(int socket, pl_backend *warm);
+/* Threads of this process; 0 when it cannot be told. */
+uint64_t pl_guard_count_threads(void);
 
 #endif

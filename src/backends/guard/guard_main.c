@@ -1,6 +1,6 @@
 /* plumb-guard: forks one child per program under test and watches it. It never computes, so
- * it has no threads and stays fit to fork. The only library that it maps itself is ONNX Runtime,
- * after a child has opened it without harm, and it calls nothing in it.
+ * it has no threads and stays fit to fork. Only ONNX Runtime, which is slow to start, does it open
+ * itself, after a child has done the same without harm and without a thread: children inherit it.
  *
  * Descriptor 3 is the socket to plumb; its end is the end of the guard and of all children. Each
  * child leads its own session, writes stdout and stderr into a pipe whose tail is kept, and dumps
@@ -50,6 +50,7 @@ typedef struct child {
 typedef struct guard {
     child children[MAX_CHILDREN];
     int signals;
+    pl_backend *warm; /* NULL = none */
     bool done;
 } guard;
 
@@ -168,7 +169,7 @@ static void run_child(guard *g, int socket, int pipe_end) {
     close(g->signals);
     close(CONTROL);
     close(pipe_end);
-    _exit(pl_guard_child_serve(socket));
+    _exit(pl_guard_child_serve(socket, g->warm));
 }
 
 /* False when the socket is full. Never waits: plumb may be busy, and it must not wait for us. */
@@ -257,6 +258,27 @@ static void reap(guard *g) {
     each_child(getpid(), kill_orphan, g);
 }
 
+/* ---- a backend for children to inherit ---- */
+
+enum { TRIAL_SECONDS = 20 };
+
+/* A child tries it first: it may crash, hang or start threads, and the guard must not. */
+static pl_backend *open_warm(const char *spec) {
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct rlimit no_core = { 0, 0 };
+        setrlimit(RLIMIT_CORE, &no_core);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(TRIAL_SECONDS);
+        dup2(1, 2); /* nobody asked for its words */
+        _exit(pl_backend_preload(spec) != NULL && pl_guard_count_threads() == 1 ? 0 : 1);
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return pid > 0 && status == 0 ? pl_backend_preload(spec) : NULL;
+}
+
 /* ---- the loop ---- */
 
 static void serve_control(guard *g) {
@@ -269,7 +291,7 @@ static void serve_control(guard *g) {
     }
     if (m.type == PL_MSG_FORK) start_child(g, &m);
     if (m.type == PL_MSG_KILL) stop_child(g, &m);
-    if (m.type == PL_MSG_PRELOAD) pl_backend_preload(m.text);
+    if (m.type == PL_MSG_PRELOAD && g->warm == NULL) g->warm = open_warm(m.text);
     pl_guard_msg_close(&m);
 }
 

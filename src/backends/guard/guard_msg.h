@@ -12,18 +12,20 @@ typedef enum pl_guard_type {
     /* plumb to guard */
     PL_MSG_FORK,    /* number: id, memory limit; fd: the child's end */
     PL_MSG_KILL,    /* number: id, 1 = tell the end */
-    PL_MSG_PRELOAD, /* text: spec whose library a child has opened without harm */
+    PL_MSG_PRELOAD, /* text: spec that a child has opened without harm and without threads */
     /* guard to plumb */
     PL_MSG_ENDED, /* number: id, signal, exit code, 1 = memory limit; text: tail of stderr */
     /* plumb to child */
     PL_MSG_OPEN,     /* text: spec */
     PL_MSG_COMPILE,  /* number: seed, threads, any_shape, record, has path, n_inputs; text: path;
                         fds: the model, a blob with the names of inputs and outputs */
-    PL_MSG_RUN,      /* number: n_in, recording, mode, memory limit, has plain, has names;
+    PL_MSG_RUN,      /* number: n_in, recording, mode, limit of values held, has plain, has names,
+                        limit of the guard;
                         fd: a blob with inputs, then plain outputs, then wanted names */
     PL_MSG_EXECUTED, /* the graph that runs, please */
+    PL_MSG_SUPPORTS, /* text: operator, NUL, domain; number: opset. Answer in number */
     /* child to plumb */
-    PL_MSG_REPLY, /* status; text: message, or version; fd: a blob */
+    PL_MSG_REPLY, /* status; text: message, or version; fd: a blob; to OPEN: number of threads */
     PL_MSG_VALUE, /* fd: a blob with one value, then the names of what it stands for; number: 1 =
                      those count, also when there are none */
     PL_MSG_TYPES

@@ -11,6 +11,7 @@ static const plumb_host *host;
 
 typedef struct faulty {
     char fault[32], where[32];
+    const void *model;
 } faulty;
 
 static void crash(const faulty *f, const char *where) {
@@ -49,6 +50,7 @@ static plumb_status compile(void *self, const plumb_source *source, void **progr
     (void)n_hooks;
     (void)err;
     crash(f, "compile");
+    f->model = source->onnx;
     if (strcmp(f->fault, "model") == 0) ((char *)(uintptr_t)source->onnx)[0] ^= 1;
     *program = f;
     return PLUMB_OK;
@@ -64,6 +66,12 @@ static plumb_status run(void *program, const plumb_run_args *args, plumb_error *
     if (strcmp(f->fault, "error") == 0)
         return host->fail(err, PLUMB_E_BACKEND, "no %s today", "luck");
     if (strcmp(f->fault, "nothing") == 0) return PLUMB_OK;
+    if (strcmp(f->fault, "extra") == 0) args->out[args->n_out] = host->ref(args->in[0]);
+    if (strcmp(f->fault, "late-model") == 0) ((char *)(uintptr_t)f->model)[0] ^= 1;
+    if (strcmp(f->fault, "pointer") == 0) {
+        args->out[0] = (plumb_datum *)(uintptr_t)4096;
+        return PLUMB_OK;
+    }
     if (strcmp(f->fault, "input") == 0) ((char *)(uintptr_t)host->data(x))[0] ^= 1;
     if (strcmp(f->fault, "shape") == 0)
         return host->new_tensor(PLUMB_FLOAT, 1, five, values, sizeof(values), &args->out[0], err);

@@ -1,0 +1,87 @@
+/* What the guard costs: a query (compile, run, free) of a small model behind plumb-guard against
+ * the same in this process, rounds in turn. bench_query SPEC... prints a JSON document: medians in
+ * ms. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "backends/backend.h"
+#include "graph/text.h"
+
+enum { QUERIES = 60, WARM_UP = 3 };
+
+static const char text[] =
+    "(float[4,64] x) => (float[4,64] y) { a = Tanh(x) b = Add(a, x) y = Softmax(b) }";
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static pl_status query(pl_backend *backend, pl_model *model, pl_datum *const *in, double *ms,
+                       pl_err *err) {
+    pl_program *program = NULL;
+    pl_datum *out[1] = { NULL };
+    const double start = now_ms();
+    pl_status st = pl_program_new(backend, model, NULL, &program, err);
+    if (st == PL_OK) st = pl_program_run(program, in, out, err);
+    pl_datum_unref(out[0]);
+    pl_program_free(program);
+    *ms = now_ms() - start;
+    return st;
+}
+
+static pl_status measure(const char *spec, pl_model *model, pl_datum *const *in, double median[2],
+                         pl_err *err) {
+    pl_backend *backends[2] = { NULL, NULL };
+    double times[2][QUERIES];
+    pl_status st = PL_OK;
+    for (int k = 0; k < 2 && st == PL_OK; k++) {
+        const pl_backend_options options = { .guarded = k == 1, .timeout_seconds = 60 };
+        st = pl_backend_open(spec, &options, &backends[k], err);
+    }
+    for (int i = -WARM_UP; i < QUERIES && st == PL_OK; i++) {
+        for (int k = 0; k < 2 && st == PL_OK; k++)
+            st = query(backends[k], model, in, &times[k][i < 0 ? 0 : i], err);
+    }
+    for (int k = 0; k < 2; k++) {
+        qsort(times[k], QUERIES, sizeof(double), by_size);
+        median[k] = times[k][QUERIES / 2];
+        pl_backend_close(backends[k]);
+    }
+    return st;
+}
+
+int main(int argc, char **argv) {
+    pl_err err = PL_ERR_INIT;
+    pl_model *model = NULL;
+    pl_tensor *x = NULL;
+    pl_datum *in[1] = { NULL };
+    const int64_t dims[] = { 4, 64 };
+    if (pl_model_parse_graph(text, 17, &model, &err) != PL_OK ||
+        pl_tensor_new_zero(PL_F32, 2, dims, &x, &err) != PL_OK ||
+        pl_datum_of_tensor_take(x, &in[0], &err) != PL_OK) {
+        fprintf(stderr, "bench_query: %s\n", err.message);
+        return 1;
+    }
+    printf("{ ");
+    for (int i = 1; i < argc; i++) {
+        double median[2];
+        if (measure(argv[i], model, in, median, &err) != PL_OK) {
+            fprintf(stderr, "bench_query: %s: %s\n", argv[i], err.message);
+            return 1;
+        }
+        printf("%s\"%s\": { \"here_ms\": %.4f, \"guarded_ms\": %.4f }", i > 1 ? ", " : "", argv[i],
+               median[0], median[1]);
+    }
+    printf(" }\n");
+    pl_datum_unref(in[0]);
+    pl_model_free(model);
+    return 0;
+}

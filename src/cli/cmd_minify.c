@@ -1,0 +1,128 @@
+/* plumb minify MODEL: the smallest model that still fails. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/args.h"
+
+extern const pl_command pl_command_minify;
+
+static void print_line(void *ctx, const char *line) {
+    (void)ctx;
+    fprintf(stderr, "%s\n", line);
+}
+
+static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_error *err) {
+    long long threads = 0, queries = 0, code = 0;
+    if (!pl_cli_inputs(args, &o->inputs, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_args_int(args, "max-queries", 0, 0, INT64_MAX, &queries, err) ||
+        !pl_args_int(args, "fail-code", -1, 0, 255, &code, err) ||
+        !pl_args_double(args, "max-time", 0, &o->max_time, err)) {
+        return false;
+    }
+    o->threads = (int)threads;
+    o->max_queries = (size_t)queries;
+    o->fail_code = (int)code;
+    o->check = pl_args_value(args, "check");
+    o->fail_regex = pl_args_value(args, "fail-regex");
+    o->check_str = pl_args_value(args, "check-str");
+    o->signature = pl_args_value(args, "signature");
+    o->checkpoints = pl_args_value(args, "checkpoints");
+    o->good = pl_args_value(args, "good");
+    o->strict = pl_args_flag(args, "strict-accuracy");
+    o->strip_weights = pl_args_flag(args, "strip-weights");
+    o->stable_output = pl_args_flag(args, "stable-output");
+    o->zip = pl_args_flag(args, "zip");
+    o->keep_other = pl_args_flag(args, "keep-other");
+    o->output = pl_args_value(args, "output");
+    o->format = pl_args_format(args);
+    if (!pl_args_flag(args, "quiet")) o->log = print_line;
+    return true;
+}
+
+static int run(const pl_args *args) {
+    plumb_error err = { 0 };
+    plumb_minify_options options = { 0 };
+    plumb_model *model = NULL;
+    plumb_progress progress;
+    pl_cli_bar *bar = NULL;
+    pl_cli_spec spec = { 0 };
+    char *text = NULL;
+    char output[4096], signature[4096];
+    int fails = 0;
+    plumb_status st = PLUMB_E_USAGE;
+    if (!read_options(args, &options, &err)) goto done;
+    if (!pl_cli_backend(args, &spec, &err)) goto done;
+    options.backend = spec.text;
+    snprintf(signature, sizeof(signature), "%s/repro.json", args->positional[0]);
+    if (options.signature == NULL && access(signature, R_OK) == 0) options.signature = signature;
+    st = pl_args_open_model(args, args->positional[0], &model, &err);
+    if (st != PLUMB_OK) goto done;
+    bar = pl_cli_bar_new(&progress);
+    options.progress = &progress;
+    if (pl_args_flag(args, "query")) {
+        options.log = NULL;
+        st = plumb_minify_query(model, &options, &fails, &text, &err);
+    } else {
+        if (options.output == NULL) {
+            pl_cli_default_output(args->positional[0], "", output, sizeof(output));
+            options.output = output;
+        }
+        st = plumb_minify(model, &options, &text, &err);
+    }
+done:
+    pl_cli_bar_free(bar);
+    plumb_model_close(model);
+    pl_cli_spec_release(&spec);
+    pl_cli_inputs_release(&options.inputs);
+    if (st != PLUMB_OK) return pl_command_fail(args, &err);
+    return pl_command_print_take(args, text, fails);
+}
+
+static const pl_option options[] = {
+    PL_OPTIONS_BACKEND,
+    PL_OPTIONS_JIT,
+    { 0, "check", "COMMAND",
+      "your own oracle: fails when it exits with other than 0 ({model}, {dir})" },
+    { 0, "fail-code", "N", "with --check: only this exit code fails" },
+    { 0, "fail-regex", "RE", "with --check: fails when what it prints fits" },
+    { 0, "check-str", "TEXT", "must be in the error's text" },
+    { 0, "strict-accuracy", NULL, "the first culprit, also one that changes no output" },
+    { 0, "signature", "FILE", "ask for the failure of this repro.json" },
+    { 0, "query", NULL, "only tell whether it fails: exit code 1 yes, 0 no" },
+    { 0, "max-queries", "N", "stop after N distinct candidates" },
+    { 0, "max-time", "SECONDS", "stop after that time" },
+    { 0, "checkpoints", "DIR", "where the best model after each step goes" },
+    { 0, "good", "DIR", "also write the nearest model that passes" },
+    { 0, "keep-other", NULL, "keep models that showed another failure" },
+    { 0, "strip-weights", NULL, "replace weights that the failure does not need" },
+    { 0, "stable-output", NULL, "leave out versions, CPU and times" },
+    { 0, "zip", NULL, "also pack the repro into one file" },
+    { 'o', "output", "DIR", "the repro (default plumb-out/NAME-TIME/)" },
+    { 'q', "quiet", NULL, "no log of the strategies" },
+    PL_OPTIONS_INPUTS,
+    PL_OPTION_THREADS,
+    PL_OPTIONS_PART,
+    PL_OPTION_JSON,
+    PL_OPTIONS_END,
+};
+
+const pl_command pl_command_minify = {
+    .name = "minify",
+    .usage = "MODEL (--backend SPEC | --check COMMAND) [options]",
+    .summary = "shrink a failing model; write a repro",
+    .details = "Finds the smallest model that still fails in the same way, and writes it as a "
+               "folder\n"
+               "that anybody can run. What fails is a backend against plumb's own reference, or "
+               "what\n"
+               "your own command says.\n"
+               "Exit code: 0 the repro is written and verified, 2 bad usage, bad input, or a "
+               "model\n"
+               "that does not fail, 3 a backend failed, 4 disk or memory.",
+    .options = options,
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

@@ -1,0 +1,283 @@
+/* Inside src/flows: what the minifier's parts share.
+ *
+ * A state is a model with data for its inputs. A candidate is a state that a strategy made from the
+ * best one so far; the oracle says whether it fails in the same way. Any subset of the nodes of a
+ * state is a candidate: what it needs from nodes that are gone is fed with the recorded value, and
+ * what it made for them becomes an output. */
+#ifndef PL_MINIFY_INT_H
+#define PL_MINIFY_INT_H
+
+#include <plumb.h>
+
+#include "base/hash.h"
+#include "base/pool.h"
+#include "flows/minify/signature.h"
+#include "graph/graph.h"
+#include "store/spool.h"
+#include "tensor/datum.h"
+
+typedef struct pl_mini pl_mini;
+typedef struct pl_oracle pl_oracle;
+
+/* ---- values: recorded data by name, shared by states (mini_values.c) ---- */
+
+typedef struct pl_mini_values pl_mini_values;
+pl_status pl_mini_values_new(pl_mini_values **out, pl_err *err);
+pl_mini_values *pl_mini_values_ref(pl_mini_values *values);
+void pl_mini_values_unref(pl_mini_values *values); /* NULL is fine */
+pl_status pl_mini_values_put(pl_mini_values *values, const char *name, const pl_datum *d,
+                             pl_err *err);
+bool pl_mini_values_has(const pl_mini_values *values, const char *name);
+pl_status pl_mini_values_get(const pl_mini_values *values, const char *name, pl_datum **out,
+                             pl_err *err); /* a new reference; NULL when it is not there */
+
+/* ---- states (mini_state.c, mini_cut.c) ---- */
+
+typedef struct pl_mini_state {
+    pl_model *model;        /* resolved; inner types as far as they are known */
+    pl_datum **in;          /* by input; NULL where there is none */
+    pl_mini_values *values; /* of its inner values; NULL = not known any more */
+    uint64_t serial;        /* given when it is asked for the first time: it does not change then */
+    const char *file;       /* that holds exactly this model; NULL = none. Lives with the caller */
+} pl_mini_state;
+
+typedef struct pl_measure { /* of a state: what gets smaller */
+    size_t n_nodes;         /* bodies included */
+    size_t n_inputs, n_outputs;
+    int64_t n_elements;  /* of inputs and weights */
+    size_t n_attrs;      /* attributes and optional inputs that are not left out */
+    int64_t n_complex;   /* elements that are neither 0 nor 1 nor like the one before */
+    int64_t n_odd_types; /* inputs and weights of float types other than float32 */
+} pl_measure;
+
+/* Takes the model and the data. */
+pl_status pl_mini_state_new_take(pl_model *model, pl_datum **in, pl_mini_state **out, pl_err *err);
+void pl_mini_state_free(pl_mini_state *state); /* NULL is fine */
+/* A copy to be changed; it shares tensors and values. */
+pl_status pl_mini_state_copy(const pl_mini_state *from, pl_mini_state **out, pl_err *err);
+void pl_mini_state_measure(const pl_mini_state *state, pl_measure *out);
+/* Element-wise work done: inner types are forgotten and inferred again, inputs get the types of
+ * their data. *ok false: the shapes contradict each other. */
+pl_status pl_mini_state_settle(pl_mini *m, pl_mini_state *state, bool *ok, pl_err *err);
+/* Input i becomes a weight with the data that it has. */
+pl_status pl_mini_state_freeze(pl_mini_state *state, size_t i, pl_err *err);
+void pl_mini_state_drop_input(pl_mini_state *state, size_t i);
+/* Removes inputs that nothing uses; *n_dropped counts. */
+pl_status pl_mini_state_drop_unused(pl_mini_state *state, size_t *n_dropped, pl_err *err);
+/* Runs the reference and remembers every value. False: it cannot run. */
+pl_status pl_mini_state_evaluate(pl_mini *m, pl_mini_state *state, bool *ok, pl_err *err);
+
+/* The nodes with keep[index]. *out is NULL when there is no such model (no node, no data). */
+pl_status pl_mini_cut(pl_mini *m, const pl_mini_state *from, const bool *keep, pl_mini_state **out,
+                      pl_err *err);
+/* Only the outputs with keep[i], and what they need. */
+pl_status pl_mini_cut_outputs(pl_mini *m, const pl_mini_state *from, const bool *keep,
+                              pl_mini_state **out, pl_err *err);
+/* Replaces nodes without keep[index] by one of their inputs of the same type (mini_bypass.c). */
+pl_status pl_mini_bypass(pl_mini *m, const pl_mini_state *from, const bool *keep,
+                         pl_mini_state **out, pl_err *err);
+bool pl_mini_can_bypass(const pl_node *node);
+
+/* ---- writing (mini_write.c) ---- */
+
+/* The model's bytes with large weights left to `weights` (a file beside it; NULL: all inside), and
+ * what it is known by. Tensors are hashed once. */
+typedef struct pl_mini_weights pl_mini_weights;
+pl_status pl_mini_weights_new(pl_mini_weights **out, pl_err *err);
+void pl_mini_weights_free(pl_mini_weights *weights);
+/* Bytes without large weights; *key covers weights and data too. */
+pl_status pl_mini_state_bytes(const pl_mini_state *state, pl_mini_weights *weights, pl_buf *out,
+                              pl_hash128 *key, pl_err *err);
+/* Puts the large weights back into bytes made above: those above a limit as references into
+ * DIR/weights.bin, which gets what it lacks. */
+pl_status pl_mini_weights_attach(pl_mini_weights *weights, const pl_mini_state *state,
+                                 const char *dir, const pl_buf *bytes, pl_buf *out, pl_err *err);
+
+/* ---- the oracle (oracle.c) ---- */
+
+typedef enum pl_answer {
+    PL_ANSWER_PASSES,
+    PL_ANSWER_FAILS,
+    PL_ANSWER_OTHER,
+    PL_ANSWER_INVALID
+} pl_answer;
+
+typedef struct pl_observed { /* what a run of a candidate showed */
+    pl_signature *items;     /* most important first; empty: it passes */
+    size_t n_items;
+    bool invalid; /* it cannot be asked: the reference fails or is not finite */
+    char why[300];
+} pl_observed;
+
+typedef struct pl_other { /* a failure that was met on the way */
+    pl_signature signature;
+    size_t n_seen;
+    pl_mini_state *state; /* the first that showed it, when --keep-other */
+} pl_other;
+
+typedef struct pl_oracle_row {
+    const char *name;
+    pl_status (*observe)(pl_oracle *oracle, pl_mini_state *state, pl_observed *out, pl_err *err);
+    void (*release)(pl_oracle *oracle);
+} pl_oracle_row;
+
+struct pl_oracle {
+    const pl_oracle_row *row;
+    pl_mini *m;
+    void *self;
+    pl_signature target;
+    const char *check_str;
+    pl_mini_weights *weights;
+    pl_buf bytes; /* of the state asked last, without large weights */
+    uint64_t bytes_serial, last_serial;
+    pl_hash128 key;
+    pl_strmap cache; /* key in hex -> answer + 1 */
+    pl_arena *arena;
+    size_t n_queries; /* distinct candidates that were run */
+    size_t n_runs;    /* with repetitions */
+    size_t n_cached;
+    size_t max_queries;        /* 0 = no limit */
+    double deadline;           /* 0 = none */
+    double oracle_seconds;     /* of what is under test: the check's process, the backend */
+    double oracle_cpu_seconds; /* that this process spent on starting it */
+    pl_other *others;
+    size_t n_others, others_capacity;
+    bool keep_other;
+};
+
+pl_status pl_oracle_check_new(pl_mini *m, pl_oracle **out, pl_err *err);   /* oracle_check.c */
+pl_status pl_oracle_backend_new(pl_mini *m, pl_oracle **out, pl_err *err); /* oracle_backend.c */
+pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_oracle **out,
+                        pl_err *err);
+void pl_oracle_free(pl_oracle *oracle); /* NULL is fine */
+/* What does the model as it is show? Sets the target to the first signature. Counts as a query. */
+pl_status pl_oracle_learn(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
+/* PL_E_LIMIT when the budget is used up. */
+pl_status pl_oracle_ask(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
+/* Asked anew: is the answer stable? Not counted. */
+pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
+/* Bytes of a state without its large weights: oracle->bytes, and oracle->key. */
+pl_status pl_oracle_bytes(pl_oracle *oracle, pl_mini_state *state, pl_err *err);
+pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err);
+void pl_observed_release(pl_observed *o);
+/* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
+pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
+
+/* ---- strategies ---- */
+
+typedef enum pl_stage {
+    PL_STAGE_GUESS,     /* once, at the start: blame names the place */
+    PL_STAGE_STRUCTURE, /* nodes, inputs, outputs */
+    PL_STAGE_DETAIL,    /* attributes, shapes, data */
+    PL_STAGE_PROOF      /* one by one */
+} pl_stage;
+
+/* What must get smaller for a success to be one. */
+typedef enum pl_goal {
+    PL_GOAL_NODES,
+    PL_GOAL_INPUTS,
+    PL_GOAL_OUTPUTS,
+    PL_GOAL_ELEMENTS,
+    PL_GOAL_ATTRS,
+    PL_GOAL_COMPLEX,
+    PL_GOAL_TYPES
+} pl_goal;
+
+typedef struct pl_strategy {
+    const char *name; /* PyTorch's where the strategy is the same */
+    pl_stage stage;
+    pl_goal goal;
+    bool needs_data, needs_blame;
+    /* *out NULL: found nothing. Every candidate that it returns was answered with FAILS. */
+    pl_status (*run)(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err);
+} pl_strategy;
+
+/* clang-format off */
+#define PL_STRATEGIES(X)                                                                           \
+    X(blamed) X(window) X(suffix) X(delta) X(module) X(bypass) X(outputs) X(dead)                  \
+    X(unused) X(consolidate) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype)            \
+    X(one_by_one)
+/* clang-format on */
+#define X(name) extern const pl_strategy pl_strategy_##name;
+PL_STRATEGIES(X)
+#undef X
+
+/* ---- data (mini_data.c) ---- */
+
+/* A tensor of a state: an input's data, or a weight. */
+typedef struct pl_slot {
+    pl_value *value;
+    size_t input; /* index; SIZE_MAX = a weight */
+} pl_slot;
+pl_status pl_mini_slots(const pl_mini_state *state, pl_slot **out, size_t *n_out, pl_err *err);
+/* NULL when there is no tensor. */
+pl_tensor *pl_slot_tensor(const pl_mini_state *state, const pl_slot *slot);
+/* Takes the tensor; an input also gets its type. */
+pl_status pl_slot_set_take(pl_mini_state *state, const pl_slot *slot, pl_tensor *t, pl_err *err);
+/* `count` entries of an axis from `begin` on; contiguous. */
+pl_status pl_mini_slice(const pl_tensor *t, int axis, int64_t begin, int64_t count, pl_tensor **out,
+                        pl_err *err);
+typedef enum pl_simple {
+    PL_SIMPLE_ONE,
+    PL_SIMPLE_ZERO,
+    PL_SIMPLE_FIRST,
+    PL_SIMPLE_ROUND
+} pl_simple;
+/* The same shape with simpler elements; *out NULL when nothing would change. */
+pl_status pl_mini_simplify(const pl_tensor *t, pl_simple how, pl_tensor **out, pl_err *err);
+/* Inputs or weights, all at once and one by one, by the four rules above and with zeros. */
+pl_status pl_mini_simplify_slots(pl_mini *m, const pl_mini_state *from, bool weights,
+                                 pl_mini_state **out, pl_err *err);
+
+/* ---- finding a small subset (reduce.c) ---- */
+
+typedef struct pl_reduce {
+    pl_mini *m;
+    size_t n;                         /* items */
+    bool first_matters, last_matters; /* that is known: these items stay */
+    size_t patience; /* gives up after so many items in a row that matter; 0 = never */
+    bool gave_up;
+    /* A candidate with the items of keep[]; *out NULL: there is none. */
+    pl_status (*build)(void *ctx, const bool *keep, pl_mini_state **out, pl_err *err);
+    void *ctx;
+    pl_mini_state *best; /* the smallest that fails; NULL when nothing could be left out */
+    bool *keep;          /* of best */
+} pl_reduce;
+/* Leaves out as many items as it can; few items that matter cost about log2(n) queries each. */
+pl_status pl_reduce_run(pl_reduce *r, pl_err *err);
+void pl_reduce_release(pl_reduce *r); /* best may have been taken (NULL) */
+/* Asks; takes the candidate. FAILS: *best is replaced by it. */
+pl_status pl_mini_try_take(pl_mini *m, pl_mini_state *candidate, pl_mini_state **best, bool *fails,
+                           pl_err *err);
+
+/* ---- the whole (minify.c) ---- */
+
+struct pl_mini {
+    const plumb_minify_options *options;
+    pl_pool *pool;
+    pl_oracle *oracle;
+    pl_mini_state *best;
+    bool with_data; /* candidates need data for their inputs */
+    bool one_minimal;
+    size_t n_nodes_before;
+    char blamed[256];          /* value that blame names; "" */
+    const char **blamed_group; /* values of the group */
+    size_t n_blamed_group;
+    pl_arena *arena;
+    char *work;        /* temporary folder of the queries */
+    char *checkpoints; /* folder; NULL = none */
+    double started;
+    double cpu_seconds; /* of this process, from the first query to the last */
+    double last_checkpoint;
+    pl_mini_state *good; /* the last candidate that passed; kept when asked for */
+    char *remains;       /* of the original's weights, in words; in the arena; NULL = not asked */
+    pl_signature found;  /* what the final model shows */
+};
+
+double pl_mini_cpu_seconds(void);
+void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Writes the best state so far, named by its node count (checkpoint.c). */
+pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err);
+pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
+
+#endif

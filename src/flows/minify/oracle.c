@@ -1,0 +1,190 @@
+/* The oracle: one predicate for every strategy. Answers are remembered by what the candidate is. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/api.h"
+#include "flows/minify/minify_int.h"
+
+pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_oracle **out,
+                        pl_err *err) {
+    pl_oracle *o = pl_calloc(1, sizeof(*o));
+    if (o == NULL) return pl_fail_memory(err, sizeof(*o));
+    o->row = row;
+    o->m = m;
+    o->self = self;
+    o->check_str = m->options->check_str;
+    o->max_queries = m->options->max_queries;
+    o->deadline = m->options->max_time > 0 ? m->started + m->options->max_time : 0;
+    o->keep_other = m->options->keep_other != 0;
+    pl_signature_init(&o->target);
+    o->arena = pl_arena_new();
+    const pl_status st =
+        o->arena == NULL ? pl_fail_memory(err, 1) : pl_mini_weights_new(&o->weights, err);
+    if (st != PL_OK) {
+        o->row = NULL; /* self stays the caller's */
+        pl_oracle_free(o);
+        return st;
+    }
+    *out = o;
+    return PL_OK;
+}
+
+void pl_oracle_free(pl_oracle *o) {
+    if (o == NULL) return;
+    if (o->row != NULL && o->row->release != NULL) o->row->release(o);
+    for (size_t i = 0; i < o->n_others; i++)
+        pl_mini_state_free(o->others[i].state);
+    pl_free(o->others);
+    pl_mini_weights_free(o->weights);
+    pl_buf_release(&o->bytes);
+    pl_strmap_release(&o->cache);
+    pl_arena_free(o->arena);
+    pl_free(o);
+}
+
+pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err) {
+    pl_signature *grown = pl_realloc_array(o->items, o->n_items + 1, sizeof(*grown));
+    if (grown == NULL) return pl_fail_memory(err, sizeof(*grown));
+    o->items = grown;
+    o->items[o->n_items++] = *s;
+    return PL_OK;
+}
+
+void pl_observed_release(pl_observed *o) {
+    pl_free(o->items);
+    *o = (pl_observed){ 0 };
+}
+
+/* ---- other failures ---- */
+
+static bool same_failure(const pl_signature *a, const pl_signature *b) {
+    return a->kind == b->kind && a->number == b->number && strcmp(a->op, b->op) == 0;
+}
+
+static pl_status note_other(pl_oracle *o, const pl_signature *s, const pl_mini_state *state,
+                            pl_err *err) {
+    for (size_t i = 0; i < o->n_others; i++) {
+        if (!same_failure(&o->others[i].signature, s)) continue;
+        o->others[i].n_seen++;
+        return PL_OK;
+    }
+    if (o->n_others == o->others_capacity) {
+        const size_t wanted = o->others_capacity == 0 ? 8 : 2 * o->others_capacity;
+        pl_other *grown = pl_realloc_array(o->others, wanted, sizeof(*grown));
+        if (grown == NULL) return pl_fail_memory(err, wanted);
+        o->others = grown;
+        o->others_capacity = wanted;
+    }
+    pl_other *other = &o->others[o->n_others];
+    *other = (pl_other){ .signature = *s, .n_seen = 1 };
+    if (o->keep_other) PL_TRY(pl_mini_state_copy(state, &other->state, err));
+    o->n_others++;
+    return PL_OK;
+}
+
+/* ---- asking ---- */
+
+static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *seen, pl_err *err) {
+    o->n_runs++;
+    return o->row->observe(o, state, seen, err);
+}
+
+static pl_status judge(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
+    pl_observed seen = { 0 };
+    pl_status st = observe(o, state, &seen, err);
+    if (st == PL_OK) {
+        *out = seen.invalid        ? PL_ANSWER_INVALID
+               : seen.n_items == 0 ? PL_ANSWER_PASSES
+                                   : PL_ANSWER_OTHER;
+        for (size_t i = 0; i < seen.n_items && !seen.invalid; i++)
+            if (pl_signature_matches(&o->target, &seen.items[i], o->check_str)) {
+                *out = PL_ANSWER_FAILS;
+                o->m->found = seen.items[i];
+            }
+        if (*out == PL_ANSWER_OTHER) st = note_other(o, &seen.items[0], state, err);
+    }
+    pl_observed_release(&seen);
+    return st;
+}
+
+pl_status pl_oracle_bytes(pl_oracle *o, pl_mini_state *state, pl_err *err) {
+    if (state->serial == 0) state->serial = ++o->last_serial;
+    if (o->bytes_serial == state->serial) return PL_OK;
+    o->bytes_serial = 0;
+    pl_buf_reset(&o->bytes);
+    PL_TRY(pl_mini_state_bytes(state, o->weights, &o->bytes, &o->key, err));
+    o->bytes_serial = state->serial;
+    return PL_OK;
+}
+
+static pl_status key_of(pl_oracle *o, pl_mini_state *state, char hex[PL_HASH128_HEX], pl_err *err) {
+    PL_TRY(pl_oracle_bytes(o, state, err));
+    pl_hash128_hex(o->key, hex);
+    return PL_OK;
+}
+
+static pl_status remember(pl_oracle *o, const char *hex, pl_answer answer, pl_err *err) {
+    const char *key = pl_arena_strdup(o->arena, hex);
+    if (key == NULL ||
+        pl_strmap_put(&o->cache, key, (void *)(uintptr_t)((unsigned)answer + 1)) != 0) {
+        return pl_fail_memory(err, 1);
+    }
+    return PL_OK;
+}
+
+pl_status pl_oracle_learn(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
+    pl_observed seen = { 0 };
+    pl_status st = PL_OK;
+    *out = PL_ANSWER_PASSES;
+    PL_TRY_GOTO(done, st, observe(o, state, &seen, err));
+    o->n_queries++;
+    if (seen.invalid) {
+        st = pl_fail(err, PL_E_INVALID, "the reference cannot run the model: %s", seen.why);
+        goto done;
+    }
+    for (size_t i = 0; i < seen.n_items; i++) {
+        if (o->target.kind == PL_FAIL_NONE && *out != PL_ANSWER_FAILS) {
+            o->target = seen.items[0];
+        }
+        if (!pl_signature_matches(&o->target, &seen.items[i], o->check_str)) continue;
+        if (*out != PL_ANSWER_FAILS) o->m->found = seen.items[i];
+        *out = PL_ANSWER_FAILS;
+    }
+    if (*out == PL_ANSWER_PASSES && seen.n_items > 0) {
+        *out = PL_ANSWER_OTHER;
+        st = note_other(o, &seen.items[0], state, err);
+    }
+done:
+    pl_observed_release(&seen);
+    return st;
+}
+
+static pl_status check_budget(const pl_oracle *o, pl_err *err) {
+    if (o->max_queries > 0 && o->n_queries >= o->max_queries) {
+        return pl_fail(err, PL_E_LIMIT, "the budget of %zu queries is used up", o->max_queries);
+    }
+    if (o->deadline > 0 && pl_api_seconds() > o->deadline) {
+        return pl_fail(err, PL_E_LIMIT, "the time is used up");
+    }
+    return PL_OK;
+}
+
+pl_status pl_oracle_ask(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
+    char hex[PL_HASH128_HEX];
+    PL_TRY(key_of(o, state, hex, err));
+    const uintptr_t found = (uintptr_t)pl_strmap_get(&o->cache, hex);
+    if (found != 0) {
+        o->n_cached++;
+        *out = (pl_answer)(found - 1);
+        return PL_OK;
+    }
+    PL_TRY(check_budget(o, err));
+    PL_TRY(judge(o, state, out, err));
+    if (*out != PL_ANSWER_INVALID) o->n_queries++;
+    return remember(o, hex, *out, err);
+}
+
+pl_status pl_oracle_ask_again(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
+    return judge(o, state, out, err);
+}

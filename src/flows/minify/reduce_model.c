@@ -1,0 +1,123 @@
+/* Leaving out items while the failure stays.
+ *
+ * From the end: all undecided items are left out at once; if that passes, the shortest prefix that
+ * still fails is searched by halving, its last item matters and is kept, and everything after it is
+ * gone. One item that matters costs log2(n) + 1 queries, k of them k times that, where delta
+ * debugging pays for both halves and for their complements at each level. Where nearly everything
+ * matters, steps from the end that double find it in one query each. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/minify/minify_int.h"
+
+pl_status pl_mini_try_take(pl_mini *m, pl_mini_state *candidate, pl_mini_state **best, bool *fails,
+                           pl_err *err) {
+    pl_answer answer = PL_ANSWER_INVALID;
+    const pl_status st = pl_oracle_ask(m->oracle, candidate, &answer, err);
+    *fails = st == PL_OK && answer == PL_ANSWER_FAILS;
+    if (*fails) {
+        pl_mini_state_free(*best);
+        *best = candidate;
+    } else if (st == PL_OK && answer == PL_ANSWER_PASSES && m->options->good != NULL) {
+        pl_mini_state_free(m->good);
+        m->good = candidate;
+    } else {
+        pl_mini_state_free(candidate);
+    }
+    return st;
+}
+
+/* Asks for the items of [0, n_first) and those that were decided; remembers what fails. */
+static pl_status fails_with(pl_reduce *r, const bool *decided, size_t n_first, bool *fails,
+                            pl_err *err) {
+    pl_mini_state *candidate = NULL;
+    pl_status st = PL_OK;
+    *fails = false;
+    bool *keep = pl_calloc(r->n + 1, sizeof(bool));
+    if (keep == NULL) return pl_fail_memory(err, r->n);
+    for (size_t i = 0; i < r->n; i++)
+        keep[i] = i < n_first || decided[i];
+    st = r->build(r->ctx, keep, &candidate, err);
+    if (st == PL_OK && candidate != NULL) {
+        st = pl_mini_try_take(r->m, candidate, &r->best, fails, err);
+    }
+    if (*fails) memcpy(r->keep, keep, r->n);
+    pl_free(keep);
+    return st;
+}
+
+/* The shortest prefix in (low, high] that fails, given that high does and low does not. */
+static pl_status halve(pl_reduce *r, const bool *decided, size_t low, size_t high, size_t *out,
+                       pl_err *err) {
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        bool fails = false;
+        PL_TRY(fails_with(r, decided, middle, &fails, err));
+        *(fails ? &high : &low) = middle;
+    }
+    *out = high;
+    return PL_OK;
+}
+
+/* The same from the end, in steps that double; `first` itself has not been asked. */
+static pl_status stride(pl_reduce *r, const bool *decided, size_t first, size_t high, size_t *out,
+                        pl_err *err) {
+    for (size_t step = 1; high > first; step *= 2) {
+        const size_t next = high - first > step ? high - step : first;
+        bool fails = false;
+        PL_TRY(fails_with(r, decided, next, &fails, err));
+        if (!fails) return halve(r, decided, next, high, out, err);
+        high = next;
+    }
+    *out = first;
+    return PL_OK;
+}
+
+static pl_status search(pl_reduce *r, bool *decided, pl_err *err) {
+    const size_t first = r->first_matters && r->n > 0 ? 1 : 0;
+    size_t open = r->n; /* items [first, open) are undecided and there */
+    size_t n_in_row = 0;
+    if (first == 1) decided[0] = true;
+    if (r->last_matters && open > first) decided[--open] = true;
+    while (open > first) {
+        bool fails = false;
+        size_t prefix = open;
+        if (n_in_row == 0) { /* when the last one mattered, the rest will hardly be free */
+            PL_TRY(fails_with(r, decided, first, &fails, err));
+            if (fails) return PL_OK;
+            PL_TRY(halve(r, decided, first, open, &prefix, err));
+        } else {
+            PL_TRY(stride(r, decided, first, open, &prefix, err));
+            if (prefix == first) return PL_OK;
+        }
+        n_in_row = prefix == open ? n_in_row + 1 : 0;
+        decided[prefix - 1] = true;
+        open = prefix - 1;
+        if (r->patience > 0 && n_in_row >= r->patience) {
+            r->gave_up = true;
+            return PL_OK;
+        }
+    }
+    return PL_OK;
+}
+
+pl_status pl_reduce_run(pl_reduce *r, pl_err *err) {
+    bool *decided = pl_calloc(r->n + 1, sizeof(bool));
+    pl_free(r->keep);
+    r->keep = pl_calloc(r->n + 1, sizeof(bool));
+    pl_status st = PL_OK;
+    if (decided == NULL || r->keep == NULL) {
+        st = pl_fail_memory(err, r->n);
+    } else {
+        memset(r->keep, 1, r->n);
+        st = search(r, decided, err);
+    }
+    pl_free(decided);
+    return st;
+}
+
+void pl_reduce_release(pl_reduce *r) {
+    pl_mini_state_free(r->best);
+    pl_free(r->keep);
+    *r = (pl_reduce){ 0 };
+}

@@ -1,0 +1,20 @@
+/* Eliminate dead code: nodes that no output needs. */
+#include "flows/minify/minify_int.h"
+#include "graph/edit.h"
+
+static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
+    pl_mini_state *s = NULL;
+    size_t n_dead = 0;
+    bool fails = false;
+    PL_TRY(pl_mini_state_copy(from, &s, err));
+    const pl_status st = pl_graph_remove_dead(s->model->graph, &n_dead, err);
+    if (st != PL_OK || n_dead == 0) {
+        pl_mini_state_free(s);
+        return st;
+    }
+    return pl_mini_try_take(m, s, out, &fails, err);
+}
+
+const pl_strategy pl_strategy_dead = {
+    .name = "Eliminate dead code", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_NODES, .run = run
+};

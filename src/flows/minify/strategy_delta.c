@@ -1,0 +1,87 @@
+/* Delta debugging: leaves out nodes, feeds what they made with the recorded values, and keeps what
+ * was made for them as outputs.
+ *
+ * The last node is one that truncating the suffix did not get rid of. When its neighbour matters
+ * too, the failure needs a connected piece: then what is before that piece goes first. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/minify/minify_int.h"
+
+enum { FEW = 24, PATIENCE = 3 };
+
+typedef struct delta {
+    pl_mini *m;
+    const pl_mini_state *from;
+} delta;
+
+static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err *err) {
+    const delta *d = ctx;
+    return pl_mini_cut(d->m, d->from, keep, out, err);
+}
+
+/* The shortest suffix that fails. */
+static pl_status truncate_front(pl_mini *m, const pl_mini_state *from, pl_mini_state **best,
+                                pl_err *err) {
+    const size_t n = from->model->graph->n_nodes;
+    size_t low = 0, high = n; /* [low, n) fails, [high, n) does not */
+    pl_status st = PL_OK;
+    bool *keep = pl_calloc(n + 1, sizeof(bool));
+    if (keep == NULL) return pl_fail_memory(err, n);
+    while (high - low > 1 && st == PL_OK) {
+        const size_t middle = low + (high - low) / 2;
+        pl_mini_state *candidate = NULL;
+        bool fails = false;
+        memset(keep, 1, n);
+        memset(keep, 0, middle);
+        st = pl_mini_cut(m, from, keep, &candidate, err);
+        if (candidate != NULL) st = pl_mini_try_take(m, candidate, best, &fails, err);
+        *(fails ? &low : &high) = middle;
+    }
+    pl_free(keep);
+    return st;
+}
+
+static void take(pl_mini_state **best, pl_mini_state *found) {
+    if (found == NULL) return;
+    pl_mini_state_free(*best);
+    *best = found;
+}
+
+static pl_status reduce(pl_mini *m, const pl_mini_state *from, bool first_matters, size_t patience,
+                        bool *gave_up, pl_mini_state **best, pl_err *err) {
+    delta d = { m, from };
+    pl_reduce r = { .m = m,
+                    .n = from->model->graph->n_nodes,
+                    .first_matters = first_matters,
+                    .last_matters = true,
+                    .patience = patience,
+                    .build = build,
+                    .ctx = &d };
+    const pl_status st = r.n < 2 ? PL_OK : pl_reduce_run(&r, err);
+    take(best, r.best);
+    *gave_up = r.gave_up;
+    r.best = NULL;
+    pl_reduce_release(&r);
+    return st;
+}
+
+static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
+    pl_mini_state *best = NULL;
+    bool gave_up = false;
+    pl_status st = reduce(m, from, false, 1, &gave_up, out, err);
+    if (st != PL_OK || !gave_up) return st;
+    st = truncate_front(m, *out == NULL ? from : *out, &best, err);
+    take(out, best);
+    best = NULL;
+    if (st != PL_OK) return st;
+    const pl_mini_state *base = *out == NULL ? from : *out;
+    const size_t patience = base->model->graph->n_nodes <= FEW ? 0 : PATIENCE;
+    st = reduce(m, base, true, patience, &gave_up, &best, err);
+    take(out, best);
+    return st;
+}
+
+const pl_strategy pl_strategy_delta = {
+    .name = "Delta debugging", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_NODES, .run = run
+};

@@ -1,0 +1,97 @@
+/* By module: leaves out whole modules of the source program, then their parts. Worth its queries
+ * only where many nodes are left: one node that matters is found by halving anyway. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/minify/minify_int.h"
+
+enum { MANY = 16, DEPTHS = 4 };
+
+typedef struct modules {
+    pl_mini *m;
+    const pl_mini_state *from;
+    size_t *of; /* module number by node */
+    size_t n_modules;
+} modules;
+
+static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err *err) {
+    const modules *x = ctx;
+    const size_t n = x->from->model->graph->n_nodes;
+    bool *nodes = pl_calloc(n + 1, sizeof(bool));
+    if (nodes == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = keep[x->of[i]];
+    const pl_status st = pl_mini_cut(x->m, x->from, nodes, out, err);
+    pl_free(nodes);
+    return st;
+}
+
+/* Length of the first `depth` parts of a module path. */
+static size_t prefix_of(const char *module, int depth) {
+    size_t n = 0;
+    for (; module[n] != '\0'; n++)
+        if ((module[n] == '.' || module[n] == '/') && --depth == 0) break;
+    return n;
+}
+
+static pl_status number(modules *x, int depth, pl_arena *arena, pl_err *err) {
+    const pl_graph *graph = x->from->model->graph;
+    pl_strmap seen = PL_STRMAP_INIT;
+    pl_status st = PL_OK;
+    x->n_modules = 0;
+    for (size_t i = 0; i < graph->n_nodes && st == PL_OK; i++) {
+        pl_origin origin;
+        st = pl_node_origin(graph->nodes[i], arena, &origin, err);
+        if (st != PL_OK) break;
+        const size_t n = prefix_of(origin.module, depth);
+        const uintptr_t found = (uintptr_t)pl_strmap_get_n(&seen, origin.module, n);
+        x->of[i] = found != 0 ? found - 1 : x->n_modules;
+        if (found != 0) continue;
+        x->n_modules++;
+        if (pl_strmap_put_n(&seen, origin.module, n, (void *)(uintptr_t)x->n_modules) != 0) {
+            st = pl_fail_memory(err, n);
+        }
+    }
+    pl_strmap_release(&seen);
+    return st;
+}
+
+static pl_status run_depth(pl_mini *m, const pl_mini_state *from, int depth, pl_mini_state **best,
+                           pl_err *err) {
+    modules x = { .m = m, .from = from };
+    pl_reduce r = { .m = m, .build = build, .ctx = &x };
+    pl_arena *arena = pl_arena_new();
+    x.of = pl_calloc(from->model->graph->n_nodes + 1, sizeof(size_t));
+    pl_status st =
+        arena == NULL || x.of == NULL ? pl_fail_memory(err, 1) : number(&x, depth, arena, err);
+    r.n = x.n_modules;
+    if (st == PL_OK && r.n > 1 && r.n < from->model->graph->n_nodes) st = pl_reduce_run(&r, err);
+    if (r.best != NULL) {
+        pl_mini_state_free(*best);
+        *best = r.best;
+        r.best = NULL;
+    }
+    pl_reduce_release(&r);
+    pl_free(x.of);
+    pl_arena_free(arena);
+    return st;
+}
+
+static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
+    for (int depth = 1; depth <= DEPTHS; depth++) {
+        const pl_mini_state *base = *out == NULL ? from : *out;
+        pl_mini_state *best = NULL;
+        if (base->model->graph->n_nodes < MANY) break;
+        const pl_status st = run_depth(m, base, depth, &best, err);
+        if (best != NULL) {
+            pl_mini_state_free(*out);
+            *out = best;
+        }
+        PL_TRY(st);
+    }
+    return PL_OK;
+}
+
+const pl_strategy pl_strategy_module = {
+    .name = "By module", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_NODES, .run = run
+};

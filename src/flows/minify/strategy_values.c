@@ -1,0 +1,12 @@
+/* Simplify inputs: ones, one value, small integers, zeros. */
+#include "flows/minify/minify_int.h"
+
+static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
+    return pl_mini_simplify_slots(m, from, false, out, err);
+}
+
+const pl_strategy pl_strategy_values = { .name = "Simplify inputs",
+                                         .stage = PL_STAGE_DETAIL,
+                                         .goal = PL_GOAL_COMPLEX,
+                                         .needs_data = true,
+                                         .run = run };
