@@ -178,6 +178,16 @@ static const fault_row rows[] = {
 /* clang-format on */
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
+/* Codes do not wrap around. */
+static void clamp(victim *v, pl_dtype dtype) {
+    if (!pl_dtype_is_integer(dtype) || pl_dtype_bits(dtype) > 32) return;
+    const bool has_sign = pl_dtype_class_of(dtype) == PL_CLASS_INT;
+    const int bits = (int)pl_dtype_bits(dtype);
+    const double most = ldexp(1, has_sign ? bits - 1 : bits) - 1, least = has_sign ? -most - 1 : 0;
+    for (int64_t i = 0; i < v->n; i++)
+        if (isfinite(v->x[i])) v->x[i] = fmin(fmax(v->x[i], least), most);
+}
+
 /* *datum is replaced. */
 static pl_status corrupt(const engine *e, pl_datum **datum, pl_err *err) {
     if ((*datum)->kind != PL_TYPE_TENSOR) return PL_OK;
@@ -198,6 +208,7 @@ static pl_status corrupt(const engine *e, pl_datum **datum, pl_err *err) {
                  .size = e->size,
                  .seed = e->seed };
     e->row->change(&v);
+    clamp(&v, t->dtype);
     pl_status st = pl_tensor_new(t->dtype, t->rank, t->dims, &changed, err);
     if (st == PL_OK) {
         pl_store_f64(t->dtype, x, changed->data, (size_t)t->n_elements);

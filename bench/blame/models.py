@@ -183,8 +183,9 @@ def dynamic(seed=5):
     def quantised(op, v, w, bias, **attrs):
         q, s, z = n.op("DynamicQuantizeLinear", v, n_out=3)
         ws = np.float32(np.abs(w).max() / 127)
-        codes = np.clip(np.rint(w / ws), -127, 127).astype(np.int8)
-        y = n.op(op, q, n.const(codes), z, n.const(np.int8(0)), **attrs)
+        zero, dtype = (128, np.uint8) if op == "ConvInteger" else (0, np.int8)  # older ORT: no signed ConvInteger
+        codes = (np.clip(np.rint(w / ws), -127, 127) + zero).astype(dtype)
+        y = n.op(op, q, n.const(codes), z, n.const(dtype(zero)), **attrs)
         y = n.op("Mul", n.op("Cast", y, to=FLOAT), n.op("Mul", s, n.const(ws)))
         return n.op("Add", y, n.const(bias))
 

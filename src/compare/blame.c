@@ -29,6 +29,22 @@ pl_dtype pl_blaming_native(const pl_blaming *j, const pl_value *value, const pl_
     return held->dtype;
 }
 
+pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **out, pl_err *err) {
+    const pl_judgement *v = &j->out->of[value->id];
+    pl_tensor *dense = NULL, *viewed = NULL;
+    pl_datum *held = NULL;
+    PL_TRY(j->a->get(j->a->ctx, value, &held, err));
+    *out = held;
+    if (v->view == NULL || tensor_of(held) == NULL) return PL_OK;
+    *out = NULL;
+    pl_status st = pl_tensor_contiguous(held->tensor, &dense, err);
+    if (st == PL_OK) st = pl_tensor_reshape(dense, v->view_rank, v->view, &viewed, err);
+    if (st == PL_OK) st = pl_datum_of_tensor_take(viewed, out, err);
+    pl_tensor_unref(dense);
+    pl_datum_unref(held);
+    return st;
+}
+
 /* ---- distances ---- */
 
 /* rms of x - y and of y over the places where both are finite; NAN when they cannot be compared. */
@@ -125,30 +141,64 @@ static const char *describe_culprit(pl_blaming *j, const pl_judgement *v, const 
                                                                           : "were off already");
 }
 
+/* Is the value what comes of inputs in the shapes in which the run holds them? */
+static pl_status follows_from_views(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                                    const pl_tensor *a, bool *yes, pl_err *err) {
+    const pl_replay_options options = { .pool = j->options->pool, .seed = j->options->seed };
+    pl_replay *r = NULL;
+    pl_err trouble = PL_ERR_INIT;
+    pl_local_error e;
+    pl_status st = pl_replay_new(j->model, &options, &r, err);
+    bool ran = st == PL_OK;
+    for (size_t i = 0; i < segment->n_inputs && ran; i++) {
+        const pl_value *in = segment->inputs[i];
+        const pl_datum *there = pl_replay_get(j->local, in);
+        pl_datum *d = there == NULL ? NULL : pl_datum_ref(there);
+        if (j->out->of[in->id].view != NULL) {
+            pl_datum_unref(d);
+            d = NULL;
+            st = j->a->get(j->a->ctx, in, &d, err);
+        }
+        ran = st == PL_OK && d != NULL && pl_replay_put(r, in, d, NULL, &trouble) == PL_OK;
+        pl_datum_unref(d);
+    }
+    for (size_t i = 0; i < segment->n_nodes && ran; i++)
+        ran = pl_replay_node(r, segment->nodes[i], &trouble) == PL_OK;
+    const pl_tensor *d = ran ? tensor_of(pl_replay_get(r, value)) : NULL;
+    if (d != NULL) {
+        st = pl_local_error_measure(j->options->pool, a, d, pl_replay_bound(r, value),
+                                    pl_blaming_native(j, value, a), &e, err);
+        *yes = st == PL_OK && e.kind == PL_LOCAL_MEASURED && e.q <= PL_Q_CULPRIT;
+    }
+    pl_replay_free(r);
+    return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
+}
+
 /* An input that the run holds in another shape than the model says did harm after all: it is the
  * culprit, not what was computed from it. */
-static pl_status blame_view(pl_blaming *j, const pl_segment *segment, pl_judgement *v, bool *done,
-                            pl_err *err) {
+static pl_status blame_view(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                            const pl_tensor *a, pl_judgement *v, bool *done, pl_err *err) {
+    const pl_value *shaped = NULL;
     *done = false;
     for (size_t i = 0; i < segment->n_inputs; i++) {
-        const pl_value *in = segment->inputs[i];
-        pl_judgement *shaped = &j->out->of[in->id];
-        pl_segment own;
-        if (!shaped->judged || !shaped->viewed) continue;
-        *done = true;
-        if (shaped->verdict == PL_VERDICT_CULPRIT) continue;
-        shaped->verdict = PL_VERDICT_CULPRIT;
-        shaped->q = INFINITY;
-        shaped->kind = "shape";
-        shaped->excuse = "";
-        shaped->local_class = PL_LOCAL_SHAPE;
-        PL_TRY(pl_segment_find(&j->segmenter, in, j->out->arena, &own, err));
-        PL_TRY(flag(j, in, &own, NULL, NULL, err));
+        const pl_judgement *in = &j->out->of[segment->inputs[i]->id];
+        if (in->judged && in->view != NULL) shaped = segment->inputs[i];
     }
+    if (shaped == NULL) return PL_OK;
+    PL_TRY(follows_from_views(j, segment, value, a, done, err));
     if (!*done) return PL_OK;
+    pl_judgement *in = &j->out->of[shaped->id];
+    pl_segment own;
     v->verdict = PL_VERDICT_INHERITED;
     v->reason = "computed from a value of another shape";
-    return PL_OK;
+    if (in->verdict == PL_VERDICT_CULPRIT) return PL_OK;
+    in->verdict = PL_VERDICT_CULPRIT;
+    in->q = INFINITY;
+    in->kind = "shape";
+    in->excuse = "";
+    in->local_class = PL_LOCAL_SHAPE;
+    PL_TRY(pl_segment_find(&j->segmenter, shaped, j->out->arena, &own, err));
+    return flag(j, shaped, &own, NULL, NULL, err);
 }
 
 static pl_status make_culprit(pl_blaming *j, const pl_value *value, const pl_segment *segment,
@@ -156,7 +206,7 @@ static pl_status make_culprit(pl_blaming *j, const pl_value *value, const pl_seg
                               const pl_tensor *d, pl_err *err) {
     pl_kind_fit kind = { "shape", "", "" };
     bool done = false;
-    PL_TRY(blame_view(j, segment, v, &done, err));
+    PL_TRY(blame_view(j, segment, value, a, v, &done, err));
     if (done) return PL_OK;
     v->verdict = PL_VERDICT_CULPRIT;
     v->reason = or_empty(describe_culprit(j, v, e, a, d));
@@ -261,7 +311,14 @@ static pl_status view_as_declared(pl_blaming *j, const pl_value *value, pl_datum
                                        pl_blaming_native(j, value, viewed), &e, err));
     if (e.kind != PL_LOCAL_MEASURED || e.q > PL_Q_CULPRIT) goto done;
     char found[160], expected[160];
-    v->viewed = true;
+    int64_t *dims = pl_arena_array(j->out->arena, (size_t)d->rank + 1, sizeof(int64_t));
+    if (dims == NULL) {
+        st = pl_fail_memory(err, 1);
+        goto done;
+    }
+    memcpy(dims, d->dims, (size_t)d->rank * sizeof(int64_t));
+    v->view = dims;
+    v->view_rank = d->rank;
     v->reason =
         or_empty(pl_arena_printf(j->out->arena, "has shape %s, the model says %s",
                                  pl_dims_describe(held->rank, held->dims, found, sizeof(found)),

@@ -42,6 +42,8 @@ pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_val
                           const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
 /* Culprit values to groups, ranked by effect. */
 pl_status pl_blame_group(pl_blaming *j, pl_err *err);
+/* A recorded value in the shape that the model says; a new reference. */
+pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **out, pl_err *err);
 pl_dtype pl_blaming_native(const pl_blaming *j, const pl_value *value, const pl_tensor *held);
 
 #endif

@@ -109,18 +109,33 @@ static pl_status explained_by(pl_blaming *j, const pl_segment *segment, const pl
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
+/* What an accumulator of the type held: every element fits into it. */
+static bool all_fit(const pl_tensor *a, pl_dtype type) {
+    for (int64_t i = 0; i < a->n_elements; i++) {
+        const double x = pl_tensor_get_f64(a, i);
+        double back = 0;
+        unsigned char packed[8];
+        pl_store_f64(type, &x, packed, 1);
+        pl_load_f64(type, packed, &back, 1);
+        if (back != x) return false;
+    }
+    return true;
+}
+
 static pl_status name_sums(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                            const pl_tensor *a, pl_kind_fit *kind, pl_err *err) {
-    static const struct {
-        double u;
-        const char *text;
-    } ways[] = { { 0x1p-11, "low precision accumulation: float16 or TF32" },
-                 { 0x1p-8, "low precision accumulation: bfloat16" } };
+    static const pl_dtype types[] = { PL_F16, PL_BF16 };
+    const pl_dtype native = pl_blaming_native(j, value, a);
     bool yes = false;
-    if (!pl_dtype_is_float(pl_blaming_native(j, value, a)) || !has_sums(segment)) return PL_OK;
-    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && !yes; i++) {
-        PL_TRY(explained_by(j, segment, value, a, ways[i].u, &yes, err));
-        if (yes) *kind = (pl_kind_fit){ "low precision accumulation", kind->where, ways[i].text };
+    if (!pl_dtype_is_float(native) || !has_sums(segment)) return PL_OK;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && !yes; i++) {
+        const double u = pl_dtype_unit_roundoff(types[i]);
+        if (u < pl_dtype_unit_roundoff(native) || !all_fit(a, types[i])) continue;
+        PL_TRY(explained_by(j, segment, value, a, u, &yes, err));
+        if (!yes) continue;
+        const char *text = pl_arena_printf(j->out->arena, "low precision accumulation: %s",
+                                           pl_dtype_name(types[i]));
+        *kind = (pl_kind_fit){ "low precision accumulation", kind->where, text ? text : "" };
     }
     return PL_OK;
 }

@@ -223,6 +223,13 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
                                 "recording in mode '%s' changed the outputs; mode '%s' does not",
                                 modes[0], modes[a->mode]));
     }
+    if (*a->record_trouble != '\0') {
+        PL_TRY(
+            pl_analysis_note(x, err,
+                             "only the outputs are known: recording failed, the plain run did not "
+                             "(%s)",
+                             a->record_trouble));
+    }
     if (a->marked) {
         PL_TRY(pl_analysis_note(x, err,
                                 "%s shows no intermediate values: %zu were marked as outputs, in "

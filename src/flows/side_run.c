@@ -247,8 +247,21 @@ static pl_status record_marked(pl_side_run *r, pl_datum *const *in, pl_err *err)
 }
 
 pl_status pl_side_run_record(pl_side_run *r, pl_datum *const *in, pl_err *err) {
-    if (can_record(r)) PL_TRY(record(r, in, false, err));
-    if (r->n_recorded == 0 && !r->info.differs) PL_TRY(record_marked(r, in, err));
+    if (can_record(r)) {
+        pl_err trouble = PL_ERR_INIT;
+        const pl_status st = record(r, in, false, &trouble);
+        /* The plain run worked: it is the way of looking that failed (ONNX Runtime 1.16 loses an
+         * axis when a DequantizeLinear is looked at), and marking would fall into the same hole. */
+        if (st == PL_E_BACKEND && r->n_recorded == 0) {
+            snprintf(r->record_trouble, sizeof(r->record_trouble), "%.300s", trouble.message);
+        } else if (st != PL_OK) {
+            if (err != NULL) *err = trouble;
+            return st;
+        }
+    }
+    if (r->n_recorded == 0 && !r->info.differs && *r->record_trouble == '\0') {
+        PL_TRY(record_marked(r, in, err));
+    }
     return keep_outputs(r, err);
 }
 
@@ -269,7 +282,7 @@ static pl_status repeat_outputs(pl_side_run *r, pl_datum *const *in, pl_err *err
 pl_status pl_side_run_repeat(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     r->unstable = NULL;
     PL_TRY(repeat_outputs(r, in, err));
-    if (!can_record(r) || r->info.differs || r->marked) return PL_OK;
+    if (!can_record(r) || r->info.differs || r->marked || *r->record_trouble != '\0') return PL_OK;
     /* A second recording whose outputs differ shows nothing: then the outputs above tell. */
     return record(r, in, true, err);
 }

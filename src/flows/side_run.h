@@ -41,6 +41,7 @@ typedef struct pl_side_run {
     size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
     const pl_value *unstable;     /* first value whose second run differed; NULL = none */
     char difference[160];         /* its tuples: "a != b" */
+    char record_trouble[320];     /* recording failed where the plain run did not; "" */
     bool (*wants)(void *ctx, const pl_value *value); /* NULL = every value is kept */
     void *wants_ctx;
 } pl_side_run;
