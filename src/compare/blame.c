@@ -130,7 +130,7 @@ static const char *describe_culprit(pl_blaming *j, const pl_judgement *v, const 
     if (e->kind == PL_LOCAL_NONFINITE) {
         return pl_arena_printf(
             j->out->arena,
-            "NaN or Inf where the replay on its own inputs has none, %lld of %lld "
+            "NaN or Inf in it or in the replay on its own inputs, not in both; %lld of %lld "
             "elements wrong",
             (long long)e->n_bad, (long long)e->n);
     }

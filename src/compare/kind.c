@@ -84,13 +84,14 @@ static void say(pl_kind_data *k, const char *what, double x) {
 /* ---- rows ---- */
 
 static bool nonfinite(pl_kind_data *k) {
-    int64_t n_nan = 0, n_inf = 0;
+    int64_t n_nan = 0, n_inf = 0, n_lost = 0;
     for (int64_t i = 0; i < k->n; i++) {
         n_nan += isnan(k->a[i]) && !isnan(k->d[i]);
         n_inf += isinf(k->a[i]) && !isinf(k->d[i]);
+        n_lost += isfinite(k->a[i]) && !isfinite(k->d[i]);
     }
-    if (n_nan + n_inf == 0) return false;
-    k->text = n_nan > 0 ? "NaN born here" : "Inf born here";
+    if (n_nan + n_inf + n_lost == 0) return false;
+    k->text = n_nan > 0 ? "NaN born here" : n_inf > 0 ? "Inf born here" : "NaN or Inf lost here";
     return true;
 }
 
