@@ -28,7 +28,7 @@ CHANGES = {
     "LogSoftmax": ("axis", lambda a: 0 if a != 0 else -1),
     "BatchNormalization": ("epsilon", lambda a: 0.1), "InstanceNormalization": ("epsilon", lambda a: 0.1),
     "LayerNormalization": ("epsilon", lambda a: 0.1),
-    "Conv": ("pads", lambda a: None if not a or max(a) < 1 else [a[0] - (i == 0) * 1 if i < 1 else v + (i == len(a) // 2)
+    "Conv": ("pads", lambda a: None if not a or a[0] < 1 else [a[0] - (i == 0) * 1 if i < 1 else v + (i == len(a) // 2)
                                                                for i, v in enumerate(a)]),
     "AveragePool": ("count_include_pad", lambda a: 0 if a else 1), "Resize": ("mode", lambda a: b"nearest"),
     "TopK": ("largest", lambda a: 0), "CumSum": ("reverse", lambda a: 1), "LpNormalization": ("p", lambda a: 1),

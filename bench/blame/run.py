@@ -59,7 +59,10 @@ class Lab:
         self.out.mkdir(parents=True, exist_ok=True)
         self.models, self.missing = models.make(self.out / "models")
         self.protos, self.values, self.lock = {}, {}, threading.Lock()
-        self.version = (ROOT / ".cache/ort-1.27.0").exists()
+
+    def has_ort(self):
+        done = self.plumb("backends", "--json")
+        return any(b["name"] == "ort" and b["available"] for b in json.loads(done.stdout))
 
     def proto(self, name):
         with self.lock:
