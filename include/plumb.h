@@ -320,6 +320,7 @@ typedef struct plumb_analyze_options {
     int threads;           /* of plumb's own pool; 0 = all */
     const char *output;    /* the session folder; NULL = none is written */
     const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
+    const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
     int skip_determinism, skip_gold;
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
@@ -329,6 +330,7 @@ typedef struct plumb_analyze_options {
     size_t limit;        /* rows of the table; 0 = all */
     int colour;          /* escape sequences in text */
     int bisect;          /* also: which level or pass of A's backend did it */
+    const char *rollup;  /* after the table: "module", "op" or "dtype"; NULL = none */
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
@@ -358,7 +360,9 @@ typedef struct plumb_minify_options {
     const char *output;      /* the repro folder, new; NULL = none is written */
     const char *checkpoints; /* folder for the best model after each step; NULL = none */
     int strip_weights, stable_output, zip, keep_other;
-    const char *good; /* folder for the nearest model that passes; NULL = none */
+    const char *good;    /* folder for the nearest model that passes; NULL = none */
+    const char *program; /* plumb, which checks the repro in a new process; NULL = the running
+                            program when it is plumb, else the one in PATH */
     plumb_format format;
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
@@ -368,6 +372,10 @@ typedef struct plumb_minify_options {
  * new process. A model that does not fail is PLUMB_E_INVALID. */
 PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
                                     char **text, plumb_error *err);
+/* One question: does the model fail, with the signature of options->signature when it is given?
+ * *fails is 1 or 0. */
+PLUMB_API plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options,
+                                          int *fails, char **text, plumb_error *err);
 
 /* ---- backends ---- */
 

@@ -22,8 +22,10 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->reference = pl_args_value(args, "reference");
     o->reference_model = pl_args_value(args, "reference-model");
     o->save = pl_args_value(args, "save");
+    o->reuse = pl_args_value(args, "reuse");
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
+    o->rollup = pl_args_value(args, "by");
     o->bisect = pl_args_flag(args, "bisect");
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
@@ -65,9 +67,10 @@ static const pl_option options[] = {
     { 0, "reference", "SPEC|FILE", "B: a backend (default eager), a recording, or a model" },
     { 0, "reference-model", "FILE", "another model for B, run on --reference" },
     { 'o', "output", "DIR", "the session folder (default plumb-out/NAME-TIME)" },
-    { 0, "save", "WHAT", "tensors in the session: all (default), suspects or none" },
+    { 0, "save", "WHAT", "tensors in the session: all (default below 2 GB), suspects or none" },
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_INPUTS,
+    { 0, "reuse", "DIR", "take A from this session instead of running it" },
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
     { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
     { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },
@@ -76,6 +79,7 @@ static const pl_option options[] = {
     { 0, "tol", "X", "how far an output may be off without a culprit (default 1e-4 of its size)" },
     { 0, "metric", "NAME", "that colours and sorts (default psnr)" },
     { 0, "limit", "N", "rows of the table (default 20, 0 = all)" },
+    { 0, "by", "KEY", "roll up by module, op or dtype after the table" },
     { 0, "format", "NAME", "json, csv, md, junit, github, sarif or model-explorer" },
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,

@@ -20,16 +20,8 @@ static pl_status index_names(pl_side_run *r, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_options *options,
-                           pl_err *err) {
-    const pl_backend_options backend = { .guarded = options->guarded,
-                                         .timeout_seconds = options->timeout,
-                                         .memory_limit = options->memory_limit };
-    const pl_compile_options compile = { .file = options->file,
-                                         .seed = options->seed,
-                                         .threads = options->threads,
-                                         .any_shape = true,
-                                         /* a wrong shape is a finding */ .record = true };
+pl_status pl_side_run_prepare(pl_side_run *r, pl_model *model, const pl_side_options *options,
+                              pl_err *err) {
     const size_t n_values = (size_t)model->n_values + 1;
     *r = (pl_side_run){ .model = model, .options = *options, .by_name = PL_STRMAP_INIT };
     r->entry = pl_calloc(n_values, sizeof(size_t));
@@ -39,7 +31,20 @@ pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_option
         return pl_fail_memory(err, n_values);
     }
     PL_TRY(index_names(r, err));
-    PL_TRY(pl_spool_new(options->spool_memory, NULL, &r->spool, err));
+    return pl_spool_new(options->spool_memory, NULL, &r->spool, err);
+}
+
+pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_options *options,
+                           pl_err *err) {
+    const pl_backend_options backend = { .guarded = options->guarded,
+                                         .timeout_seconds = options->timeout,
+                                         .memory_limit = options->memory_limit };
+    const pl_compile_options compile = { .file = options->file,
+                                         .seed = options->seed,
+                                         .threads = options->threads,
+                                         .any_shape = true, /* a wrong shape is a finding */
+                                         .record = true };
+    PL_TRY(pl_side_run_prepare(r, model, options, err));
     PL_TRY(pl_backend_open(options->spec, &backend, &r->backend, err));
     return pl_program_new(r->backend, model, &compile, &r->program, err);
 }
@@ -119,6 +124,10 @@ static pl_status keep(pl_side_run *r, const pl_value *value, const pl_datum *see
     r->entry[value->id] = id + 1;
     r->hash[value->id] = hash_datum(seen);
     return PL_OK;
+}
+
+pl_status pl_side_run_put(pl_side_run *run, const pl_value *value, const pl_datum *d, pl_err *err) {
+    return keep(run, value, d, err);
 }
 
 /* The tuples of two runs, where they differ. */

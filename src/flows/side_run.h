@@ -45,6 +45,11 @@ typedef struct pl_side_run {
     void *wants_ctx;
 } pl_side_run;
 
+/* Tables and spool only: for data that comes from elsewhere. */
+pl_status pl_side_run_prepare(pl_side_run *run, pl_model *model, const pl_side_options *options,
+                              pl_err *err);
+/* Puts a value as if it had been recorded. */
+pl_status pl_side_run_put(pl_side_run *run, const pl_value *value, const pl_datum *d, pl_err *err);
 /* Opens and compiles. A failure of the backend leaves its status and message in err. */
 pl_status pl_side_run_init(pl_side_run *run, pl_model *model, const pl_side_options *options,
                            pl_err *err);

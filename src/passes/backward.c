@@ -40,7 +40,8 @@ static pl_status accumulate(backward *b, const pl_node *node, pl_value *x, pl_va
         return PL_OK;
     }
     pl_grad c = { .graph = b->graph, .node = node, .err = b->err };
-    return pl_g_binary(&c, "Add", *slot, dx, x->type, slot);
+    *slot = pl_g_add(&c, *slot, dx);
+    return c.st;
 }
 
 static pl_status visit(backward *b, const pl_node *node, pl_arena *arena) {
@@ -54,9 +55,13 @@ static pl_status visit(backward *b, const pl_node *node, pl_arena *arena) {
         any = any || dy[k] != NULL;
     }
     if (!any || !node_depends(b, node)) return PL_OK;
+    any = false;
     for (uint32_t k = 0; k < node->n_in; k++) {
-        wanted[k] = node->in[k] != NULL && b->depends[node->in[k]->id];
+        wanted[k] =
+            node->in[k] != NULL && b->depends[node->in[k]->id] && pl_g_is_float(node->in[k]);
+        any = any || wanted[k];
     }
+    if (!any) return PL_OK;
     if (node->def->grad == PL_GRAD_TODO || node->def->grad == PL_GRAD_UNDEFINED) {
         return pl_node_fail(b->err, PL_E_UNSUPPORTED, node, "this operator has no gradient rule%s",
                             node->def->grad == PL_GRAD_TODO ? " yet" : "");
