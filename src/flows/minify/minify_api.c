@@ -105,8 +105,7 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
 
 /* ---- the repro ---- */
 
-static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *spec,
-                            pl_repro *out) {
+static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *spec, pl_repro *out) {
     const pl_mini *m = &j->m;
     *out = (pl_repro){ .model = state->model,
                        .in = state->in,
@@ -196,7 +195,8 @@ static pl_status finish(job *j, pl_err *err) {
     if (j->repro == NULL) return pl_fail_memory(err, 1);
     PL_TRY(write_repro(j, m->best, j->repro, true, err));
     if (!j->verified) {
-        pl_mini_log(m, "WARNING: the written repro does not fail in a new process; see %s/repro.json",
+        pl_mini_log(m,
+                    "WARNING: the written repro does not fail in a new process; see %s/repro.json",
                     j->repro);
     }
     if (m->options->zip) {
@@ -334,7 +334,9 @@ static void describe_answer(const job *j, pl_answer answer, pl_buf *out) {
     char text[400];
     const bool fails = answer == PL_ANSWER_FAILS;
     const pl_oracle *o = j->m.oracle;
-    const pl_signature *seen = fails ? &j->m.found : o->n_others > 0 ? &o->others[0].signature : NULL;
+    const pl_signature *seen = fails             ? &j->m.found
+                               : o->n_others > 0 ? &o->others[0].signature
+                                                 : NULL;
     if (j->m.options->format == PLUMB_JSON) {
         pl_json json;
         pl_json_init(&json, out, true);
@@ -351,7 +353,10 @@ static void describe_answer(const job *j, pl_answer answer, pl_buf *out) {
         return;
     }
     if (seen != NULL) pl_signature_describe(seen, text, sizeof(text));
-    pl_buf_printf(out, "%s%s%s\n", fails ? "fails: " : seen != NULL ? "another failure: " : "passes",
+    pl_buf_printf(out, "%s%s%s\n",
+                  fails          ? "fails: "
+                  : seen != NULL ? "another failure: "
+                                 : "passes",
                   seen != NULL ? text : "", "");
 }
 

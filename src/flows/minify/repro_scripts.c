@@ -43,8 +43,8 @@ static pl_status read_settings(const pl_repro *r, settings *s, pl_err *err) {
     const char *threads = pl_option_value(s->spec.options, s->spec.n_options, "threads");
     if (opt != NULL) s->opt = opt;
     if (disable != NULL) s->disable = disable;
-    s->threads = threads == NULL ? r->threads : pl_option_int(s->spec.options, s->spec.n_options,
-                                                              "threads", 0);
+    s->threads = threads == NULL ? r->threads
+                                 : pl_option_int(s->spec.options, s->spec.n_options, "threads", 0);
     return PL_OK;
 }
 
@@ -126,10 +126,11 @@ static void put_names(pl_buf *out, const char *what, pl_value *const *values, si
 
 static void put_c(const pl_repro *r, const settings *s, pl_buf *out) {
     const pl_graph *graph = r->model->graph;
-    pl_buf_puts(out, "/* Runs model.onnx with ONNX Runtime. Exits with 1 when the bug shows, 0 when "
-                     "it does not.\n"
-                     " *   cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort "
-                     "libonnxruntime.so.1\n */\n");
+    pl_buf_puts(out,
+                "/* Runs model.onnx with ONNX Runtime. Exits with 1 when the bug shows, 0 when "
+                "it does not.\n"
+                " *   cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort "
+                "libonnxruntime.so.1\n */\n");
     pl_buf_printf(out, "#define N_INPUTS %zu\n#define N_OUTPUTS %zu\n", graph->n_inputs,
                   graph->n_outputs);
     pl_buf_printf(out, "#define LEVEL %d\n#define THREADS %ld\n#define DISABLE ", level_of(s->opt),

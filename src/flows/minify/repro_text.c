@@ -74,7 +74,8 @@ void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
 
 static const char *text_of(const pl_json_value *root, const char *key, pl_arena *arena) {
     const pl_json_value *v = pl_json_find(root, key);
-    const char *s = v != NULL && v->kind == PL_JSON_STRING ? pl_arena_strdup(arena, v->string) : NULL;
+    const char *s =
+        v != NULL && v->kind == PL_JSON_STRING ? pl_arena_strdup(arena, v->string) : NULL;
     return s == NULL ? "" : s;
 }
 
