@@ -336,6 +336,21 @@ typedef struct plumb_analyze_options {
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
                                      int *exit_code, char **text, plumb_error *err);
 
+/* ---- looking at a session ---- */
+
+typedef struct plumb_report_options { /* all zero: HTML */
+    const char
+        *format; /* "html" (NULL), "text", "json", "csv", "md", "junit", "github", "sarif", … */
+    const char *metric; /* that sorts; NULL = the session's */
+    size_t limit;       /* rows of tables; 0 = all */
+    uint64_t max_size;  /* bytes of the HTML file, which tensors are left out for; 0 = 16 MiB */
+} plumb_report_options;
+/* Writes a session (its folder) to a new file: as one offline HTML page, or in another format,
+ * which without a path (NULL) becomes the text. */
+PLUMB_API plumb_status plumb_report(const char *session, const char *path,
+                                    const plumb_report_options *options, char **text,
+                                    plumb_error *err);
+
 /* ---- minify and repro ---- */
 
 typedef struct plumb_minify_options {

@@ -13,6 +13,7 @@
     X(run)                                                                                         \
     X(analyze)                                                                                     \
     X(minify)                                                                                      \
+    X(report)                                                                                      \
     X(record)                                                                                      \
     X(test)                                                                                        \
     X(convert)                                                                                     \
