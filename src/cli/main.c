@@ -13,6 +13,7 @@
     X(run)                                                                                         \
     X(analyze)                                                                                     \
     X(minify)                                                                                      \
+    X(view)                                                                                        \
     X(report)                                                                                      \
     X(record)                                                                                      \
     X(test)                                                                                        \

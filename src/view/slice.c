@@ -69,6 +69,11 @@ static pl_status picture_init(picture *p, const pl_tensor *t, const pl_slice *sl
         (s->row_axis >= 0 && s->row_axis == s->col_axis))
         return pl_fail(err, PL_E_INVALID, "axes %d and %d of a tensor of rank %d", s->row_axis,
                        s->col_axis, t->rank);
+    p->exact = true;
+    if (t->n_elements == 0) {
+        s->n_rows = s->n_cols = 0;
+        return PL_OK; /* no cells; no index is inside */
+    }
     PL_TRY(check_axis(t, s->row_axis, s->row, &s->n_rows, err));
     PL_TRY(check_axis(t, s->col_axis, s->col, &s->n_cols, err));
     for (int i = t->rank - 1; i >= 0; i--) {
@@ -82,7 +87,6 @@ static pl_status picture_init(picture *p, const pl_tensor *t, const pl_slice *sl
         }
         step *= t->dims[i];
     }
-    if (t->n_elements == 0) s->n_rows = s->n_cols = 0;
     s->max_rows = pl_i64_min(pl_i64_max(s->max_rows, 1), PL_PICTURE_MAX);
     s->max_cols = pl_i64_min(pl_i64_max(s->max_cols, 1), PL_PICTURE_MAX);
     p->rows = pl_i64_min(s->n_rows, s->max_rows);

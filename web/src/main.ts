@@ -8,7 +8,7 @@ import { Navigator } from "./navigator";
 import { Structure } from "./structure";
 import { SourcePane } from "./sourcepane";
 import { Store, type State } from "./state";
-import { addServerSide } from "./serverside";
+import { addServerSide, showSetup } from "./serverside";
 
 const root = document.getElementById("app")!;
 
@@ -69,7 +69,7 @@ async function start(): Promise<void> {
   try {
     const session = await source.session();
     if (session) await show(source, session);
-    else if (isServer(source)) (await import("./serverside")).showSetup(source, root);
+    else if (isServer(source)) await showSetup(source, root);
     else throw new Error("there is no session in this file");
   } catch (e) {
     fill(root, h("p", { class: "failed", role: "alert" }, clean((e as Error).message)));
