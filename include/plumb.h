@@ -383,6 +383,35 @@ typedef struct plumb_analyze_options {
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
                                      int *exit_code, char **text, plumb_error *err);
 
+/* ---- looking at a session ---- */
+
+typedef struct plumb_report_options { /* all zero: HTML */
+    const char
+        *format; /* "html" (NULL), "text", "json", "csv", "md", "junit", "github", "sarif", … */
+    const char *metric; /* that sorts; NULL = the session's */
+    size_t limit;       /* rows of tables; 0 = all */
+    uint64_t max_size;  /* bytes of the HTML file, which tensors are left out for; 0 = 16 MiB */
+} plumb_report_options;
+/* Writes a session (its folder) to a new file: as one offline HTML page, or in another format,
+ * which without a path (NULL) becomes the text. */
+PLUMB_API plumb_status plumb_report(const char *session, const char *path,
+                                    const plumb_report_options *options, char **text,
+                                    plumb_error *err);
+
+/* The debugger in the browser: serves a session (its folder) or a model (for a comparison to be set
+ * up; NULL: neither) on 127.0.0.1 until it is closed. The link holds a token without which nothing
+ * is answered. Needs libmicrohttpd at build time, else PLUMB_E_UNSUPPORTED. */
+typedef struct plumb_viewer plumb_viewer;
+typedef struct plumb_viewer_options { /* all zero: a free port, no source files, no comparisons */
+    int port;                         /* 0 = a free one */
+    const char *source;  /* folder below which source files may be shown; NULL = none */
+    const char *program; /* the plumb program, which runs comparisons; NULL = none are offered */
+} plumb_viewer_options;
+PLUMB_API plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,
+                                         plumb_viewer **out, plumb_error *err);
+PLUMB_API const char *plumb_viewer_link(const plumb_viewer *viewer); /* lives with it */
+PLUMB_API void plumb_viewer_close(plumb_viewer *viewer);             /* NULL is fine */
+
 /* ---- minify and repro ---- */
 
 typedef struct plumb_minify_options {
