@@ -36,7 +36,9 @@ static pl_status run_backend(pl_repro *r, pl_err *err) {
     const size_t n = r->model->graph->n_outputs;
     const pl_backend_options guarded = { .guarded = strncmp(r->backend, "eager", 5) != 0,
                                          .timeout_seconds = r->timeout > 0 ? r->timeout : 20 };
-    const pl_compile_options compile = { .seed = r->seed, .threads = r->threads, .any_shape = true };
+    const pl_compile_options compile = { .seed = r->seed,
+                                         .threads = r->threads,
+                                         .any_shape = true };
     pl_backend *backend = NULL;
     pl_program *program = NULL;
     pl_err trouble = PL_ERR_INIT;
@@ -116,6 +118,7 @@ static pl_status write_model(const pl_repro *r, const char *dir, pl_buf *text, p
     pl_status st = pl_model_write(r->model, path, false, err);
     pl_free(path);
     PL_TRY(st);
+    if (r->light) return PL_OK;
     st = pl_model_print(r->model, TEXT_ELEMENTS_MAX, text, &trouble);
     if (st == PL_OK) return write_text(dir, "model.onnxtxt", text, false, err);
     pl_buf_reset(text);
@@ -162,16 +165,19 @@ static pl_status write_all(const pl_repro *r, const char *dir, pl_buf *notes, pl
     pl_status st = PL_OK;
     PL_TRY_GOTO(done, st, write_model(r, dir, &text, notes, err));
     if (!r->no_data) {
-        PL_TRY_GOTO(done, st, write_data(dir, "test_data_set_0", "input", graph->inputs, r->in,
-                                         graph->n_inputs, err));
+        PL_TRY_GOTO(done, st,
+                    write_data(dir, "test_data_set_0", "input", graph->inputs, r->in,
+                               graph->n_inputs, err));
     }
     if (r->expected != NULL && !r->no_data) {
-        PL_TRY_GOTO(done, st, write_data(dir, "test_data_set_0", "output", graph->outputs,
-                                         r->expected, graph->n_outputs, err));
+        PL_TRY_GOTO(done, st,
+                    write_data(dir, "test_data_set_0", "output", graph->outputs, r->expected,
+                               graph->n_outputs, err));
     }
     if (r->observed != NULL && !r->no_data) {
-        PL_TRY_GOTO(done, st, write_data(dir, "observed", "output", graph->outputs, r->observed,
-                                         graph->n_outputs, err));
+        PL_TRY_GOTO(done, st,
+                    write_data(dir, "observed", "output", graph->outputs, r->observed,
+                               graph->n_outputs, err));
         if (r->error[0] != '\0') {
             pl_buf_printf(&buf, "%s\n", r->error);
             PL_TRY_GOTO(done, st, write_text(dir, "observed/error.txt", &buf, false, err));
@@ -183,6 +189,7 @@ static pl_status write_all(const pl_repro *r, const char *dir, pl_buf *notes, pl
     pl_repro_put_run(r, &buf);
     PL_TRY_GOTO(done, st, write_text(dir, "run.sh", &buf, true, err));
     pl_buf_reset(&buf);
+    if (r->light) goto done;
     pl_repro_put_readme(r, pl_buf_str(&text), pl_buf_str(notes), &buf);
     st = write_text(dir, "README.md", &buf, false, err);
 done:
@@ -229,8 +236,8 @@ pl_status pl_repro_verify(pl_repro *r, const char *program, const char *dir, pl_
 static pl_status zip_file(pl_zip_writer *zip, const char *path, const char *name, pl_err *err) {
     pl_file_map *map = NULL;
     PL_TRY(pl_file_map_open(path, &map, err));
-    pl_status st = pl_zip_writer_begin(zip, name, map->n_bytes,
-                                       pl_crc32(0, map->data, map->n_bytes), err);
+    pl_status st =
+        pl_zip_writer_begin(zip, name, map->n_bytes, pl_crc32(0, map->data, map->n_bytes), err);
     if (st == PL_OK) st = pl_zip_writer_append(zip, map->data, map->n_bytes, err);
     pl_file_map_unref(map);
     return st;

@@ -12,16 +12,18 @@
 
 typedef struct pl_repro {
     pl_model *model;
-    pl_datum *const *in; /* by input; NULL entries have no data */
-    const char *backend; /* spec; NULL = a check */
-    const char *check;
-    const char *command; /* default of run.sh: "run", "minify", "analyze" or "query" */
-    const char *source;  /* the model it comes from; "" */
-    const pl_signature *signature; /* what the model shows; NULL = not known */
-    const pl_signature *original;  /* what the original showed; NULL = the same */
+    pl_datum *const *in;            /* by input; NULL entries have no data */
+    const char *backend;            /* spec; NULL = a check */
+    const char *check, *fail_regex; /* the user's own oracle; NULL = none */
+    int fail_code;                  /* -1 = any but 0 */
+    const char *command;            /* default of run.sh: "run", "minify", "analyze" or "query" */
+    const char *source;             /* the model it comes from; "" */
+    const pl_signature *signature;  /* what the model shows; NULL = not known */
+    const pl_signature *original;   /* what the original showed; NULL = the same */
     size_t n_nodes_before, n_queries;
     bool minified, one_minimal;
     bool stable;  /* no versions, CPU and times */
+    bool light;   /* a checkpoint: model, inputs, repro.json and run.sh only */
     bool no_data; /* shapes and types only: inputs are generated again */
     uint64_t seed;
     double timeout;
@@ -45,8 +47,8 @@ pl_status pl_repro_observe(pl_repro *r, pl_err *err);
 void pl_repro_release(pl_repro *r);
 /* A new folder. What could not be packed is said in *notes (one line each), and in the README. */
 pl_status pl_repro_write(const pl_repro *r, const char *dir, pl_buf *notes, pl_err *err);
-/* Asks the written files in a new process (`program` minify --query DIR) and writes the outcome into
- * repro.json. */
+/* Asks the written files in a new process (`program` minify --query DIR) and writes the outcome
+ * into repro.json. */
 pl_status pl_repro_verify(pl_repro *r, const char *program, const char *dir, pl_err *err);
 pl_status pl_repro_zip(const char *dir, const char *path, pl_err *err);
 

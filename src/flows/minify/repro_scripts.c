@@ -43,8 +43,8 @@ static pl_status read_settings(const pl_repro *r, settings *s, pl_err *err) {
     const char *threads = pl_option_value(s->spec.options, s->spec.n_options, "threads");
     if (opt != NULL) s->opt = opt;
     if (disable != NULL) s->disable = disable;
-    s->threads = threads == NULL ? r->threads : pl_option_int(s->spec.options, s->spec.n_options,
-                                                              "threads", 0);
+    s->threads = threads == NULL ? r->threads
+                                 : pl_option_int(s->spec.options, s->spec.n_options, "threads", 0);
     return PL_OK;
 }
 
@@ -52,6 +52,8 @@ static int level_of(const char *opt) {
     if (strcmp(opt, "off") == 0) return 0;
     return strcmp(opt, "basic") == 0 ? 1 : strcmp(opt, "extended") == 0 ? 2 : 99;
 }
+
+#define NEVER 1e300 /* an output that was right, or not seen, does not tell */
 
 /* How far an output must be off to show the bug: half of what was seen. */
 static double limit_of(const pl_repro *r, size_t i) {
@@ -61,13 +63,13 @@ static double limit_of(const pl_repro *r, size_t i) {
     if (a == NULL || b == NULL || a->kind != PL_TYPE_TENSOR || b->kind != PL_TYPE_TENSOR ||
         a->tensor->dtype == PL_STRING || !pl_tensor_same_shape(a->tensor, b->tensor) ||
         !pl_tensor_is_contiguous(a->tensor) || !pl_tensor_is_contiguous(b->tensor)) {
-        return 0;
+        return NEVER;
     }
     for (int64_t k = 0; k < a->tensor->n_elements; k++) {
         const double x = pl_tensor_get_f64(a->tensor, k), y = pl_tensor_get_f64(b->tensor, k);
         if (isfinite(x) && isfinite(y)) off = fmax(off, fabs(x - y));
     }
-    return off / 2;
+    return off > 0 ? off / 2 : NEVER;
 }
 
 /* A name inside quotes. */
@@ -126,10 +128,11 @@ static void put_names(pl_buf *out, const char *what, pl_value *const *values, si
 
 static void put_c(const pl_repro *r, const settings *s, pl_buf *out) {
     const pl_graph *graph = r->model->graph;
-    pl_buf_puts(out, "/* Runs model.onnx with ONNX Runtime. Exits with 1 when the bug shows, 0 when "
-                     "it does not.\n"
-                     " *   cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort "
-                     "libonnxruntime.so.1\n */\n");
+    pl_buf_puts(out,
+                "/* Runs model.onnx with ONNX Runtime. Exits with 1 when the bug shows, 0 when "
+                "it does not.\n"
+                " *   cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort "
+                "libonnxruntime.so.1\n */\n");
     pl_buf_printf(out, "#define N_INPUTS %zu\n#define N_OUTPUTS %zu\n", graph->n_inputs,
                   graph->n_outputs);
     pl_buf_printf(out, "#define LEVEL %d\n#define THREADS %ld\n#define DISABLE ", level_of(s->opt),
