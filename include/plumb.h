@@ -134,6 +134,10 @@ PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *
 typedef struct plumb_convert_options {
     int external;         /* weights beside the file */
     int64_t max_elements; /* in text form; 0 = no limit */
+    const char *backward; /* "joint", "forward" or "backward": the graph with gradients, or a part
+                             of it; NULL = the model itself */
+    const char *const *dims; /* backward: "NAME=N", sizes of symbolic dims */
+    size_t n_dims;
 } plumb_convert_options;
 /* Writes .onnx or .onnxtxt by the name; never over an existing file. */
 PLUMB_API plumb_status plumb_convert(plumb_model *model, const char *out_path,

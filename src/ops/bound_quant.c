@@ -47,7 +47,7 @@ static double reach(const codes_job *j, int64_t i) {
                                 r->saturate };
     double e = (r->e != NULL ? r->e[i] : 0) + r->slack * fabs(p) + r->offset, code[2];
     unsigned char packed[16];
-    if (isnan(p)) return INFINITY; /* the code of NaN is anybody's choice */
+    if (isnan(p)) return HUGE_VAL; /* the code of NaN is anybody's choice */
     if (isinf(p)) e = 0;
     const double ends[2] = { p - e, p + e };
     pl_quant_store_f64(&t, ends, packed, 2);

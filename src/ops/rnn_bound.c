@@ -230,7 +230,7 @@ static pl_status load_step(run *k, int64_t dir, int64_t t) {
         const int64_t from = (source_of(r, dir, b, t) * r->batch + b) * row;
         const size_t bytes = (size_t)row * sizeof(double);
         memcpy((double *)gx->x->data + b * row, (double *)k->all.x->data + from, bytes);
-        if (gx->e != NULL)
+        if (gx->e != NULL && k->all.e != NULL)
             memcpy((double *)gx->e->data + b * row, (double *)k->all.e->data + from, bytes);
     }
     return PL_OK;
