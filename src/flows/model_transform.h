@@ -1,6 +1,6 @@
 /* Transforming a model before it is written or run: eval mode, mixed precision, fp64. */
-#ifndef PL_TRANSFORM_H
-#define PL_TRANSFORM_H
+#ifndef PL_MODEL_TRANSFORM_H
+#define PL_MODEL_TRANSFORM_H
 
 #include <plumb.h>
 

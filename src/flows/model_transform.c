@@ -1,5 +1,5 @@
 /* The passes that a user asks for by name. */
-#include "flows/transform.h"
+#include "flows/model_transform.h"
 
 #include "flows/api.h"
 #include "ops/op.h"
