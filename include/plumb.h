@@ -323,6 +323,47 @@ PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format,
 PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format format,
                                       char **text, plumb_error *err);
 
+/* ---- comparing ---- */
+
+typedef struct plumb_compare_options {
+    /* Of a model that is recorded on the fly; inputs that the other side holds are taken from it.
+     */
+    plumb_inputs inputs;
+    const char *backend;    /* spec for a model; NULL = eager */
+    const char *reference;  /* spec for B when both are models; NULL = eager */
+    double timeout;         /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit;  /* bytes behind the guard; 0 = none */
+    int threads;            /* of plumb's own pool; 0 = all */
+    const char *profile;    /* "plumb" (NULL) or "torch" */
+    const char *same;       /* options of the torch profile, "tol=1e-4,…" */
+    int has_tol;            /* else by the precision of each pair */
+    double tol;             /* |a - r| <= tol * (|r| + rms(r)) */
+    const char *map;        /* file: who belongs to whom (docs/formats/map.md); NULL = none */
+    const char *export_map; /* file to write what was paired to; NULL = none */
+    int keep_views;         /* compare outputs of Reshape and the like, too */
+    const char *limits;     /* file: colour limits (docs/formats/limits.md); NULL = none */
+    const char *baseline;   /* file: accepted divergences (docs/formats/baseline.md); NULL = none */
+    const char *write_baseline; /* file to write them to; what it accepts does not fail */
+    const char *const *plugins; /* shared libraries with metrics */
+    size_t n_plugins;
+    const char *const *details; /* values to measure in detail: quantiles, top k, channels */
+    size_t n_details;
+    const char *metric; /* that colours and sorts; NULL = psnr */
+    const char *sort;   /* "worst" (NULL) or "order" */
+    const char *format; /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
+    size_t limit;       /* rows of the table; 0 = all */
+    int colour;         /* escape sequences in text */
+    const char *output; /* session folder; NULL = none is written */
+    int pack;           /* with all tensors in it */
+    const plumb_progress *progress;
+} plumb_compare_options;
+/* Compares two recordings, or a model and a recording, or two models: pairs their values, measures
+ * them, and tells where they diverge. *exit_code is 0 (agree) or 1 (diverged). Nothing paired is an
+ * error (PLUMB_E_INVALID); so is a model that does not run. */
+PLUMB_API plumb_status plumb_compare(const char *a, const char *b,
+                                     const plumb_compare_options *options, int *exit_code,
+                                     char **text, plumb_error *err);
+
 /* ---- analysis ---- */
 
 typedef struct plumb_analyze_options {
@@ -375,7 +416,9 @@ typedef struct plumb_minify_options {
     const char *output;      /* the repro folder, new; NULL = none is written */
     const char *checkpoints; /* folder for the best model after each step; NULL = none */
     int strip_weights, stable_output, zip, keep_other;
-    const char *good; /* folder for the nearest model that passes; NULL = none */
+    const char *good;    /* folder for the nearest model that passes; NULL = none */
+    const char *program; /* plumb, which checks the repro in a new process; NULL = the running
+                            program when it is plumb, else the one in PATH */
     plumb_format format;
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
@@ -385,6 +428,10 @@ typedef struct plumb_minify_options {
  * new process. A model that does not fail is PLUMB_E_INVALID. */
 PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
                                     char **text, plumb_error *err);
+/* One question: does the model fail, with the signature of options->signature when it is given?
+ * *fails is 1 or 0. */
+PLUMB_API plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options,
+                                          int *fails, char **text, plumb_error *err);
 
 /* ---- backends ---- */
 
@@ -549,6 +596,26 @@ typedef struct plumb_backend {
     /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
     const char *const *levels;
 } plumb_backend;
+
+/* A metric of a plugin: one number for two tensors of the same shape, a under test and r the
+ * reference. It reads them through the host only. Called by one thread at a time, in plumb's own
+ * process: unlike a backend, a metric that crashes takes plumb with it. */
+typedef struct plumb_metric {
+    uint32_t abi;     /* PLUMB_ABI */
+    uint32_t n_bytes; /* sizeof(plumb_metric) */
+    const char *name; /* letters, digits, '_'; not one of plumb's own */
+    const char *summary;
+    const char *unit; /* "" = none */
+    int higher_is_better;
+    /* Not defined for these tensors: NAN. */
+    plumb_status (*value)(const plumb_host *host, const plumb_tensor *a, const plumb_tensor *r,
+                          double *out, plumb_error *err);
+} plumb_metric;
+
+/* A plugin with metrics exports this function under the name "plumb_metrics_v1". It fills metrics[]
+ * with up to n_max borrowed rows and returns how many it has. It may have backends, too. */
+typedef size_t (*plumb_metrics_entry)(const plumb_host *host, const plumb_metric **metrics,
+                                      size_t n_max);
 
 /* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to
  * n_max borrowed vtables and returns how many it has. */

@@ -59,5 +59,7 @@ int main(int argc, char **argv) {
     }
     qsort(ms, (size_t)rounds, sizeof(*ms), by_value);
     printf("%.3f %.4f %.4f\n", compiled, ms[0], ms[rounds / 2]);
+    pl_program_free(program);
+    pl_backend_close(backend);
     return 0;
 }

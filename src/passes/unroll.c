@@ -12,7 +12,8 @@
 #include "ops/infer.h"
 #include "passes/pass_int.h"
 
-enum { MAX_NODES = 1000000, MAX_DEPTH = 32 };
+/* MAX_WORK: nodes inferred again, summed over all loops that are unrolled. */
+enum { MAX_NODES = 1000000, MAX_DEPTH = 32, MAX_WORK = 4000000 };
 
 /* ---- constants ---- */
 
@@ -312,8 +313,12 @@ static pl_status expand_loop(pl_graph *graph, pl_node *node, pl_err *err) {
         st = pl_node_fail(err, PL_E_INVALID, node, "its body has too few inputs");
         goto done;
     }
-    for (size_t i = 0; i < n_states; i++)
+    for (size_t i = 0; i < n_states && st == PL_OK; i++) {
         u.states[i] = node->in[i + 2];
+        if (u.states[i] == NULL)
+            st = pl_node_fail(err, PL_E_INVALID, node, "state %zu is missing", i);
+    }
+    if (st != PL_OK) goto done;
     PL_TRY_GOTO(done, st, trip_count(&u, &n));
     PL_TRY_GOTO(done, st, loop_steps(&u, n));
     PL_TRY_GOTO(done, st, give_states(&u));
@@ -417,6 +422,9 @@ static pl_status expand_scan(pl_graph *graph, pl_node *node, pl_err *err) {
     if (bad != NULL) return pl_node_fail(err, PL_E_INVALID, node, "'%s' %s", name, bad);
     if (pl_scan_has_batch(node))
         return pl_node_fail(err, PL_E_UNSUPPORTED, node, "Scan-8 has no gradient; use Scan-9");
+    for (uint32_t i = 0; i < node->n_in; i++)
+        if (node->in[i] == NULL)
+            return pl_node_fail(err, PL_E_INVALID, node, "input %u is missing", i);
     PL_TRY_GOTO(done, st, open_loop(&u, graph, node, s.body, s.n_states, 0, err));
     PL_TRY_GOTO(done, st, scan_length(&u, &s, &n));
     if (s.body->n_inputs != s.n_states + s.n_in || n > MAX_NODES) {
@@ -455,7 +463,8 @@ static pl_status expand_if(pl_graph *graph, pl_node *node, bool *done, pl_err *e
     pl_arena *scratch = pl_arena_new();
     pl_status st = scratch == NULL ? pl_fail_memory(err, 1) : PL_OK;
     *done = false;
-    if (st == PL_OK) st = fold(node->in[0], 0, scratch, &cond, err);
+    if (st == PL_OK && node->n_in > 0 && node->in[0] != NULL)
+        st = fold(node->in[0], 0, scratch, &cond, err);
     pl_arena_free(scratch);
     PL_TRY(st);
     if (cond == NULL || cond->n_elements != 1) {
@@ -473,6 +482,40 @@ static pl_status expand_if(pl_graph *graph, pl_node *node, bool *done, pl_err *e
     *done = true;
 done:
     close_loop(&u);
+    return st;
+}
+
+/* ---- shape arithmetic ---- */
+
+/* Rules ask for constants: sizes, pads, scales. What does not depend on xs and is known becomes
+ * one.
+ */
+static pl_status fold_graph(pl_graph *graph, const bool *depends, size_t n_depends, bool *changed,
+                            pl_err *err) {
+    enum { LARGEST = 4096 };
+    pl_arena *scratch = pl_arena_new();
+    bool *dropped = pl_calloc(graph->n_nodes + 1, sizeof(bool));
+    pl_status st = scratch == NULL || dropped == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    for (size_t i = 0; i < graph->n_nodes && st == PL_OK; i++) {
+        pl_node *node = graph->nodes[i];
+        pl_tensor *t = NULL;
+        pl_value *out = node->n_out == 1 ? node->out[0] : NULL;
+        node->index = (uint32_t)i;
+        if (out == NULL || out->is_output || out->id >= n_depends || depends[out->id]) continue;
+        if (strcmp(node->op, "Constant") == 0) continue; /* is one */
+        pl_arena_reset(scratch);
+        st = fold(out, MAX_DEPTH - 1, scratch, &t, err);
+        if (st == PL_OK && t != NULL && t->n_elements <= LARGEST) {
+            st = pl_value_set_init(out, t, err);
+            out->producer = NULL;
+            node->out[0] = NULL;
+            dropped[i] = *changed = true;
+        }
+        pl_tensor_unref(t);
+    }
+    if (st == PL_OK && *changed) st = pl_graph_remove_nodes(graph, dropped, err);
+    pl_free(dropped);
+    pl_arena_free(scratch);
     return st;
 }
 
@@ -527,10 +570,32 @@ static pl_status unroll_one(pl_model *model, pl_value *const *xs, size_t n_xs, b
     return pl_model_infer(model, NULL, err);
 }
 
+static pl_status fold_known(pl_model *model, pl_value *const *xs, size_t n_xs, bool *changed,
+                            pl_err *err) {
+    const size_t n = model->n_values;
+    bool *depends = pl_calloc(n + 1, sizeof(bool));
+    if (depends == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n_xs; i++)
+        depends[xs[i]->id] = true;
+    pl_mark_dependents(model->graph, depends);
+    const pl_status st = fold_graph(model->graph, depends, n, changed, err);
+    pl_free(depends);
+    return st;
+}
+
 pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_err *err) {
-    bool found = true;
-    while (found)
+    bool found = true, folded = false;
+    PL_TRY(fold_known(model, xs, n_xs, &folded, err));
+    if (folded) {
+        PL_TRY(pl_ops_resolve(model, err));
+        PL_TRY(pl_model_infer(model, NULL, err));
+    }
+    for (size_t work = 0; found;) {
         PL_TRY(unroll_one(model, xs, n_xs, &found, err));
+        work += pl_model_count_nodes(model);
+        if (found && work > MAX_WORK)
+            return pl_fail(err, PL_E_LIMIT, "loops in loops: gradients would take too many nodes");
+    }
     PL_TRY(pl_take_sequences_apart(model->graph, &found, err));
     if (!found) return PL_OK;
     PL_TRY(pl_ops_resolve(model, err));
