@@ -131,6 +131,17 @@ typedef struct plumb_info_options {
 PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *options,
                                   char **text, plumb_error *err);
 
+typedef struct plumb_transform_options {
+    int eval;        /* training behaviour off: Dropout, BatchNormalization, … */
+    const char *amp; /* "fp16" or "bf16": autocast, as PyTorch's lists say; NULL = none */
+    int fp64;        /* every float becomes a double */
+    plumb_format format;
+} plumb_transform_options;
+/* Changes the model itself and lists what was changed. */
+PLUMB_API plumb_status plumb_model_transform(plumb_model *model,
+                                             const plumb_transform_options *options, char **text,
+                                             plumb_error *err);
+
 typedef struct plumb_convert_options {
     int external;         /* weights beside the file */
     int64_t max_elements; /* in text form; 0 = no limit */

@@ -23,6 +23,8 @@ pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_
  * SequenceMap over them becomes copies of its body. */
 pl_status pl_take_sequences_apart(pl_graph *graph, bool *changed, pl_err *err);
 
+/* The tensor that a value always is: an initializer, or what a Constant holds; else NULL. */
+pl_tensor *pl_pass_constant(const pl_value *value);
 /* A node with one output, called `base` or base_N. */
 pl_status pl_pass_op(pl_graph *graph, const char *op, pl_value *const *in, size_t n_in,
                      const char *base, pl_node **node, pl_value **out, pl_err *err);
