@@ -312,6 +312,47 @@ PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format,
 PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format format,
                                       char **text, plumb_error *err);
 
+/* ---- comparing ---- */
+
+typedef struct plumb_compare_options {
+    /* Of a model that is recorded on the fly; inputs that the other side holds are taken from it.
+     */
+    plumb_inputs inputs;
+    const char *backend;    /* spec for a model; NULL = eager */
+    const char *reference;  /* spec for B when both are models; NULL = eager */
+    double timeout;         /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit;  /* bytes behind the guard; 0 = none */
+    int threads;            /* of plumb's own pool; 0 = all */
+    const char *profile;    /* "plumb" (NULL) or "torch" */
+    const char *same;       /* options of the torch profile, "tol=1e-4,…" */
+    int has_tol;            /* else by the precision of each pair */
+    double tol;             /* |a - r| <= tol * (|r| + rms(r)) */
+    const char *map;        /* file: who belongs to whom (docs/formats/map.md); NULL = none */
+    const char *export_map; /* file to write what was paired to; NULL = none */
+    int keep_views;         /* compare outputs of Reshape and the like, too */
+    const char *limits;     /* file: colour limits (docs/formats/limits.md); NULL = none */
+    const char *baseline;   /* file: accepted divergences (docs/formats/baseline.md); NULL = none */
+    const char *write_baseline; /* file to write them to; what it accepts does not fail */
+    const char *const *plugins; /* shared libraries with metrics */
+    size_t n_plugins;
+    const char *const *details; /* values to measure in detail: quantiles, top k, channels */
+    size_t n_details;
+    const char *metric; /* that colours and sorts; NULL = psnr */
+    const char *sort;   /* "worst" (NULL) or "order" */
+    const char *format; /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
+    size_t limit;       /* rows of the table; 0 = all */
+    int colour;         /* escape sequences in text */
+    const char *output; /* session folder; NULL = none is written */
+    int pack;           /* with all tensors in it */
+    const plumb_progress *progress;
+} plumb_compare_options;
+/* Compares two recordings, or a model and a recording, or two models: pairs their values, measures
+ * them, and tells where they diverge. *exit_code is 0 (agree) or 1 (diverged). Nothing paired is an
+ * error (PLUMB_E_INVALID); so is a model that does not run. */
+PLUMB_API plumb_status plumb_compare(const char *a, const char *b,
+                                     const plumb_compare_options *options, int *exit_code,
+                                     char **text, plumb_error *err);
+
 /* ---- analysis ---- */
 
 typedef struct plumb_analyze_options {
@@ -342,6 +383,35 @@ typedef struct plumb_analyze_options {
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
                                      int *exit_code, char **text, plumb_error *err);
 
+/* ---- looking at a session ---- */
+
+typedef struct plumb_report_options { /* all zero: HTML */
+    const char
+        *format; /* "html" (NULL), "text", "json", "csv", "md", "junit", "github", "sarif", … */
+    const char *metric; /* that sorts; NULL = the session's */
+    size_t limit;       /* rows of tables; 0 = all */
+    uint64_t max_size;  /* bytes of the HTML file, which tensors are left out for; 0 = 16 MiB */
+} plumb_report_options;
+/* Writes a session (its folder) to a new file: as one offline HTML page, or in another format,
+ * which without a path (NULL) becomes the text. */
+PLUMB_API plumb_status plumb_report(const char *session, const char *path,
+                                    const plumb_report_options *options, char **text,
+                                    plumb_error *err);
+
+/* The debugger in the browser: serves a session (its folder) or a model (for a comparison to be set
+ * up; NULL: neither) on 127.0.0.1 until it is closed. The link holds a token without which nothing
+ * is answered. Needs libmicrohttpd at build time, else PLUMB_E_UNSUPPORTED. */
+typedef struct plumb_viewer plumb_viewer;
+typedef struct plumb_viewer_options { /* all zero: a free port, no source files, no comparisons */
+    int port;                         /* 0 = a free one */
+    const char *source;  /* folder below which source files may be shown; NULL = none */
+    const char *program; /* the plumb program, which runs comparisons; NULL = none are offered */
+} plumb_viewer_options;
+PLUMB_API plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,
+                                         plumb_viewer **out, plumb_error *err);
+PLUMB_API const char *plumb_viewer_link(const plumb_viewer *viewer); /* lives with it */
+PLUMB_API void plumb_viewer_close(plumb_viewer *viewer);             /* NULL is fine */
+
 /* ---- minify and repro ---- */
 
 typedef struct plumb_minify_options {
@@ -364,7 +434,9 @@ typedef struct plumb_minify_options {
     const char *output;      /* the repro folder, new; NULL = none is written */
     const char *checkpoints; /* folder for the best model after each step; NULL = none */
     int strip_weights, stable_output, zip, keep_other;
-    const char *good; /* folder for the nearest model that passes; NULL = none */
+    const char *good;    /* folder for the nearest model that passes; NULL = none */
+    const char *program; /* plumb, which checks the repro in a new process; NULL = the running
+                            program when it is plumb, else the one in PATH */
     plumb_format format;
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
@@ -374,6 +446,10 @@ typedef struct plumb_minify_options {
  * new process. A model that does not fail is PLUMB_E_INVALID. */
 PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
                                     char **text, plumb_error *err);
+/* One question: does the model fail, with the signature of options->signature when it is given?
+ * *fails is 1 or 0. */
+PLUMB_API plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options,
+                                          int *fails, char **text, plumb_error *err);
 
 /* ---- backends ---- */
 
@@ -538,6 +614,26 @@ typedef struct plumb_backend {
     /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
     const char *const *levels;
 } plumb_backend;
+
+/* A metric of a plugin: one number for two tensors of the same shape, a under test and r the
+ * reference. It reads them through the host only. Called by one thread at a time, in plumb's own
+ * process: unlike a backend, a metric that crashes takes plumb with it. */
+typedef struct plumb_metric {
+    uint32_t abi;     /* PLUMB_ABI */
+    uint32_t n_bytes; /* sizeof(plumb_metric) */
+    const char *name; /* letters, digits, '_'; not one of plumb's own */
+    const char *summary;
+    const char *unit; /* "" = none */
+    int higher_is_better;
+    /* Not defined for these tensors: NAN. */
+    plumb_status (*value)(const plumb_host *host, const plumb_tensor *a, const plumb_tensor *r,
+                          double *out, plumb_error *err);
+} plumb_metric;
+
+/* A plugin with metrics exports this function under the name "plumb_metrics_v1". It fills metrics[]
+ * with up to n_max borrowed rows and returns how many it has. It may have backends, too. */
+typedef size_t (*plumb_metrics_entry)(const plumb_host *host, const plumb_metric **metrics,
+                                      size_t n_max);
 
 /* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to
  * n_max borrowed vtables and returns how many it has. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "compare/detail.h"
 #include "compare/rollup.h"
 #include "compare/session_int.h"
 #include "store/recorder.h"
@@ -142,6 +143,10 @@ static void put_point(pl_json *j, const pl_session *s, const pl_sync_point *p) {
     put_text(j, "reason", p->reason);
     pl_json_put_int(j, "sample", p->sample);
     pl_json_put_bool(j, "accepted", p->accepted);
+    if (p->detail != NULL) {
+        pl_json_key(j, "detail");
+        pl_detail_put_json(j, p->detail);
+    }
     pl_json_object_end(j);
 }
 

@@ -18,7 +18,7 @@
 #include "ops/infer.h"
 #include "passes/backward.h"
 
-enum { SPOOL_MEMORY = 64 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+enum { SPOOL_MEMORY = 32 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
 #define SAVE_ALL_BELOW (UINT64_C(2) << 30)
 
 /* ---- notes and times ---- */

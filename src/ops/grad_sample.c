@@ -175,10 +175,10 @@ pl_status pl_affine_grid_grad(pl_grad *c) {
     pl_value *theta = c->node->in[0];
     const pl_tensor *size = pl_g_known(c->node->in[1]);
     if (size == NULL) return pl_g_fail(c, "needs size to be a constant");
-    const int axes = (int)size->n_elements - 2;
+    const int axes = size->n_elements == 5 ? 3 : 2;
     const bool align = pl_attr_int(c->node, "align_corners") != 0;
     int64_t points = 1, dims[3] = { 1, 1, 1 };
-    for (int d = 0; d < axes && d < 3; d++) {
+    for (int d = 0; d < axes; d++) {
         dims[d] = pl_tensor_get_i64(size, d + 2);
         points *= dims[d];
     }
@@ -290,8 +290,10 @@ pl_status pl_stft_grad(pl_grad *c) {
     const int64_t frames = (samples - n) / hop + 1, axis = 2;
     pl_g_table places;
     if (!pl_g_table_new(c, &places, 2, (const int64_t[]){ frames, n })) return c->st;
-    for (int64_t i = 0; i < frames * n; i++)
-        places.data[i] = (double)(i / n * hop + i % n);
+    for (int64_t i = 0; i < frames * n; i++) {
+        const int64_t place = i / n * hop + i % n;
+        places.data[i] = (double)place;
+    }
     const size_t mark = pl_g_mark(c);
     pl_value *in[2] = { x, pl_g_table_value(c, &places, PL_I64) };
     const pl_attr at = PL_G_INT("axis", 1);

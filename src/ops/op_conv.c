@@ -106,7 +106,8 @@ static pl_status conv_transpose_bound(pl_bound *c) {
     double k = groups < 1 ? 1 : (double)w->dims[0] / (double)groups;
     for (int d = 2; d < w->rank; d++) {
         const int64_t stride = (size_t)d - 2 < n && strides[d - 2] > 0 ? strides[d - 2] : 1;
-        k *= (double)((w->dims[d] + stride - 1) / stride);
+        const int64_t taps = (w->dims[d] + stride - 1) / stride;
+        k *= (double)taps;
     }
     return pl_b_product_rule(c, 0, 1, 2, k + (pl_b_in(c, 2) != NULL));
 }

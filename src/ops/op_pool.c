@@ -384,7 +384,8 @@ static pl_status average_pool_bound(pl_bound *c) {
 static pl_status global_average_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
     if (y == NULL || y->n_elements == 0) return pl_b_move(c);
-    return average_rule(c, (double)(x->n_elements / y->n_elements), NULL, 1);
+    const int64_t n = x->n_elements / y->n_elements;
+    return average_rule(c, (double)n, NULL, 1);
 }
 
 /* A norm moves by at most the same norm of the errors; its own rounding is that of the sum of
@@ -418,8 +419,8 @@ static pl_status lp_pool_bound(pl_bound *c) {
 
 static pl_status global_lp_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
-    return lp_rule(c,
-                   y == NULL || y->n_elements == 0 ? 1 : (double)(x->n_elements / y->n_elements));
+    const int64_t n = y == NULL || y->n_elements == 0 ? 1 : x->n_elements / y->n_elements;
+    return lp_rule(c, (double)n);
 }
 
 /* The value is one of the window, off by what its neighbours may be; which one it is cannot be

@@ -139,13 +139,13 @@ static pl_status lstm_eval(pl_eval *c) {
 }
 
 static pl_status rnn_bound(pl_bound *c) {
-    return pl_rnn_bound(c, PL_RNN_PLAIN);
+    return pl_rnn_bound(c, PL_RNN_PLAIN, false);
 }
 static pl_status gru_bound(pl_bound *c) {
-    return pl_rnn_bound(c, PL_RNN_GRU);
+    return pl_rnn_bound(c, PL_RNN_GRU, false);
 }
 static pl_status lstm_bound(pl_bound *c) {
-    return pl_rnn_bound(c, PL_RNN_LSTM);
+    return pl_rnn_bound(c, PL_RNN_LSTM, false);
 }
 
 /* ---- com.microsoft DynamicQuantizeLSTM ----
@@ -242,6 +242,10 @@ static pl_status dynamic_quantize_lstm_eval(pl_eval *c) {
     return pl_rnn_run_f32(c, &rnn, &product);
 }
 
+static pl_status dynamic_quantize_lstm_bound(pl_bound *c) {
+    return pl_rnn_bound(c, PL_RNN_LSTM, true);
+}
+
 static pl_status infer_dynamic_quantize_lstm(pl_infer *c) {
     rnn_dims d;
     PL_TRY(read_dims(c, 4, 2, 1, &d));
@@ -315,7 +319,7 @@ const pl_op_def pl_ops_rnn[] = {
       .out = PL_PORTS(RNN_OUT, { "Y_c", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("input_forget", 0)),
       .infer = infer_dynamic_quantize_lstm, .eval = dynamic_quantize_lstm_eval,
-      .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_UNDEFINED, .bound = dynamic_quantize_lstm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(float[4,1,3] x, int8[1,3,20] w, int8[1,5,20] r, float[1,40] b) => (y, h, c) "
             "<float[1] ws = {0.1}, int8[1] wz = {0}, float[1] rs = {0.1}, int8[1] rz = {0}> "

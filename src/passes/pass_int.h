@@ -15,9 +15,8 @@ bool pl_node_depends(const pl_node *node, const bool *depends);
 bool pl_carries_gradient(const pl_value *value); /* float, or not known */
 
 /* Replaces every Loop and Scan that depends on one of xs by copies of its body, in branches of If
- * too, after folding what is known. A trip count or condition that is not known before the run is PL_E_UNSUPPORTED. Sequences
- * are taken apart. Types are
- * inferred again when something changed. */
+ * too, after folding what is known. A trip count or condition that is not known before the run is
+ * PL_E_UNSUPPORTED. Sequences are taken apart. Types are inferred again when something changed. */
 pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_err *err);
 
 /* SequenceAt and ConcatFromSequence of sequences whose items are known become Identity and Concat;

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
-#include "flows/minify/repro.h"
 
 enum { ROUNDS_MAX = 64 };
 

@@ -268,11 +268,16 @@ struct pl_mini {
     char *checkpoints; /* folder; NULL = none */
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
-    pl_signature found; /* what the final model shows */
+    double last_checkpoint;
+    pl_mini_state *good; /* the last candidate that passed; kept when asked for */
+    char *remains;       /* of the original's weights, in words; in the arena; NULL = not asked */
+    pl_signature found;  /* what the final model shows */
 };
 
 double pl_mini_cpu_seconds(void);
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Writes the best state so far, named by its node count (checkpoint.c). */
+pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err);
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
 
 #endif

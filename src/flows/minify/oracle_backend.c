@@ -16,7 +16,7 @@
 #include "interp/interp.h"
 
 enum { SPOOL_MEMORY = 64 << 20 };
-#define FIRST_TIMEOUT 60.0
+#define FIRST_TIMEOUT 20.0
 #define OUTPUT_TOL 1e-4 /* as in analyze: below this no output fails without a culprit */
 
 typedef struct under_test {
@@ -347,11 +347,15 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
     u->learning = o->n_runs == 1;
     if (u->learning)
         PL_TRY(pl_planted_find(&u->planted, o->m->options->backend, state->model->graph, err));
-    pl_status st = run_backend(o, state, &run, out, err);
+    const bool may_hang = !u->learning && o->target.kind == PL_FAIL_TIMEOUT;
+    pl_status st = may_hang ? check_reference(o, state, out, err) : PL_OK;
+    if (st != PL_OK || out->invalid) return st;
+    if (may_hang && o->m->options->timeout <= 0) u->timeout = 1 + 5 * u->reference_seconds;
+    st = run_backend(o, state, &run, out, err);
     if (st != PL_OK) goto done;
     const bool broke = out->n_items > 0;
     if (broke) {
-        st = check_reference(o, state, out, err);
+        st = may_hang ? PL_OK : check_reference(o, state, out, err);
     } else if (run.unstable != NULL) {
         st = add_unstable(&run, out, err);
     } else {
@@ -364,9 +368,7 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
         }
     }
     if (u->learning && o->m->options->timeout <= 0) {
-        const bool hangs = broke && out->items[0].kind == PL_FAIL_TIMEOUT;
-        const double base = hangs ? u->reference_seconds : pl_api_seconds() - since;
-        u->timeout = fmax(hangs ? 1.0 : 5.0, 10 * base);
+        u->timeout = fmax(5.0, 10 * (pl_api_seconds() - since));
     }
 done:
     pl_side_run_release(&run);

@@ -18,6 +18,9 @@ pl_status pl_mini_try_take(pl_mini *m, pl_mini_state *candidate, pl_mini_state *
     if (*fails) {
         pl_mini_state_free(*best);
         *best = candidate;
+    } else if (st == PL_OK && answer == PL_ANSWER_PASSES && m->options->good != NULL) {
+        pl_mini_state_free(m->good);
+        m->good = candidate;
     } else {
         pl_mini_state_free(candidate);
     }
