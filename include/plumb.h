@@ -451,6 +451,26 @@ PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_optio
 PLUMB_API plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options,
                                           int *fails, char **text, plumb_error *err);
 
+/* Repro levels: 0 off; 1 on error, a checkpoint; 2 on error, a checkpoint and the minify command; 3
+ * always, before compiling and running, so that it survives a crash; 4 when the outputs are wrong.
+ */
+typedef struct plumb_repro_options {
+    int level;             /* 1 to 4 */
+    plumb_inputs inputs;   /* made again: they depend on their options only */
+    const char *backend;   /* spec; NULL = eager */
+    const char *debug_dir; /* NULL = plumb-debug */
+    const char *name;      /* "forward", "backward": kept apart; NULL = none */
+    const char *error;     /* what went wrong; NULL = nothing yet */
+    int no_data;           /* shapes and types only; inputs are generated when it is run */
+    double timeout;
+    int threads;
+} plumb_repro_options;
+/* Writes DEBUG_DIR/run_TIME-PID/checkpoints/NODES[-k]/ and copies it to ./repro; *text says where.
+ */
+PLUMB_API plumb_status plumb_repro_dump(const plumb_model *model,
+                                        const plumb_repro_options *options, char **text,
+                                        plumb_error *err);
+
 /* ---- backends ---- */
 
 /* A backend compiles and runs models: eager, jit, ort, cmd, plugin. A spec names one with its
@@ -634,6 +654,25 @@ typedef struct plumb_metric {
  * with up to n_max borrowed rows and returns how many it has. It may have backends, too. */
 typedef size_t (*plumb_metrics_entry)(const plumb_host *host, const plumb_metric **metrics,
                                       size_t n_max);
+
+/* Any opened backend with checkpoints around compile and run. The wrapper's backend has no open and
+ * no close; its `self` is the wrapper. Both must be freed by the caller, the wrapper first. Forward
+ * and backward graphs are wrapped apart and named. */
+typedef struct plumb_wrapped plumb_wrapped;
+typedef struct plumb_wrap_options {
+    int level;             /* 0 to 4, as above */
+    const char *spec;      /* for the repro: how plumb opens this backend; NULL = its name */
+    const char *name;      /* "forward", "backward"; NULL = none */
+    const char *debug_dir; /* NULL = plumb-debug */
+    int no_data;
+    void (*log)(void *ctx, const char *line); /* "Writing checkpoint with N nodes to PATH" */
+    void *log_ctx;
+} plumb_wrap_options;
+PLUMB_API plumb_status plumb_wrap_backend(const plumb_backend *backend, void *self,
+                                          const plumb_wrap_options *options, plumb_wrapped **out,
+                                          plumb_error *err);
+PLUMB_API const plumb_backend *plumb_wrapped_backend(const plumb_wrapped *wrapped);
+PLUMB_API void plumb_wrapped_free(plumb_wrapped *wrapped); /* NULL is fine */
 
 /* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to
  * n_max borrowed vtables and returns how many it has. */

@@ -45,8 +45,9 @@ static int run(const pl_args *args) {
     char *text = NULL;
     char output[512];
     int code = 0;
+    pl_cli_repro repro = { 0 };
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err)) goto done;
+    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err)) goto done;
     pl_cli_default_output(args->positional[0], "", output, sizeof(output));
     options.output = pl_args_value(args, "output");
     if (options.output == NULL) options.output = output;
@@ -54,13 +55,20 @@ static int run(const pl_args *args) {
     if (st != PLUMB_OK) goto done;
     bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
+    pl_cli_repro_before(&repro, args, model, &options.inputs, options.backend);
     st = plumb_analyze(model, &options, &code, &text, &err);
 done:
     pl_cli_bar_free(bar);
+    /* That A or B failed is a result of an analysis. */
+    if (st == PLUMB_OK && code == 3) err.status = PLUMB_E_BACKEND;
+    const bool failed = st != PLUMB_OK || code == 3, wrong = st == PLUMB_OK && code == 1;
+    code = st != PLUMB_OK ? pl_command_fail(args, &err) : pl_command_print_take(args, text, code);
+    if (failed || wrong) {
+        pl_cli_repro_after(&repro, args, model, &options.inputs, options.backend, &err, wrong);
+    }
     plumb_model_close(model);
     pl_cli_inputs_release(&options.inputs);
-    if (st != PLUMB_OK) return pl_command_fail(args, &err);
-    return pl_command_print_take(args, text, code);
+    return code;
 }
 
 static const pl_option options[] = {
@@ -81,6 +89,8 @@ static const pl_option options[] = {
     { 0, "limit", "N", "rows of the table (default 20, 0 = all)" },
     { 0, "by", "KEY", "roll up by module, op or dtype after the table" },
     { 0, "format", "NAME", "json, csv, md, junit, github, sarif or model-explorer" },
+    PL_OPTIONS_REPRO,
+    PL_OPTION_DEBUG_DIR,
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,
     PL_OPTION_JSON,

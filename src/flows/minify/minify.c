@@ -104,6 +104,7 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
         m->best = candidate;
         candidate = NULL;
         *success = true;
+        m->n_accepted++;
         report(m, &after);
         st = pl_mini_checkpoint(m, err);
     }

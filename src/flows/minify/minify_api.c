@@ -28,6 +28,7 @@ static void release(job *j) {
     pl_oracle_free(m->oracle);
     pl_mini_state_free(m->best);
     pl_mini_state_free(m->good);
+    pl_mini_fast_free(m->fast);
     pl_pool_free(m->pool);
     pl_arena_free(m->arena);
     if (m->work != NULL) pl_dir_remove(m->work, NULL);
@@ -75,6 +76,8 @@ static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
     if (o->backend == NULL && o->check == NULL) {
         if (info->backend[0] != '\0') o->backend = info->backend;
         if (info->check[0] != '\0') o->check = info->check;
+        if (o->fail_regex == NULL && info->fail_regex[0] != '\0') o->fail_regex = info->fail_regex;
+        if (o->fail_code < 0) o->fail_code = info->fail_code;
     }
     if (o->inputs.seed == 0) o->inputs.seed = info->seed;
     return PL_OK;
@@ -111,6 +114,8 @@ static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *sp
                        .in = state->in,
                        .backend = m->options->check != NULL ? NULL : pl_buf_str(spec),
                        .check = m->options->check,
+                       .fail_regex = m->options->fail_regex,
+                       .fail_code = m->options->fail_code,
                        .command = "query",
                        .source = j->model->model->path,
                        .signature = &m->found,
@@ -321,6 +326,12 @@ plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *option
     state = NULL;
     PL_TRY_GOTO(done, st, ran);
     PL_TRY_GOTO(done, st, finish(&j, &err));
+    if (j.repro != NULL && !j.verified) {
+        st =
+            pl_fail(&err, PL_E_INTERNAL,
+                    "the repro is written to '%s', but it does not fail in a new process", j.repro);
+        goto done;
+    }
     describe(&j, &out);
     st = pl_api_text_take(&out, text, &err);
 done:

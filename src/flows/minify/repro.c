@@ -118,6 +118,7 @@ static pl_status write_model(const pl_repro *r, const char *dir, pl_buf *text, p
     pl_status st = pl_model_write(r->model, path, false, err);
     pl_free(path);
     PL_TRY(st);
+    if (r->light) return PL_OK;
     st = pl_model_print(r->model, TEXT_ELEMENTS_MAX, text, &trouble);
     if (st == PL_OK) return write_text(dir, "model.onnxtxt", text, false, err);
     pl_buf_reset(text);
@@ -188,6 +189,7 @@ static pl_status write_all(const pl_repro *r, const char *dir, pl_buf *notes, pl
     pl_repro_put_run(r, &buf);
     PL_TRY_GOTO(done, st, write_text(dir, "run.sh", &buf, true, err));
     pl_buf_reset(&buf);
+    if (r->light) goto done;
     pl_repro_put_readme(r, pl_buf_str(&text), pl_buf_str(notes), &buf);
     st = write_text(dir, "README.md", &buf, false, err);
 done:

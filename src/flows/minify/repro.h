@@ -12,16 +12,18 @@
 
 typedef struct pl_repro {
     pl_model *model;
-    pl_datum *const *in; /* by input; NULL entries have no data */
-    const char *backend; /* spec; NULL = a check */
-    const char *check;
-    const char *command;           /* default of run.sh: "run", "minify", "analyze" or "query" */
-    const char *source;            /* the model it comes from; "" */
-    const pl_signature *signature; /* what the model shows; NULL = not known */
-    const pl_signature *original;  /* what the original showed; NULL = the same */
+    pl_datum *const *in;            /* by input; NULL entries have no data */
+    const char *backend;            /* spec; NULL = a check */
+    const char *check, *fail_regex; /* the user's own oracle; NULL = none */
+    int fail_code;                  /* -1 = any but 0 */
+    const char *command;            /* default of run.sh: "run", "minify", "analyze" or "query" */
+    const char *source;             /* the model it comes from; "" */
+    const pl_signature *signature;  /* what the model shows; NULL = not known */
+    const pl_signature *original;   /* what the original showed; NULL = the same */
     size_t n_nodes_before, n_queries;
     bool minified, one_minimal;
     bool stable;  /* no versions, CPU and times */
+    bool light;   /* a checkpoint: model, inputs, repro.json and run.sh only */
     bool no_data; /* shapes and types only: inputs are generated again */
     uint64_t seed;
     double timeout;

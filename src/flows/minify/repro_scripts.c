@@ -53,6 +53,8 @@ static int level_of(const char *opt) {
     return strcmp(opt, "basic") == 0 ? 1 : strcmp(opt, "extended") == 0 ? 2 : 99;
 }
 
+#define NEVER 1e300 /* an output that was right, or not seen, does not tell */
+
 /* How far an output must be off to show the bug: half of what was seen. */
 static double limit_of(const pl_repro *r, size_t i) {
     const pl_datum *a = r->observed == NULL ? NULL : r->observed[i];
@@ -61,13 +63,13 @@ static double limit_of(const pl_repro *r, size_t i) {
     if (a == NULL || b == NULL || a->kind != PL_TYPE_TENSOR || b->kind != PL_TYPE_TENSOR ||
         a->tensor->dtype == PL_STRING || !pl_tensor_same_shape(a->tensor, b->tensor) ||
         !pl_tensor_is_contiguous(a->tensor) || !pl_tensor_is_contiguous(b->tensor)) {
-        return 0;
+        return NEVER;
     }
     for (int64_t k = 0; k < a->tensor->n_elements; k++) {
         const double x = pl_tensor_get_f64(a->tensor, k), y = pl_tensor_get_f64(b->tensor, k);
         if (isfinite(x) && isfinite(y)) off = fmax(off, fabs(x - y));
     }
-    return off / 2;
+    return off > 0 ? off / 2 : NEVER;
 }
 
 /* A name inside quotes. */

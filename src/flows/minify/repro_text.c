@@ -38,6 +38,10 @@ void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
     pl_json_put_int(&json, "version", 1);
     pl_json_put_string(&json, "backend", r->backend);
     pl_json_put_string(&json, "check", r->check);
+    if (r->check != NULL) {
+        pl_json_put_string(&json, "fail_regex", r->fail_regex);
+        pl_json_put_int(&json, "fail_code", r->fail_code);
+    }
     pl_json_put_string(&json, "command", command_of(r));
     pl_json_key(&json, "signature");
     if (r->signature != NULL) {
@@ -88,6 +92,11 @@ pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *o
     if (st == PL_OK) {
         out->backend = text_of(root, "backend", arena);
         out->check = text_of(root, "check", arena);
+        out->fail_regex = text_of(root, "fail_regex", arena);
+        const pl_json_value *code = pl_json_find(root, "fail_code");
+        if (code != NULL && code->is_integer && code->integer >= 0 && code->integer < 256) {
+            out->fail_code = (int)code->integer;
+        }
         const pl_json_value *seed = pl_json_find(pl_json_find(root, "context"), "seed");
         if (seed != NULL && seed->is_integer && seed->integer >= 0) {
             out->seed = (uint64_t)seed->integer;
@@ -164,6 +173,11 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
     if (r->check != NULL) {
         pl_buf_puts(out, " --check ");
         put_quoted(out, r->check);
+        if (r->fail_regex != NULL) {
+            pl_buf_puts(out, " --fail-regex ");
+            put_quoted(out, r->fail_regex);
+        }
+        if (r->fail_code >= 0) pl_buf_printf(out, " --fail-code %d", r->fail_code);
     } else {
         put_arguments(r, out);
     }
