@@ -6,7 +6,6 @@
 #include <string.h>
 /* cmocka.h needs the headers above. */
 #include <cmocka.h>
-
 #include <math.h>
 
 #include "flows/minify/signature.h"
