@@ -131,6 +131,17 @@ typedef struct plumb_info_options {
 PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *options,
                                   char **text, plumb_error *err);
 
+typedef struct plumb_transform_options {
+    int eval;        /* training behaviour off: Dropout, BatchNormalization, … */
+    const char *amp; /* "fp16" or "bf16": autocast, as PyTorch's lists say; NULL = none */
+    int fp64;        /* every float becomes a double */
+    plumb_format format;
+} plumb_transform_options;
+/* Changes the model itself and lists what was changed. */
+PLUMB_API plumb_status plumb_model_transform(plumb_model *model,
+                                             const plumb_transform_options *options, char **text,
+                                             plumb_error *err);
+
 typedef struct plumb_convert_options {
     int external;         /* weights beside the file */
     int64_t max_elements; /* in text form; 0 = no limit */
@@ -386,6 +397,35 @@ typedef struct plumb_analyze_options {
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
                                      int *exit_code, char **text, plumb_error *err);
 
+/* ---- looking at a session ---- */
+
+typedef struct plumb_report_options { /* all zero: HTML */
+    const char
+        *format; /* "html" (NULL), "text", "json", "csv", "md", "junit", "github", "sarif", … */
+    const char *metric; /* that sorts; NULL = the session's */
+    size_t limit;       /* rows of tables; 0 = all */
+    uint64_t max_size;  /* bytes of the HTML file, which tensors are left out for; 0 = 16 MiB */
+} plumb_report_options;
+/* Writes a session (its folder) to a new file: as one offline HTML page, or in another format,
+ * which without a path (NULL) becomes the text. */
+PLUMB_API plumb_status plumb_report(const char *session, const char *path,
+                                    const plumb_report_options *options, char **text,
+                                    plumb_error *err);
+
+/* The debugger in the browser: serves a session (its folder) or a model (for a comparison to be set
+ * up; NULL: neither) on 127.0.0.1 until it is closed. The link holds a token without which nothing
+ * is answered. Needs libmicrohttpd at build time, else PLUMB_E_UNSUPPORTED. */
+typedef struct plumb_viewer plumb_viewer;
+typedef struct plumb_viewer_options { /* all zero: a free port, no source files, no comparisons */
+    int port;                         /* 0 = a free one */
+    const char *source;  /* folder below which source files may be shown; NULL = none */
+    const char *program; /* the plumb program, which runs comparisons; NULL = none are offered */
+} plumb_viewer_options;
+PLUMB_API plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,
+                                         plumb_viewer **out, plumb_error *err);
+PLUMB_API const char *plumb_viewer_link(const plumb_viewer *viewer); /* lives with it */
+PLUMB_API void plumb_viewer_close(plumb_viewer *viewer);             /* NULL is fine */
+
 /* ---- minify and repro ---- */
 
 typedef struct plumb_minify_options {
@@ -609,25 +649,6 @@ typedef struct plumb_backend {
     const char *const *levels;
 } plumb_backend;
 
-/* Any opened backend with checkpoints around compile and run. The wrapper's backend has no open and
- * no close; its `self` is the wrapper. Both must be freed by the caller, the wrapper first. Forward
- * and backward graphs are wrapped apart and named. */
-typedef struct plumb_wrapped plumb_wrapped;
-typedef struct plumb_wrap_options {
-    int level;             /* 0 to 4, as above */
-    const char *spec;      /* for the repro: how plumb opens this backend; NULL = its name */
-    const char *name;      /* "forward", "backward"; NULL = none */
-    const char *debug_dir; /* NULL = plumb-debug */
-    int no_data;
-    void (*log)(void *ctx, const char *line); /* "Writing checkpoint with N nodes to PATH" */
-    void *log_ctx;
-} plumb_wrap_options;
-PLUMB_API plumb_status plumb_wrap_backend(const plumb_backend *backend, void *self,
-                                          const plumb_wrap_options *options, plumb_wrapped **out,
-                                          plumb_error *err);
-PLUMB_API const plumb_backend *plumb_wrapped_backend(const plumb_wrapped *wrapped);
-PLUMB_API void plumb_wrapped_free(plumb_wrapped *wrapped); /* NULL is fine */
-
 /* A metric of a plugin: one number for two tensors of the same shape, a under test and r the
  * reference. It reads them through the host only. Called by one thread at a time, in plumb's own
  * process: unlike a backend, a metric that crashes takes plumb with it. */
@@ -647,6 +668,25 @@ typedef struct plumb_metric {
  * with up to n_max borrowed rows and returns how many it has. It may have backends, too. */
 typedef size_t (*plumb_metrics_entry)(const plumb_host *host, const plumb_metric **metrics,
                                       size_t n_max);
+
+/* Any opened backend with checkpoints around compile and run. The wrapper's backend has no open and
+ * no close; its `self` is the wrapper. Both must be freed by the caller, the wrapper first. Forward
+ * and backward graphs are wrapped apart and named. */
+typedef struct plumb_wrapped plumb_wrapped;
+typedef struct plumb_wrap_options {
+    int level;             /* 0 to 4, as above */
+    const char *spec;      /* for the repro: how plumb opens this backend; NULL = its name */
+    const char *name;      /* "forward", "backward"; NULL = none */
+    const char *debug_dir; /* NULL = plumb-debug */
+    int no_data;
+    void (*log)(void *ctx, const char *line); /* "Writing checkpoint with N nodes to PATH" */
+    void *log_ctx;
+} plumb_wrap_options;
+PLUMB_API plumb_status plumb_wrap_backend(const plumb_backend *backend, void *self,
+                                          const plumb_wrap_options *options, plumb_wrapped **out,
+                                          plumb_error *err);
+PLUMB_API const plumb_backend *plumb_wrapped_backend(const plumb_wrapped *wrapped);
+PLUMB_API void plumb_wrapped_free(plumb_wrapped *wrapped); /* NULL is fine */
 
 /* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to
  * n_max borrowed vtables and returns how many it has. */

@@ -14,6 +14,8 @@
     X(compare)                                                                                     \
     X(analyze)                                                                                     \
     X(minify)                                                                                      \
+    X(view)                                                                                        \
+    X(report)                                                                                      \
     X(record)                                                                                      \
     X(test)                                                                                        \
     X(convert)                                                                                     \

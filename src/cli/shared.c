@@ -92,14 +92,34 @@ void pl_cli_default_output(const char *model, const char *suffix, char *out, siz
 }
 
 struct pl_cli_bar {
-    pl_progress_bar *bar;
+    pl_progress_bar *bar; /* NULL = lines */
     pl_progress callback;
+    char last[128]; /* phase of the last line */
+    int64_t last_ms;
 };
+
+/* PLUMB_PROGRESS=lines: for a program that started us, such as the debugger's server. At most one
+ * line in 50 ms for each phase. */
+static void print_progress(void *ctx, const char *phase, int64_t done, int64_t total) {
+    pl_cli_bar *b = ctx;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const int64_t ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    if (strncmp(b->last, phase, sizeof b->last - 1) == 0 && ms - b->last_ms < 50) return;
+    (void)snprintf(b->last, sizeof b->last, "%s", phase);
+    b->last_ms = ms;
+    fprintf(stderr, "\x1e%s\t%lld\t%lld\n", b->last, (long long)done, (long long)total);
+}
 
 pl_cli_bar *pl_cli_bar_new(plumb_progress *progress) {
     pl_cli_bar *b = calloc(1, sizeof(*b));
     *progress = (plumb_progress){ NULL, NULL };
     if (b == NULL) return NULL;
+    const char *lines = getenv("PLUMB_PROGRESS");
+    if (lines != NULL && strcmp(lines, "lines") == 0) {
+        *progress = (plumb_progress){ print_progress, b };
+        return b;
+    }
     b->bar = pl_progress_bar_new(STDERR_FILENO);
     if (b->bar == NULL) {
         free(b);
@@ -112,6 +132,10 @@ pl_cli_bar *pl_cli_bar_new(plumb_progress *progress) {
 
 void pl_cli_bar_free(pl_cli_bar *b) {
     if (b == NULL) return;
+    if (b->bar == NULL) {
+        free(b);
+        return;
+    }
     pl_progress_bar_clear(b->bar);
     pl_progress_bar_free(b->bar);
     free(b);

@@ -212,7 +212,12 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
     const pl_side_run *a = &x->a;
     const char *const *modes = pl_backend_record_modes(a->backend);
     x->session->observer_effect = a->observer_effect;
-    if (a->info.differs) {
+    if (a->outputs_differ) {
+        PL_TRY(pl_analysis_note(x, err,
+                                "the outputs of %s were other ones when it was recorded; the "
+                                "recorded run is the one that is judged",
+                                pl_backend_spec(a->backend)));
+    } else if (a->info.differs) {
         PL_TRY(pl_analysis_note(
             x, err,
             "no way to record left the outputs of %s as they are: only its outputs "
@@ -222,6 +227,13 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
         PL_TRY(pl_analysis_note(x, err,
                                 "recording in mode '%s' changed the outputs; mode '%s' does not",
                                 modes[0], modes[a->mode]));
+    }
+    if (*a->record_trouble != '\0') {
+        PL_TRY(
+            pl_analysis_note(x, err,
+                             "only the outputs are known: recording failed, the plain run did not "
+                             "(%s)",
+                             a->record_trouble));
     }
     if (a->marked) {
         PL_TRY(pl_analysis_note(x, err,

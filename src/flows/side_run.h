@@ -36,11 +36,13 @@ typedef struct pl_side_run {
     pl_strmap by_name; /* values of the main graph */
     plumb_record_info info;
     size_t mode;
-    bool marked;                  /* it shows nothing by itself: values were marked as outputs */
-    bool observer_effect;         /* the first way to record changed the outputs */
+    bool marked;          /* it shows nothing by itself: values were marked as outputs */
+    bool outputs_differ;  /* those of the recorded run are kept, not those of the plain one */
+    bool observer_effect; /* the first way to record changed the outputs */
     size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
     const pl_value *unstable;     /* first value whose second run differed; NULL = none */
     char difference[160];         /* its tuples: "a != b" */
+    char record_trouble[320];     /* recording failed where the plain run did not; "" */
     bool (*wants)(void *ctx, const pl_value *value); /* NULL = every value is kept */
     void *wants_ctx;
 } pl_side_run;

@@ -306,6 +306,14 @@ pl_value *pl_g_size(pl_grad *c, pl_value *x, const pl_value *like) {
     return pl_g_number(c, like, n);
 }
 
+/* Could a dim be 0? In a Reshape that would stand for the dim of the input. */
+static bool may_be_empty(const pl_value *x) {
+    bool zero = !pl_g_is_concrete(x);
+    for (int d = 0; !zero && d < x->type->rank; d++)
+        zero = x->type->dims[d].value == 0;
+    return zero;
+}
+
 /* Reshape and Expand give nothing that inference would know when the shape is computed. */
 static pl_value *shaped_like(pl_grad *c, const char *op, pl_value *x, pl_value *like) {
     if (c->st != PL_OK) return NULL;
@@ -316,7 +324,10 @@ static pl_value *shaped_like(pl_grad *c, const char *op, pl_value *x, pl_value *
             same = same && x->type->dims[d].value == like->type->dims[d].value;
         if (same) return x;
     }
-    pl_value *out = pl_g2(c, op, x, pl_g_shape(c, like));
+    pl_value *in[2] = { x, pl_g_shape(c, like) };
+    const pl_attr exact = PL_G_INT("allowzero", 1);
+    const bool zero = strcmp(op, "Reshape") == 0 && pl_g_opset(c) >= 14 && may_be_empty(like);
+    pl_value *out = pl_g_op(c, op, in, 2, &exact, zero ? 1 : 0);
     if (out == NULL || !has_rank(like)) return out;
     const pl_dtype dtype = dtype_of(x);
     out->type = pl_type_tensor(c->graph->model->arena, dtype, like->type->rank, like->type->dims);

@@ -149,7 +149,8 @@ static pl_value *put(pl_grad *c, const scatter *s, pl_value *x, pl_value *u, con
 static pl_value *get_by_product(pl_grad *c, int64_t axis, pl_value *x) {
     pl_value *indices = c->node->in[1];
     const int rank = pl_g_rank(c, x);
-    int64_t starts[PL_RANK_MAX] = { 0 }, ends[PL_RANK_MAX], axes[PL_RANK_MAX], perm[PL_RANK_MAX];
+    int64_t starts[PL_RANK_MAX] = { 0 }, ends[PL_RANK_MAX] = { 0 };
+    int64_t axes[PL_RANK_MAX] = { 0 }, perm[PL_RANK_MAX] = { 0 };
     const int64_t last = -1;
     int to = 0;
     if (rank < 0) return NULL;

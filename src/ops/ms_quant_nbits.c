@@ -296,7 +296,7 @@ static void bound_columns(void *ctx, int64_t begin, int64_t end) {
     for (int64_t column = begin; column < end; column++) {
         for (int64_t row = 0; row < j->m; row++)
             j->out[row * l->n + column] = 0;
-        double piece[PIECE];
+        double piece[PIECE] = { 0 };
         for (int64_t k = 0; k < l->k; k += PIECE) {
             const int64_t n = pl_i64_min(PIECE, l->k - k);
             unpack_f64(j->w, column, k, n, piece);

@@ -447,8 +447,7 @@ static pl_status mvn_eval(pl_eval *c) {
                     OPTIONAL_OUT("saved_mean"), OPTIONAL_OUT("saved_var"))
 #define BATCH_RULES                                                                                \
     .flags = PL_OP_REDUCTION, .infer = pl_batch_norm_infer, .eval = pl_batch_norm_eval,            \
-    .grad = pl_batch_norm_grad, .bound = pl_batch_norm_bound, .emit = PL_EMIT_TODO,                \
-    .autocast = PL_AMP_FP32
+    .grad = pl_batch_norm_grad, .bound = pl_batch_norm_bound, .emit = PL_EMIT_TODO
 #define BATCH_TEXT(out, attrs)                                                                     \
     "(float[2,3,4,5] x, float[3] s, float[3] b, float[3] m, float[3] v) => (" out ") { " out       \
     " = BatchNormalization" attrs "(x, s, b, m, v) }"
@@ -468,14 +467,14 @@ static pl_status mvn_eval(pl_eval *c) {
 const pl_op_def pl_ops_norm[] = {
     { .name = "BatchNormalization", .since = 14, BATCH_IN,
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }, OPTIONAL_OUT("running_mean"), OPTIONAL_OUT("running_var")),
-      .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("training_mode", 0)), BATCH_RULES,
+      .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("training_mode", 0)), BATCH_RULES, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ BATCH_TEXT("y", ""), "v=0.5:2", 0 },
                             { BATCH_TEXT("y, rm, rv", "<training_mode=1, momentum=0.8>"), "v=0.5:2", 0 }) },
     { .name = "BatchNormalization", .since = 9, .until = 13, BATCH_IN, BATCH_OLD_OUT,
-      .attrs = PL_ATTRS(EPSILON, MOMENTUM), BATCH_RULES,
+      .attrs = PL_ATTRS(EPSILON, MOMENTUM), BATCH_RULES, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ BATCH_TEXT("y", ""), "v=0.5:2", 0 }) },
     { .name = "BatchNormalization", .since = 1, .until = 8, BATCH_IN, BATCH_OLD_OUT,
-      .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("is_test", 0), PL_A_INT("spatial", 1), OLD), BATCH_RULES,
+      .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("is_test", 0), PL_A_INT("spatial", 1), OLD), BATCH_RULES, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ BATCH_TEXT("y", ""), "v=0.5:2", 0 },
                             { "(float[2,3,2] x, float[3,2] s, float[3,2] b, float[3,2] m, float[3,2] v) => (y) "
                               "{ y = BatchNormalization<spatial=0>(x, s, b, m, v) }", "v=0.5:2", 0 }) },

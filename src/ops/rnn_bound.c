@@ -52,6 +52,11 @@ static void put_act(cell_text *t, const pl_rnn *r, const pl_rnn_act *act, const 
     } else if (strcmp(word, "Elu") == 0 || strcmp(word, "LeakyRelu") == 0 ||
                strcmp(word, "ThresholdedRelu") == 0) {
         put(t, "%s = %s<alpha=%.9g>(%s) ", out, word, a, from);
+    } else if (r->kind == PL_RNN_PLAIN && strcmp(word, "Tanh") == 0) {
+        /* Runtimes have (1 - exp(-2x)) / (1 + exp(-2x)) here, whose error is absolute; so is that
+         * of 2 sigmoid(2x) - 1, which does not overflow. */
+        put(t, "d%d = Add(%s, %s) s%d = Sigmoid(d%d) ", k, from, from, k, k);
+        put(t, "t%d = Add(s%d, s%d) %s = Sub(t%d, one) ", k, k, k, out, k);
     } else {
         put(t, "%s = %s(%s) ", out, word, from);
     }

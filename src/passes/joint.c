@@ -119,6 +119,8 @@ static pl_status note_forward(joint *j) {
 
 static pl_status build(joint *j, const pl_model *model, const pl_infer_options *options) {
     PL_TRY(pl_model_copy(model, &j->model, j->err));
+    if (pl_model_opset(j->model, "") == 0) /* a model of another domain alone */
+        PL_TRY(pl_model_set_opset(j->model, "", 17, j->err));
     PL_TRY(pl_lower_gradient(j->model, j->err));
     PL_TRY(pl_ops_resolve(j->model, j->err));
     PL_TRY(pl_model_infer(j->model, options, j->err));

@@ -15,15 +15,16 @@ bool pl_node_depends(const pl_node *node, const bool *depends);
 bool pl_carries_gradient(const pl_value *value); /* float, or not known */
 
 /* Replaces every Loop and Scan that depends on one of xs by copies of its body, in branches of If
- * too, after folding what is known. A trip count or condition that is not known before the run is PL_E_UNSUPPORTED. Sequences
- * are taken apart. Types are
- * inferred again when something changed. */
+ * too, after folding what is known. A trip count or condition that is not known before the run is
+ * PL_E_UNSUPPORTED. Sequences are taken apart. Types are inferred again when something changed. */
 pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_err *err);
 
 /* SequenceAt and ConcatFromSequence of sequences whose items are known become Identity and Concat;
  * SequenceMap over them becomes copies of its body. */
 pl_status pl_take_sequences_apart(pl_graph *graph, bool *changed, pl_err *err);
 
+/* The tensor that a value always is: an initializer, or what a Constant holds; else NULL. */
+pl_tensor *pl_pass_constant(const pl_value *value);
 /* A node with one output, called `base` or base_N. */
 pl_status pl_pass_op(pl_graph *graph, const char *op, pl_value *const *in, size_t n_in,
                      const char *base, pl_node **node, pl_value **out, pl_err *err);

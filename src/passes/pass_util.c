@@ -77,6 +77,13 @@ void pl_mark_dependents(const pl_graph *graph, bool *depends) {
 
 /* ---- building ---- */
 
+pl_tensor *pl_pass_constant(const pl_value *value) {
+    const pl_node *node = value->producer;
+    if (value->init != NULL && !value->is_input) return value->init;
+    if (node == NULL || node->n_in != 0 || strcmp(node->op, "Constant") != 0) return NULL;
+    return pl_attr_tensor(node, "value");
+}
+
 pl_status pl_pass_op(pl_graph *graph, const char *op, pl_value *const *in, size_t n_in,
                      const char *base, pl_node **node, pl_value **out, pl_err *err) {
     pl_node *made = NULL;

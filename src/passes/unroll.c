@@ -309,7 +309,7 @@ static pl_status expand_loop(pl_graph *graph, pl_node *node, pl_err *err) {
     const size_t n_states = node->n_in > 2 ? node->n_in - 2 : 0;
     PL_TRY_GOTO(done, st,
                 open_loop(&u, graph, node, pl_attr_graph(node, "body"), n_states, 1, err));
-    if (u.body->n_inputs < n_states + 2) {
+    if (u.states == NULL || u.body->n_inputs < n_states + 2) {
         st = pl_node_fail(err, PL_E_INVALID, node, "its body has too few inputs");
         goto done;
     }
@@ -427,7 +427,7 @@ static pl_status expand_scan(pl_graph *graph, pl_node *node, pl_err *err) {
             return pl_node_fail(err, PL_E_INVALID, node, "input %u is missing", i);
     PL_TRY_GOTO(done, st, open_loop(&u, graph, node, s.body, s.n_states, 0, err));
     PL_TRY_GOTO(done, st, scan_length(&u, &s, &n));
-    if (s.body->n_inputs != s.n_states + s.n_in || n > MAX_NODES) {
+    if (u.states == NULL || s.body->n_inputs != s.n_states + s.n_in || n > MAX_NODES) {
         st = pl_node_fail(err, PL_E_UNSUPPORTED, node, "its body or its length is out of bounds");
         goto done;
     }
@@ -504,8 +504,10 @@ static pl_status fold_graph(pl_graph *graph, const bool *depends, size_t n_depen
         if (out == NULL || out->is_output || out->id >= n_depends || depends[out->id]) continue;
         if (strcmp(node->op, "Constant") == 0) continue; /* is one */
         pl_arena_reset(scratch);
-        st = fold(out, MAX_DEPTH - 1, scratch, &t, err);
-        if (st == PL_OK && t != NULL && t->n_elements <= LARGEST) {
+        /* What cannot be computed is left to the run, which tells why. */
+        pl_err ignored = PL_ERR_INIT;
+        if (fold(out, MAX_DEPTH - 1, scratch, &t, &ignored) != PL_OK) continue;
+        if (t != NULL && t->n_elements <= LARGEST) {
             st = pl_value_set_init(out, t, err);
             out->producer = NULL;
             node->out[0] = NULL;

@@ -1,0 +1,405 @@
+/* plumb_viewer: the daemon, who may ask, and where a request goes. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "view/page.h"
+#include "view/server_int.h"
+
+struct plumb_viewer {
+    pl_server server;
+};
+
+#ifdef HAVE_MICROHTTPD
+#include <microhttpd.h>
+
+const char *pl_request_query(const pl_request *r, const char *key) {
+    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, key);
+}
+
+static const char *header(struct MHD_Connection *c, const char *name) {
+    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+/* ---- who may ask ---- */
+
+/* Takes the same time wherever they differ. */
+static bool is_token(const pl_server *s, const char *given) {
+    unsigned differs = 0;
+    if (given == NULL || strlen(given) != SERVER_TOKEN - 1) return false;
+    for (size_t i = 0; i < SERVER_TOKEN - 1; i++)
+        differs |= (unsigned)(unsigned char)given[i] ^ (unsigned)(unsigned char)s->token[i];
+    return differs == 0;
+}
+
+/* A page elsewhere that resolves its own name to 127.0.0.1 comes with that name as Host. */
+static bool is_own_host(const pl_server *s, const char *host) {
+    char own[32];
+    if (host == NULL) return false;
+    (void)snprintf(own, sizeof own, "127.0.0.1:%u", s->port);
+    if (strcmp(host, own) == 0) return true;
+    (void)snprintf(own, sizeof own, "localhost:%u", s->port);
+    return strcmp(host, own) == 0;
+}
+
+static const char *refusal(const pl_server *s, struct MHD_Connection *c) {
+    const char *origin = header(c, "Origin");
+    const char *token = header(c, "X-Plumb-Token");
+    if (!is_own_host(s, header(c, "Host"))) return "the Host of the request is not this server";
+    if (origin != NULL && (strncmp(origin, "http://", 7) != 0 || !is_own_host(s, origin + 7)))
+        return "the request comes from another page";
+    if (token == NULL) token = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
+    if (!is_token(s, token)) return "the link's token is missing or wrong";
+    return NULL;
+}
+
+/* ---- replies ---- */
+
+static void add_headers(struct MHD_Response *r, const char *type) {
+    char policy[1024];
+    (void)snprintf(policy, sizeof policy, "%s; frame-ancestors 'none'", pl_page_policy);
+    (void)MHD_add_response_header(r, "Content-Type", type);
+    (void)MHD_add_response_header(r, "Content-Security-Policy", policy);
+    (void)MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    (void)MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    (void)MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
+    (void)MHD_add_response_header(r, "Cache-Control", "no-store");
+}
+
+static enum MHD_Result send_buf(struct MHD_Connection *c, unsigned code, const char *type,
+                                const char *name, const pl_buf *body) {
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        body->n_bytes, body->n_bytes > 0 ? body->data : NULL, MHD_RESPMEM_MUST_COPY);
+    char disposition[96];
+    if (r == NULL) return MHD_NO;
+    add_headers(r, type);
+    if (name != NULL) {
+        (void)snprintf(disposition, sizeof disposition, "attachment; filename=\"%s\"", name);
+        (void)MHD_add_response_header(r, "Content-Disposition", disposition);
+    }
+    const enum MHD_Result sent = MHD_queue_response(c, code, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+static enum MHD_Result send_error(struct MHD_Connection *c, unsigned code, const char *message) {
+    pl_buf body = PL_BUF_INIT;
+    pl_json j;
+    pl_json_init(&j, &body, false);
+    pl_json_object_begin(&j);
+    pl_json_put_string(&j, "error", message);
+    pl_json_object_end(&j);
+    const enum MHD_Result sent = send_buf(c, code, "application/json", NULL, &body);
+    pl_buf_release(&body);
+    return sent;
+}
+
+static unsigned code_of(pl_status st) {
+    switch (st) {
+    case PL_E_NOT_FOUND: return MHD_HTTP_NOT_FOUND;
+    case PL_E_EXISTS: return MHD_HTTP_CONFLICT;
+    case PL_E_USAGE:
+    case PL_E_FORMAT:
+    case PL_E_INVALID:
+    case PL_E_LIMIT: return MHD_HTTP_BAD_REQUEST;
+    case PL_E_UNSUPPORTED: return MHD_HTTP_NOT_IMPLEMENTED;
+    default: return MHD_HTTP_INTERNAL_SERVER_ERROR;
+    }
+}
+
+static enum MHD_Result send_page(struct MHD_Connection *c) {
+    pl_buf page = PL_BUF_INIT;
+    pl_buf_append(&page, pl_page_head, pl_page_head_bytes);
+    pl_buf_append(&page, pl_page_tail, pl_page_tail_bytes);
+    const enum MHD_Result sent =
+        pl_buf_ok(&page) ? send_buf(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, &page)
+                         : MHD_NO;
+    pl_buf_release(&page);
+    return sent;
+}
+
+static enum MHD_Result send_reply(struct MHD_Connection *c, pl_status st, pl_reply *reply,
+                                  const pl_err *err) {
+    if (st == PL_OK && !pl_buf_ok(&reply->body)) st = PL_E_MEMORY;
+    const enum MHD_Result sent =
+        st == PL_OK
+            ? send_buf(c, MHD_HTTP_OK, reply->type != NULL ? reply->type : "application/json",
+                       reply->name, &reply->body)
+            : send_error(c, code_of(st), st == err->status ? err->message : "out of memory");
+    pl_buf_release(&reply->body);
+    return sent;
+}
+
+/* ---- events ---- */
+
+typedef struct events {
+    pl_server *server;
+    uint64_t seen;
+    pl_buf pending;
+    size_t sent;
+} events;
+
+static ssize_t read_events(void *cls, uint64_t pos, char *to, size_t max) {
+    events *e = cls;
+    (void)pos;
+    if (e->sent == e->pending.n_bytes) {
+        pl_buf_reset(&e->pending);
+        e->sent = 0;
+        if (!pl_job_event(e->server, &e->seen, &e->pending) || !pl_buf_ok(&e->pending))
+            return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    const size_t left = e->pending.n_bytes - e->sent, n = left < max ? left : max;
+    memcpy(to, e->pending.data + e->sent, n);
+    e->sent += n;
+    return (ssize_t)n;
+}
+
+static void free_events(void *cls) {
+    events *e = cls;
+    pl_buf_release(&e->pending);
+    pl_free(e);
+}
+
+static enum MHD_Result send_events(pl_server *s, struct MHD_Connection *c) {
+    events *e = pl_calloc(1, sizeof *e);
+    if (e == NULL) return MHD_NO;
+    e->server = s;
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, read_events, e, free_events);
+    if (r == NULL) {
+        free_events(e);
+        return MHD_NO;
+    }
+    add_headers(r, "text/event-stream");
+    const enum MHD_Result sent = MHD_queue_response(c, MHD_HTTP_OK, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+/* ---- routes ---- */
+
+static enum MHD_Result answer_get(pl_server *s, struct MHD_Connection *c, const char *path) {
+    const pl_request request = { s, c, "", 0 };
+    pl_reply reply = { .body = PL_BUF_INIT };
+    pl_err err = PL_ERR_INIT;
+    if (strcmp(path, "/") == 0) return send_page(c);
+    if (strcmp(path, "/api/events") == 0) return send_events(s, c);
+    pthread_mutex_lock(&s->mutex);
+    const pl_status st = pl_api_get(&request, path, &reply, &err);
+    pthread_mutex_unlock(&s->mutex);
+    return send_reply(c, st, &reply, &err);
+}
+
+static enum MHD_Result answer_post(pl_server *s, struct MHD_Connection *c, const char *path,
+                                   const pl_buf *body) {
+    const char *text = pl_buf_str(body);
+    pl_reply reply = { .body = PL_BUF_INIT };
+    pl_err err = PL_ERR_INIT;
+    pl_status st = PL_OK;
+    if (strcmp(path, "/api/notes") == 0) {
+        pthread_mutex_lock(&s->mutex);
+        st = pl_notes_put(s, text, body->n_bytes, &err);
+        pthread_mutex_unlock(&s->mutex);
+    } else if (strcmp(path, "/api/analyze") == 0) {
+        st = pl_job_start(s, text, body->n_bytes, &err);
+    } else if (strcmp(path, "/api/cancel") == 0) {
+        pl_job_cancel(s);
+    } else {
+        st = pl_fail(&err, PL_E_NOT_FOUND, "there is no '%s' to send to", path);
+    }
+    if (st == PL_OK) pl_buf_puts(&reply.body, "{}");
+    return send_reply(c, st, &reply, &err);
+}
+
+/* The body of a POST comes in parts; *state holds it. */
+static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *path,
+                              const char *method, const char *version, const char *data,
+                              size_t *n_data, void **state) {
+    pl_server *s = cls;
+    pl_buf *body = *state;
+    (void)version;
+    if (body == NULL) {
+        body = pl_calloc(1, sizeof *body);
+        *state = body;
+        return body == NULL ? MHD_NO : MHD_YES;
+    }
+    if (*n_data > 0) {
+        if (body->n_bytes + *n_data > SERVER_BODY_MAX) return MHD_NO; /* closes the connection */
+        pl_buf_append(body, data, *n_data);
+        *n_data = 0;
+        return MHD_YES;
+    }
+    const char *why = refusal(s, c);
+    if (why != NULL) return send_error(c, MHD_HTTP_FORBIDDEN, why);
+    if (strcmp(method, "GET") == 0) return answer_get(s, c, path);
+    if (strcmp(method, "POST") != 0)
+        return send_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and POST are answered");
+    const char *type = header(c, "Content-Type");
+    if (type == NULL || strcmp(type, "application/json") != 0)
+        return send_error(c, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "send application/json");
+    return answer_post(s, c, path, body);
+}
+
+static void completed(void *cls, struct MHD_Connection *c, void **state,
+                      enum MHD_RequestTerminationCode why) {
+    (void)cls;
+    (void)c;
+    (void)why;
+    if (*state == NULL) return;
+    pl_buf_release(*state);
+    pl_free(*state);
+    *state = NULL;
+}
+
+static void quiet(void *cls, const char *format, va_list args) {
+    (void)cls;
+    (void)format;
+    (void)args;
+}
+
+static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
+    const struct sockaddr_in address = { .sin_family = AF_INET,
+                                         .sin_port = htons((uint16_t)port),
+                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    s->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_ERROR_LOG,
+        (uint16_t)port, NULL, NULL, handle, s, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
+        MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)SERVER_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)SERVER_TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_MEMORY,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_END);
+    if (s->daemon == NULL)
+        return pl_fail(err, PL_E_IO,
+                       "cannot listen on 127.0.0.1 port %d: is it taken? (--port 0 "
+                       "picks a free one)",
+                       port);
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    s->port = info != NULL && info->port != 0 ? info->port : (unsigned)port;
+    return PL_OK;
+}
+
+static void stop_daemon(pl_server *s) {
+    if (s->daemon != NULL) MHD_stop_daemon(s->daemon);
+}
+
+#else
+
+const char *pl_request_query(const pl_request *r, const char *key) {
+    (void)r;
+    (void)key;
+    return NULL;
+}
+
+static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
+    (void)s;
+    (void)port;
+    return pl_fail(
+        err, PL_E_UNSUPPORTED,
+        "this plumb was built without libmicrohttpd: install libmicrohttpd-dev and build "
+        "again (tools/setup build); 'plumb report' needs no server");
+}
+
+static void stop_daemon(pl_server *s) {
+    (void)s;
+}
+#endif
+
+/* ---- life cycle ---- */
+
+pl_status pl_server_show(pl_server *s, const char *session, pl_err *err) {
+    pl_viewed *fresh = NULL;
+    pl_buf json = PL_BUF_INIT;
+    PL_TRY(pl_viewed_open(session, &fresh, err));
+    pl_viewed_put_session(fresh, &json);
+    if (!pl_buf_ok(&json)) {
+        pl_buf_release(&json);
+        pl_viewed_close(fresh);
+        return pl_fail_memory(err, json.n_bytes);
+    }
+    pthread_mutex_lock(&s->mutex);
+    pl_viewed *old = s->viewed;
+    pl_buf_release(&s->session);
+    s->viewed = fresh;
+    s->session = json;
+    pthread_mutex_unlock(&s->mutex);
+    pl_viewed_close(old);
+    return PL_OK;
+}
+
+static pl_status make_token(pl_server *s, pl_err *err) {
+    unsigned char random[(SERVER_TOKEN - 1) / 2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return pl_fail(err, PL_E_IO, "the system gives no random numbers");
+    for (size_t i = 0; i < sizeof random; i++)
+        (void)snprintf(s->token + 2 * i, 3, "%02x", random[i]);
+    return PL_OK;
+}
+
+static bool is_model(const char *path) {
+    return pl_path_has_suffix(path, ".onnx") || pl_path_has_suffix(path, ".onnxtxt");
+}
+
+static pl_status open_path(pl_server *s, const char *path, pl_err *err) {
+    if (path == NULL) return PL_OK;
+    if (!is_model(path)) return pl_server_show(s, path, err);
+    if (!pl_path_exists(path)) return pl_fail(err, PL_E_NOT_FOUND, "there is no '%s'", path);
+    s->model = pl_strdup(path);
+    return s->model == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static pl_status copy(const char *from, char **to, pl_err *err) {
+    if (from == NULL) return PL_OK;
+    *to = pl_strdup(from);
+    return *to == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_options *o,
+                             pl_err *err) {
+    PL_TRY(copy(o->source, &s->source, err));
+    PL_TRY(copy(o->program, &s->program, err));
+    PL_TRY(make_token(s, err));
+    PL_TRY(open_path(s, path, err));
+    PL_TRY(start_daemon(s, o->port, err));
+    (void)snprintf(s->link, sizeof s->link, "http://127.0.0.1:%u/?token=%s", s->port, s->token);
+    return PL_OK;
+}
+
+plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,
+                               plumb_viewer **out, plumb_error *error) {
+    static const plumb_viewer_options defaults;
+    pl_err err = PL_ERR_INIT;
+    plumb_viewer *v = pl_calloc(1, sizeof *v);
+    if (v == NULL) return pl_api_return(pl_fail_memory(&err, sizeof *v), &err, error);
+    pthread_mutex_init(&v->server.mutex, NULL);
+    const pl_status st = server_open(&v->server, path, options != NULL ? options : &defaults, &err);
+    if (st == PL_OK) {
+        *out = v;
+    } else {
+        plumb_viewer_close(v);
+    }
+    return pl_api_return(st, &err, error);
+}
+
+const char *plumb_viewer_link(const plumb_viewer *viewer) {
+    return viewer->server.link;
+}
+
+void plumb_viewer_close(plumb_viewer *viewer) {
+    if (viewer == NULL) return;
+    pl_server *s = &viewer->server;
+    pthread_mutex_lock(&s->mutex);
+    s->closing = true;
+    pthread_mutex_unlock(&s->mutex);
+    stop_daemon(s);
+    pl_job_end(s);
+    pl_viewed_close(s->viewed);
+    pl_buf_release(&s->session);
+    pl_free(s->source);
+    pl_free(s->model);
+    pl_free(s->program);
+    pthread_mutex_destroy(&s->mutex);
+    pl_free(viewer);
+}

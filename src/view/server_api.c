@@ -1,0 +1,208 @@
+/* What the page reads: docs/api.md has every route with its parameters. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "tensor/npy.h"
+#include "view/server_int.h"
+#include "view/slice.h"
+
+/* ---- parameters ---- */
+
+static pl_status read_int(const char *text, const char **end, int64_t *out, pl_err *err) {
+    char *stop = NULL;
+    errno = 0;
+    const long long x = strtoll(text, &stop, 10);
+    if (stop == text || errno != 0)
+        return pl_fail(err, PL_E_USAGE, "'%.40s' is not a whole number", text);
+    *out = x;
+    *end = stop;
+    return PL_OK;
+}
+
+static pl_status query_int(const pl_request *r, const char *key, int64_t otherwise, int64_t *out,
+                           pl_err *err) {
+    const char *text = pl_request_query(r, key), *end = NULL;
+    *out = otherwise;
+    if (text == NULL) return PL_OK;
+    PL_TRY(read_int(text, &end, out, err));
+    return *end == '\0' ? PL_OK
+                        : pl_fail(err, PL_E_USAGE, "%s: '%.40s' is not a number", key, text);
+}
+
+/* "1,2,3" of at most n numbers; the rest stay as they are. */
+static pl_status query_list(const pl_request *r, const char *key, int64_t *out, int n,
+                            pl_err *err) {
+    const char *text = pl_request_query(r, key);
+    if (text == NULL || *text == '\0') return PL_OK;
+    for (int i = 0; i < n; i++) {
+        PL_TRY(read_int(text, &text, &out[i], err));
+        if (*text == '\0') return PL_OK;
+        if (*text++ != ',') return pl_fail(err, PL_E_USAGE, "%s: numbers with commas", key);
+    }
+    return pl_fail(err, PL_E_USAGE, "%s: more than %d numbers", key, n);
+}
+
+static pl_status open_pair(const pl_request *r, size_t *point, pl_view_pair *pair, pl_err *err) {
+    int64_t at = -1;
+    if (r->server->viewed == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
+    PL_TRY(query_int(r, "point", -1, &at, err));
+    if (at < 0) return pl_fail(err, PL_E_USAGE, "which point? (point=N)");
+    *point = (size_t)at;
+    return pl_viewed_pair(r->server->viewed, *point, pair, err);
+}
+
+/* ---- routes ---- */
+
+static pl_status get_session(const pl_request *r, pl_reply *reply, pl_err *err) {
+    (void)err;
+    if (r->server->viewed == NULL) {
+        pl_buf_puts(&reply->body, "null");
+    } else {
+        pl_buf_append(&reply->body, r->server->session.data, r->server->session.n_bytes);
+    }
+    return PL_OK;
+}
+
+static pl_status get_graph(const pl_request *r, pl_reply *reply, pl_err *err) {
+    if (r->server->viewed == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
+    return pl_viewed_put_graph(r->server->viewed, &reply->body, err);
+}
+
+static pl_status get_stats(const pl_request *r, pl_reply *reply, pl_err *err) {
+    pl_view_pair pair;
+    size_t point = 0;
+    PL_TRY(open_pair(r, &point, &pair, err));
+    const pl_status st = pl_figures_put(&pair, &reply->body, err);
+    pl_view_pair_release(&pair);
+    return st;
+}
+
+static pl_status read_slice(const pl_request *r, const pl_tensor *t, size_t point, pl_slice *s,
+                            pl_err *err) {
+    const pl_sync_point *p = &pl_viewed_session(r->server->viewed)->points[point];
+    const char *mode = pl_request_query(r, "mode");
+    int64_t axes[2], at[2] = { 0, 0 }, of[2] = { 0, 0 }, max = 256, worst = -1;
+    if (p->measured)
+        worst = p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
+    pl_slice_default(t, worst, s);
+    axes[0] = s->row_axis;
+    axes[1] = s->col_axis;
+    PL_TRY(query_list(r, "axes", axes, 2, err));
+    PL_TRY(query_list(r, "index", s->index, PL_RANK_MAX, err));
+    PL_TRY(query_list(r, "at", at, 2, err));
+    PL_TRY(query_list(r, "of", of, 2, err));
+    PL_TRY(query_int(r, "max", 256, &max, err));
+    for (int i = 0; i < 2; i++)
+        if (axes[i] < -1 || axes[i] >= PL_RANK_MAX)
+            return pl_fail(err, PL_E_USAGE, "there is no axis %lld", (long long)axes[i]);
+    s->row_axis = (int)axes[0];
+    s->col_axis = (int)axes[1];
+    s->row = at[0];
+    s->col = at[1];
+    s->n_rows = of[0];
+    s->n_cols = of[1];
+    s->max_rows = s->max_cols = max;
+    if (mode != NULL && !pl_reduce_mode_parse(mode, &s->mode))
+        return pl_fail(err, PL_E_USAGE, "mode '%.40s': max, mean or sample", mode);
+    return PL_OK;
+}
+
+static pl_status get_slice(const pl_request *r, pl_reply *reply, pl_err *err) {
+    pl_view_pair pair;
+    pl_slice slice;
+    size_t point = 0;
+    PL_TRY(open_pair(r, &point, &pair, err));
+    const pl_tensor *t = pl_view_is_numeric(pair.a) ? pair.a : pair.b;
+    pl_status st = t == NULL ? pl_fail(err, PL_E_NOT_FOUND, "%s", pair.why)
+                             : read_slice(r, t, point, &slice, err);
+    if (st == PL_OK) st = pl_slice_put(&pair, &slice, &reply->body, err);
+    pl_view_pair_release(&pair);
+    reply->type = "application/octet-stream";
+    return st;
+}
+
+enum { NPY_MAX = 256 << 20 };
+
+static pl_status get_npy(const pl_request *r, pl_reply *reply, pl_err *err) {
+    const char *side = pl_request_query(r, "side");
+    pl_view_pair pair;
+    size_t point = 0;
+    if (side == NULL || (strcmp(side, "a") != 0 && strcmp(side, "b") != 0))
+        return pl_fail(err, PL_E_USAGE, "which side? (side=a or side=b)");
+    PL_TRY(open_pair(r, &point, &pair, err));
+    const pl_tensor *t = *side == 'a' ? pair.a : pair.b;
+    pl_status st = PL_OK;
+    if (t == NULL) {
+        st = pl_fail(err, PL_E_NOT_FOUND, "%s", pair.why);
+    } else if (pl_tensor_bytes(t) > NPY_MAX) {
+        st = pl_fail(err, PL_E_LIMIT, "the tensor has %zu bytes; over the page at most %d go",
+                     pl_tensor_bytes(t), NPY_MAX);
+    } else {
+        st = pl_npy_write(&reply->body, t, err);
+    }
+    pl_view_pair_release(&pair);
+    reply->type = "application/octet-stream";
+    reply->name = *side == 'a' ? "a.npy" : "b.npy";
+    return st;
+}
+
+static pl_status get_source(const pl_request *r, pl_reply *reply, pl_err *err) {
+    const char *file = pl_request_query(r, "file");
+    int64_t line = 1;
+    PL_TRY(query_int(r, "line", 1, &line, err));
+    if (r->server->source == NULL || file == NULL || line < 1 || line > 100000000)
+        return pl_fail(err, PL_E_NOT_FOUND,
+                       "source files are shown below a folder named by --source");
+    return pl_viewed_put_source(r->server->source, file, (long)line, &reply->body, err);
+}
+
+static pl_status get_notes(const pl_request *r, pl_reply *reply, pl_err *err) {
+    return pl_notes_get(r->server, &reply->body, err);
+}
+
+/* What a comparison can be set up with. */
+static pl_status get_setup(const pl_request *r, pl_reply *reply, pl_err *err) {
+    const pl_server *s = r->server;
+    const pl_session *session = s->viewed != NULL ? pl_viewed_session(s->viewed) : NULL;
+    char *backends = NULL;
+    plumb_error failed = { 0 };
+    pl_json j;
+    if (plumb_backends(PLUMB_JSON, &backends, &failed) != PLUMB_OK)
+        return pl_fail(err, PL_E_INTERNAL, "%s", failed.message);
+    pl_json_init(&j, &reply->body, false);
+    pl_json_object_begin(&j);
+    pl_json_put_bool(&j, "offered", s->program != NULL);
+    pl_json_put_string(&j, "model",
+                       s->model != NULL  ? s->model
+                       : session != NULL ? session->model_path
+                                         : "");
+    pl_json_put_string(&j, "a", session != NULL ? session->a.spec : "");
+    pl_json_put_string(&j, "b", session != NULL ? session->b.spec : "");
+    pl_json_put_string(&j, "session", s->viewed != NULL ? pl_viewed_path(s->viewed) : "");
+    pl_json_object_end(&j);
+    /* The list is JSON already: it takes the place of the closing brace. */
+    if (pl_buf_ok(&reply->body)) {
+        reply->body.n_bytes--;
+        pl_buf_printf(&reply->body, ",\"backends\":%s}", backends);
+    }
+    plumb_free(backends);
+    return PL_OK;
+}
+
+pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_err *err) {
+    static const struct {
+        const char *path;
+        pl_status (*answer)(const pl_request *, pl_reply *, pl_err *);
+    } routes[] = {
+        { "/api/session", get_session }, { "/api/graph", get_graph }, { "/api/stats", get_stats },
+        { "/api/slice", get_slice },     { "/api/npy", get_npy },     { "/api/source", get_source },
+        { "/api/notes", get_notes },     { "/api/setup", get_setup },
+    };
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (strcmp(path, routes[i].path) == 0) return routes[i].answer(r, reply, err);
+    return pl_fail(err, PL_E_NOT_FOUND, "there is no '%.100s' here", path);
+}

@@ -1,0 +1,73 @@
+/* Inside src/view: the server behind `plumb view`.
+ *
+ * One thread for each connection (libmicrohttpd), at most SERVER_CONNECTIONS_MAX of them; the
+ * opened session is used under `mutex`. What a request must show: the token of the link, a Host
+ * that names this server on the loopback, and no foreign Origin. */
+#ifndef PL_SERVER_INT_H
+#define PL_SERVER_INT_H
+
+#include <pthread.h>
+
+#include "base/json_read.h"
+#include "flows/api.h"
+#include "view/viewed.h"
+
+enum {
+    SERVER_CONNECTIONS_MAX = 96,
+    SERVER_TIMEOUT_SECONDS = 20, /* of a silent connection */
+    SERVER_MEMORY = 32 << 10,    /* for the head of a request */
+    SERVER_BODY_MAX = 1 << 20,
+    SERVER_TOKEN = 33 /* 32 digits and the NUL */
+};
+
+typedef struct pl_server_job pl_server_job;
+
+typedef struct pl_server {
+    void *daemon; /* struct MHD_Daemon */
+    unsigned port;
+    char token[SERVER_TOKEN];
+    char link[128];
+    char *source;  /* folder of source files; NULL = none */
+    char *model;   /* to be compared; NULL = none was given */
+    char *program; /* plumb itself, which runs comparisons; NULL = none are offered */
+    pthread_mutex_t mutex;
+    pl_viewed *viewed; /* NULL until a comparison has made a session */
+    pl_buf session;    /* its JSON, made once */
+    pl_server_job *job;
+    bool closing;
+} pl_server;
+
+/* What a route answers. A route fills `body` (or fails); the server sends it. */
+typedef struct pl_reply {
+    const char *type; /* NULL = JSON */
+    const char *name; /* of a download; NULL = none */
+    pl_buf body;
+} pl_reply;
+
+typedef struct pl_request {
+    pl_server *server;
+    void *connection; /* struct MHD_Connection */
+    const char *body; /* of a POST; "" */
+    size_t n_body;
+} pl_request;
+
+/* The value of a key in the query; NULL when it is not there. */
+const char *pl_request_query(const pl_request *r, const char *key);
+
+/* server_api.c, under the server's mutex */
+pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_err *err);
+/* server_notes.c: pins, notes and accepted divergences, kept in SESSION/notes.json */
+pl_status pl_notes_get(const pl_server *s, pl_buf *out, pl_err *err);
+pl_status pl_notes_put(const pl_server *s, const char *text, size_t n, pl_err *err);
+
+/* server_job.c: a comparison that was started in the page. One at a time. */
+pl_status pl_job_start(pl_server *s, const char *text, size_t n, pl_err *err);
+void pl_job_cancel(pl_server *s);
+void pl_job_end(pl_server *s); /* cancels, waits, frees */
+/* The state as one event (`data: {…}\n\n`) once it differs from *seen, or a comment after a second.
+ * False when the server is closing. */
+bool pl_job_event(pl_server *s, uint64_t *seen, pl_buf *out);
+/* Opens a session instead of the present one. */
+pl_status pl_server_show(pl_server *s, const char *session, pl_err *err);
+
+#endif

@@ -1,0 +1,393 @@
+/* A comparison started in the page: `plumb analyze` as a process of its own, so that it can be
+ * ended at any moment and cannot take the server with it. Its progress comes as lines
+ * ("\x1ephase\tdone\ttotal") among what it prints on stderr (PLUMB_PROGRESS=lines, src/cli). */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "view/server_int.h"
+
+extern char **environ;
+
+enum { ARGS_MAX = 32, LINE_MAX_BYTES = 1024, MESSAGE_MAX = 600 };
+
+struct pl_server_job {
+    pl_server *server;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint64_t version; /* of what follows; 0 = nothing yet */
+    bool running, started, cancelled;
+    pid_t pid;
+    char phase[128], message[MESSAGE_MAX];
+    int64_t done, total;
+    int exit_code;
+    bool fresh; /* a session was made and is shown */
+    char *argv[ARGS_MAX];
+    size_t n_args;
+    char *output;
+};
+
+static void job_free(pl_server_job *job) {
+    for (size_t i = 0; i < job->n_args; i++)
+        pl_free(job->argv[i]);
+    pl_free(job->output);
+    pthread_mutex_destroy(&job->mutex);
+    pthread_cond_destroy(&job->changed);
+    pl_free(job);
+}
+
+static void touch(pl_server_job *job) { /* the mutex is held */
+    job->version++;
+    pthread_cond_broadcast(&job->changed);
+}
+
+/* ---- what was asked for ---- */
+
+static pl_status add_arg(pl_server_job *job, const char *text, pl_err *err) {
+    if (job->n_args + 1 >= ARGS_MAX) return pl_fail(err, PL_E_LIMIT, "too many options");
+    char *copy = pl_strdup(text);
+    if (copy == NULL) return pl_fail_memory(err, strlen(text));
+    job->argv[job->n_args++] = copy;
+    return PL_OK;
+}
+
+/* Every value is the argument of an option, "--key=value": none can become an option itself. */
+static pl_status add_option(pl_server_job *job, const char *key, const char *value, pl_err *err) {
+    pl_buf text = PL_BUF_INIT;
+    pl_buf_printf(&text, "--%s=%s", key, value);
+    const pl_status st =
+        pl_buf_ok(&text) ? add_arg(job, pl_buf_str(&text), err) : pl_fail_memory(err, 1);
+    pl_buf_release(&text);
+    return st;
+}
+
+/* The page fills in what a session says, and that may be a stranger's: no programs, no libraries,
+ * no files written elsewhere. */
+static pl_status check_spec(const char *text, pl_err *err) {
+    static const char *const refused[] = { "lib=", "explain=", "debug-dir=" };
+    bool bad = strncmp(text, "cmd:", 4) == 0 || strncmp(text, "plugin:", 7) == 0;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        bad = bad || strstr(text, refused[i]) != NULL;
+    if (!bad) return PL_OK;
+    return pl_fail(
+        err, PL_E_UNSUPPORTED,
+        "'%.80s' runs programs or writes files: start such a comparison with plumb analyze", text);
+}
+
+static pl_status add_options(pl_server_job *job, const pl_json_value *root, pl_err *err) {
+    static const char *const keys[] = { "backend", "reference", "reference-model", "seed",
+                                        "fill",    "inputs",    "function",        "from",
+                                        "to",      "metric",    "profile",         "timeout" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const pl_json_value *v = pl_json_find(root, keys[i]);
+        if (v == NULL || v->kind == PL_JSON_NULL) continue;
+        if (v->kind != PL_JSON_STRING || strlen(v->string) != v->n_string)
+            return pl_fail(err, PL_E_FORMAT, "'%s' is not text", keys[i]);
+        PL_TRY(check_spec(v->string, err));
+        if (*v->string != '\0') PL_TRY(add_option(job, keys[i], v->string, err));
+    }
+    return PL_OK;
+}
+
+static pl_status read_request(pl_server_job *job, const pl_json_value *root, pl_err *err) {
+    const pl_json_value *model = pl_json_find(root, "model");
+    const pl_server *s = job->server;
+    const char *path = s->model;
+    if (path == NULL && s->viewed != NULL) path = pl_viewed_session(s->viewed)->model_path;
+    if (model != NULL && model->kind == PL_JSON_STRING && *model->string != '\0')
+        path = model->string;
+    if (path == NULL || *path == '\0') return pl_fail(err, PL_E_USAGE, "which model?");
+    if (*path == '-') return pl_fail(err, PL_E_USAGE, "'%s' is no model", path);
+    PL_TRY(add_arg(job, s->program, err));
+    PL_TRY(add_arg(job, "analyze", err));
+    PL_TRY(add_arg(job, path, err));
+    PL_TRY(add_options(job, root, err));
+    PL_TRY(add_option(job, "limit", "1", err));
+    return add_option(job, "output", job->output, err);
+}
+
+static pl_status name_output(pl_server_job *job, pl_err *err) {
+    pl_buf text = PL_BUF_INIT;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    pl_buf_printf(&text, "plumb-out/view-%lld-%03ld", (long long)now.tv_sec, now.tv_nsec / 1000000);
+    job->output = pl_buf_take(&text);
+    pl_buf_release(&text);
+    return job->output == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+/* ---- the process ---- */
+
+static pl_status spawn(pl_server_job *job, int *read_end, pl_err *err) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return pl_fail_errno(err, errno, "make a pipe for", "analyze");
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
+    size_t n_env = 0;
+    while (environ[n_env] != NULL)
+        n_env++;
+    char **env = pl_calloc(n_env + 2, sizeof *env);
+    char progress[] = "PLUMB_PROGRESS=lines";
+    int error = ENOMEM;
+    if (env != NULL) {
+        memcpy(env, environ, n_env * sizeof *env);
+        env[n_env] = progress;
+        error = posix_spawn(&job->pid, job->argv[0], &actions, &attr, job->argv, env);
+    }
+    pl_free(env);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
+    close(ends[1]);
+    if (error != 0) {
+        close(ends[0]);
+        return pl_fail_errno(err, error, "start", job->argv[0]);
+    }
+    *read_end = ends[0];
+    return PL_OK;
+}
+
+static void take_line(pl_server_job *job, char *line) {
+    pthread_mutex_lock(&job->mutex);
+    if (line[0] == '\x1e') {
+        char *tab = strchr(line, '\t');
+        if (tab != NULL) {
+            *tab = '\0';
+            (void)snprintf(job->phase, sizeof job->phase, "%s", line + 1);
+            (void)sscanf(tab + 1, "%" SCNd64 "\t%" SCNd64, &job->done, &job->total);
+        }
+    } else if (line[0] != '\0') {
+        (void)snprintf(job->message, sizeof job->message, "%s", line);
+    }
+    touch(job);
+    pthread_mutex_unlock(&job->mutex);
+}
+
+static void follow(pl_server_job *job, int fd) {
+    char line[LINE_MAX_BYTES], part[LINE_MAX_BYTES];
+    size_t n = 0;
+    for (;;) {
+        const ssize_t got = read(fd, part, sizeof part);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        for (ssize_t i = 0; i < got; i++) {
+            if (part[i] != '\n') {
+                if (n + 1 < sizeof line) line[n++] = part[i];
+                continue;
+            }
+            line[n] = '\0';
+            n = 0;
+            take_line(job, line);
+        }
+    }
+    line[n] = '\0';
+    if (n > 0) take_line(job, line);
+}
+
+static void finish(pl_server_job *job, int status) {
+    pl_err err = PL_ERR_INIT;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    pthread_mutex_lock(&job->mutex);
+    const bool cancelled = job->cancelled;
+    pthread_mutex_unlock(&job->mutex);
+    const bool fresh = !cancelled && pl_path_is_dir(job->output) &&
+                       pl_server_show(job->server, job->output, &err) == PL_OK;
+    pthread_mutex_lock(&job->mutex);
+    job->running = false;
+    job->exit_code = code;
+    job->fresh = fresh;
+    if (cancelled) {
+        (void)snprintf(job->message, sizeof job->message, "cancelled");
+    } else if (!fresh && job->message[0] == '\0') {
+        (void)snprintf(job->message, sizeof job->message, "%.500s",
+                       err.message[0] != '\0' ? err.message
+                                              : "plumb analyze ended without a session");
+    }
+    touch(job);
+    pthread_mutex_unlock(&job->mutex);
+}
+
+typedef struct runner {
+    pl_server_job *job;
+    int fd;
+} runner;
+
+static void *run(void *ctx) {
+    runner r = *(runner *)ctx;
+    int status = 0;
+    pl_free(ctx);
+    follow(r.job, r.fd);
+    close(r.fd);
+    siginfo_t info;
+    while (waitid(P_PID, (id_t)r.job->pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+    }
+    pthread_mutex_lock(&r.job->mutex); /* once it is reaped, its number may be another's */
+    (void)waitpid(r.job->pid, &status, 0);
+    r.job->pid = -1;
+    pthread_mutex_unlock(&r.job->mutex);
+    finish(r.job, status);
+    return NULL;
+}
+
+/* ---- from the routes ---- */
+
+static pl_status launch(pl_server_job *job, pl_err *err) {
+    runner *r = pl_calloc(1, sizeof *r);
+    if (r == NULL) return pl_fail_memory(err, sizeof *r);
+    const pl_status st = spawn(job, &r->fd, err);
+    if (st != PL_OK) {
+        pl_free(r);
+        return st;
+    }
+    r->job = job;
+    job->running = job->started = true;
+    job->version = 1;
+    const int error = pthread_create(&job->thread, NULL, run, r);
+    if (error == 0) return PL_OK;
+    kill(-job->pid, SIGKILL);
+    (void)waitpid(job->pid, NULL, 0);
+    close(r->fd);
+    pl_free(r);
+    job->started = false;
+    return pl_fail_errno(err, error, "start a thread for", "analyze");
+}
+
+static bool is_running(pl_server_job *job) {
+    if (job == NULL) return false;
+    pthread_mutex_lock(&job->mutex);
+    const bool running = job->running;
+    pthread_mutex_unlock(&job->mutex);
+    return running;
+}
+
+static pl_status job_new(pl_server *s, const char *text, size_t n, pl_server_job **out,
+                         pl_err *err) {
+    pl_arena *arena = pl_arena_new();
+    pl_server_job *job = pl_calloc(1, sizeof *job);
+    const pl_json_value *root = NULL;
+    pl_status st = PL_OK;
+    if (arena == NULL || job == NULL) {
+        pl_free(job);
+        pl_arena_free(arena);
+        return pl_fail_memory(err, sizeof *job);
+    }
+    job->server = s;
+    pthread_mutex_init(&job->mutex, NULL);
+    pthread_cond_init(&job->changed, NULL);
+    st = pl_json_read(text, n, arena, &root, err);
+    if (st == PL_OK) st = name_output(job, err);
+    if (st == PL_OK) st = read_request(job, root, err);
+    if (st == PL_OK) st = launch(job, err);
+    pl_arena_free(arena);
+    if (st != PL_OK) {
+        job_free(job);
+        return st;
+    }
+    *out = job;
+    return PL_OK;
+}
+
+pl_status pl_job_start(pl_server *s, const char *text, size_t n, pl_err *err) {
+    pl_server_job *fresh = NULL, *old = NULL;
+    pl_status st = PL_OK;
+    if (s->program == NULL)
+        return pl_fail(err, PL_E_UNSUPPORTED, "this server starts no comparisons");
+    pthread_mutex_lock(&s->mutex);
+    if (s->closing || is_running(s->job)) {
+        st = pl_fail(err, PL_E_EXISTS, "a comparison is running; cancel it first");
+    } else {
+        st = job_new(s, text, n, &fresh, err);
+    }
+    if (st == PL_OK) {
+        old = s->job;
+        s->job = fresh;
+    }
+    pthread_mutex_unlock(&s->mutex);
+    if (old != NULL) {
+        if (old->started) pthread_join(old->thread, NULL);
+        job_free(old);
+    }
+    return st;
+}
+
+void pl_job_cancel(pl_server *s) {
+    pthread_mutex_lock(&s->mutex);
+    pl_server_job *job = s->job;
+    if (job != NULL) {
+        pthread_mutex_lock(&job->mutex);
+        if (job->running && job->pid > 0) {
+            job->cancelled = true;
+            kill(-job->pid, SIGKILL);
+        }
+        pthread_mutex_unlock(&job->mutex);
+    }
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void pl_job_end(pl_server *s) {
+    pl_server_job *job = s->job;
+    if (job == NULL) return;
+    pl_job_cancel(s);
+    if (job->started) pthread_join(job->thread, NULL);
+    job_free(job);
+    s->job = NULL;
+}
+
+static void put_event(const pl_server_job *job, pl_buf *out) {
+    pl_json j;
+    pl_buf_puts(out, "data: ");
+    pl_json_init(&j, out, false);
+    pl_json_object_begin(&j);
+    pl_json_put_bool(&j, "running", job->running);
+    pl_json_put_string(&j, "phase", job->phase);
+    pl_json_put_int(&j, "done", job->done);
+    pl_json_put_int(&j, "total", job->total);
+    pl_json_put_string(&j, "message", job->message);
+    pl_json_put_bool(&j, "cancelled", job->cancelled);
+    pl_json_put_bool(&j, "fresh", job->fresh);
+    pl_json_put_int(&j, "exit_code", job->exit_code);
+    pl_json_put_string(&j, "session", job->output);
+    pl_json_object_end(&j);
+    pl_buf_puts(out, "\n\n");
+}
+
+/* Polls: a job may be replaced while somebody waits for it, and ten looks a second cost nothing. */
+bool pl_job_event(pl_server *s, uint64_t *seen, pl_buf *out) {
+    const struct timespec pause = { 0, 100000000 };
+    for (int i = 0; i < 10; i++) {
+        pthread_mutex_lock(&s->mutex);
+        const bool closing = s->closing;
+        pl_server_job *job = s->job;
+        if (!closing && job != NULL) {
+            pthread_mutex_lock(&job->mutex);
+            if (job->version != *seen) {
+                *seen = job->version;
+                put_event(job, out);
+            }
+            pthread_mutex_unlock(&job->mutex);
+        }
+        pthread_mutex_unlock(&s->mutex);
+        if (closing) return false;
+        if (out->n_bytes > 0) return true;
+        nanosleep(&pause, NULL);
+    }
+    pl_buf_puts(out, ": waiting\n\n");
+    return true;
+}

@@ -1,0 +1,266 @@
+/* Figures about a whole pair: one scan, a regular sample when it is very large. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/size.h"
+#include "view/slice.h"
+
+enum { N_BINS = 48, N_DECADES = 48, DECADE_FIRST = -40, N_WORST = 20, N_SCATTER = 400 };
+enum { N_CHANNELS_MAX = 1024, N_SORTED_MAX = 1 << 17 };
+
+typedef struct side_figures {
+    double min, max, sum, sum_sq;
+    int64_t n_nan, n_inf, n_zero, n;
+} side_figures;
+
+typedef struct worst_element {
+    int64_t at;
+    double a, b, badness;
+} worst_element;
+
+typedef struct figures {
+    const pl_tensor *a, *b;
+    int64_t step, n_seen;
+    side_figures side[2];
+    worst_element worst[N_WORST];
+    size_t n_worst;
+    int64_t decades[N_DECADES], n_equal; /* of |d| */
+    double *sorted;                      /* a sample of |d| */
+    size_t n_sorted;
+} figures;
+
+static void see_side(side_figures *f, double x) {
+    if (isnan(x)) {
+        f->n_nan++;
+    } else if (isinf(x)) {
+        f->n_inf++;
+    } else {
+        if (f->n == 0 || x < f->min) f->min = x;
+        if (f->n == 0 || x > f->max) f->max = x;
+        f->n_zero += x == 0;
+        f->sum += x;
+        f->sum_sq += x * x;
+        f->n++;
+    }
+}
+
+/* NaN or Inf on one side only is worse than any number. */
+static double badness_of(double a, double b) {
+    if (a == b || (isnan(a) && isnan(b))) return 0;
+    const double d = fabs(a - b);
+    return isfinite(d) ? d : (double)INFINITY;
+}
+
+static void see_worst(figures *f, int64_t at, double a, double b, double badness) {
+    size_t k = f->n_worst;
+    if (k == N_WORST && badness <= f->worst[k - 1].badness) return;
+    if (k < N_WORST) f->n_worst++;
+    for (k = f->n_worst - 1; k > 0 && f->worst[k - 1].badness < badness; k--)
+        f->worst[k] = f->worst[k - 1];
+    f->worst[k] = (worst_element){ at, a, b, badness };
+}
+
+static void see_error(figures *f, int64_t at, double a, double b) {
+    const double d = badness_of(a, b);
+    if (d > 0) {
+        see_worst(f, at, a, b, d);
+        if (isfinite(d)) {
+            const int decade = (int)floor(log10(d)) - DECADE_FIRST;
+            const int last = N_DECADES - 1;
+            f->decades[decade < 0 ? 0 : decade > last ? last : decade]++;
+        }
+    } else {
+        f->n_equal++;
+    }
+}
+
+static void scan(figures *f) {
+    const pl_tensor *t = f->a != NULL ? f->a : f->b;
+    const int64_t every = 1 + t->n_elements / f->step / N_SORTED_MAX;
+    int64_t k = 0;
+    for (int64_t i = 0; i < t->n_elements; i += f->step, k++) {
+        const double a = f->a != NULL ? pl_tensor_get_f64(f->a, i) : 0;
+        const double b = f->b != NULL ? pl_tensor_get_f64(f->b, i) : 0;
+        if (f->a != NULL) see_side(&f->side[0], a);
+        if (f->b != NULL) see_side(&f->side[1], b);
+        if (f->a == NULL || f->b == NULL) continue;
+        see_error(f, i, a, b);
+        if (k % every == 0 && f->n_sorted < N_SORTED_MAX)
+            f->sorted[f->n_sorted++] = badness_of(a, b);
+    }
+    f->n_seen = k;
+}
+
+/* ---- as JSON ---- */
+
+static void put_counts(pl_json *j, const char *key, const int64_t *counts, int n) {
+    pl_json_key(j, key);
+    pl_json_array_begin(j);
+    for (int i = 0; i < n; i++)
+        pl_json_int(j, counts[i]);
+    pl_json_array_end(j);
+}
+
+static void put_side(pl_json *j, const char *key, const pl_tensor *t, const side_figures *f) {
+    if (t == NULL) return;
+    const double n = (double)f->n, mean = f->n > 0 ? f->sum / n : 0;
+    const double variance = f->n > 0 ? f->sum_sq / n - mean * mean : 0;
+    pl_json_key(j, key);
+    pl_json_object_begin(j);
+    pl_json_put_double(j, "min", f->min);
+    pl_json_put_double(j, "max", f->max);
+    pl_json_put_double(j, "mean", mean);
+    pl_json_put_double(j, "std", variance > 0 ? sqrt(variance) : 0);
+    pl_json_put_int(j, "nan", f->n_nan);
+    pl_json_put_int(j, "inf", f->n_inf);
+    pl_json_put_int(j, "zero", f->n_zero);
+    pl_json_object_end(j);
+}
+
+static void put_histogram(pl_json *j, const figures *f) {
+    int64_t counts[2][N_BINS] = { { 0 } };
+    const pl_tensor *sides[2] = { f->a, f->b };
+    double lo = INFINITY, hi = -INFINITY;
+    for (int s = 0; s < 2; s++) {
+        if (sides[s] == NULL || f->side[s].n == 0) continue;
+        lo = fmin(lo, f->side[s].min);
+        hi = fmax(hi, f->side[s].max);
+    }
+    if (!(lo <= hi)) lo = hi = 0;
+    /* Halved first: the range of doubles is wider than a double. */
+    const double half = hi / 2 - lo / 2;
+    for (int s = 0; s < 2; s++) {
+        if (sides[s] == NULL) continue;
+        for (int64_t i = 0; i < sides[s]->n_elements; i += f->step) {
+            const double x = pl_tensor_get_f64(sides[s], i);
+            if (!isfinite(x)) continue;
+            const double share = half > 0 ? (x / 2 - lo / 2) / half : 0;
+            const int bin = (int)(share * N_BINS);
+            counts[s][bin < 0 ? 0 : bin >= N_BINS ? N_BINS - 1 : bin]++;
+        }
+    }
+    pl_json_put_double(j, "lo", lo);
+    pl_json_put_double(j, "hi", hi);
+    if (f->a != NULL) put_counts(j, "bins_a", counts[0], N_BINS);
+    if (f->b != NULL) put_counts(j, "bins_b", counts[1], N_BINS);
+}
+
+static void put_worst(pl_json *j, const figures *f) {
+    pl_json_key(j, "worst");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < f->n_worst; i++) {
+        int64_t index[PL_RANK_MAX] = { 0 }, rest = f->worst[i].at;
+        for (int k = f->a->rank - 1; k >= 0; k--) {
+            index[k] = rest % f->a->dims[k];
+            rest /= f->a->dims[k];
+        }
+        pl_json_object_begin(j);
+        put_counts(j, "index", index, f->a->rank);
+        pl_json_put_double(j, "a", f->worst[i].a);
+        pl_json_put_double(j, "b", f->worst[i].b);
+        pl_json_object_end(j);
+    }
+    pl_json_array_end(j);
+}
+
+static int compare_doubles(const void *x, const void *y) {
+    const double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static void put_quantiles(pl_json *j, figures *f) {
+    static const double at[] = { 0.5, 0.9, 0.99, 0.999 };
+    static const char *const names[] = { "p50", "p90", "p99", "p99.9" };
+    qsort(f->sorted, f->n_sorted, sizeof *f->sorted, compare_doubles);
+    pl_json_key(j, "quantiles");
+    pl_json_object_begin(j);
+    for (size_t i = 0; i < 4 && f->n_sorted > 0; i++)
+        pl_json_put_double(j, names[i], f->sorted[(size_t)(at[i] * (double)(f->n_sorted - 1))]);
+    pl_json_object_end(j);
+}
+
+/* The largest error in each index of axis 1 (axis 0 of a vector or matrix). */
+static void put_channels(pl_json *j, const figures *f) {
+    const pl_tensor *t = f->a;
+    const int axis = t->rank > 2 ? 1 : t->rank - 1;
+    double largest[N_CHANNELS_MAX] = { 0 };
+    if (axis < 0 || t->dims[axis] < 2 || t->dims[axis] > N_CHANNELS_MAX) return;
+    int64_t inner = 1;
+    for (int i = axis + 1; i < t->rank; i++)
+        inner *= t->dims[i];
+    for (int64_t i = 0; i < t->n_elements; i += f->step) {
+        const double d = badness_of(pl_tensor_get_f64(f->a, i), pl_tensor_get_f64(f->b, i));
+        double *slot = &largest[i / inner % t->dims[axis]];
+        if (d > *slot) *slot = d;
+    }
+    pl_json_put_int(j, "channel_axis", axis);
+    pl_json_key(j, "channels");
+    pl_json_array_begin(j);
+    for (int64_t i = 0; i < t->dims[axis]; i++)
+        pl_json_double(j, largest[i]);
+    pl_json_array_end(j);
+}
+
+static void put_scatter(pl_json *j, const figures *f) {
+    const int64_t n = f->a->n_elements, every = 1 + n / N_SCATTER;
+    pl_json_key(j, "scatter");
+    pl_json_array_begin(j);
+    for (int64_t i = 0; i < n; i += every) {
+        pl_json_double(j, pl_tensor_get_f64(f->b, i));
+        pl_json_double(j, pl_tensor_get_f64(f->a, i));
+    }
+    pl_json_array_end(j);
+}
+
+static void put_all(figures *f, const char *why, pl_buf *out) {
+    const pl_tensor *t = f->a != NULL ? f->a : f->b;
+    pl_json json, *j = &json;
+    pl_json_init(j, out, false);
+    pl_json_object_begin(j);
+    put_counts(j, "dims", t->dims, t->rank);
+    pl_json_put_int(j, "n", t->n_elements);
+    pl_json_put_int(j, "seen", f->n_seen);
+    pl_json_put_string(j, "why", why);
+    put_side(j, "a", f->a, &f->side[0]);
+    put_side(j, "b", f->b, &f->side[1]);
+    put_histogram(j, f);
+    if (f->a != NULL && f->b != NULL) {
+        put_counts(j, "decades", f->decades, N_DECADES);
+        pl_json_put_int(j, "decade_first", DECADE_FIRST);
+        pl_json_put_int(j, "equal", f->n_equal);
+        put_quantiles(j, f);
+        put_worst(j, f);
+        put_channels(j, f);
+        put_scatter(j, f);
+    }
+    pl_json_object_end(j);
+}
+
+pl_status pl_figures_put(const pl_view_pair *pair, pl_buf *out, pl_err *err) {
+    figures *f = pl_calloc(1, sizeof *f);
+    if (f == NULL) return pl_fail_memory(err, sizeof *f);
+    f->a = pl_view_is_numeric(pair->a) ? pair->a : NULL;
+    f->b = pl_view_is_numeric(pair->b) && (pair->joint || f->a == NULL) ? pair->b : NULL;
+    pl_status st = PL_OK;
+    const pl_tensor *t = f->a != NULL ? f->a : f->b;
+    if (t == NULL) {
+        st = pl_fail(err, PL_E_NOT_FOUND, "%s", pair->why);
+        goto done;
+    }
+    f->step = 1 + t->n_elements / PL_SCAN_MAX;
+    f->sorted = pl_calloc(N_SORTED_MAX, sizeof *f->sorted);
+    if (f->sorted == NULL) {
+        st = pl_fail_memory(err, N_SORTED_MAX);
+        goto done;
+    }
+    scan(f);
+    put_all(f, pair->why, out);
+    if (!pl_buf_ok(out)) st = pl_fail_memory(err, out->n_bytes);
+done:
+    pl_free(f->sorted);
+    pl_free(f);
+    return st;
+}

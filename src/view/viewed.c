@@ -1,0 +1,192 @@
+#include "view/viewed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compare/layout.h"
+#include "onnx/onnx.h"
+#include "store/recording.h"
+#include "store/store.h"
+
+struct pl_viewed {
+    char *path;
+    pl_session *session;
+    pl_model *model;
+    pl_store *store;
+    pl_recording *recordings[2]; /* of A and B, opened when first asked for */
+    bool tried[2];
+};
+
+static pl_status open_parts(pl_viewed *v, pl_err *err) {
+    if (!pl_path_is_dir(v->path)) return PL_OK;
+    char *model = pl_path_join(v->path, "model.onnx");
+    char *store = pl_path_join(v->path, "store");
+    pl_status st = model == NULL || store == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK && pl_path_exists(model)) st = pl_model_read(model, &v->model, err);
+    if (st == PL_OK && pl_path_is_dir(store))
+        st = pl_store_open(store, PL_STORE_READ, &v->store, err);
+    pl_free(model);
+    pl_free(store);
+    return st;
+}
+
+pl_status pl_viewed_open(const char *path, pl_viewed **out, pl_err *err) {
+    pl_viewed *v = pl_calloc(1, sizeof *v);
+    if (v == NULL) return pl_fail_memory(err, sizeof *v);
+    v->path = pl_strdup(path);
+    pl_status st = v->path == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK) st = pl_session_open(path, &v->session, err);
+    if (st == PL_OK) st = open_parts(v, err);
+    if (st != PL_OK) {
+        pl_viewed_close(v);
+        return st;
+    }
+    *out = v;
+    return PL_OK;
+}
+
+void pl_viewed_close(pl_viewed *v) {
+    if (v == NULL) return;
+    for (int i = 0; i < 2; i++)
+        pl_recording_close(v->recordings[i]);
+    pl_store_close(v->store);
+    pl_model_free(v->model);
+    pl_session_free(v->session);
+    pl_free(v->path);
+    pl_free(v);
+}
+
+const pl_session *pl_viewed_session(const pl_viewed *v) {
+    return v->session;
+}
+
+const pl_model *pl_viewed_model(const pl_viewed *v) {
+    return v->model;
+}
+
+const char *pl_viewed_path(const pl_viewed *v) {
+    return v->path;
+}
+
+/* ---- tensors ---- */
+
+static pl_status read_blob(pl_viewed *v, const pl_side *side, pl_tensor **out, pl_err *err) {
+    pl_blob blob;
+    if (v->store == NULL) return pl_fail(err, PL_E_NOT_FOUND, "the session has no store");
+    if (!pl_blob_parse(side->blob, &blob))
+        return pl_fail(err, PL_E_FORMAT, "'%s' is no name of a blob", side->blob);
+    return pl_store_get(v->store, &blob, side->rank, side->dims, out, err);
+}
+
+/* The session's word for where the recording lies is not enough: the tensor must have the hash that
+ * the comparison saw, so that a session from a stranger shows no file that he does not know. */
+static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_tensor **out,
+                             pl_err *err) {
+    const pl_side_info *info = which == 0 ? &v->session->a : &v->session->b;
+    if (!side->has_hash) return pl_fail(err, PL_E_NOT_FOUND, "the session has no hash of it");
+    if (!v->tried[which]) {
+        v->tried[which] = true;
+        PL_TRY(pl_recording_open(info->path, &v->recordings[which], err));
+    }
+    if (v->recordings[which] == NULL)
+        return pl_fail(err, PL_E_NOT_FOUND, "the recording '%s' cannot be read", info->path);
+    const pl_record *record = pl_recording_find(v->recordings[which], side->key);
+    if (record == NULL)
+        return pl_fail(err, PL_E_NOT_FOUND, "'%s' is not in '%s'", side->key, info->path);
+    pl_tensor *t = NULL;
+    pl_dense dense;
+    PL_TRY(pl_recording_read(v->recordings[which], record, &t, err));
+    pl_status st = pl_dense_init(&dense, t, err);
+    if (st == PL_OK) {
+        const pl_hash128 hash = pl_dense_blob(&dense, t->dtype).hash;
+        pl_dense_release(&dense);
+        if (hash.low != side->hash.low || hash.high != side->hash.high)
+            st = pl_fail(err, PL_E_NOT_FOUND, "'%s' of '%s' is no longer what was compared",
+                         side->key, info->path);
+    }
+    if (st != PL_OK) {
+        pl_tensor_unref(t);
+        return st;
+    }
+    *out = t;
+    return PL_OK;
+}
+
+/* NULL with a reason when the tensor was not kept; that is no error. */
+static void read_side(pl_viewed *v, int which, const pl_side *side, pl_tensor **out, char *why,
+                      size_t n_why) {
+    static const char names[] = "AB";
+    pl_err err = PL_ERR_INIT;
+    pl_tensor *dense = NULL;
+    pl_status st = PL_E_NOT_FOUND;
+    if (!side->present) {
+        (void)snprintf(why, n_why, "%c has no such value", names[which]);
+        return;
+    }
+    if (side->blob != NULL) {
+        st = read_blob(v, side, out, &err);
+    } else if (side->key != NULL) {
+        st = read_record(v, which, side, out, &err);
+    } else {
+        (void)pl_fail(&err, st, "the tensor was not kept (--save)");
+    }
+    if (st == PL_OK) {
+        st = pl_tensor_contiguous(*out, &dense, &err);
+        pl_tensor_unref(*out);
+        *out = dense;
+    }
+    if (st != PL_OK) {
+        *out = NULL;
+        (void)snprintf(why, n_why, "%c: %.200s", names[which], err.message);
+    }
+}
+
+bool pl_view_is_numeric(const pl_tensor *t) {
+    if (t == NULL) return false;
+    const pl_dtype_class c = pl_dtype_class_of(t->dtype);
+    return c != PL_CLASS_STRING && c != PL_CLASS_COMPLEX;
+}
+
+static void join(pl_view_pair *pair, const char *layout) {
+    pl_err err = PL_ERR_INIT;
+    pl_tensor *a = NULL, *b = NULL;
+    if (!pl_view_is_numeric(pair->a) || !pl_view_is_numeric(pair->b)) {
+        (void)snprintf(
+            pair->why, sizeof pair->why, "%s has no heatmap",
+            pl_dtype_name(pl_view_is_numeric(pair->a) ? pair->b->dtype : pair->a->dtype));
+        return;
+    }
+    if (pl_tensor_same_shape(pair->a, pair->b) && *layout == '\0') {
+        pair->joint = true;
+    } else if (pl_layout_apply(layout, pair->a, pair->b, &a, &b, &err) == PL_OK &&
+               pl_tensor_same_shape(a, b)) {
+        pl_tensor_unref(pair->a);
+        pl_tensor_unref(pair->b);
+        pair->a = a;
+        pair->b = b;
+        pair->joint = true;
+        return;
+    } else {
+        (void)snprintf(pair->why, sizeof pair->why, "the shapes differ: no difference to show");
+    }
+    pl_tensor_unref(a);
+    pl_tensor_unref(b);
+}
+
+pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err) {
+    memset(out, 0, sizeof *out);
+    if (point >= v->session->n_points)
+        return pl_fail(err, PL_E_NOT_FOUND, "there is no sync point %zu", point);
+    const pl_sync_point *p = &v->session->points[point];
+    read_side(v, 0, &p->a, &out->a, out->why, sizeof out->why);
+    read_side(v, 1, &p->b, &out->b, out->why, sizeof out->why);
+    if (out->a != NULL && out->b != NULL) join(out, p->layout);
+    return PL_OK;
+}
+
+void pl_view_pair_release(pl_view_pair *pair) {
+    pl_tensor_unref(pair->a);
+    pl_tensor_unref(pair->b);
+    pair->a = pair->b = NULL;
+}

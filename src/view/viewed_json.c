@@ -1,0 +1,290 @@
+/* A session as the page takes it: columns once, an array for each sync point. A tenth of
+ * session.json, because 100,000 points must come over in a moment; the colours and limits of every
+ * metric are worked out here, so that the page holds no rule. */
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "store/recorder.h"
+#include "view/viewed.h"
+
+enum { VIEW_FORMAT = 1 };
+enum { IS_INPUT = 1, IS_OUTPUT = 2, IS_ACCEPTED = 4, HAS_MATCH = 8, IS_MEASURED = 16 };
+
+static const char *const columns[] = {
+    "value",     "node",       "op",       "module",    "source",     "counterpart",
+    "paired_by", "confidence", "relation", "layout",    "flags",      "metadata_reason",
+    "a",         "b",          "class",    "precision", "metrics",    "colours",
+    "limits",    "propagated", "local",    "amplified", "q",          "excuse",
+    "verdict",   "reason",     "sample",   "worst",     "limits_from"
+};
+
+static void put_number(pl_json *j, double x) {
+    if (isnan(x)) {
+        pl_json_null(j);
+    } else {
+        pl_json_double(j, x);
+    }
+}
+
+static void put_keyed(pl_json *j, const char *key, double x) {
+    pl_json_key(j, key);
+    put_number(j, x);
+}
+
+static void put_dims(pl_json *j, int rank, const int64_t *dims) {
+    pl_json_array_begin(j);
+    for (int i = 0; i < rank; i++)
+        pl_json_int(j, dims[i]);
+    pl_json_array_end(j);
+}
+
+/* [dtype, shape, strides, offset, flags, hash, kept] */
+static void put_side(pl_json *j, const pl_side *s) {
+    char hex[PL_HASH128_HEX];
+    if (!s->present) {
+        pl_json_null(j);
+        return;
+    }
+    pl_json_array_begin(j);
+    pl_json_string(j, pl_dtype_name(s->dtype));
+    put_dims(j, s->rank, s->dims);
+    put_dims(j, s->rank, s->strides);
+    pl_json_int(j, s->offset);
+    pl_json_array_begin(j);
+    for (unsigned i = 0; i < PL_RECORD_FLAGS; i++)
+        if ((s->flags >> i & 1u) != 0) pl_json_string(j, pl_record_flag_name(1u << i));
+    pl_json_array_end(j);
+    pl_hash128_hex(s->hash, hex);
+    pl_json_string(j, s->has_hash ? hex : NULL);
+    pl_json_bool(j, s->blob != NULL || s->key != NULL);
+    pl_json_array_end(j);
+}
+
+static char colour_letter(pl_colour c) {
+    return c == PL_GREEN ? 'g' : c == PL_YELLOW ? 'y' : c == PL_RED ? 'r' : '-';
+}
+
+/* The session's own metric keeps the colour that the session decided; a pair that has none (not
+ * measured, structural) keeps it for all. */
+static void put_colours(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+    pl_buf letters = PL_BUF_INIT;
+    for (size_t i = 0; i < pl_n_metrics; i++) {
+        const bool own = !p->measured || strcmp(pl_metrics[i].name, s->metric) == 0;
+        pl_buf_putc(&letters, colour_letter(own ? p->colour
+                                                : pl_metric_colour(&pl_metrics[i], &p->acc,
+                                                                   p->precision, NULL)));
+    }
+    for (size_t i = 0; i < s->n_user_metrics; i++)
+        pl_buf_putc(&letters, colour_letter(p->colour));
+    if (!pl_buf_ok(&letters)) j->buf->failed = true;
+    pl_json_string(j, pl_buf_str(&letters));
+    pl_buf_release(&letters);
+}
+
+static void put_limits(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+    pl_json_array_begin(j);
+    for (size_t i = 0; p->measured && i < pl_n_metrics; i++) {
+        pl_metric_limits limits = p->limits;
+        if (strcmp(pl_metrics[i].name, s->metric) != 0)
+            (void)pl_metric_colour(&pl_metrics[i], &p->acc, p->precision, &limits);
+        if (!limits.known) {
+            pl_json_null(j);
+            continue;
+        }
+        pl_json_array_begin(j);
+        put_number(j, limits.green);
+        put_number(j, limits.yellow);
+        pl_json_array_end(j);
+    }
+    pl_json_array_end(j);
+}
+
+static void put_values(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < pl_n_metrics; i++)
+        put_number(j, p->measured ? pl_metrics[i].value(&p->acc) : (double)NAN);
+    for (size_t i = 0; i < s->n_user_metrics; i++)
+        put_number(j, p->user_metrics != NULL ? p->user_metrics[i] : (double)NAN);
+    pl_json_array_end(j);
+}
+
+static int64_t point_flags(const pl_sync_point *p) {
+    return (p->is_input ? IS_INPUT : 0) | (p->is_output ? IS_OUTPUT : 0) |
+           (p->accepted ? IS_ACCEPTED : 0) | (p->metadata_match ? HAS_MATCH : 0) |
+           (p->measured ? IS_MEASURED : 0);
+}
+
+/* Where the largest error is; -1 = not known. */
+static int64_t point_worst(const pl_sync_point *p) {
+    if (!p->measured) return -1;
+    return p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
+}
+
+static void put_point(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+    const char *const texts[] = { p->value,  p->node,        p->op,       p->module,
+                                  p->source, p->counterpart, p->paired_by };
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        pl_json_string(j, texts[i]);
+    put_number(j, p->confidence);
+    pl_json_string(j, p->relation);
+    pl_json_string(j, p->layout);
+    pl_json_int(j, point_flags(p));
+    pl_json_string(j, p->metadata_reason);
+    put_side(j, &p->a);
+    put_side(j, &p->b);
+    pl_json_string(j, pl_sync_point_has_class(p) ? pl_pair_class_name(p->pair_class) : NULL);
+    pl_json_string(j, p->measured ? pl_precision_name(p->precision) : NULL);
+    put_values(j, s, p);
+    put_colours(j, s, p);
+    put_limits(j, s, p);
+    put_number(j, p->propagated);
+    put_number(j, p->local);
+    put_number(j, p->amplified);
+    put_number(j, p->q);
+    pl_json_string(j, p->excuse);
+    pl_json_string(j, pl_verdict_name(p->verdict));
+    pl_json_string(j, p->reason);
+    pl_json_int(j, p->sample);
+    pl_json_int(j, point_worst(p));
+    pl_json_string(j, p->limits_from);
+    pl_json_array_end(j);
+}
+
+static void put_info(pl_json *j, const char *key, const pl_side_info *i) {
+    pl_json_key(j, key);
+    pl_json_object_begin(j);
+    pl_json_put_string(j, "backend", i->backend);
+    pl_json_put_string(j, "spec", i->spec);
+    pl_json_put_string(j, "version", i->version);
+    pl_json_put_string(j, "path", i->path);
+    pl_json_put_string(j, "failure", i->failure);
+    pl_json_put_int(j, "signal", i->signal);
+    pl_json_object_end(j);
+}
+
+static void put_blame(pl_json *j, const pl_session *s) {
+    pl_json_key(j, "blame");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < s->n_blame; i++) {
+        const pl_blame_entry *b = &s->blame[i];
+        pl_json_object_begin(j);
+        pl_json_put_string(j, "node", b->node);
+        pl_json_put_string(j, "op", b->op);
+        pl_json_put_string(j, "value", b->value);
+        pl_json_key(j, "members");
+        pl_json_array_begin(j);
+        for (size_t k = 0; k < b->n_members; k++)
+            pl_json_string(j, b->members[k]);
+        pl_json_array_end(j);
+        pl_json_put_string(j, "kind", b->kind);
+        pl_json_put_string(j, "where", b->where);
+        put_keyed(j, "q", b->q);
+        put_keyed(j, "effect", b->effect);
+        put_keyed(j, "score", b->score);
+        pl_json_put_string(j, "reason", b->reason);
+        pl_json_object_end(j);
+    }
+    pl_json_array_end(j);
+}
+
+static void put_metric_table(pl_json *j, const pl_session *s) {
+    pl_json_key(j, "metrics");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < pl_n_metrics + s->n_user_metrics; i++) {
+        const bool own = i < pl_n_metrics;
+        const pl_user_metric *user = own ? NULL : &s->user_metrics[i - pl_n_metrics];
+        pl_json_object_begin(j);
+        pl_json_put_string(j, "name", own ? pl_metrics[i].name : user->name);
+        pl_json_put_string(j, "long", own ? pl_metrics[i].long_name : user->name);
+        pl_json_put_string(j, "unit", own ? pl_metrics[i].unit : user->unit);
+        pl_json_put_bool(j, "higher",
+                         (own ? pl_metrics[i].direction : user->direction) == PL_HIGHER_IS_BETTER);
+        pl_json_object_end(j);
+    }
+    pl_json_array_end(j);
+    pl_json_key(j, "verdicts");
+    pl_json_object_begin(j);
+    for (int i = 0; i < PL_VERDICT_COUNT; i++) {
+        const char letter[2] = { pl_verdict_letter((pl_verdict)i), '\0' };
+        pl_json_put_string(j, pl_verdict_name((pl_verdict)i), letter);
+    }
+    pl_json_object_end(j);
+}
+
+static void put_lists(pl_json *j, const pl_session *s) {
+    pl_json_key(j, "left_over");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < s->n_left_b; i++) {
+        pl_json_object_begin(j);
+        pl_json_put_string(j, "value", s->left_b[i].value);
+        pl_json_put_string(j, "op", s->left_b[i].op);
+        pl_json_put_string(j, "reason", s->left_b[i].reason);
+        pl_json_put_bool(j, "expected", s->left_b[i].expected);
+        pl_json_object_end(j);
+    }
+    pl_json_array_end(j);
+    pl_json_key(j, "notes");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < s->n_notes; i++)
+        pl_json_string(j, s->notes[i]);
+    pl_json_array_end(j);
+    pl_json_key(j, "timing");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < s->n_timing; i++) {
+        pl_json_array_begin(j);
+        pl_json_string(j, s->timing[i].phase);
+        pl_json_double(j, s->timing[i].seconds);
+        pl_json_array_end(j);
+    }
+    pl_json_array_end(j);
+}
+
+static void put_head(pl_json *j, const pl_session *s) {
+    pl_json_put_int(j, "format", VIEW_FORMAT);
+    pl_json_put_string(j, "plumb", PLUMB_VERSION);
+    pl_json_put_string(j, "verdict", pl_outcome_name(s->outcome));
+    pl_json_put_string(j, "reason", s->reason);
+    pl_json_put_string(j, "created", s->created);
+    pl_json_key(j, "model");
+    pl_json_object_begin(j);
+    pl_json_put_string(j, "path", s->model_path);
+    pl_json_put_string(j, "hash", s->model_hash);
+    pl_json_put_int(j, "nodes", (int64_t)s->model_nodes);
+    pl_json_object_end(j);
+    put_info(j, "a", &s->a);
+    put_info(j, "b", &s->b);
+    pl_json_put_bool(j, "observer_effect", s->observer_effect);
+    pl_json_put_string(j, "observer_note", s->observer_note);
+    pl_json_put_int(j, "samples", (int64_t)s->n_samples);
+    pl_json_put_string(j, "metric", s->metric);
+    pl_json_put_string(j, "profile", s->profile);
+    put_keyed(j, "tol", s->tol);
+    pl_json_put_string(j, "first_divergence", s->first_divergence);
+    pl_json_put_int(j, "replayed", (int64_t)s->n_replayed);
+    pl_json_put_int(j, "unreplayed", (int64_t)s->n_unreplayed);
+    pl_json_put_int(j, "peak_rss", s->peak_rss);
+}
+
+void pl_viewed_put_session(const pl_viewed *v, pl_buf *out) {
+    const pl_session *s = pl_viewed_session(v);
+    pl_json json, *j = &json;
+    pl_json_init(j, out, false);
+    pl_json_object_begin(j);
+    put_head(j, s);
+    put_metric_table(j, s);
+    put_blame(j, s);
+    put_lists(j, s);
+    pl_json_key(j, "columns");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        pl_json_string(j, columns[i]);
+    pl_json_array_end(j);
+    pl_json_key(j, "points");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < s->n_points; i++)
+        put_point(j, s, &s->points[i]);
+    pl_json_array_end(j);
+    pl_json_object_end(j);
+}

@@ -1,0 +1,226 @@
+// What the page is given: a session, its graph, and figures and slices of tensors, from the server or inlined into
+// the file. docs/api.md describes all of it.
+
+export interface Side { dtype: string; shape: number[]; strides: number[]; offset: number; flags: string[]; hash: string | null; kept: boolean }
+export interface Metric { name: string; long: string; unit: string; higher: boolean }
+export interface Blame {
+  node: string; op: string; value: string; members: string[]; kind: string; where: string;
+  q: number | null; effect: number | null; score: number | null; reason: string;
+}
+export interface Point {
+  index: number;
+  value: string; node: string; op: string; module: string; source: string; counterpart: string; paired_by: string;
+  confidence: number | null; relation: string; layout: string;
+  input: boolean; output: boolean; accepted: boolean; match: boolean; measured: boolean; metadata_reason: string;
+  a: Side | null; b: Side | null; class: string | null; precision: string | null;
+  metrics: (number | null)[]; colours: string; limits: ([number, number] | null)[];
+  propagated: number | null; local: number | null; amplified: number | null; q: number | null; excuse: string;
+  verdict: string; reason: string; sample: number; worst: number; limits_from: string;
+  blame: Blame | null;
+}
+export interface Run { backend: string; spec: string; version: string; path: string; failure: string; signal: number }
+export interface Session {
+  plumb: string; verdict: string; reason: string; created: string; model: { path: string; hash: string; nodes: number };
+  a: Run; b: Run; observer_effect: boolean; observer_note: string; samples: number; metric: string; profile: string;
+  tol: number | null; first_divergence: string | null; replayed: number; unreplayed: number; peak_rss: number;
+  metrics: Metric[]; verdicts: Record<string, string>; blame: Blame[];
+  left_over: { value: string; op: string; reason: string; expected: boolean }[]; notes: string[]; timing: [string, number][];
+  points: Point[];
+}
+export interface GraphNode {
+  index: number; op: string; domain: string; name: string; module: string; file: string; line: number; code: string;
+  inputs: number[]; outputs: number[]; attrs: [string, string][];
+}
+export interface Graph { name: string; values: string[]; types: string[]; weights: Set<number>; inputs: number[]; outputs: number[]; nodes: GraphNode[]; producer: Map<string, GraphNode> }
+
+export interface SideStats { min: number; max: number; mean: number; std: number; nan: number; inf: number; zero: number }
+export interface Stats {
+  dims: number[]; n: number; seen: number; why: string; a?: SideStats; b?: SideStats; lo: number; hi: number;
+  bins_a?: number[]; bins_b?: number[]; decades?: number[]; decade_first?: number; equal?: number;
+  quantiles?: Record<string, number>; worst?: { index: number[]; a: number; b: number }[];
+  channel_axis?: number; channels?: number[]; scatter?: number[];
+}
+export interface SliceRequest { axes: [number, number]; index: number[]; at: [number, number]; of: [number, number]; mode: string; max: number }
+export interface Picture {
+  rows: number; cols: number; of: [number, number]; at: [number, number]; axes: [number, number]; index: number[]; dims: number[];
+  mode: string; sampled: boolean; a: ArrayLike<number> | null; b: ArrayLike<number> | null; d: ArrayLike<number> | null;
+}
+export interface SourceText { first: number; line: number; lines: string[] }
+
+export interface Source {
+  readonly live: boolean; // a server is behind it
+  session(): Promise<Session | null>;
+  graph(): Promise<Graph | null>;
+  stats(point: number): Promise<Stats>;
+  slice(point: number, request: SliceRequest | null): Promise<Picture>;
+  source(file: string, line: number): Promise<SourceText>;
+}
+
+/** "inf", "-inf", "nan" stand for numbers that JSON lacks. */
+export function num(x: unknown): number | null {
+  if (x === "inf") return Infinity;
+  if (x === "-inf") return -Infinity;
+  if (x === "nan") return NaN;
+  return typeof x === "number" ? x : null;
+}
+const must = (x: unknown): number => num(x) ?? NaN;
+
+function readSide(x: unknown): Side | null {
+  if (!Array.isArray(x)) return null;
+  const [dtype, shape, strides, offset, flags, hash, kept] = x;
+  return { dtype, shape, strides, offset, flags, hash, kept };
+}
+
+export function readSession(raw: any): Session | null {
+  if (!raw) return null;
+  const columns: string[] = raw.columns;
+  const at = new Map(columns.map((c, i) => [c, i] as const));
+  const blamed = new Map<string, Blame>();
+  const blame: Blame[] = raw.blame.map((b: any) => ({ ...b, q: num(b.q), effect: num(b.effect), score: num(b.score) }));
+  for (const b of blame) for (const v of [b.value, ...b.members]) if (!blamed.has(v)) blamed.set(v, b);
+  const points: Point[] = raw.points.map((row: any[], index: number) => {
+    const get = (c: string): any => row[at.get(c)!];
+    const flags: number = get("flags");
+    return {
+      index, value: get("value"), node: get("node"), op: get("op"), module: get("module"), source: get("source"),
+      counterpart: get("counterpart"), paired_by: get("paired_by"), confidence: num(get("confidence")),
+      relation: get("relation"), layout: get("layout"), input: !!(flags & 1), output: !!(flags & 2),
+      accepted: !!(flags & 4), match: !!(flags & 8), measured: !!(flags & 16), metadata_reason: get("metadata_reason"),
+      a: readSide(get("a")), b: readSide(get("b")), class: get("class"), precision: get("precision"),
+      metrics: get("metrics").map(num), colours: get("colours"),
+      limits: get("limits").map((l: any) => (l ? [must(l[0]), must(l[1])] : null)),
+      propagated: num(get("propagated")), local: num(get("local")), amplified: num(get("amplified")), q: num(get("q")),
+      excuse: get("excuse"), verdict: get("verdict"), reason: get("reason"), sample: get("sample"), worst: get("worst"),
+      limits_from: get("limits_from"), blame: blamed.get(get("value")) ?? null,
+    };
+  });
+  return { ...raw, tol: num(raw.tol), blame, points };
+}
+
+export function readGraph(raw: any): Graph | null {
+  if (!raw) return null;
+  const nodes: GraphNode[] = raw.nodes.map((n: any[], index: number) => ({
+    index, op: n[0], domain: n[1], name: n[2], module: n[3], file: n[4], line: n[5], code: n[6], inputs: n[7], outputs: n[8], attrs: n[9],
+  }));
+  const producer = new Map<string, GraphNode>();
+  for (const n of nodes) for (const v of n.outputs) if (v >= 0) producer.set(raw.values[v], n);
+  return { ...raw, weights: new Set(raw.weights), nodes, producer };
+}
+
+function readStats(raw: any): Stats {
+  const side = (s: any): SideStats | undefined =>
+    s && { ...s, min: must(s.min), max: must(s.max), mean: must(s.mean), std: must(s.std) };
+  const quantiles: Record<string, number> = {};
+  for (const [k, v] of Object.entries(raw.quantiles ?? {})) quantiles[k] = must(v);
+  return {
+    ...raw, a: side(raw.a), b: side(raw.b), lo: must(raw.lo), hi: must(raw.hi), quantiles,
+    worst: raw.worst?.map((w: any) => ({ index: w.index, a: must(w.a), b: must(w.b) })),
+    channels: raw.channels?.map(must), scatter: raw.scatter?.map(must),
+  };
+}
+
+/** x - y as the comparison sees it: equal infinities and NaN on both sides differ by nothing. */
+export const difference = (x: number, y: number): number => (x === y || (x !== x && y !== y) ? 0 : x - y);
+
+export function readPicture(buffer: ArrayBuffer): Picture {
+  const view = new DataView(buffer);
+  if (buffer.byteLength < 8 || view.getUint32(0) !== 0x504c534c) throw new Error("this is no slice");
+  const n = view.getUint32(4, true);
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, n)));
+  const cells = head.rows * head.cols;
+  const parts: Record<string, ArrayLike<number>> = {};
+  let offset = 8 + n;
+  for (const side of head.sides as string) {
+    parts[side] = head.type === "f64" ? new Float64Array(buffer, offset, cells) : new Float32Array(buffer, offset, cells);
+    offset += cells * (head.type === "f64" ? 8 : 4);
+    if (offset % 8 && head.type === "f64") throw new Error("a slice is not aligned");
+  }
+  if (parts.a && parts.b && !parts.d) {
+    const d = new Float64Array(cells);
+    for (let i = 0; i < cells; i++) d[i] = difference(parts.a[i], parts.b[i]);
+    parts.d = d;
+  }
+  return { ...head, a: parts.a ?? null, b: parts.b ?? null, d: parts.d ?? null };
+}
+
+/** The part of a stored picture that a request asks for, as near as it goes. */
+function crop(p: Picture, r: SliceRequest): Picture {
+  const r0 = Math.floor(((r.at[0] - p.at[0]) * p.rows) / p.of[0]), c0 = Math.floor(((r.at[1] - p.at[1]) * p.cols) / p.of[1]);
+  const rows = Math.max(1, Math.min(p.rows - r0, Math.round((r.of[0] * p.rows) / p.of[0])));
+  const cols = Math.max(1, Math.min(p.cols - c0, Math.round((r.of[1] * p.cols) / p.of[1])));
+  if (rows === p.rows && cols === p.cols) return p;
+  const cut = (x: ArrayLike<number> | null): Float64Array | null => {
+    if (!x) return null;
+    const out = new Float64Array(rows * cols);
+    for (let i = 0; i < rows; i++) for (let k = 0; k < cols; k++) out[i * cols + k] = x[(r0 + i) * p.cols + c0 + k];
+    return out;
+  };
+  return { ...p, rows, cols, at: r.at, of: p.mode === "exact" ? [rows, cols] : r.of, a: cut(p.a), b: cut(p.b), d: cut(p.d) };
+}
+
+class Inlined implements Source {
+  readonly live = false;
+  private pictures = new Map<number, Picture[]>();
+  constructor(private data: any) {}
+  async session(): Promise<Session | null> { return readSession(this.data.session); }
+  async graph(): Promise<Graph | null> { return readGraph(this.data.graph); }
+  private entry(point: number): any {
+    const entry = this.data.tensors[point];
+    if (!entry) throw new Error("the tensors of this value are not in the report (plumb report --max-size, or plumb view)");
+    return entry;
+  }
+  async stats(point: number): Promise<Stats> { return readStats(this.entry(point).stats); }
+  async slice(point: number, request: SliceRequest | null): Promise<Picture> {
+    let stored = this.pictures.get(point);
+    if (!stored) {
+      stored = (this.entry(point).slices as string[]).map((text) => {
+        const raw = atob(text), bytes = new Uint8Array(raw.length);
+        for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+        return readPicture(bytes.buffer);
+      });
+      this.pictures.set(point, stored);
+    }
+    if (!request) return stored[0];
+    const same = stored.filter((p) => p.axes.join() === request.axes.join() && p.index.every((x, i) => request.axes.includes(i) || x === request.index[i]));
+    const fits = (p: Picture): boolean => [0, 1].every((i) => request.at[i] >= p.at[i] && request.at[i] + request.of[i] <= p.at[i] + p.of[i]);
+    const best = same.filter(fits).sort((x, y) => Number(y.mode === "exact") - Number(x.mode === "exact"))[0];
+    if (!best) throw new Error("this slice is not in the report; `plumb view` shows every slice");
+    return crop(best, request);
+  }
+  async source(): Promise<SourceText> { throw new Error("a report has no source files"); }
+}
+
+class Server implements Source {
+  readonly live = true;
+  readonly token = new URLSearchParams(location.search).get("token") ?? "";
+  async get(path: string): Promise<Response> {
+    const answer = await fetch(path, { headers: { "X-Plumb-Token": this.token }, cache: "no-store" });
+    if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `${answer.status} ${answer.statusText}`);
+    return answer;
+  }
+  async post(path: string, body: unknown): Promise<any> {
+    const answer = await fetch(path, { method: "POST", headers: { "X-Plumb-Token": this.token, "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    const result = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(result.error ?? `${answer.status} ${answer.statusText}`);
+    return result;
+  }
+  async session(): Promise<Session | null> { return readSession(await (await this.get("/api/session")).json()); }
+  async graph(): Promise<Graph | null> { return readGraph(await (await this.get("/api/graph")).json()); }
+  async stats(point: number): Promise<Stats> { return readStats(await (await this.get(`/api/stats?point=${point}`)).json()); }
+  async slice(point: number, r: SliceRequest | null): Promise<Picture> {
+    const query = r
+      ? `&axes=${r.axes.join()}&index=${r.index.join()}&at=${r.at.join()}&of=${r.of.join()}&mode=${r.mode}&max=${r.max}`
+      : "&max=256";
+    return readPicture(await (await this.get(`/api/slice?point=${point}${query}`)).arrayBuffer());
+  }
+  async source(file: string, line: number): Promise<SourceText> {
+    return (await this.get(`/api/source?file=${encodeURIComponent(file)}&line=${line}`)).json();
+  }
+}
+export type { Server };
+
+export function openSource(): Source {
+  const text = document.getElementById("data")?.textContent?.trim();
+  return text ? new Inlined(JSON.parse(text)) : new Server();
+}
+export function isServer(s: Source): s is Server { return s.live; }

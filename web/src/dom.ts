@@ -1,0 +1,63 @@
+// Elements. Text goes in as text only: there is no way from here to markup, whatever a model's names hold.
+
+type Child = Node | string | number | null | undefined | false;
+type Attrs = Record<string, unknown>;
+
+/** A new element. on* are listeners, `class` and aria-* attributes, the rest properties. */
+export function h<K extends keyof HTMLElementTagNameMap>(tag: K, attrs: Attrs = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+  const e = document.createElement(tag);
+  for (const [key, value] of Object.entries(attrs)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) e.addEventListener(key.slice(2), value as EventListener);
+    else if (key in e && !key.includes("-") && key !== "list" && key !== "role") (e as unknown as Attrs)[key] = value;
+    else e.setAttribute(key === "className" ? "class" : key, String(value));
+  }
+  append(e, children);
+  return e;
+}
+
+function append(e: Element, children: Child[]): void {
+  for (const c of children) {
+    if (c === null || c === undefined || c === false) continue;
+    e.append(c instanceof Node ? c : String(c));
+  }
+}
+
+export function fill(e: Element, ...children: Child[]): void {
+  e.textContent = "";
+  append(e, children);
+}
+
+/** Names from strangers on one line: control characters and bidirectional overrides become visible. */
+export function clean(s: string, max = 400): string {
+  const cut = s.length > max ? s.slice(0, max) + "…" : s;
+  return cut.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
+}
+
+export function number(x: number | null | undefined, digits = 4): string {
+  if (x === null || x === undefined) return "–";
+  if (Number.isNaN(x)) return "NaN";
+  if (x === Infinity) return "inf";
+  if (x === -Infinity) return "-inf";
+  if (x === 0) return "0";
+  const m = Math.abs(x);
+  if (Number.isInteger(x) && m < 1e9) return String(x);
+  return m >= 1e-3 && m < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(Math.max(0, digits - 2));
+}
+
+/** A canvas of the element's own size in device pixels; draws in CSS pixels. */
+export function sized(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+  const scale = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(width * scale));
+  canvas.height = Math.max(1, Math.round(height * scale));
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const g = canvas.getContext("2d")!;
+  g.setTransform(scale, 0, 0, scale, 0, 0);
+  g.clearRect(0, 0, width, height);
+  return g;
+}
+
+export function cssColour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}

@@ -1,0 +1,99 @@
+// What the user chose. All of it stands in the address, so that a link shows the same and the back button works.
+
+export interface State {
+  value: string; // the selected sync point, by name
+  metric: string;
+  sort: "similarity" | "operation";
+  group: "none" | "module" | "op";
+  query: string;
+  hide: string; // colours that are not shown, of "gyr-"
+  verdict: string; // only this one
+  closed: string[]; // groups folded in the navigator
+  open: string[]; // groups unfolded in the graph
+  trace: boolean;
+  axes: string; // "row,col" of the heatmaps; "" = chosen by plumb
+  index: string; // of the other axes
+  window: string; // "row,col,rows,cols"
+  reduce: string;
+  range: "shared" | "own";
+  log: boolean;
+  clip: boolean;
+  palette: "default" | "blue";
+  theme: "auto" | "light" | "dark";
+}
+
+export const defaults: State = {
+  value: "", metric: "", sort: "similarity", group: "none", query: "", hide: "", verdict: "", closed: [], open: [], trace: false,
+  axes: "", index: "", window: "", reduce: "max", range: "shared", log: false, clip: false, palette: "default", theme: "auto",
+};
+
+export function encode(s: State): string {
+  const out = new URLSearchParams();
+  for (const key of Object.keys(defaults) as (keyof State)[]) {
+    const value = s[key], base = defaults[key];
+    if (Array.isArray(value)) { if (value.length) out.set(key, value.map(encodeURIComponent).join(",")); }
+    else if (value !== base) out.set(key, typeof value === "boolean" ? (value ? "1" : "0") : String(value));
+  }
+  return out.toString();
+}
+
+export function decode(text: string): State {
+  const given = new URLSearchParams(text.replace(/^#/, ""));
+  const s: any = { ...defaults };
+  for (const key of Object.keys(defaults) as (keyof State)[]) {
+    const value = given.get(key);
+    if (value === null) continue;
+    if (Array.isArray(defaults[key])) s[key] = value ? value.split(",").map(safeDecode) : [];
+    else if (typeof defaults[key] === "boolean") s[key] = value === "1";
+    else s[key] = value;
+  }
+  const one = (key: keyof State, ...of: string[]): void => { if (!of.includes(s[key])) s[key] = defaults[key]; };
+  one("sort", "similarity", "operation");
+  one("group", "none", "module", "op");
+  one("range", "shared", "own");
+  one("reduce", "max", "mean", "sample");
+  one("palette", "default", "blue");
+  one("theme", "auto", "light", "dark");
+  return s;
+}
+
+function safeDecode(x: string): string {
+  try { return decodeURIComponent(x); } catch { return x; }
+}
+
+type Listener = (s: State, changed: Set<keyof State>) => void;
+
+export class Store {
+  state: State;
+  private listeners: Listener[] = [];
+  constructor() {
+    this.state = decode(location.hash);
+    addEventListener("popstate", () => this.replace(decode(location.hash)));
+  }
+  on(f: Listener): void { this.listeners.push(f); }
+  /** A new selection or pane is a step for the back button; the rest replaces the address. */
+  set(patch: Partial<State>): void {
+    const next = { ...this.state, ...patch };
+    const changed = this.diff(next);
+    if (!changed.size) return;
+    this.state = next;
+    const url = `${location.pathname}${location.search}#${encode(next)}`;
+    try {
+      if (changed.has("value")) history.pushState(null, "", url);
+      else history.replaceState(null, "", url);
+    } catch { /* too often for the browser: the address follows with the next change */ }
+    this.tell(changed);
+  }
+  private replace(next: State): void {
+    const changed = this.diff(next);
+    this.state = next;
+    if (changed.size) this.tell(changed);
+  }
+  private diff(next: State): Set<keyof State> {
+    const changed = new Set<keyof State>();
+    for (const key of Object.keys(defaults) as (keyof State)[])
+      if (JSON.stringify(next[key]) !== JSON.stringify(this.state[key])) changed.add(key);
+    return changed;
+  }
+  private tell(changed: Set<keyof State>): void { for (const f of this.listeners) f(this.state, changed); }
+}
