@@ -36,7 +36,8 @@ typedef struct pl_judgement { /* of one value of the main graph that the run has
     const char *kind, *where;            /* of culprits; else "" */
     int64_t n_bad;
     pl_local_class local_class;
-    const int64_t *view; /* the model's dims, where the run holds the right elements in other ones */
+    const int64_t
+        *view; /* the model's dims, where the run holds the right elements in other ones */
     int view_rank;
     bool fallback; /* gold ran this operator at the model's own precision */
 } pl_judgement;

@@ -21,8 +21,8 @@ typedef struct pl_kind_data {
 bool pl_kind_near(const pl_kind_data *k, int64_t i, double p); /* a[i] is p, within slack */
 double pl_kind_slack(const pl_kind_data *k, int64_t i, double p);
 
-/* Element number s of a sample of the bad ones, spread evenly; a hypothesis that fails on the sample
- * is not tried on all. */
+/* Element number s of a sample of the bad ones, spread evenly; a hypothesis that fails on the
+ * sample is not tried on all. */
 enum { PL_KIND_SAMPLE = 256 };
 int64_t pl_kind_sampled(const pl_kind_data *k, int64_t s);
 int64_t pl_kind_sample_size(const pl_kind_data *k);
