@@ -412,7 +412,7 @@ def run_site(lab, site):
                 if size == ladder[0]:  # nothing to see there?
                     clean = re.sub(r",kind=[^,]*", "", spec)
                     both = [lab.record(entry.path, s, *entry.args) for s in (clean, spec)]
-                    if difference(*both, both[0])[1] < 1e-7:
+                    if difference(*both, both[0])[1] < 1e-6:
                         row = None
                 break
         found[kind] = row
