@@ -16,7 +16,7 @@ export class SourcePane {
     const file = h("div", { class: "file" });
     fill(this.body, this.crumbs(p), this.line(p, node), file, h("h3", {}, "ONNX"), h("pre", { class: "onnx", id: "onnx-text" }, this.text(p, node)),
       ...this.modules());
-    if (this.app.source.live && node?.file && node.line > 0) void this.load(file, node.file, node.line);
+    if (this.app.source.live && node?.file && node.file.length < 1000 && node.line > 0) void this.load(file, node.file, node.line);
   }
 
   private crumbs(p: Point): HTMLElement {
