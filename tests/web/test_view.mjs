@@ -358,6 +358,10 @@ await test("server: every slice of a tensor, pins and notes in the session, tens
   await page.keyboard.press("Control+z");
   await page.waitForTimeout(300);
   equal(notes().pins, [], "undo");
+  await page.locator("#emitted summary").click();
+  await page.waitForFunction(() => /^step \d+/.test(document.getElementById("emitted-text").textContent), null, { timeout: 60000 });
+  const emitted = await text(page, "#emitted-text");
+  ok(emitted.includes(culprit) && /convolution, 8 to 8 channels \*\//.test(emitted), `the emitted C of the step that makes it: ${emitted}`);
   const [download] = await Promise.all([page.waitForEvent("download"), page.click("#npy-a")]);
   const npy = readFileSync(await download.path());
   ok(npy.subarray(0, 6).toString("latin1") === "\x93NUMPY" && npy.subarray(npy.length - a.length * 4).equals(Buffer.from(a.buffer, a.byteOffset, a.length * 4)), "npy");
@@ -389,6 +393,18 @@ await test("server: a comparison is set up, started, cancelled and finished in t
   equal(await text(page, "#point-verdict"), "culprit");
   ok((await text(page, "#point-name")).includes("Relu"), "the planted Relu");
   equal(page.problems.filter((p) => !p.includes("501")), []);
+  await page.context().close();
+  equal((await server.stop()).code, 0);
+});
+
+await test("server: minify from the page leaves a repro", async () => {
+  const server = await serve([join(dir, "s")]);
+  const page = await open(`${server.link}#value=${encodeURIComponent(culprit)}`);
+  await page.click("#minify");
+  await page.waitForFunction(() => document.getElementById("minify-text").textContent.includes("the repro is in"), null, { timeout: 120000 });
+  const where = join(dir, /in (\S+)$/.exec(await text(page, "#minify-text"))[1]);
+  ok(existsSync(join(where, "model.onnx")) && existsSync(join(where, "repro.json")), where);
+  equal(page.problems, []);
   await page.context().close();
   equal((await server.stop()).code, 0);
 });

@@ -215,6 +215,7 @@ class Server implements Source {
       : "&max=256";
     return readPicture(await (await this.get(`/api/slice?point=${point}${query}`)).arrayBuffer());
   }
+  async emitted(): Promise<{ schedule: string; c: string }> { return (await this.get("/api/emitted")).json(); }
   async source(file: string, line: number): Promise<SourceText> {
     return (await this.get(`/api/source?file=${encodeURIComponent(file)}&line=${line}`)).json();
   }
