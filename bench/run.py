@@ -20,6 +20,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "models"))
+sys.path.insert(0, os.path.join(ROOT, "bench", "compare"))
 from inputs import CACHE, CASES  # noqa: E402
 from runners import ORT_VERSION, Failed, execute, ort, ort_prepare, plumb, save_inputs  # noqa: E402
 
@@ -228,6 +229,15 @@ def bench_run(bench):
     bench.say()
 
 
+def bench_sessions(bench):
+    from throughput import bench_compare  # needs numpy, the rest does not
+
+    try:
+        bench_compare(bench, private_peak_mb)
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as e:
+        raise Failed(str(e)) from e
+
+
 def output_of(*command):
     try:
         return subprocess.run(command, text=True, capture_output=True, cwd=ROOT).stdout.strip()
@@ -274,7 +284,7 @@ def main():
     except Failed as e:
         parser.exit(2, f"bench: {e}\n")
     describe(bench)
-    for part in ([] if bench.names else [bench_load, bench_graph, bench_guard]) + [bench_run]:
+    for part in ([] if bench.names else [bench_load, bench_graph, bench_guard, bench_sessions]) + [bench_run]:
         try:
             part(bench)
         except Failed as e:

@@ -131,9 +131,24 @@ typedef struct plumb_info_options {
 PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *options,
                                   char **text, plumb_error *err);
 
+typedef struct plumb_transform_options {
+    int eval;        /* training behaviour off: Dropout, BatchNormalization, … */
+    const char *amp; /* "fp16" or "bf16": autocast, as PyTorch's lists say; NULL = none */
+    int fp64;        /* every float becomes a double */
+    plumb_format format;
+} plumb_transform_options;
+/* Changes the model itself and lists what was changed. */
+PLUMB_API plumb_status plumb_model_transform(plumb_model *model,
+                                             const plumb_transform_options *options, char **text,
+                                             plumb_error *err);
+
 typedef struct plumb_convert_options {
     int external;         /* weights beside the file */
     int64_t max_elements; /* in text form; 0 = no limit */
+    const char *backward; /* "joint", "forward" or "backward": the graph with gradients, or a part
+                             of it; NULL = the model itself */
+    const char *const *dims; /* backward: "NAME=N", sizes of symbolic dims */
+    size_t n_dims;
 } plumb_convert_options;
 /* Writes .onnx or .onnxtxt by the name; never over an existing file. */
 PLUMB_API plumb_status plumb_convert(plumb_model *model, const char *out_path,
@@ -308,6 +323,47 @@ PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format,
 PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format format,
                                       char **text, plumb_error *err);
 
+/* ---- comparing ---- */
+
+typedef struct plumb_compare_options {
+    /* Of a model that is recorded on the fly; inputs that the other side holds are taken from it.
+     */
+    plumb_inputs inputs;
+    const char *backend;    /* spec for a model; NULL = eager */
+    const char *reference;  /* spec for B when both are models; NULL = eager */
+    double timeout;         /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit;  /* bytes behind the guard; 0 = none */
+    int threads;            /* of plumb's own pool; 0 = all */
+    const char *profile;    /* "plumb" (NULL) or "torch" */
+    const char *same;       /* options of the torch profile, "tol=1e-4,…" */
+    int has_tol;            /* else by the precision of each pair */
+    double tol;             /* |a - r| <= tol * (|r| + rms(r)) */
+    const char *map;        /* file: who belongs to whom (docs/formats/map.md); NULL = none */
+    const char *export_map; /* file to write what was paired to; NULL = none */
+    int keep_views;         /* compare outputs of Reshape and the like, too */
+    const char *limits;     /* file: colour limits (docs/formats/limits.md); NULL = none */
+    const char *baseline;   /* file: accepted divergences (docs/formats/baseline.md); NULL = none */
+    const char *write_baseline; /* file to write them to; what it accepts does not fail */
+    const char *const *plugins; /* shared libraries with metrics */
+    size_t n_plugins;
+    const char *const *details; /* values to measure in detail: quantiles, top k, channels */
+    size_t n_details;
+    const char *metric; /* that colours and sorts; NULL = psnr */
+    const char *sort;   /* "worst" (NULL) or "order" */
+    const char *format; /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
+    size_t limit;       /* rows of the table; 0 = all */
+    int colour;         /* escape sequences in text */
+    const char *output; /* session folder; NULL = none is written */
+    int pack;           /* with all tensors in it */
+    const plumb_progress *progress;
+} plumb_compare_options;
+/* Compares two recordings, or a model and a recording, or two models: pairs their values, measures
+ * them, and tells where they diverge. *exit_code is 0 (agree) or 1 (diverged). Nothing paired is an
+ * error (PLUMB_E_INVALID); so is a model that does not run. */
+PLUMB_API plumb_status plumb_compare(const char *a, const char *b,
+                                     const plumb_compare_options *options, int *exit_code,
+                                     char **text, plumb_error *err);
+
 /* ---- analysis ---- */
 
 typedef struct plumb_analyze_options {
@@ -320,6 +376,7 @@ typedef struct plumb_analyze_options {
     int threads;           /* of plumb's own pool; 0 = all */
     const char *output;    /* the session folder; NULL = none is written */
     const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
+    const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
     int skip_determinism, skip_gold;
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
@@ -329,6 +386,7 @@ typedef struct plumb_analyze_options {
     size_t limit;        /* rows of the table; 0 = all */
     int colour;          /* escape sequences in text */
     int bisect;          /* also: which level or pass of A's backend did it */
+    const char *rollup;  /* after the table: "module", "op" or "dtype"; NULL = none */
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
@@ -387,7 +445,9 @@ typedef struct plumb_minify_options {
     const char *output;      /* the repro folder, new; NULL = none is written */
     const char *checkpoints; /* folder for the best model after each step; NULL = none */
     int strip_weights, stable_output, zip, keep_other;
-    const char *good; /* folder for the nearest model that passes; NULL = none */
+    const char *good;    /* folder for the nearest model that passes; NULL = none */
+    const char *program; /* plumb, which checks the repro in a new process; NULL = the running
+                            program when it is plumb, else the one in PATH */
     plumb_format format;
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
@@ -397,6 +457,30 @@ typedef struct plumb_minify_options {
  * new process. A model that does not fail is PLUMB_E_INVALID. */
 PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
                                     char **text, plumb_error *err);
+/* One question: does the model fail, with the signature of options->signature when it is given?
+ * *fails is 1 or 0. */
+PLUMB_API plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options,
+                                          int *fails, char **text, plumb_error *err);
+
+/* Repro levels: 0 off; 1 on error, a checkpoint; 2 on error, a checkpoint and the minify command; 3
+ * always, before compiling and running, so that it survives a crash; 4 when the outputs are wrong.
+ */
+typedef struct plumb_repro_options {
+    int level;             /* 1 to 4 */
+    plumb_inputs inputs;   /* made again: they depend on their options only */
+    const char *backend;   /* spec; NULL = eager */
+    const char *debug_dir; /* NULL = plumb-debug */
+    const char *name;      /* "forward", "backward": kept apart; NULL = none */
+    const char *error;     /* what went wrong; NULL = nothing yet */
+    int no_data;           /* shapes and types only; inputs are generated when it is run */
+    double timeout;
+    int threads;
+} plumb_repro_options;
+/* Writes DEBUG_DIR/run_TIME-PID/checkpoints/NODES[-k]/ and copies it to ./repro; *text says where.
+ */
+PLUMB_API plumb_status plumb_repro_dump(const plumb_model *model,
+                                        const plumb_repro_options *options, char **text,
+                                        plumb_error *err);
 
 /* ---- backends ---- */
 
@@ -561,6 +645,45 @@ typedef struct plumb_backend {
     /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
     const char *const *levels;
 } plumb_backend;
+
+/* A metric of a plugin: one number for two tensors of the same shape, a under test and r the
+ * reference. It reads them through the host only. Called by one thread at a time, in plumb's own
+ * process: unlike a backend, a metric that crashes takes plumb with it. */
+typedef struct plumb_metric {
+    uint32_t abi;     /* PLUMB_ABI */
+    uint32_t n_bytes; /* sizeof(plumb_metric) */
+    const char *name; /* letters, digits, '_'; not one of plumb's own */
+    const char *summary;
+    const char *unit; /* "" = none */
+    int higher_is_better;
+    /* Not defined for these tensors: NAN. */
+    plumb_status (*value)(const plumb_host *host, const plumb_tensor *a, const plumb_tensor *r,
+                          double *out, plumb_error *err);
+} plumb_metric;
+
+/* A plugin with metrics exports this function under the name "plumb_metrics_v1". It fills metrics[]
+ * with up to n_max borrowed rows and returns how many it has. It may have backends, too. */
+typedef size_t (*plumb_metrics_entry)(const plumb_host *host, const plumb_metric **metrics,
+                                      size_t n_max);
+
+/* Any opened backend with checkpoints around compile and run. The wrapper's backend has no open and
+ * no close; its `self` is the wrapper. Both must be freed by the caller, the wrapper first. Forward
+ * and backward graphs are wrapped apart and named. */
+typedef struct plumb_wrapped plumb_wrapped;
+typedef struct plumb_wrap_options {
+    int level;             /* 0 to 4, as above */
+    const char *spec;      /* for the repro: how plumb opens this backend; NULL = its name */
+    const char *name;      /* "forward", "backward"; NULL = none */
+    const char *debug_dir; /* NULL = plumb-debug */
+    int no_data;
+    void (*log)(void *ctx, const char *line); /* "Writing checkpoint with N nodes to PATH" */
+    void *log_ctx;
+} plumb_wrap_options;
+PLUMB_API plumb_status plumb_wrap_backend(const plumb_backend *backend, void *self,
+                                          const plumb_wrap_options *options, plumb_wrapped **out,
+                                          plumb_error *err);
+PLUMB_API const plumb_backend *plumb_wrapped_backend(const plumb_wrapped *wrapped);
+PLUMB_API void plumb_wrapped_free(plumb_wrapped *wrapped); /* NULL is fine */
 
 /* A plugin exports this function under the name "plumb_plugin_v1". It fills backends[] with up to
  * n_max borrowed vtables and returns how many it has. */

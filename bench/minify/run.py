@@ -79,8 +79,9 @@ def nodes_of(model):
 
 def minify(args, model, words, extra=()):
     check = f"{args.oracle} {{model}} {' '.join(words)}"
+    subprocess.run(["rm", "-rf", f"{args.tmp}/repro"])
     begin = time.time()
-    done = subprocess.run([args.plumb, "minify", model, "--check", check, "--json", "-q", *extra],
+    done = subprocess.run([args.plumb, "minify", model, "--check", check, "--json", "-q", "-o", f"{args.tmp}/repro", *extra],
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{model}: {done.stderr}")
@@ -128,12 +129,15 @@ def main():
              "|---|---|---|---|---|---|---|---|"]
     bad = 0
     with tempfile.TemporaryDirectory() as tmp:
-        args.oracle = f"{tmp}/oracle"
+        args.tmp, args.oracle = tmp, f"{tmp}/oracle"
         subprocess.run(["cc", "-O2", "-o", args.oracle, str(Path(__file__).parent / "oracle.c")], check=True)
         for name, model, words, limit, left, polygraphy, fx in synthetic(args, tmp):
             if args.k not in name:
                 continue
-            r = minify(args, model, words)
+            whole = model.replace(".onnxtxt", ".onnx")
+            if not os.path.exists(whole):
+                subprocess.run([args.plumb, "convert", model, whole], check=True, capture_output=True)
+            r = minify(args, whole, words)
             overhead = 1000 * r["overhead_seconds"] / r["runs"]
             ok = r["queries"] <= limit and r["nodes_after"] <= left and r["one_minimal"]
             bad += not ok

@@ -4,7 +4,6 @@
 
 #include "backends/backend_int.h"
 #include "backends/ort_int.h"
-#include "backends/ort_optimisers.h"
 #include "base/alloc.h"
 #include "base/file.h"
 
@@ -350,84 +349,6 @@ static plumb_status ort_executed(void *program, const void **onnx, size_t *n_onn
     *n_onnx = p->saved->n_bytes;
     return PLUMB_OK;
 }
-
-const char *const pl_ort_optimisers[] = {
-    /* by rules, one after the other; then each alone */
-    "Level1_RuleBasedTransformer",
-    "Level2_RuleBasedTransformer",
-    "EliminateIdentity",
-    "EliminateSlice",
-    "EliminateDropout",
-    "UnsqueezeElimination",
-    "ExpandElimination",
-    "CastElimination",
-    "CastChainElimination",
-    "PreShapeNodeElimination",
-    "NoopElimination",
-    "DivMulFusion",
-    "FuseReluClip",
-    "GemmSumFusion",
-    "GemmTransposeFusion",
-    "NotWhereFusion",
-    "ConvAddFusion",
-    "ConvMulFusion",
-    "ConvBNFusion",
-    "Pad_Fusion",
-    "MatMul_BatchNormalization_Fusion",
-    "LabelEncoderFusion",
-    "ClipQuantRewrite",
-    "ReluQuantRewrite",
-    /* basic */
-    "CommonSubexpressionElimination",
-    "ConstantFolding",
-    "ConstantSharing",
-    "MatMulAddFusion",
-    "ReshapeFusion",
-    "FreeDimensionOverrideTransformer",
-    "GeluFusionL1",
-    "LayerNormFusionL1",
-    "SimplifiedLayerNormFusion",
-    "QDQPropagationTransformer",
-    "EnsureUniqueDQForNodeUnit",
-    "WeightBiasQuantization",
-    "WhereDummyDq",
-    "DoubleQDQPairsRemover",
-    /* extended */
-    "QDQS8ToU8Transformer",
-    "QDQSelectorActionTransformer",
-    "GemmActivationFusion",
-    "MatMulIntegerToFloatFusion",
-    "DynamicQuantizeMatMulFusion",
-    "ConvActivationFusion",
-    "GeluFusionL2",
-    "LayerNormFusionL2",
-    "AttentionFusion",
-    "EmbedLayerNormFusion",
-    "GatherSliceToSplitFusion",
-    "GatherToSliceFusion",
-    "MatmulTransposeFusion",
-    "BiasGeluFusion",
-    "SkipLayerNormFusion",
-    "BiasSkipLayerNormFusion",
-    "FastGeluFusion",
-    "QuickGeluFusion",
-    "BiasSoftmaxFusion",
-    "BiasDropoutFusion",
-    "MatMulScaleFusion",
-    "MatMulActivationFusion",
-    "MatMulNBitsFusion",
-    "GroupQueryAttentionFusion",
-    "SliceConcatToSpaceToDepthFusion",
-    "QDQFinalCleanupTransformer",
-    /* all */
-    "NchwcTransformer",
-    "NhwcTransformer",
-    "ConvAddActivationFusion",
-    "TransposeOptimizer",
-    "FuseFp16InitializerToFp32NodeTransformer",
-    "Avx2WeightS8ToU8Transformer",
-    NULL,
-};
 
 static const plumb_option_def options[] = {
     { "opt", "off|basic|extended|all", "level of graph optimisation (default all)" },

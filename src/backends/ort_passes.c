@@ -21,6 +21,7 @@ const char *const pl_ort_passes[] = {
     "BiasSkipLayerNormFusion", "FastGeluFusion", "QuickGeluFusion", "BiasSoftmaxFusion", "BiasDropoutFusion", "MatMulScaleFusion",
     "MatMulActivationFusion", "MatMulNBitsFusion", "DQMatMulNBitsFusion", "MatMulNBitsMlpFusion", "MatMulNBitsQkvFusion", "QDQSelectorActionTransformer",
     "QDQS8ToU8Transformer", "QDQFinalCleanupTransformer", "Avx2WeightS8ToU8Transformer", "IsInfReduceSumFusion", "ScaledSumFusion",
+    "FreeDimensionOverrideTransformer",
     /* level 3 */
     "NchwcTransformer", "NhwcTransformer", "ConvAddActivationFusion",
     NULL

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 __attribute__((format(printf, 2, 3))) static bool usage(plumb_error *err, const char *format, ...) {
     va_list args;
@@ -184,7 +185,9 @@ plumb_format pl_args_format(const pl_args *args) {
 
 plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_model **out,
                                 plumb_error *err) {
-    const plumb_status st = plumb_model_open(path, out, err);
+    char inner[4096]; /* a folder: a repro, or an ONNX test case */
+    snprintf(inner, sizeof(inner), "%s/model.onnx", path);
+    const plumb_status st = plumb_model_open(access(inner, R_OK) == 0 ? inner : path, out, err);
     if (st != PLUMB_OK) return st;
     const plumb_status cut =
         plumb_model_restrict(*out, pl_args_value(args, "function"), pl_args_value(args, "from"),

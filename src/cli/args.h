@@ -40,6 +40,27 @@ typedef struct pl_cli_spec {
 bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err);
 void pl_cli_spec_explain(const pl_cli_spec *spec, bool json); /* prints it, when asked for */
 void pl_cli_spec_release(pl_cli_spec *spec);
+/* Repro levels. */
+#define PL_OPTIONS_REPRO                                                                           \
+    { 0, "repro-level", "N", "0 off, 1-2 checkpoint on error (default 2), 3 always, 4 accuracy" }, \
+    {                                                                                              \
+        0, "no-data", NULL, "checkpoints without the inputs"                                       \
+    }
+#define PL_OPTION_DEBUG_DIR                                                                        \
+    { 0, "debug-dir", "DIR", "where checkpoints go (default plumb-debug)" }
+typedef struct pl_cli_repro {
+    int level;
+    bool before; /* it was written already */
+} pl_cli_repro;
+/* --repro-level, else $PLUMB_REPRO_LEVEL, else `otherwise`. */
+bool pl_cli_repro_read(const pl_args *args, int otherwise, pl_cli_repro *out, plumb_error *err);
+/* Level 3, before anything runs; messages go to stderr. */
+void pl_cli_repro_before(pl_cli_repro *repro, const pl_args *args, const plumb_model *model,
+                         const plumb_inputs *inputs, const char *backend);
+/* After a failure that was told already. `wrong`: it ran, but the result is wrong (level 4). */
+void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_model *model,
+                        const plumb_inputs *inputs, const char *backend, const plumb_error *err,
+                        bool wrong);
 #define PL_OPTIONS_PART                                                                            \
     { 0, "function", "NAME", "only this model-local function" },                                   \
         { 0, "from", "VALUES", "only what follows these values (comma-separated)" }, {             \

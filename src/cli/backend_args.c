@@ -33,6 +33,8 @@ static size_t room_for(const pl_args *args, const char *backend) {
 bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err) {
     const char *backend = pl_args_value(args, "backend");
     const char *debug_dir = pl_args_value(args, "debug-dir");
+    /* For other backends it is only the folder of the checkpoints. */
+    if (backend != NULL && strncmp(backend, "jit", 3) != 0) debug_dir = NULL;
     const bool fresh = pl_args_flag(args, "fresh-cache");
     *out = (pl_cli_spec){ 0 };
     out->explains = pl_args_flag(args, "explain");
@@ -42,7 +44,7 @@ bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err) {
     if (backend == NULL) backend = "jit";
     if (any && strncmp(backend, "jit", 3) != 0) {
         return fail(err, PLUMB_E_USAGE,
-                    "--inject, --explain, --debug-dir and --fresh-cache are of the jit backend");
+                    "--inject, --explain and --fresh-cache are of the jit backend");
     }
     out->text = malloc(room_for(args, backend));
     if (out->text == NULL) return fail(err, PLUMB_E_MEMORY, "out of memory");

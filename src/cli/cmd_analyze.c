@@ -22,8 +22,10 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->reference = pl_args_value(args, "reference");
     o->reference_model = pl_args_value(args, "reference-model");
     o->save = pl_args_value(args, "save");
+    o->reuse = pl_args_value(args, "reuse");
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
+    o->rollup = pl_args_value(args, "by");
     o->bisect = pl_args_flag(args, "bisect");
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
@@ -43,8 +45,9 @@ static int run(const pl_args *args) {
     char *text = NULL;
     char output[512];
     int code = 0;
+    pl_cli_repro repro = { 0 };
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err)) goto done;
+    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err)) goto done;
     pl_cli_default_output(args->positional[0], "", output, sizeof(output));
     options.output = pl_args_value(args, "output");
     if (options.output == NULL) options.output = output;
@@ -52,22 +55,30 @@ static int run(const pl_args *args) {
     if (st != PLUMB_OK) goto done;
     bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
+    pl_cli_repro_before(&repro, args, model, &options.inputs, options.backend);
     st = plumb_analyze(model, &options, &code, &text, &err);
 done:
     pl_cli_bar_free(bar);
+    /* That A or B failed is a result of an analysis. */
+    if (st == PLUMB_OK && code == 3) err.status = PLUMB_E_BACKEND;
+    const bool failed = st != PLUMB_OK || code == 3, wrong = st == PLUMB_OK && code == 1;
+    code = st != PLUMB_OK ? pl_command_fail(args, &err) : pl_command_print_take(args, text, code);
+    if (failed || wrong) {
+        pl_cli_repro_after(&repro, args, model, &options.inputs, options.backend, &err, wrong);
+    }
     plumb_model_close(model);
     pl_cli_inputs_release(&options.inputs);
-    if (st != PLUMB_OK) return pl_command_fail(args, &err);
-    return pl_command_print_take(args, text, code);
+    return code;
 }
 
 static const pl_option options[] = {
     { 0, "reference", "SPEC|FILE", "B: a backend (default eager), a recording, or a model" },
     { 0, "reference-model", "FILE", "another model for B, run on --reference" },
     { 'o', "output", "DIR", "the session folder (default plumb-out/NAME-TIME)" },
-    { 0, "save", "WHAT", "tensors in the session: all (default), suspects or none" },
+    { 0, "save", "WHAT", "tensors in the session: all (default below 2 GB), suspects or none" },
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_INPUTS,
+    { 0, "reuse", "DIR", "take A from this session instead of running it" },
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
     { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
     { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },
@@ -76,7 +87,10 @@ static const pl_option options[] = {
     { 0, "tol", "X", "how far an output may be off without a culprit (default 1e-4 of its size)" },
     { 0, "metric", "NAME", "that colours and sorts (default psnr)" },
     { 0, "limit", "N", "rows of the table (default 20, 0 = all)" },
+    { 0, "by", "KEY", "roll up by module, op or dtype after the table" },
     { 0, "format", "NAME", "json, csv, md, junit, github, sarif or model-explorer" },
+    PL_OPTIONS_REPRO,
+    PL_OPTION_DEBUG_DIR,
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,
     PL_OPTION_JSON,

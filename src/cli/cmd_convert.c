@@ -1,7 +1,21 @@
-/* plumb convert IN OUT: between .onnx and .onnxtxt. */
+/* plumb convert IN OUT: between .onnx and .onnxtxt; eval mode, mixed precision, gradients. */
+#include <stdlib.h>
+
 #include "cli/args.h"
 
 extern const pl_command pl_command_convert;
+
+/* --eval, --amp, --fp64: *list is what they changed, NULL when none is given. */
+static plumb_status transform(const pl_args *args, plumb_model *model, char **list,
+                              plumb_error *err) {
+    const plumb_transform_options options = { .eval = pl_args_flag(args, "eval"),
+                                              .amp = pl_args_value(args, "amp"),
+                                              .fp64 = pl_args_flag(args, "fp64"),
+                                              .format = pl_args_format(args) };
+    *list = NULL;
+    if (!options.eval && options.amp == NULL && !options.fp64) return PLUMB_OK;
+    return plumb_model_transform(model, &options, list, err);
+}
 
 static int run(const pl_args *args) {
     plumb_error err = { 0 };
@@ -13,25 +27,46 @@ static int run(const pl_args *args) {
     if (pl_args_open_model(args, args->positional[0], &model, &err) != PLUMB_OK) {
         return pl_command_fail(args, &err);
     }
-    const plumb_convert_options options = { .external = pl_args_flag(args, "external"),
-                                            .max_elements = max_elements };
-    const plumb_status st = plumb_convert(model, args->positional[1], &options, &err);
+    plumb_convert_options options = { .external = pl_args_flag(args, "external"),
+                                      .max_elements = max_elements,
+                                      .backward = pl_args_value(args, "backward") };
+    const char **dims = pl_args_all(args, "dim", &options.n_dims);
+    options.dims = dims;
+    char *list = NULL;
+    plumb_status st = transform(args, model, &list, &err);
+    if (st == PLUMB_OK) st = plumb_convert(model, args->positional[1], &options, &err);
     plumb_model_close(model);
-    return st == PLUMB_OK ? 0 : pl_command_fail(args, &err);
+    free(dims);
+    if (st == PLUMB_OK) return list == NULL ? 0 : pl_command_print_take(args, list, 0);
+    plumb_free(list);
+    return pl_command_fail(args, &err);
 }
 
 static const pl_option options[] = {
     { 0, "external", NULL, "weights go to OUT.data beside the model" },
     { 0, "max-elements", "N", "text form: refuse tensors with more elements (default: no limit)" },
+    { 0, "eval", NULL, "switch training behaviour off, and list what was changed" },
+    { 0, "amp", "TYPE",
+      "mixed precision fp16 or bf16: insert casts by the operator table, list them" },
+    { 0, "fp64", NULL, "every float becomes a double" },
+    { 0, "backward", "PART",
+      "write the graph with gradients: joint, or its forward or backward part" },
+    { 0, "dim", "NAME=N", "backward: size of a symbolic dim (repeatable)" },
     PL_OPTIONS_PART,
+    PL_OPTION_JSON,
     PL_OPTIONS_END,
 };
 
 const pl_command pl_command_convert = {
     .name = "convert",
     .usage = "IN OUT [options]",
-    .summary = "convert between .onnx and .onnxtxt, whole or in part",
-    .details = "Functions are inlined. An existing file is never overwritten.",
+    .summary = "convert between .onnx and .onnxtxt, whole, in part or transformed",
+    .details =
+        "Functions are inlined. An existing file is never overwritten.\n"
+        "--eval, --amp and --fp64 transform the graph in this order, before --backward.\n"
+        "--backward=joint: inputs are those of the model, then d_NAME for each float output,\n"
+        "then the parameters; outputs are those of the model, then the gradient d_NAME of each\n"
+        "float input and parameter. forward and backward: the same in two graphs.",
     .options = options,
     .min_args = 2,
     .max_args = 2,

@@ -36,6 +36,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     o->stable_output = pl_args_flag(args, "stable-output");
     o->zip = pl_args_flag(args, "zip");
     o->keep_other = pl_args_flag(args, "keep-other");
+    o->output = pl_args_value(args, "output");
     o->format = pl_args_format(args);
     if (!pl_args_flag(args, "quiet")) o->log = print_line;
     return true;
@@ -49,22 +50,35 @@ static int run(const pl_args *args) {
     pl_cli_bar *bar = NULL;
     pl_cli_spec spec = { 0 };
     char *text = NULL;
+    char output[4096], signature[4096];
+    int fails = 0;
     plumb_status st = PLUMB_E_USAGE;
     if (!read_options(args, &options, &err)) goto done;
     if (!pl_cli_backend(args, &spec, &err)) goto done;
     options.backend = spec.text;
+    snprintf(signature, sizeof(signature), "%s/repro.json", args->positional[0]);
+    if (options.signature == NULL && access(signature, R_OK) == 0) options.signature = signature;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
     bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
-    st = plumb_minify(model, &options, &text, &err);
+    if (pl_args_flag(args, "query")) {
+        options.log = NULL;
+        st = plumb_minify_query(model, &options, &fails, &text, &err);
+    } else {
+        if (options.output == NULL) {
+            pl_cli_default_output(args->positional[0], "", output, sizeof(output));
+            options.output = output;
+        }
+        st = plumb_minify(model, &options, &text, &err);
+    }
 done:
     pl_cli_bar_free(bar);
     plumb_model_close(model);
     pl_cli_spec_release(&spec);
     pl_cli_inputs_release(&options.inputs);
     if (st != PLUMB_OK) return pl_command_fail(args, &err);
-    return pl_command_print_take(args, text, 0);
+    return pl_command_print_take(args, text, fails);
 }
 
 static const pl_option options[] = {
@@ -77,6 +91,7 @@ static const pl_option options[] = {
     { 0, "check-str", "TEXT", "must be in the error's text" },
     { 0, "strict-accuracy", NULL, "the first culprit, also one that changes no output" },
     { 0, "signature", "FILE", "ask for the failure of this repro.json" },
+    { 0, "query", NULL, "only tell whether it fails: exit code 1 yes, 0 no" },
     { 0, "max-queries", "N", "stop after N distinct candidates" },
     { 0, "max-time", "SECONDS", "stop after that time" },
     { 0, "checkpoints", "DIR", "where the best model after each step goes" },

@@ -40,8 +40,12 @@ static int run(const pl_args *args) {
     char *text = NULL;
     char output[512];
     pl_cli_spec spec = { 0 };
+    pl_cli_repro repro = { 0 };
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err) || !pl_cli_backend(args, &spec, &err)) goto done;
+    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err) ||
+        !pl_cli_backend(args, &spec, &err)) {
+        goto done;
+    }
     options.backend = spec.text;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
@@ -53,9 +57,14 @@ static int run(const pl_args *args) {
     }
     bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
+    pl_cli_repro_before(&repro, args, model, &options.inputs, options.backend);
     st = plumb_record(model, &options, &text, &err);
 done:
     pl_cli_bar_free(bar);
+    const int failed = st == PLUMB_OK ? 0 : pl_command_fail(args, &err);
+    if (st != PLUMB_OK) {
+        pl_cli_repro_after(&repro, args, model, &options.inputs, options.backend, &err, false);
+    }
     if (st == PLUMB_OK) pl_cli_spec_explain(&spec, options.format == PLUMB_JSON);
     pl_cli_spec_release(&spec);
     plumb_model_close(model);
@@ -63,8 +72,7 @@ done:
     free_array(options.names);
     free_array(options.ops);
     free_array(options.modules);
-    if (st != PLUMB_OK) return pl_command_fail(args, &err);
-    return pl_command_print_take(args, text, 0);
+    return st != PLUMB_OK ? failed : pl_command_print_take(args, text, 0);
 }
 
 static const pl_option options[] = {
@@ -77,6 +85,7 @@ static const pl_option options[] = {
     { 0, "fp64", NULL, "run in double precision (gold)" },
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_JIT,
+    PL_OPTIONS_REPRO,
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,
     PL_OPTION_JSON,

@@ -42,9 +42,10 @@ static int run(const pl_args *args) {
     char *text = NULL;
     char output[512];
     bool save = true;
+    pl_cli_repro repro = { 0 };
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err) || !wants_output(args, &err, &save) ||
-        !pl_cli_backend(args, &spec, &err)) {
+    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err) ||
+        !wants_output(args, &err, &save) || !pl_cli_backend(args, &spec, &err)) {
         goto done;
     }
     options.backend = spec.text;
@@ -55,12 +56,16 @@ static int run(const pl_args *args) {
     if (st != PLUMB_OK) goto done;
     bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
+    pl_cli_repro_before(&repro, args, model, &options.inputs, options.backend);
     st = plumb_run(model, &options, &text, &err);
 done:
     pl_cli_bar_free(bar);
+    int code = st == PLUMB_OK ? pl_command_print_take(args, text, 0) : pl_command_fail(args, &err);
+    if (st != PLUMB_OK) {
+        pl_cli_repro_after(&repro, args, model, &options.inputs, options.backend, &err, false);
+    }
     plumb_model_close(model);
     pl_cli_inputs_release(&options.inputs);
-    int code = st == PLUMB_OK ? pl_command_print_take(args, text, 0) : pl_command_fail(args, &err);
     if (st == PLUMB_OK) pl_cli_spec_explain(&spec, options.format == PLUMB_JSON);
     pl_cli_spec_release(&spec);
     return code;
@@ -77,6 +82,7 @@ static const pl_option options[] = {
     { 0, "profile-nodes", NULL, "tell where the time goes" },
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_JIT,
+    PL_OPTIONS_REPRO,
     PL_OPTION_THREADS,
     PL_OPTIONS_PART,
     PL_OPTION_JSON,

@@ -11,6 +11,7 @@
 #define COMMANDS(X)                                                                                \
     X(info)                                                                                        \
     X(run)                                                                                         \
+    X(compare)                                                                                     \
     X(analyze)                                                                                     \
     X(minify)                                                                                      \
     X(view)                                                                                        \
@@ -56,7 +57,7 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with a message */
     /* Tensors come and go by the thousand: keep freed memory instead of unmapping it. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
-    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    mallopt(M_TRIM_THRESHOLD, 128 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(argc < 2 ? stderr : stdout);

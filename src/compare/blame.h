@@ -20,6 +20,9 @@ typedef struct pl_run_data {
     /* A new reference. */
     pl_status (*get)(void *ctx, const pl_value *value, pl_datum **out, pl_err *err);
     void *ctx;
+    /* What a low-precision value was computed from may be another copy of it than the recorded one:
+     * the run has values that the model does not know. */
+    bool has_copies;
 } pl_run_data;
 
 typedef struct pl_judgement { /* of one value of the main graph that the run has */
@@ -33,6 +36,9 @@ typedef struct pl_judgement { /* of one value of the main graph that the run has
     const char *kind, *where;            /* of culprits; else "" */
     int64_t n_bad;
     pl_local_class local_class;
+    const int64_t
+        *view; /* the model's dims, where the run holds the right elements in other ones */
+    int view_rank;
     bool fallback; /* gold ran this operator at the model's own precision */
 } pl_judgement;
 

@@ -3,6 +3,7 @@
 #define PL_BLAME_INT_H
 
 #include "compare/blame.h"
+#include "compare/kind.h"
 #include "compare/segment.h"
 #include "interp/replay.h"
 
@@ -35,8 +36,14 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
  * replay picked? */
 pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *a, bool *agree,
                          pl_err *err);
+/* Refines what pl_kind_of found with what the node did: swapped inputs, sums in low precision, the
+ * interval of inputs that go wrong. */
+pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                          const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
 /* Culprit values to groups, ranked by effect. */
 pl_status pl_blame_group(pl_blaming *j, pl_err *err);
+/* A recorded value in the shape that the model says; a new reference. */
+pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **out, pl_err *err);
 pl_dtype pl_blaming_native(const pl_blaming *j, const pl_value *value, const pl_tensor *held);
 
 #endif

@@ -44,6 +44,30 @@ static bool has_low(const pl_blaming *j, const pl_segment *segment, const pl_val
     return false;
 }
 
+/* Inputs that may have been used in another precision than they were recorded in. */
+static bool has_copies(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    return j->a->has_copies && has_low(j, segment, value);
+}
+
+static bool is_any(const pl_node *node, const char *const *ops) {
+    for (; *ops != NULL; ops++)
+        if (strcmp(node->op, *ops) == 0) return true;
+    return false;
+}
+
+/* A dot product and, behind it, what can be folded into its weights. */
+static bool has_folding(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    static const char *const dots[] = { "Conv", "ConvTranspose", "Gemm", "MatMul", NULL };
+    static const char *const scales[] = { "BatchNormalization", "Mul", "Div", NULL };
+    bool dot = false;
+    if (!has_low(j, segment, value)) return false;
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        if (dot && is_any(segment->nodes[i], scales)) return true;
+        dot = dot || is_any(segment->nodes[i], dots);
+    }
+    return false;
+}
+
 static const pl_node *producer_of(const pl_node *node, uint32_t i) {
     return i < node->n_in && node->in[i] != NULL ? node->in[i]->producer : NULL;
 }
@@ -68,8 +92,8 @@ static bool has_bias(const pl_blaming *j, const pl_segment *segment, const pl_va
 
 static const excuse_row rows[] = {
     { "inputs rounded to the declared type", ROUND_INPUTS, has_low },
-    { "a low-precision copy of an input", ALLOW_INPUTS, has_low },
-    { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_low },
+    { "a low-precision copy of an input", ALLOW_INPUTS, has_copies },
+    { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_folding },
     { "bias quantised by the runtime", QUANTISED_BIAS, has_bias },
 };
 
@@ -97,7 +121,7 @@ static pl_status put_edge(pl_blaming *j, pl_replay *r, const pl_value *value, un
         if (i == j->model->graph->n_inputs || j->in[i] == NULL) return PL_OK;
         a = pl_datum_ref(j->in[i]);
     } else {
-        PL_TRY(j->a->get(j->a->ctx, value, &a, err));
+        PL_TRY(pl_blaming_get(j, value, &a, err));
     }
     const pl_dtype type = declared(value);
     if (a->kind == PL_TYPE_TENSOR && is_low(type)) {
@@ -214,21 +238,28 @@ static const pl_tensor *result_of(const pl_replay *r, const pl_value *value) {
     return d != NULL && d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
 }
 
-/* q of the naive run at the model's own precision; 0 when it cannot be had. */
+/* q of the naive run at the model's own precision; 0 when it cannot be had. Where inputs had to be
+ * rounded for it, the replay that it is measured against gets them rounded, too. */
 static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                          pl_dtype native, double *q, pl_err *err) {
-    pl_replay *r = NULL;
+    pl_replay *r = NULL, *rounded = NULL;
     pl_err trouble = PL_ERR_INIT;
     pl_local_error e;
     pl_status st = PL_OK;
     *q = 0;
-    if (replay_segment(j, segment, NATIVE, &r, &trouble) == PL_OK && result_of(r, value) != NULL) {
-        st = pl_local_error_measure(j->options->pool, result_of(r, value),
-                                    result_of(j->local, value), pl_replay_bound(j->local, value),
-                                    native, &e, err);
+    bool ran = replay_segment(j, segment, NATIVE, &r, &trouble) == PL_OK;
+    if (ran && has_low(j, segment, value)) {
+        ran = replay_segment(j, segment, ROUND_INPUTS, &rounded, &trouble) == PL_OK;
+    }
+    const pl_replay *against = rounded == NULL ? j->local : rounded;
+    if (ran && result_of(r, value) != NULL && result_of(against, value) != NULL) {
+        st =
+            pl_local_error_measure(j->options->pool, result_of(r, value), result_of(against, value),
+                                   pl_replay_bound(against, value), native, &e, err);
         if (st == PL_OK && e.kind == PL_LOCAL_MEASURED) *q = e.q;
     }
     pl_replay_free(r);
+    pl_replay_free(rounded);
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 

@@ -49,6 +49,7 @@ bool pl_judge_types_fit(pl_dtype a, pl_dtype r) {
 typedef struct worst {
     double q;
     int64_t index;
+    double a, r;
 } worst;
 
 typedef struct bound_pass {
@@ -60,7 +61,7 @@ typedef struct bound_pass {
 static void bound_block(void *ctx, int64_t begin, int64_t end) {
     const bound_pass *p = ctx;
     double a[RUN], r[RUN];
-    worst w = { 0, -1 };
+    worst w = { .index = -1 };
     for (int64_t at = begin; at < end; at += RUN) {
         const size_t n = (size_t)(end - at < RUN ? end - at : RUN);
         pl_load_f64(p->a->dtype,
@@ -72,7 +73,7 @@ static void bound_block(void *ctx, int64_t begin, int64_t end) {
             if (!(d > 0) || isinf(d)) continue; /* NaN and Inf agree, else we were not here */
             const double bound = p->tol * (fabs(r[i]) + p->scale);
             const double q = bound > 0 ? d / bound : (double)INFINITY;
-            if (q > w.q) w = (worst){ q, at + (int64_t)i };
+            if (q > w.q) w = (worst){ q, at + (int64_t)i, a[i], r[i] };
         }
     }
     p->blocks[begin / BLOCK] = w;
@@ -89,7 +90,7 @@ static pl_status find_worst(pl_pool *pool, const pl_tensor *a, const pl_tensor *
     if (st == PL_OK) {
         bound_pass pass = { ca, cr, tol, scale, blocks };
         pl_pool_for(pool, a->n_elements, BLOCK, bound_block, &pass);
-        *out = (worst){ 0, -1 };
+        *out = (worst){ .index = -1 };
         for (int64_t i = 0; i < n_blocks; i++)
             if (blocks[i].q > out->q) *out = blocks[i];
     }
@@ -119,22 +120,22 @@ static pl_status judge_floats(const pl_judge *j, pl_pool *pool, const pl_judge_p
     const pl_accumulators *acc = &out->acc;
     const double tol = pl_judge_tol(j, pair->precision), rms = rms_of(acc);
     const double scale = rms > 0 ? rms : 1;
-    worst w = { 0, -1 };
+    worst w = { .index = -1 };
     out->verdict = PL_VERDICT_WITHIN;
     if (acc->max_abs <= tol * scale) return PL_OK;
     if (acc->max_abs > tol * (acc->max_r + scale) ||
         pl_dtype_class_of(r->dtype) == PL_CLASS_COMPLEX) {
         const double bound = tol * (fabs(acc->max_abs_r) + scale);
-        w = (worst){ bound > 0 ? acc->max_abs / bound : (double)INFINITY, acc->max_abs_index };
+        w = (worst){ bound > 0 ? acc->max_abs / bound : (double)INFINITY, acc->max_abs_index,
+                     acc->max_abs_a, acc->max_abs_r };
     } else {
         PL_TRY(find_worst(pool, a, r, tol, scale, &w, err));
     }
     if (!(w.q > 1)) return PL_OK;
     out->verdict = PL_VERDICT_MISMATCH;
     snprintf(out->reason, sizeof out->reason,
-             "element %lld is off by %.3g times its tolerance of %.3g (|r| + rms); largest error "
-             "%.6g: %.9g, expected %.9g",
-             (long long)w.index, w.q, tol, acc->max_abs, acc->max_abs_a, acc->max_abs_r);
+             "element %lld is %.9g, expected %.9g: %.3g times its tolerance of %.3g (|r| + rms)",
+             (long long)w.index, w.a, w.r, w.q, tol);
     return PL_OK;
 }
 
@@ -198,11 +199,11 @@ pl_status pl_judge_tensors(const pl_judge *j, pl_pool *pool, const pl_judge_pair
     if (j->profile == PL_PROFILE_TORCH) return judge_torch(j, a, r, out, err);
     if (out->pair_class == PL_PAIR_NONFINITE) {
         const pl_accumulators *acc = &out->acc;
+        const int64_t n_bad =
+            acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r + acc->n_inf_sign;
         out->verdict = PL_VERDICT_MISMATCH;
         snprintf(out->reason, sizeof out->reason,
-                 "NaN or Inf on one side only at %lld elements, first at %lld",
-                 (long long)(acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r +
-                             acc->n_inf_sign),
+                 "NaN or Inf on one side only at %lld elements, first at %lld", (long long)n_bad,
                  (long long)acc->nonfinite_index);
         return PL_OK;
     }

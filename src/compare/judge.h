@@ -40,7 +40,7 @@ typedef struct pl_judged {
     pl_metric_limits limits;
     const char *limits_from; /* lives with the limits, or static */
     pl_verdict verdict;      /* SAME, WITHIN or MISMATCH */
-    char reason[256];        /* "" when it agrees */
+    char reason[420];        /* "" when it agrees */
 } pl_judged;
 
 /* Same shape (PL_E_INVALID else); types that can be measured against each other. Thread-safe.

@@ -40,6 +40,13 @@ static int64_t swapped_source(const pl_tensor *t, int64_t i, int x, int y) {
 
 static bool swap_explains(const pl_kind_data *k, int x, int y) {
     int64_t good = 0, moved = 0;
+    const int64_t n_sample = pl_kind_sample_size(k);
+    for (int64_t s = 0; s < n_sample; s++) {
+        const int64_t i = pl_kind_sampled(k, s);
+        good += pl_kind_near(k, i, k->d[swapped_source(k->shape, i, x, y)]);
+    }
+    if (2 * good < n_sample) return false;
+    good = 0;
     for (int64_t b = 0; b < k->n_bad; b++) {
         const int64_t i = k->bad[b], source = swapped_source(k->shape, i, x, y);
         moved += source != i;
@@ -64,14 +71,22 @@ bool pl_kind_transposed(pl_kind_data *k) {
 
 /* ---- shifted ---- */
 
+static bool is_shifted(const pl_kind_data *k, int64_t i, int axis, int64_t by) {
+    const int64_t n = k->shape->dims[axis], at = index_at(k->shape, i, axis);
+    const int64_t from = ((at - by) % n + n) % n;
+    return pl_kind_near(k, i, k->d[i + (from - at) * stride_of(k->shape, axis)]);
+}
+
 static bool shift_explains(const pl_kind_data *k, int axis, int64_t by) {
-    const int64_t n = k->shape->dims[axis], stride = stride_of(k->shape, axis);
+    const int64_t n_sample = pl_kind_sample_size(k);
     int64_t good = 0;
-    for (int64_t b = 0; b < k->n_bad; b++) {
-        const int64_t i = k->bad[b], at = index_at(k->shape, i, axis);
-        const int64_t from = ((at - by) % n + n) % n;
-        good += pl_kind_near(k, i, k->d[i + (from - at) * stride]);
-    }
+    for (int64_t s = 0; s < n_sample; s++)
+        good += is_shifted(k, pl_kind_sampled(k, s), axis, by);
+    if (3 * good < n_sample) return false;
+    good = 0;
+    for (int64_t b = 0; b < k->n_bad; b++)
+        good += is_shifted(k, k->bad[b], axis, by);
+    const int64_t n = k->shape->dims[axis];
     const double share = fmax(0.6, 1 - 1.5 * fabs((double)by) / (double)n);
     return (double)good >= share * (double)k->n_bad;
 }
@@ -105,6 +120,47 @@ bool pl_kind_shifted(pl_kind_data *k) {
     return false;
 }
 
+/* ---- stale ---- */
+
+/* One block, nearly without gaps, and not most of the tensor. */
+static bool is_block(const pl_kind_data *k) {
+    const int64_t span = k->bad[k->n_bad - 1] - k->bad[0] + 1;
+    return k->n_bad >= 4 && 10 * span <= 12 * k->n_bad && 2 * k->n_bad <= k->n;
+}
+
+static bool copied_from(const pl_kind_data *k, int64_t by) {
+    if (k->bad[0] + by < 0 || k->bad[k->n_bad - 1] + by >= k->n) return false;
+    int64_t good = 0;
+    for (int64_t b = 0; b < k->n_bad; b++) {
+        good += pl_kind_near(k, k->bad[b], k->d[k->bad[b] + by]);
+        if (b == 15 && good < 12) return false;
+    }
+    return 100 * good >= 99 * k->n_bad;
+}
+
+/* A block that has what belongs to another place: a buffer used again before it was filled. */
+bool pl_kind_stale(pl_kind_data *k) {
+    enum { MAX_TRIES = 4096 }; /* constant data would fit everywhere */
+    int64_t tries = 0;
+    if (!is_block(k)) return false;
+    for (int64_t from = 0; from < k->n && tries < MAX_TRIES; from++) {
+        if (from == k->bad[0] || !pl_kind_near(k, k->bad[0], k->d[from])) continue;
+        tries++;
+        if (!copied_from(k, from - k->bad[0])) continue;
+        const char *text =
+            pl_arena_printf(k->arena, "stale region: has what elements %lld to %lld should have",
+                            (long long)from, (long long)(from + k->bad[k->n_bad - 1] - k->bad[0]));
+        k->text = text == NULL ? "" : text;
+        return true;
+    }
+    return false;
+}
+
+bool pl_kind_region(pl_kind_data *k) {
+    k->text = "stale or uninitialised region";
+    return is_block(k);
+}
+
 /* ---- permuted ---- */
 
 static int compare_doubles(const void *a, const void *b) {
@@ -112,9 +168,22 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Small noise keeps the sorted elements nearly as they were; elements that changed places are off
+ * by as much as they differ among themselves. */
+static bool moved_far(const pl_kind_data *k) {
+    double sum = 0, sum_sq = 0, off = 0;
+    for (int64_t b = 0; b < k->n_bad; b++) {
+        const int64_t i = k->bad[b];
+        sum += k->d[i];
+        sum_sq += k->d[i] * k->d[i];
+        off += (k->a[i] - k->d[i]) * (k->a[i] - k->d[i]);
+    }
+    return off > 0.1 * (sum_sq - sum * sum / (double)k->n_bad);
+}
+
 bool pl_kind_permuted(pl_kind_data *k) {
     double *x = k->work;
-    if (k->n_bad < 4 || k->n_bad > k->n / 2 + k->n / 2) return false;
+    if (k->n_bad < (k->is_integer ? 4 : 2)) return false;
     double *y = pl_arena_array(k->arena, (size_t)k->n_bad, sizeof(double));
     if (y == NULL) return false;
     for (int64_t b = 0; b < k->n_bad; b++) {
@@ -129,7 +198,7 @@ bool pl_kind_permuted(pl_kind_data *k) {
         most = fmax(most, k->e[k->bad[b]]);
     for (int64_t b = 0; b < k->n_bad; b++)
         good += fabs(x[b] - y[b]) <= 8 * most + 8 * k->u * fabs(y[b]) + k->tiny;
-    if (100 * good < 99 * k->n_bad) return false;
+    if (100 * good < 99 * k->n_bad || !moved_far(k)) return false;
     k->text = "the right elements in the wrong places";
     return true;
 }
@@ -144,10 +213,12 @@ static const char *where_axis(const pl_kind_data *k, int axis) {
         low = at < low ? at : low;
         high = at > high ? at : high;
     }
-    if (low == high && n > 1) {
+    /* The end of the innermost axis is where vector loops have their remainder. */
+    const bool tail = stride_of(k->shape, axis) == 1 && high == n - 1 && 2 * (n - low) <= n;
+    if (low == high && n > 1 && !(tail && n > 2 && k->n_bad > 1)) {
         return pl_arena_printf(k->arena, "index %lld of axis %d", (long long)low, axis);
     }
-    if (axis == k->shape->rank - 1 && high == n - 1 && 2 * (n - low) <= n && low > 0) {
+    if (tail && low > 0) {
         return pl_arena_printf(k->arena, "tail: last %lld of axis %d", (long long)(n - low), axis);
     }
     return NULL;

@@ -79,6 +79,7 @@ typedef struct pl_sync_point {
     const char *reason;              /* one line, "" */
     int64_t sample;                  /* worst sample when there are several; else 0 */
     bool accepted;                   /* by a baseline */
+    const struct pl_detail *detail;  /* on demand (detail.h), not read back; or NULL */
     const struct pl_value *replayed; /* while analyze works: its value in the replayed model */
 } pl_sync_point;
 

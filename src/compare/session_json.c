@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "compare/detail.h"
+#include "compare/rollup.h"
 #include "compare/session_int.h"
 #include "store/recorder.h"
 
@@ -141,6 +143,10 @@ static void put_point(pl_json *j, const pl_session *s, const pl_sync_point *p) {
     put_text(j, "reason", p->reason);
     pl_json_put_int(j, "sample", p->sample);
     pl_json_put_bool(j, "accepted", p->accepted);
+    if (p->detail != NULL) {
+        pl_json_key(j, "detail");
+        pl_detail_put_json(j, p->detail);
+    }
     pl_json_object_end(j);
 }
 
@@ -240,6 +246,36 @@ static void put_lists(pl_json *j, const pl_session *s) {
     put_timing(j, s);
 }
 
+static void put_rollup(pl_json *j, const pl_session *s, pl_rollup_key key) {
+    pl_rollup r;
+    pl_json_key(j, pl_rollup_key_name(key));
+    pl_json_array_begin(j);
+    if (pl_rollup_make(s, key, &r, NULL) == PL_OK) {
+        for (size_t i = 0; i < r.n_rows; i++) {
+            pl_json_object_begin(j);
+            put_text(j, "name", r.rows[i].name);
+            pl_json_put_int(j, "values", (int64_t)r.rows[i].n_values);
+            pl_json_put_int(j, "culprit", (int64_t)r.rows[i].n_culprit);
+            pl_json_put_int(j, "inherited", (int64_t)r.rows[i].n_inherited);
+            pl_json_put_int(j, "red", (int64_t)r.rows[i].n_red);
+            pl_json_put_int(j, "yellow", (int64_t)r.rows[i].n_yellow);
+            put_text(j, "worst", r.rows[i].worst == NULL ? "" : r.rows[i].worst->value);
+            pl_json_object_end(j);
+        }
+        pl_rollup_release(&r);
+    }
+    pl_json_array_end(j);
+}
+
+static void put_rollups(pl_json *j, const pl_session *s) {
+    pl_json_key(j, "rollup");
+    pl_json_object_begin(j);
+    put_rollup(j, s, PL_ROLLUP_MODULE);
+    put_rollup(j, s, PL_ROLLUP_OP);
+    put_rollup(j, s, PL_ROLLUP_DTYPE);
+    pl_json_object_end(j);
+}
+
 void pl_session_put_json(const pl_session *s, pl_buf *out) {
     pl_json json, *j = &json;
     pl_json_init(j, out, true);
@@ -287,6 +323,7 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     pl_json_put_int(j, "unreplayed", (int64_t)s->n_unreplayed);
     put_number(j, "single_node_share", s->single_node_share);
     pl_json_object_end(j);
+    put_rollups(j, s);
     put_points(j, s, "sync_points", false);
     put_lists(j, s);
     pl_json_put_int(j, "peak_rss", s->peak_rss);

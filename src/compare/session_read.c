@@ -343,6 +343,27 @@ static void read_lists(reader *r, const pl_json_value *root) {
     s->notes = get_texts(r, root, "notes", &s->n_notes);
 }
 
+static void read_samples(reader *r, const pl_json_value *root) {
+    pl_session *s = r->session;
+    const pl_json_value *list = get_list(r, root, "failing_samples");
+    int64_t *numbers = new_array(r, list, sizeof *numbers);
+    s->n_samples = (size_t)get_int(r, root, "samples", 0, 0, INT64_MAX);
+    if (list == NULL || numbers == NULL) return;
+    for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
+        if (!v->is_integer || v->integer < 0) fault(r, "failing_samples", "a list of numbers");
+        numbers[s->n_failing_samples++] = v->is_integer ? v->integer : 0;
+    }
+    s->failing_samples = numbers;
+}
+
+static void read_bisect(reader *r, const pl_json_value *root) {
+    const pl_json_value *o = get_object(r, root, "bisect");
+    if (o == NULL) return;
+    r->session->bisect_level = get_text(r, o, "level", "");
+    r->session->bisect_pass = get_text(r, o, "pass", "");
+    r->session->bisect_reason = get_text(r, o, "reason", "");
+}
+
 static void read_head(reader *r, const pl_json_value *root) {
     pl_session *s = r->session;
     const pl_json_value *model = get_object(r, root, "model");
@@ -378,6 +399,8 @@ static pl_status read_root(reader *r, const char *text, size_t n) {
         return pl_fail(r->err, PL_E_UNSUPPORTED, "a session of format %lld, expected %d",
                        (long long)format, PL_SESSION_FORMAT);
     read_head(r, root);
+    read_samples(r, root);
+    read_bisect(r, root);
     read_user_rows(r, root);
     read_points(r, root);
     read_blame(r, root);

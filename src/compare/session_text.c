@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compare/detail.h"
 #include "compare/session_print.h"
 
 enum { LIMIT_ROWS = 16 };
@@ -105,17 +106,21 @@ static void put_blame(const pl_session *s, pl_buf *out) {
     }
 }
 
-static void put_row(const pl_session_view *v, const pl_sync_point *p, int op_width, pl_buf *out) {
+typedef struct widths {
+    int metric, op;
+} widths;
+
+static void put_row(const pl_session_view *v, const pl_sync_point *p, widths w, pl_buf *out) {
     char number[40];
     put_value(pl_sync_point_metric(v->session, p, v->metric), number, sizeof number);
     pl_buf_puts(out, "  ");
     put_mark(v, p->colour, out);
-    pl_buf_printf(out, " %10s  %-10s", number, pl_verdict_name(p->verdict));
+    pl_buf_printf(out, " %*s  %-10s", w.metric - 2, number, pl_verdict_name(p->verdict));
     char op[64];
     snprintf(op, sizeof op, "%.60s", p->op[0] != '\0' ? p->op : p->is_input ? "(input)" : "-");
     pl_buf_putc(out, ' ');
     pl_session_put_clean(out, op);
-    for (int k = (int)strlen(op); k < op_width; k++)
+    for (int k = (int)strlen(op); k < w.op; k++)
         pl_buf_putc(out, ' ');
     pl_buf_puts(out, "  ");
     pl_session_put_clean(out, p->value);
@@ -200,15 +205,23 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
     }
     put_counts(s, out);
     put_blame(s, out);
-    const int op_width = widest_op(v);
     snprintf(head, sizeof head, "%s%s%s", v->metric, v->unit[0] != '\0' ? " " : "", v->unit);
+    const widths w = { strlen(head) > 12 ? (int)strlen(head) : 12, widest_op(v) };
     if (v->n_rows > 0)
-        pl_buf_printf(out, "\n  %12s  %-10s %-*s  %s\n", head, "verdict", op_width, "op", "value");
+        pl_buf_printf(out, "\n  %*s  %-10s %-*s  %s\n", w.metric, head, "verdict", w.op, "op",
+                      "value");
     for (size_t k = 0; k < v->n_rows; k++)
-        put_row(v, &s->points[v->order[k]], op_width, out);
+        put_row(v, &s->points[v->order[k]], w, out);
     if (v->n_rows < s->n_points)
         pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", s->n_points - v->n_rows);
     put_limits(v, out);
+    for (size_t i = 0; i < s->n_points; i++) {
+        if (s->points[i].detail == NULL) continue;
+        pl_buf_puts(out, "\ndetail of ");
+        pl_session_put_clean(out, s->points[i].value);
+        pl_buf_putc(out, '\n');
+        pl_detail_put_text(out, s->points[i].detail);
+    }
     for (size_t i = 0; i < s->n_notes; i++) {
         pl_buf_puts(out, "note: ");
         pl_session_put_clean(out, s->notes[i]);

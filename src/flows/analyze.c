@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "compare/rollup.h"
 #include "compare/session_print.h"
 #include "flows/analyze_int.h"
 #include "flows/inputs.h"
@@ -17,7 +18,8 @@
 #include "ops/infer.h"
 #include "passes/backward.h"
 
-enum { SPOOL_MEMORY = 64 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+enum { SPOOL_MEMORY = 32 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+#define SAVE_ALL_BELOW (UINT64_C(2) << 30)
 
 /* ---- notes and times ---- */
 
@@ -210,7 +212,12 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
     const pl_side_run *a = &x->a;
     const char *const *modes = pl_backend_record_modes(a->backend);
     x->session->observer_effect = a->observer_effect;
-    if (a->info.differs) {
+    if (a->outputs_differ) {
+        PL_TRY(pl_analysis_note(x, err,
+                                "the outputs of %s were other ones when it was recorded; the "
+                                "recorded run is the one that is judged",
+                                pl_backend_spec(a->backend)));
+    } else if (a->info.differs) {
         PL_TRY(pl_analysis_note(
             x, err,
             "no way to record left the outputs of %s as they are: only its outputs "
@@ -220,6 +227,13 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
         PL_TRY(pl_analysis_note(x, err,
                                 "recording in mode '%s' changed the outputs; mode '%s' does not",
                                 modes[0], modes[a->mode]));
+    }
+    if (*a->record_trouble != '\0') {
+        PL_TRY(
+            pl_analysis_note(x, err,
+                             "only the outputs are known: recording failed, the plain run did not "
+                             "(%s)",
+                             a->record_trouble));
     }
     if (a->marked) {
         PL_TRY(pl_analysis_note(x, err,
@@ -281,6 +295,8 @@ done:
 }
 
 static pl_status blame(pl_analysis *x, pl_err *err) {
+    /* Unless told, everything is kept as long as that is no burden. */
+    if (x->options->save == NULL) x->keep_all = 2 * pl_spool_bytes(x->a.spool) < SAVE_ALL_BELOW;
     const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
     const pl_blame_options options = { .pool = x->pool,
                                        .seed = x->inputs->seed,
@@ -308,12 +324,16 @@ static const char *reference_spec(const pl_analysis *x) {
 static pl_status run_all(pl_analysis *x, pl_err *err) {
     const char *a = x->options->backend == NULL ? "eager" : x->options->backend;
     PL_TRY(prepare(x, err));
-    PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
-    if (failed(x)) {
-        PL_TRY(pl_analysis_blame_failure(x, err));
-        return pl_analysis_bisect(x, err);
+    if (x->options->reuse != NULL) {
+        PL_TRY(pl_analysis_reuse(x, err));
+    } else {
+        PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
+        if (failed(x)) {
+            PL_TRY(pl_analysis_blame_failure(x, err));
+            return pl_analysis_bisect(x, err);
+        }
+        PL_TRY(say_observer(x, err));
     }
-    PL_TRY(say_observer(x, err));
     PL_TRY(pl_analysis_pair(x, err));
     if (x->recording == NULL) {
         PL_TRY(run_side(x, &x->b, &x->session->b, reference_spec(x), "the reference", "B", err));
@@ -402,6 +422,18 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     return commit_folder(&all->folder, m->model, s, err);
 }
 
+static pl_status print_rollup(const pl_session *s, const plumb_analyze_options *o, pl_buf *out,
+                              pl_err *err) {
+    static const pl_rollup_key keys[] = { PL_ROLLUP_MODULE, PL_ROLLUP_OP, PL_ROLLUP_DTYPE };
+    if (o->rollup == NULL) return PL_OK;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (strcmp(pl_rollup_key_name(keys[i]), o->rollup) == 0) {
+            return pl_rollup_print(s, keys[i], o->limit, out, err);
+        }
+    }
+    return pl_fail(err, PL_E_USAGE, "roll-up by '%s', expected module, op or dtype", o->rollup);
+}
+
 plumb_status plumb_analyze(plumb_model *m, const plumb_analyze_options *options, int *exit_code,
                            char **text, plumb_error *error) {
     pl_err err = PL_ERR_INIT;
@@ -420,6 +452,9 @@ plumb_status plumb_analyze(plumb_model *m, const plumb_analyze_options *options,
         pl_buf_append(&out, all.lines.data, all.lines.n_bytes);
     }
     PL_TRY_GOTO(done, st, pl_session_print(all.of[0].session, &print, &out, &err));
+    if (print.format == NULL || strcmp(print.format, "text") == 0) {
+        PL_TRY_GOTO(done, st, print_rollup(all.of[0].session, options, &out, &err));
+    }
     st = pl_api_text_take(&out, text, &err);
 done:
     pl_buf_release(&out);

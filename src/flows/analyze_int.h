@@ -74,6 +74,9 @@ pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sam
 /* Inputs that can hide a fault: constant, or all zero. */
 pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
 
+/* analyze_reuse.c: A's values from an earlier session (--reuse) instead of a run */
+pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
+
 /* analyze_search.c: what did it */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);
 pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err);

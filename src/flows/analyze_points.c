@@ -236,6 +236,21 @@ static pl_status name_blame(pl_analysis *x, pl_err *err) {
     return PL_OK;
 }
 
+/* Where NaN or Inf first appears in A and not in B. */
+static pl_status say_nonfinite(pl_analysis *x, pl_err *err) {
+    for (size_t i = 0; i < x->session->n_points; i++) {
+        const pl_sync_point *p = &x->session->points[i];
+        if (!p->measured || p->pair_class != PL_PAIR_NONFINITE) continue;
+        if (p->acc.n_nan_a + p->acc.n_inf_a == 0) continue;
+        return pl_analysis_note(x, err, "%s first appears at '%s' (%s), %lld elements; %s",
+                                p->acc.n_nan_a > 0 ? "NaN" : "Inf", p->value, p->op,
+                                (long long)(p->acc.n_nan_a + p->acc.n_inf_a),
+                                p->verdict == PL_VERDICT_CULPRIT ? "it is born there"
+                                                                 : "its inputs lead to it");
+    }
+    return PL_OK;
+}
+
 /* Where a difference begins: the first value whose codes differ, or that is off by more than its
  * type explains. */
 static const pl_sync_point *find_birth(const pl_session *s, const pl_sync_point *failing) {
@@ -253,7 +268,7 @@ static const pl_sync_point *find_birth(const pl_session *s, const pl_sync_point 
 /* The naive way to look inside would have marked all values as outputs: would it have seen this? */
 static pl_status say_marking(pl_analysis *x, pl_err *err) {
     bool tried = false, disturbs = false;
-    if (pl_backend_levels(x->a.backend) == NULL) return PL_OK;
+    if (x->a.backend == NULL || pl_backend_levels(x->a.backend) == NULL) return PL_OK;
     PL_TRY(pl_mark_disturbs(&x->a, x->in, &tried, &disturbs, err));
     if (!tried || !disturbs) return PL_OK;
     x->session->observer_note = "marking every value as an output changes the outputs of this "
@@ -279,6 +294,7 @@ pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
         if (p->is_output && failing == NULL && output_fails(x, p, v)) failing = p;
     }
     PL_TRY(name_blame(x, err));
+    PL_TRY(say_nonfinite(x, err));
     s->n_replayed = x->blame.n_replayed;
     s->n_unreplayed = x->blame.n_unreplayed;
     s->single_node_share =

@@ -214,7 +214,10 @@ pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
     mapped *m = pl_arena_alloc(x->arena, sizeof(*m));
     if (m == NULL) return (pl_run_data){ .has = nothing_has, .get = mapped_get };
     *m = (mapped){ x, run };
-    return (pl_run_data){ .has = mapped_has, .get = mapped_get, .ctx = m };
+    return (pl_run_data){ .has = mapped_has,
+                          .get = mapped_get,
+                          .ctx = m,
+                          .has_copies = run->n_unknown > 0 || run->marked };
 }
 
 static bool record_has(void *ctx, const pl_value *value) {

@@ -240,7 +240,13 @@ static pl_status find_pass(search *s, pl_arena *arena, pl_guilty_pass *out, pl_e
     pl_status st = PL_OK;
     if (disabled == NULL) return pl_fail_memory(err, s->n_names);
     memset(disabled, 1, s->n_names * sizeof(bool));
-    PL_TRY_GOTO(done, st, is_bad(s, disabled, &bad, err));
+    st = is_bad(s, disabled, &bad, err);
+    if (st == PL_E_UNSUPPORTED || st == PL_E_USAGE) { /* this version takes no names */
+        out->reason = pl_arena_strdup(arena, err == NULL ? "" : err->message);
+        st = out->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
+        goto done;
+    }
+    if (st != PL_OK) goto done;
     if (bad) {
         out->reason = "it stays wrong with every pass that has a name left out";
         goto done;

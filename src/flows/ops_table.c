@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "flows/api.h"
-#include "ops/op.h"
+#include "ops/emit.h"
 
 typedef struct totals {
     size_t rows, grad, bound, emit; /* the last three: not written yet */
@@ -22,8 +22,9 @@ static const char *bound_word(const pl_op_def *row) {
 }
 
 static const char *emit_word(const pl_op_def *row) {
-    if (row->emit == PL_EMIT_TODO) return "todo";
-    return row->emit == PL_EMIT_NEVER ? "break" : "yes";
+    const pl_emit_fn rule = pl_emit_rule_of(row);
+    if (rule == PL_EMIT_TODO) return "todo";
+    return rule == PL_EMIT_NEVER ? "break" : "yes";
 }
 
 static const char *amp_word(const pl_op_def *row) {
@@ -40,7 +41,7 @@ static void count(totals *t, const pl_op_def *row) {
     t->rows++;
     t->grad += row->grad == PL_GRAD_TODO;
     t->bound += row->bound == PL_BOUND_TODO;
-    t->emit += row->emit == PL_EMIT_TODO;
+    t->emit += pl_emit_rule_of(row) == PL_EMIT_TODO;
 }
 
 static void put_row_json(pl_json *j, const pl_op_def *row, const char *family) {

@@ -61,12 +61,12 @@ typedef struct pl_record_job {
     pl_buf notes; /* one line each */
 } pl_record_job;
 
-/* Records to options->output. Release either way. A failed backend is in job->backend. */
-pl_status pl_record_run(pl_record_job *job, pl_err *err);
-void pl_record_release(pl_record_job *job);
+/* Records to options->output. Release either way. A failed backend is in r->backend. */
+pl_status pl_record_run(pl_record_job *r, pl_err *err);
+void pl_record_release(pl_record_job *r);
 /* record_backend.c */
-pl_status pl_record_backend_prepare(pl_record_job *job, pl_err *err);
-pl_status pl_record_backend_run(pl_record_job *job, pl_err *err);
+pl_status pl_record_backend_prepare(pl_record_job *r, pl_err *err);
+pl_status pl_record_backend_run(pl_record_job *r, pl_err *err);
 bool pl_record_is_eager(const plumb_record_options *options);
 
 /* "LOOP/body" for a value inside the body of the node that produces LOOP; "" for the main graph.

@@ -78,11 +78,12 @@ static plumb_status on_seen(void *ctx, const plumb_seen *seen, plumb_error *erro
         r->n_unknown += seen->n_stands_for == 0;
     }
     if (name == NULL) name = seen->name;
-    const bool plain = seen->n_stands_for == 0 ||
-                       (seen->n_stands_for == 1 && strcmp(seen->stands_for[0], name) == 0);
+    const size_t n = seen->stands_for == NULL ? 0 : seen->n_stands_for;
+    const char *only = n == 1 ? seen->stands_for[0] : NULL;
+    const bool plain = n == 0 || (only != NULL && strcmp(only, name) == 0);
     if (st == PL_OK)
-        st = put(r, name, plain ? NULL : seen->stands_for, plain ? 0 : seen->n_stands_for,
-                 pl_datum_of(seen->datum), err);
+        st = put(r, name, plain ? NULL : seen->stands_for, plain ? 0 : n, pl_datum_of(seen->datum),
+                 err);
     pl_progress_update(&r->progress, "record", (int64_t)pl_recorder_count(r->recorder),
                        (int64_t)pl_program_hooks(r->program));
     return (plumb_status)st;
@@ -122,6 +123,9 @@ static void say(pl_record_job *r, const char *const *modes, size_t mode) {
                       "not and was used\n",
                       modes[0], modes[mode]);
     }
+    if (!info->differs && info->n_seen == 0)
+        pl_buf_printf(out, "%s showed no intermediate values: only its outputs are recorded\n",
+                      spec);
     if (info->n_hidden > 0)
         pl_buf_printf(out, "%zu values in bodies of If, Loop or Scan were not seen\n",
                       info->n_hidden);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -69,6 +70,10 @@ static pl_status make_temporary(pl_session_folder *f, pl_err *err) {
         return st;
     }
     f->temporary = path;
+    /* mkdtemp makes it private; a session is as open as any other file. */
+    const mode_t mask = umask(0);
+    umask(mask);
+    (void)chmod(path, 0777 & ~mask);
     return PL_OK;
 }
 
@@ -144,22 +149,22 @@ static pl_status note(pl_session_folder *f, const char *side, const char *value,
 }
 
 pl_status pl_session_folder_put(pl_session_folder *f, const char *side, const char *value,
-                                const pl_tensor *t, pl_arena *arena, const char **out,
+                                const pl_tensor *t, pl_arena *arena, const char **blob,
                                 pl_err *err) {
     char name[PL_BLOB_NAME_MAX];
-    pl_blob blob;
+    pl_blob found;
     pthread_mutex_lock(&f->mutex);
     pl_status st = open_store(f, err);
     pthread_mutex_unlock(&f->mutex);
-    if (st == PL_OK) st = pl_store_put(f->store, t, &blob, err);
+    if (st == PL_OK) st = pl_store_put(f->store, t, &found, err);
     if (st != PL_OK) return st;
-    pl_blob_name(&blob, name);
+    pl_blob_name(&found, name);
     pthread_mutex_lock(&f->mutex);
-    st = note(f, side, value, t, &blob, err);
+    st = note(f, side, value, t, &found, err);
     const char *copy = st == PL_OK ? pl_arena_strdup(arena, name) : NULL;
     pthread_mutex_unlock(&f->mutex);
     if (st == PL_OK && copy == NULL) st = pl_fail_memory(err, sizeof name);
-    if (st == PL_OK) *out = copy;
+    if (st == PL_OK) *blob = copy;
     return st;
 }
 

@@ -20,16 +20,8 @@ static pl_status index_names(pl_side_run *r, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_options *options,
-                           pl_err *err) {
-    const pl_backend_options backend = { .guarded = options->guarded,
-                                         .timeout_seconds = options->timeout,
-                                         .memory_limit = options->memory_limit };
-    const pl_compile_options compile = { .file = options->file,
-                                         .seed = options->seed,
-                                         .threads = options->threads,
-                                         .any_shape = true,
-                                         /* a wrong shape is a finding */ .record = true };
+pl_status pl_side_run_prepare(pl_side_run *r, pl_model *model, const pl_side_options *options,
+                              pl_err *err) {
     const size_t n_values = (size_t)model->n_values + 1;
     *r = (pl_side_run){ .model = model, .options = *options, .by_name = PL_STRMAP_INIT };
     r->entry = pl_calloc(n_values, sizeof(size_t));
@@ -39,7 +31,20 @@ pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_option
         return pl_fail_memory(err, n_values);
     }
     PL_TRY(index_names(r, err));
-    PL_TRY(pl_spool_new(options->spool_memory, NULL, &r->spool, err));
+    return pl_spool_new(options->spool_memory, NULL, &r->spool, err);
+}
+
+pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_options *options,
+                           pl_err *err) {
+    const pl_backend_options backend = { .guarded = options->guarded,
+                                         .timeout_seconds = options->timeout,
+                                         .memory_limit = options->memory_limit };
+    const pl_compile_options compile = { .file = options->file,
+                                         .seed = options->seed,
+                                         .threads = options->threads,
+                                         .any_shape = true, /* a wrong shape is a finding */
+                                         .record = true };
+    PL_TRY(pl_side_run_prepare(r, model, options, err));
     PL_TRY(pl_backend_open(options->spec, &backend, &r->backend, err));
     return pl_program_new(r->backend, model, &compile, &r->program, err);
 }
@@ -121,6 +126,10 @@ static pl_status keep(pl_side_run *r, const pl_value *value, const pl_datum *see
     return PL_OK;
 }
 
+pl_status pl_side_run_put(pl_side_run *run, const pl_value *value, const pl_datum *d, pl_err *err) {
+    return keep(run, value, d, err);
+}
+
 /* The tuples of two runs, where they differ. */
 static void describe_difference(pl_side_run *r, const pl_value *value, const pl_datum *d) {
     pl_datum *first = NULL;
@@ -185,8 +194,26 @@ static pl_status keep_outputs(pl_side_run *r, pl_err *err) {
     const pl_graph *graph = r->model->graph;
     for (size_t i = 0; i < graph->n_outputs; i++) {
         const pl_value *value = graph->outputs[i];
-        if (value->producer == NULL || r->plain[i] == NULL) continue;
+        if (value->producer == NULL || r->plain[i] == NULL || r->outputs_differ) continue;
         PL_TRY(keep(r, value, r->plain[i], err));
+    }
+    return PL_OK;
+}
+
+/* Outputs that are not those of the plain run, though values were shown: what was shown belongs to
+ * them, not to the plain run's. */
+static pl_status keep_other_outputs(pl_side_run *r, pl_datum *const *out, pl_err *err) {
+    const pl_graph *graph = r->model->graph;
+    for (size_t i = 0; i < graph->n_outputs; i++) {
+        if (out[i] == NULL || r->plain[i] == NULL || pl_datum_identical(out[i], r->plain[i])) {
+            continue;
+        }
+        r->observer_effect = r->outputs_differ = true;
+    }
+    for (size_t i = 0; i < graph->n_outputs && r->outputs_differ; i++) {
+        if (out[i] != NULL && graph->outputs[i]->producer != NULL) {
+            PL_TRY(keep(r, graph->outputs[i], out[i], err));
+        }
     }
     return PL_OK;
 }
@@ -205,14 +232,16 @@ static pl_status record(pl_side_run *r, pl_datum *const *in, bool again, pl_err 
     const pl_status st =
         again ? pl_program_record(r->program, in, &args, out, &info, err)
               : pl_program_record_gently(r->program, in, &args, out, &mode, &info, err);
+    pl_status kept = PL_OK;
+    if (st == PL_OK && !again) {
+        r->info = info;
+        r->mode = mode;
+        r->observer_effect = mode > 0 || info.differs;
+        if (!info.differs) kept = keep_other_outputs(r, out, err);
+    }
     drop(out, graph->n_outputs);
     pl_free(out);
-    PL_TRY(st);
-    if (again) return PL_OK;
-    r->info = info;
-    r->mode = mode;
-    r->observer_effect = mode > 0 || info.differs;
-    return PL_OK;
+    return st != PL_OK ? st : kept;
 }
 
 static bool can_record(const pl_side_run *r) {
@@ -238,8 +267,21 @@ static pl_status record_marked(pl_side_run *r, pl_datum *const *in, pl_err *err)
 }
 
 pl_status pl_side_run_record(pl_side_run *r, pl_datum *const *in, pl_err *err) {
-    if (can_record(r)) PL_TRY(record(r, in, false, err));
-    if (r->n_recorded == 0 && !r->info.differs) PL_TRY(record_marked(r, in, err));
+    if (can_record(r)) {
+        pl_err trouble = PL_ERR_INIT;
+        const pl_status st = record(r, in, false, &trouble);
+        /* The plain run worked: it is the way of looking that failed (ONNX Runtime 1.16 loses an
+         * axis when a DequantizeLinear is looked at), and marking would fall into the same hole. */
+        if (st == PL_E_BACKEND && r->n_recorded == 0) {
+            snprintf(r->record_trouble, sizeof(r->record_trouble), "%.300s", trouble.message);
+        } else if (st != PL_OK) {
+            if (err != NULL) *err = trouble;
+            return st;
+        }
+    }
+    if (r->n_recorded == 0 && !r->info.differs && *r->record_trouble == '\0') {
+        PL_TRY(record_marked(r, in, err));
+    }
     return keep_outputs(r, err);
 }
 
@@ -260,7 +302,7 @@ static pl_status repeat_outputs(pl_side_run *r, pl_datum *const *in, pl_err *err
 pl_status pl_side_run_repeat(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     r->unstable = NULL;
     PL_TRY(repeat_outputs(r, in, err));
-    if (!can_record(r) || r->info.differs || r->marked) return PL_OK;
+    if (!can_record(r) || r->info.differs || r->marked || *r->record_trouble != '\0') return PL_OK;
     /* A second recording whose outputs differ shows nothing: then the outputs above tell. */
     return record(r, in, true, err);
 }

@@ -36,15 +36,22 @@ typedef struct pl_side_run {
     pl_strmap by_name; /* values of the main graph */
     plumb_record_info info;
     size_t mode;
-    bool marked;                  /* it shows nothing by itself: values were marked as outputs */
-    bool observer_effect;         /* the first way to record changed the outputs */
+    bool marked;          /* it shows nothing by itself: values were marked as outputs */
+    bool outputs_differ;  /* those of the recorded run are kept, not those of the plain one */
+    bool observer_effect; /* the first way to record changed the outputs */
     size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
     const pl_value *unstable;     /* first value whose second run differed; NULL = none */
     char difference[160];         /* its tuples: "a != b" */
+    char record_trouble[320];     /* recording failed where the plain run did not; "" */
     bool (*wants)(void *ctx, const pl_value *value); /* NULL = every value is kept */
     void *wants_ctx;
 } pl_side_run;
 
+/* Tables and spool only: for data that comes from elsewhere. */
+pl_status pl_side_run_prepare(pl_side_run *run, pl_model *model, const pl_side_options *options,
+                              pl_err *err);
+/* Puts a value as if it had been recorded. */
+pl_status pl_side_run_put(pl_side_run *run, const pl_value *value, const pl_datum *d, pl_err *err);
 /* Opens and compiles. A failure of the backend leaves its status and message in err. */
 pl_status pl_side_run_init(pl_side_run *run, pl_model *model, const pl_side_options *options,
                            pl_err *err);

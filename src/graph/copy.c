@@ -179,6 +179,59 @@ pl_status pl_copy_graph_content(pl_copier *c, const pl_graph *from, pl_graph *to
     return PL_OK;
 }
 
+/* ---- within one model ---- */
+
+/* What stands outside the copied nodes stands for itself. */
+static pl_status keep_outside(void *ctx, pl_graph *body, pl_err *err) {
+    pl_copier *c = ctx;
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        const pl_node *node = body->nodes[i];
+        for (uint32_t k = 0; k < node->n_in; k++) {
+            pl_value *value = node->in[k];
+            if (value != NULL && c->values[value->id] == NULL) c->values[value->id] = value;
+        }
+        PL_TRY(pl_node_each_body(node, keep_outside, ctx, err));
+    }
+    for (size_t i = 0; i < body->n_outputs; i++) {
+        pl_value *value = body->outputs[i];
+        if (c->values[value->id] == NULL) c->values[value->id] = value;
+    }
+    return PL_OK;
+}
+
+static pl_status copy_renamed(pl_copier *c, const pl_value *from, const char *prefix,
+                              pl_graph *to) {
+    const char *name = pl_arena_printf(c->to->arena, "%s/%s", prefix, from->name);
+    if (name == NULL) return pl_fail_memory(c->err, strlen(prefix));
+    PL_TRY(pl_graph_add_fresh_value(to, name, &c->values[from->id], c->err));
+    c->values[from->id]->type = from->type;
+    return pl_copy_init(c, from);
+}
+
+pl_status pl_graph_copy_into(const pl_graph *from, pl_graph *to, const char *prefix, pl_value **map,
+                             pl_err *err) {
+    pl_copier c = { .to = to->model, .values = map, .err = err };
+    /* The copies may be appended to the list that is read. */
+    const size_t n_nodes = from->n_nodes, n_values = from->n_values;
+    for (size_t i = 0; i < n_values; i++) {
+        if (map[from->values[i]->id] == NULL) PL_TRY(copy_renamed(&c, from->values[i], prefix, to));
+    }
+    for (size_t i = 0; i < n_nodes; i++) {
+        const pl_node *node = from->nodes[i];
+        for (uint32_t k = 0; k < node->n_in; k++) {
+            pl_value *value = node->in[k];
+            if (value != NULL && map[value->id] == NULL) map[value->id] = value;
+        }
+        PL_TRY(pl_node_each_body(node, keep_outside, &c, err));
+        PL_TRY(pl_copy_node(&c, node, to));
+    }
+    for (size_t i = 0; i < from->n_outputs; i++) {
+        pl_value *value = from->outputs[i];
+        if (map[value->id] == NULL) map[value->id] = value;
+    }
+    return PL_OK;
+}
+
 /* ---- models ---- */
 
 static pl_status copy_functions(pl_copier *c, const pl_model *from) {

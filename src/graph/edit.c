@@ -105,6 +105,38 @@ pl_status pl_graph_remove_nodes(pl_graph *graph, const bool *drop, pl_err *err) 
     return PL_OK;
 }
 
+/* ---- names ---- */
+
+static pl_status unshadow_body(void *ctx, pl_graph *body, pl_err *err) {
+    bool renamed = false;
+    for (size_t i = 0; i < body->n_values; i++) {
+        pl_value *value = body->values[i];
+        if (pl_graph_find_in_scope(body->parent, value->name) == NULL) continue;
+        const char *name =
+            pl_arena_printf(body->model->arena, "%s/%s#%u", body->name, value->name, value->id);
+        if (name == NULL) return pl_fail_memory(err, strlen(value->name));
+        value->name = name;
+        renamed = true;
+    }
+    if (renamed) {
+        bool *keep = pl_calloc(body->n_values + 1, sizeof *keep);
+        if (keep == NULL) return pl_fail_memory(err, body->n_values);
+        memset(keep, 1, body->n_values);
+        const pl_status st = filter_values(body, keep, err);
+        pl_free(keep);
+        PL_TRY(st);
+    }
+    for (size_t i = 0; i < body->n_nodes; i++)
+        PL_TRY(pl_node_each_body(body->nodes[i], unshadow_body, ctx, err));
+    return PL_OK;
+}
+
+pl_status pl_graph_unshadow(pl_graph *graph, pl_err *err) {
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        PL_TRY(pl_node_each_body(graph->nodes[i], unshadow_body, NULL, err));
+    return PL_OK;
+}
+
 /* ---- dead code ---- */
 
 static pl_status remove_dead_body(void *ctx, pl_graph *body, pl_err *err) {

@@ -11,8 +11,16 @@ pl_status pl_graph_remove_dead(pl_graph *graph, size_t *n_removed, pl_err *err);
 pl_status pl_graph_replace_uses(pl_graph *graph, pl_value *from, pl_value *to, pl_err *err);
 /* Removes the nodes for which drop[index] is true; the caller has seen to their uses. */
 pl_status pl_graph_remove_nodes(pl_graph *graph, const bool *drop, pl_err *err);
+/* Renames values of bodies that are called like a value of a graph around them: ONNX forbids it. */
+pl_status pl_graph_unshadow(pl_graph *graph, pl_err *err);
 /* A deep copy that shares tensors. */
 pl_status pl_model_copy(const pl_model *model, pl_model **out, pl_err *err);
+/* Appends copies of the nodes of `from` to `to`, a graph of the same model that sees what `from`
+ * sees: inlining a body. map (by id, of model->n_values entries when it is called) says what stands
+ * for a value, inputs of `from` for example; the other values of `from` get copies called
+ * prefix/name, which are entered into it. */
+pl_status pl_graph_copy_into(const pl_graph *from, pl_graph *to, const char *prefix, pl_value **map,
+                             pl_err *err);
 /* A new model: the nodes between `from` (become inputs) and `to` (become outputs). Either list may
  * be empty: then the model's own inputs or outputs. Names that do not exist, and a `to` that still
  * needs a model input although `from` was meant to cut it off, are told apart: the latter keeps the

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/size.h"
 
 bool pl_domain_is_onnx(const char *domain) {
@@ -153,18 +154,40 @@ pl_status pl_graph_add_value_n(pl_graph *graph, const char *name, size_t n_name,
     return PL_OK;
 }
 
+/* Writes base_k to `name` and tells whether somebody has it. */
+static bool number_is_taken(const pl_graph *graph, const char *base, size_t k, char *name,
+                            size_t n) {
+    snprintf(name, n, "%s_%zu", base, k);
+    return pl_graph_find_in_scope(graph, name) != NULL;
+}
+
 pl_status pl_graph_add_fresh_value(pl_graph *graph, const char *base, pl_value **out, pl_err *err) {
     if (base[0] == '\0') base = "value";
     if (pl_graph_find_in_scope(graph, base) == NULL) {
         return pl_graph_add_value(graph, base, out, err);
     }
-    for (size_t k = 1;; k++) {
-        const char *name = pl_arena_printf(graph->model->arena, "%s_%zu", base, k);
-        if (name == NULL) return pl_fail_memory(err, strlen(base));
-        if (pl_graph_find_in_scope(graph, name) == NULL) {
-            return pl_graph_add_value(graph, name, out, err);
+    const size_t n = strlen(base) + 24;
+    char *name = pl_malloc(n);
+    if (name == NULL) return pl_fail_memory(err, n);
+    /* Numbers are given out in order: double until one is free, then between the last two. A pass
+     * asks for thousands of names with the same base. */
+    size_t low = 0, high = 1;
+    while (number_is_taken(graph, base, high, name, n)) {
+        low = high;
+        high *= 2;
+    }
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (number_is_taken(graph, base, middle, name, n)) {
+            low = middle;
+        } else {
+            high = middle;
         }
     }
+    (void)number_is_taken(graph, base, high, name, n);
+    const pl_status st = pl_graph_add_value(graph, name, out, err);
+    pl_free(name);
+    return st;
 }
 
 pl_status pl_graph_add_input(pl_graph *graph, pl_value *value, pl_err *err) {

@@ -107,12 +107,6 @@ void pl_replay_clear_all(pl_replay *r) {
         slot_clear(&r->slots[i]);
 }
 
-void pl_replay_release_after(pl_replay *r, const pl_node *node) {
-    const pl_graph_plan *g = &r->plan.graphs[node->graph->id];
-    for (uint32_t k = g->release_at[node->index]; k < g->release_at[node->index + 1]; k++)
-        slot_clear(&r->slots[g->release[k]->id]);
-}
-
 size_t pl_replay_without_rule(const pl_replay *r) {
     return r->n_without_rule;
 }
@@ -187,6 +181,19 @@ bool pl_replay_exact(pl_replay *r, const pl_value *value) {
     }
     s->exactness = exact ? EXACT : INEXACT;
     return exact;
+}
+
+void pl_replay_release_after(pl_replay *r, const pl_node *node) {
+    const pl_graph_plan *g = &r->plan.graphs[node->graph->id];
+    const bool asked = !r->options.native && !r->options.no_bounds;
+    for (uint32_t k = g->release_at[node->index]; k < g->release_at[node->index + 1]; k++) {
+        slot *s = &r->slots[g->release[k]->id];
+        /* What comes later in the segment may still ask. */
+        const bool exact = asked && s->datum != NULL && pl_replay_exact(r, g->release[k]);
+        const bool known = asked && s->datum != NULL;
+        slot_clear(s);
+        if (known) s->exactness = exact ? EXACT : INEXACT;
+    }
 }
 
 /* ---- nodes ---- */

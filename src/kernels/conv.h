@@ -41,6 +41,13 @@ pl_status pl_conv_after_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_
                             const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_conv_state **state,
                             const pl_epilogue *after, pl_err *err);
 
+/* By Winograd's F(2x2, 3x3): faster, and rounded otherwise than pl_conv_f32. The state is needed
+ * and belongs to this way alone. */
+bool pl_conv_winograd_fits(const pl_conv_shape *shape);
+pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                               const pl_f32 *w, const pl_f32 *bias, pl_f32 *y,
+                               pl_conv_state **state, const pl_epilogue *after, pl_err *err);
+
 /* Transposed: input cell i adds to output i * stride - pad_begin + tap * dilation.
  * w is (c_in, c_out / groups, kernel…); `in` and `out` are those of this operator's own x and y. */
 pl_status pl_conv_transpose_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,

@@ -23,4 +23,23 @@ pl_status pl_swiglu_bound(pl_bound *c);
 pl_status pl_swish_bound(pl_bound *c);
 pl_status pl_thresholded_relu_bound(pl_bound *c);
 
+pl_status pl_celu_grad(pl_grad *c);
+pl_status pl_clip_grad(pl_grad *c);
+pl_status pl_dropout_grad(pl_grad *c);
+pl_status pl_elu_grad(pl_grad *c);
+pl_status pl_gelu_grad(pl_grad *c);
+pl_status pl_hard_sigmoid_grad(pl_grad *c);
+pl_status pl_hard_swish_grad(pl_grad *c);
+pl_status pl_leaky_relu_grad(pl_grad *c);
+pl_status pl_mish_grad(pl_grad *c);
+pl_status pl_relu_grad(pl_grad *c);
+pl_status pl_selu_grad(pl_grad *c);
+pl_status pl_shrink_grad(pl_grad *c);
+pl_status pl_sigmoid_grad(pl_grad *c);
+pl_status pl_softplus_grad(pl_grad *c);
+pl_status pl_softsign_grad(pl_grad *c);
+pl_status pl_swiglu_grad(pl_grad *c);
+pl_status pl_swish_grad(pl_grad *c);
+pl_status pl_thresholded_relu_grad(pl_grad *c);
+
 #endif

@@ -9,8 +9,9 @@
 
 #include "ops/bound_nn.h"
 
-typedef struct heads_norm { /* largest over all heads */
-    double x, e;            /* of the elements, of their errors */
+typedef struct heads_norm {
+    double x; /* largest norm of a head */
+    double e; /* largest error of an element: errors add in quadrature */
 } heads_norm;
 
 typedef struct attention_stats {
@@ -41,7 +42,7 @@ static void add_input(pl_bound *c, int i, int64_t size, heads_norm *h) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return;
     h->x = fmax(h->x, largest_norm(pl_b_x(c, i), t->n_elements, size));
-    h->e = fmax(h->e, largest_norm(pl_b_e(c, i), t->n_elements, size));
+    h->e = fmax(h->e, pl_b_peak(pl_b_e(c, i), t->n_elements));
 }
 
 static void add_values(pl_bound *c, int i, attention_stats *s) {
@@ -52,7 +53,6 @@ static void add_values(pl_bound *c, int i, attention_stats *s) {
 }
 
 static void projected_stats(const pl_b_attention *a, attention_stats *s) {
-    const double per_head = a->projection_error * sqrt((double)a->head_size);
     for (int64_t row = 0; row < a->n_projected / a->cols; row++) {
         const double *x = a->projected + row * a->cols;
         s->q.x = fmax(s->q.x, largest_norm(x, a->q_cols, a->head_size));
@@ -60,8 +60,8 @@ static void projected_stats(const pl_b_attention *a, attention_stats *s) {
         const int64_t rest = a->q_cols + a->k_cols;
         s->v = fmax(s->v, pl_b_peak(x + rest, a->cols - rest));
     }
-    s->q.e = fmax(s->q.e, per_head);
-    s->k.e = fmax(s->k.e, per_head);
+    s->q.e = fmax(s->q.e, a->projection_error);
+    s->k.e = fmax(s->k.e, a->projection_error);
     s->ev = fmax(s->ev, a->projection_error);
 }
 
@@ -88,7 +88,7 @@ static pl_status row_norms(pl_bound *c, const pl_b_attention *a, attention_stats
     if (x == NULL || to == NULL || to_e == NULL) return pl_fail_memory(c->err, (size_t)rows);
     for (int64_t i = 0; i < rows; i++) {
         to[i] = norm(x + i * a->head_size, a->head_size);
-        if (e != NULL) to_e[i] = norm(e + i * a->head_size, a->head_size);
+        if (e != NULL) to_e[i] = pl_b_peak(e + i * a->head_size, a->head_size);
     }
     s->row_q = to;
     s->row_eq = to_e;
@@ -136,8 +136,8 @@ static double score_error(const pl_bound *c, const pl_b_attention *a, const atte
                           double q, double eq) {
     const double largest = fabs(a->scale) * q * s->k.x;
     const double sums = c->u_acc * pl_b_chain((double)a->head_size) + 2 * c->u + 2 * s->local;
-    return largest * sums + fabs(a->scale) * (eq * s->k.x + (q + eq) * s->k.e) +
-           c->u * s->seen_bias + s->e_bias;
+    return largest * sums + fabs(a->scale) * (eq * s->k.x + q * s->k.e) + c->u * s->seen_bias +
+           s->e_bias;
 }
 
 /* Relative error of probabilities and of their average. */

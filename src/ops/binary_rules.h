@@ -15,4 +15,15 @@ pl_status pl_pow_bound(pl_bound *c);
 pl_status pl_prelu_bound(pl_bound *c);
 pl_status pl_sum_bound(pl_bound *c);
 
+pl_status pl_add_grad(pl_grad *c);
+pl_status pl_div_grad(pl_grad *c);
+pl_status pl_extreme_grad(pl_grad *c);
+pl_status pl_mean_grad(pl_grad *c);
+pl_status pl_mod_grad(pl_grad *c);
+pl_status pl_mul_grad(pl_grad *c);
+pl_status pl_pow_grad(pl_grad *c);
+pl_status pl_prelu_grad(pl_grad *c);
+pl_status pl_sub_grad(pl_grad *c);
+pl_status pl_sum_grad(pl_grad *c);
+
 #endif

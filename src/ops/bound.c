@@ -401,7 +401,7 @@ pl_status pl_b_move(pl_bound *c) {
     goto done;
 anything:
     for (int i = 0; i < c->n_out && st == PL_OK; i++)
-        if (pl_b_out(c, i) != NULL && c->out_native[i] != PL_STRING) st = pl_b_fill(c, i, INFINITY);
+        if (pl_b_out(c, i) != NULL && c->out_native[i] != PL_STRING) st = pl_b_fill(c, i, HUGE_VAL);
 done:
     for (int i = 0; i < c->n_in; i++)
         pl_tensor_unref(x[i]);

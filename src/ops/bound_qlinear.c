@@ -363,7 +363,7 @@ static pl_status scaled_bound(pl_bound *c, const scaled *s) {
     for (int64_t i = 0; i < y->n_elements; i++) {
         const double more = bias == NULL ? 0 : b[i % bias->n_elements];
         e[i] = s->own * fabs(v[i] - more) + c->u * (fabs(v[i]) + fabs(more));
-        if (eb != NULL) e[i] += eb[i % bias->n_elements];
+        if (eb != NULL && bias != NULL) e[i] += eb[i % bias->n_elements];
         if (s->e != NULL) e[i] += ((const double *)s->e->data)[i];
     }
     return PL_OK;

@@ -47,7 +47,7 @@ static double reach(const codes_job *j, int64_t i) {
                                 r->saturate };
     double e = (r->e != NULL ? r->e[i] : 0) + r->slack * fabs(p) + r->offset, code[2];
     unsigned char packed[16];
-    if (isnan(p)) return INFINITY; /* the code of NaN is anybody's choice */
+    if (isnan(p)) return HUGE_VAL; /* the code of NaN is anybody's choice */
     if (isinf(p)) e = 0;
     const double ends[2] = { p - e, p + e };
     pl_quant_store_f64(&t, ends, packed, 2);
@@ -145,8 +145,12 @@ pl_status pl_quantize_bound(pl_bound *c) {
     r.p = p;
     r.zeros = zeros->data;
     r.zero_error = pl_b_largest(c, 2);
-    if (!pl_b_unrounded(c, p, native))
+    /* Numbers that need no rounding get no slack, and no bound that is nothing but slack. */
+    if (pl_b_unrounded(c, p, native)) {
+        r.e = NULL;
+    } else {
         r.slack = pl_b_round_slack(native) + 8 * pl_b_scale_error(c, 1);
+    }
     st = pl_b_set_codes(c, &r);
 done:
     pl_tensor_unref(p);

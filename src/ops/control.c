@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ops/grad.h"
 #include "ops/join.h"
 
 /* ---- Scan's attributes ---- */
@@ -54,6 +55,21 @@ const char *pl_scan_read(pl_scan_layout *s, const pl_node *node, size_t n_in, co
         bad = scan_list(node, *name = "scan_output_directions", s->n_out, true, &s->out_reverse);
     }
     return bad;
+}
+
+/* ---- gradients ---- */
+
+pl_status pl_grad_branches(pl_grad *c) {
+    return pl_node_fail(c->err, PL_E_INTERNAL, c->node, "its branches were not differentiated");
+}
+
+pl_status pl_grad_unrolled(pl_grad *c) {
+    return pl_node_fail(c->err, PL_E_UNSUPPORTED, c->node, "it was not unrolled");
+}
+
+pl_status pl_grad_apart(pl_grad *c) {
+    return pl_node_fail(c->err, PL_E_UNSUPPORTED, c->node,
+                        "its gradient needs a sequence whose items are known before the run");
 }
 
 /* ---- running a body with bounds ---- */
@@ -135,7 +151,7 @@ static pl_status add_other(pl_bound *c, body_run *r) {
         const pl_datum *d = r->out[i];
         if (y == NULL || y->dtype == PL_STRING) continue;
         if (d == NULL || d->kind != PL_TYPE_TENSOR || !pl_tensor_same_shape(d->tensor, y)) {
-            PL_TRY(pl_b_fill(c, i, INFINITY));
+            PL_TRY(pl_b_fill(c, i, HUGE_VAL));
             continue;
         }
         pl_tensor *const own = c->e_out[i];

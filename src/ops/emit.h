@@ -116,7 +116,7 @@ const char *pl_emit_number(double value, char *out);
 pl_status pl_emit_types_only(pl_emit *c); /* the outputs depend on types and shapes alone */
 pl_status pl_emit_identity(pl_emit *c);
 
-/* The rules, by operator; they stand in the emit_*.c files beside the rows. */
-pl_status pl_emit_rule_for(pl_emit *c);
+/* The rule of a row (emit_table.c); PL_EMIT_TODO or PL_EMIT_NEVER when it has none. */
+pl_emit_fn pl_emit_rule_of(const pl_op_def *row);
 
 #endif

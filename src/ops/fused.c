@@ -123,6 +123,14 @@ static double param_of(const pl_node *node, const pl_fused *f, size_t k) {
     return k == 0 ? f->a : f->b;
 }
 
+pl_status pl_fused_params(const pl_node *node, double params[2], pl_err *err) {
+    pl_fused f = { 0 };
+    PL_TRY(pl_fused_read(node, NULL, 0, &f, err));
+    params[0] = param_of(node, &f, 0);
+    params[1] = param_of(node, &f, 1);
+    return PL_OK;
+}
+
 const char *pl_fused_expand(pl_bound *c, const char *op, const char *inputs, const char *add) {
     const pl_string name = pl_attr_string(c->node, "activation");
     pl_fused f = { 0 };

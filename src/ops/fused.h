@@ -19,6 +19,9 @@ pl_status pl_fused_read(const pl_node *node, const double *params, size_t n_para
 void pl_fused_apply_f32(pl_pool *pool, const pl_fused *f, pl_f32 *y, int64_t n);
 void pl_fused_apply_f64(pl_pool *pool, const pl_fused *f, pl_f64 *y, int64_t n);
 
+/* The two parameters of the node's activation, or its defaults. */
+pl_status pl_fused_params(const pl_node *node, double params[2], pl_err *err);
+
 /* The node in ONNX text for its bound: `op` of `inputs` with the node's attributes, plus the input
  * `add` (or NULL), then the activation. NULL when out of memory. */
 const char *pl_fused_expand(pl_bound *c, const char *op, const char *inputs, const char *add);

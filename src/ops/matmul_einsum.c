@@ -9,6 +9,7 @@
 #include "kernels/gemm.h"
 #include "ops/bound_nn.h"
 #include "ops/compute.h"
+#include "ops/grad_nn.h"
 #include "ops/matmul.h"
 #include "ops/move.h"
 
@@ -468,4 +469,150 @@ pl_status pl_einsum_bound(pl_bound *c) {
         dot.k *= has_label(&e.out, i) ? 1 : size[i];
     if (c->n_in == 1 && dot.k <= 1) return pl_b_move(c);
     return pl_b_dot_rule(c, &dot);
+}
+
+/* ---- gradient ---- */
+
+typedef struct einsum_text { /* an equation with letters for all labels, dots included */
+    char letter[N_LABELS];
+    bool taken[N_LETTERS];
+    char text[512];
+    size_t n;
+} einsum_text;
+
+static char letter_at(int i) {
+    return (char)(i < 26 ? 'A' + i : 'a' + i - 26);
+}
+
+/* A letter that nobody has; 0 when there is none left. */
+static char fresh_letter(einsum_text *t) {
+    for (int i = 0; i < N_LETTERS; i++) {
+        if (t->taken[i]) continue;
+        t->taken[i] = true;
+        return letter_at(i);
+    }
+    return 0;
+}
+
+static void put_char(einsum_text *t, char ch) {
+    if (t->n + 1 < sizeof(t->text)) t->text[t->n++] = ch;
+    t->text[t->n] = '\0';
+}
+
+static bool name_labels(einsum_text *t, const equation *e) {
+    memset(t, 0, sizeof(*t));
+    for (int pass = 0; pass < 2; pass++) { /* letters keep themselves */
+        for (int k = 0; k <= e->n_terms; k++) {
+            const term *one = k < e->n_terms ? &e->terms[k] : &e->out;
+            for (int d = 0; d < one->rank; d++) {
+                const int label = one->label[d];
+                if (t->letter[label] != 0 || (label < N_LETTERS) != (pass == 0)) continue;
+                if (label < N_LETTERS) t->taken[label] = true;
+                t->letter[label] = label < N_LETTERS ? letter_at(label) : fresh_letter(t);
+                if (t->letter[label] == 0) return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* ones[n], or the identity of n x n, in the type of like. */
+static pl_value *factor_of(pl_grad *c, const pl_value *like, int64_t n, bool identity) {
+    pl_g_table t;
+    if (!pl_g_table_new(c, &t, identity ? 2 : 1, (const int64_t[]){ n, n })) return NULL;
+    for (int64_t i = 0; i < n; i++)
+        t.data[identity ? i * n + i : i] = 1;
+    return pl_g_table_value(c, &t, like->type->dtype);
+}
+
+typedef struct einsum_job {
+    pl_grad *c;
+    const equation *e;
+    einsum_text *t;
+    pl_value *in[OPERANDS_MAX + 2 * PL_RANK_MAX];
+    size_t n_in;
+} einsum_job;
+
+static void add_operand(einsum_job *j, pl_value *x, const term *labels) {
+    if (j->n_in > 0) put_char(j->t, ',');
+    j->in[j->n_in++] = x;
+    for (int d = 0; d < labels->rank; d++)
+        put_char(j->t, j->t->letter[labels->label[d]]);
+}
+
+/* Size of a label among the operands (1 is broadcast). */
+static int64_t label_size(einsum_job *j, int label) {
+    int64_t size = 1;
+    for (int k = 0; k < j->e->n_terms; k++) {
+        for (int d = 0; d < j->e->terms[k].rank; d++) {
+            if (j->e->terms[k].label[d] != label) continue;
+            const int64_t n = pl_g_dim(j->c, j->c->node->in[k], d);
+            if (n != 1) size = n;
+        }
+    }
+    return size;
+}
+
+/* dL/d(operand k): the output's gradient and the other operands, summed to its labels. Labels that
+ * only it has are repeated, a second place of a label is kept on the diagonal. */
+static pl_value *operand_grad(pl_grad *c, const equation *e, const einsum_text *named, int k) {
+    const term *own = &e->terms[k];
+    einsum_text t = *named;
+    einsum_job j = { .c = c, .e = e, .t = &t };
+    char out[PL_RANK_MAX + 1] = "";
+    add_operand(&j, c->dy[0], &e->out);
+    for (int i = 0; i < e->n_terms; i++)
+        if (i != k) add_operand(&j, c->node->in[i], &e->terms[i]);
+    for (int d = 0; d < own->rank && c->st == PL_OK; d++) {
+        const int label = own->label[d];
+        bool there = has_label(&e->out, label), before = false;
+        for (int i = 0; i < e->n_terms; i++)
+            there = there || (i != k && has_label(&e->terms[i], label));
+        for (int i = 0; i < d; i++)
+            before = before || own->label[i] == label;
+        out[d] = t.letter[label];
+        if (before) {
+            out[d] = fresh_letter(&t);
+            put_char(&t, ',');
+            put_char(&t, t.letter[label]);
+            put_char(&t, out[d]);
+            j.in[j.n_in++] = factor_of(c, c->node->in[k], label_size(&j, label), true);
+        } else if (!there) {
+            put_char(&t, ',');
+            put_char(&t, out[d]);
+            j.in[j.n_in++] = factor_of(c, c->node->in[k], label_size(&j, label), false);
+        }
+        if (out[d] == 0) (void)pl_g_fail(c, "needs more letters than there are");
+    }
+    put_char(&t, '-');
+    put_char(&t, '>');
+    for (int d = 0; d < own->rank; d++)
+        put_char(&t, out[d]);
+    if (t.n + 2 >= sizeof(t.text)) (void)pl_g_fail(c, "needs an equation that is too long");
+    const pl_attr attr = PL_G_STRING("equation", t.text);
+    if (c->st != PL_OK) return NULL;
+    return pl_g_unbroadcast(c, pl_g_op(c, "Einsum", j.in, j.n_in, &attr, 1), c->node->in[k]);
+}
+
+pl_status pl_einsum_grad(pl_grad *c) {
+    const pl_node *node = c->node;
+    pl_arena *arena = pl_arena_new();
+    equation e = { 0 };
+    einsum_text named;
+    if (arena == NULL) return pl_fail_memory(c->err, 1);
+    const pl_type **types = pl_arena_array(arena, (size_t)node->n_in + 1, sizeof(*types));
+    pl_infer view = { .node = node, .arena = arena, .n_in = (int)node->n_in, .err = c->err };
+    if (types == NULL) c->st = pl_fail_memory(c->err, 1);
+    for (uint32_t i = 0; i < node->n_in && c->st == PL_OK; i++) {
+        (void)pl_g_rank(c, node->in[i]);
+        types[i] = node->in[i]->type;
+    }
+    view.in = types;
+    if (c->st == PL_OK) c->st = read_equation(&view, arena, &e);
+    if (c->st == PL_OK && !name_labels(&named, &e))
+        (void)pl_g_fail(c, "needs more letters than there are");
+    for (int k = 0; k < e.n_terms && c->st == PL_OK; k++)
+        if (c->wanted[k]) c->dx[k] = operand_grad(c, &e, &named, k);
+    pl_arena_free(arena);
+    return c->st;
 }

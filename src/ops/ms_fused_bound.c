@@ -28,6 +28,10 @@ pl_status pl_ms_gelu_bound(pl_bound *c) {
     return pl_b_each(c, gelu_element);
 }
 
+pl_status pl_ms_fast_gelu_bound(pl_bound *c) {
+    return pl_b_each(c, gelu_element);
+}
+
 /* x s, s = sigmoid(alpha x). */
 static double quick_gelu_element(const pl_bound *c, const double *x, const double *e, double y) {
     const double alpha = pl_attr_float(c->node, "alpha"), t = alpha * x[0];

@@ -183,6 +183,24 @@ static void few_rows(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* One accumulator in the order of K (pl_eval.naive). */
+static void plain_columns(void *ctx, int64_t begin, int64_t end) {
+    const nbits_job *j = ctx;
+    const layout *l = &j->w->l;
+    for (int64_t column = begin; column < end; column++) {
+        for (int64_t row = 0; row < j->m; row++) {
+            float sum = 0, piece[PIECE];
+            for (int64_t k = 0; k < l->k; k += PIECE) {
+                const int64_t n = pl_i64_min(PIECE, l->k - k);
+                unpack_f32(j->w, column, k, n, piece);
+                for (int64_t i = 0; i < n; i++)
+                    sum += j->a[row * l->k + k + i] * piece[i];
+            }
+            j->y[row * l->n + column] = sum;
+        }
+    }
+}
+
 static void unpack_columns_f32(void *ctx, int64_t begin, int64_t end) {
     const nbits_job *j = ctx;
     const int64_t k = j->w->l.k;
@@ -224,7 +242,9 @@ pl_status pl_matmul_nbits_eval(pl_eval *c) {
     job.a = pl_compute_in_f32(c, A, NULL);
     job.y = pl_compute_out_f32(c, y);
     if (job.a == NULL || job.y == NULL) return pl_eval_memory(c);
-    if (job.m <= FEW_ROWS) {
+    if (c->naive) {
+        pl_pool_for(c->pool, w.l.n, 4, plain_columns, &job);
+    } else if (job.m <= FEW_ROWS) {
         pl_pool_for(c->pool, w.l.n, 16, few_rows, &job);
     } else {
         job.all = pl_scratch(c, (size_t)(w.l.n * w.l.k), sizeof(float));
@@ -276,7 +296,7 @@ static void bound_columns(void *ctx, int64_t begin, int64_t end) {
     for (int64_t column = begin; column < end; column++) {
         for (int64_t row = 0; row < j->m; row++)
             j->out[row * l->n + column] = 0;
-        double piece[PIECE];
+        double piece[PIECE] = { 0 };
         for (int64_t k = 0; k < l->k; k += PIECE) {
             const int64_t n = pl_i64_min(PIECE, l->k - k);
             unpack_f64(j->w, column, k, n, piece);

@@ -11,7 +11,6 @@
 #include "ops/binary_rules.h"
 #include "ops/content_map.h"
 #include "ops/elementwise.h"
-#include "ops/grad.h"
 #include "ops/infer.h"
 #include "ops/legacy_broadcast.h"
 
@@ -402,47 +401,6 @@ static pl_status prelu_infer(pl_infer *c) {
     return PL_OK;
 }
 
-/* ---- gradients ---- */
-
-/* dx[i] = g, summed over what broadcasting repeated. */
-static pl_status give(pl_grad *c, int i, pl_value *g) {
-    return pl_g_unbroadcast(c, g, c->node->out[0]->type, c->node->in[i], &c->dx[i]);
-}
-
-static pl_status add_grad(pl_grad *c) {
-    if (c->wanted[0]) PL_TRY(give(c, 0, c->dy[0]));
-    return c->wanted[1] ? give(c, 1, c->dy[0]) : PL_OK;
-}
-
-static pl_status sub_grad(pl_grad *c) {
-    pl_value *negative = NULL;
-    if (c->wanted[0]) PL_TRY(give(c, 0, c->dy[0]));
-    if (!c->wanted[1]) return PL_OK;
-    PL_TRY(pl_g_unary(c, "Neg", c->dy[0], &negative));
-    return give(c, 1, negative);
-}
-
-static pl_status mul_grad(pl_grad *c) {
-    for (int i = 0; i < 2; i++) {
-        pl_value *g = NULL;
-        if (!c->wanted[i]) continue;
-        PL_TRY(pl_g_binary(c, "Mul", c->dy[0], c->node->in[1 - i], c->node->out[0]->type, &g));
-        PL_TRY(give(c, i, g));
-    }
-    return PL_OK;
-}
-
-static pl_status div_grad(pl_grad *c) { /* da = dy / b; db = -da * y */
-    const pl_type *type = c->node->out[0]->type;
-    pl_value *da = NULL, *product = NULL, *db = NULL;
-    PL_TRY(pl_g_binary(c, "Div", c->dy[0], c->node->in[1], type, &da));
-    if (c->wanted[0]) PL_TRY(give(c, 0, da));
-    if (!c->wanted[1]) return PL_OK;
-    PL_TRY(pl_g_binary(c, "Mul", da, c->node->out[0], type, &product));
-    PL_TRY(pl_g_unary(c, "Neg", product, &db));
-    return give(c, 1, db);
-}
-
 /* ---- rows ---- */
 
 #define AB(ta, tb)                                                                                 \
@@ -457,7 +415,7 @@ static pl_status div_grad(pl_grad *c) { /* da = dy / b; db = -da * y */
       AB(PL_T_NUMERIC, PL_T_NUMERIC),                                                              \
       .infer = fn##_infer,                                                                         \
       .eval = fn##_eval,                                                                           \
-      .grad = fn##_grad,                                                                           \
+      .grad = pl_##fn##_grad,                                                                      \
       .bound = bound_,                                                                             \
       .emit = PL_EMIT_TODO,                                                                        \
       .autocast = PL_AMP_WIDEST,                                                                   \
@@ -468,25 +426,27 @@ static pl_status div_grad(pl_grad *c) { /* da = dy / b; db = -da * y */
     {                                                                                              \
         .name = name_, .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,           \
         AB(PL_T_NUMERIC, PL_T_NUMERIC), .attrs = PL_ATTRS(PL_LEGACY_ATTRS), .infer = fn##_infer,   \
-        .eval = fn##_eval, .grad = PL_GRAD_TODO, .bound = bound_, .emit = PL_EMIT_TODO,            \
+        .eval = fn##_eval, .grad = pl_##fn##_grad, .bound = bound_, .emit = PL_EMIT_TODO,          \
         .autocast = PL_AMP_WIDEST,                                                                 \
         .samples = PL_SAMPLES({ TEXT(name_, "float", "<broadcast=1>"), ranges, 0 },                \
                               { "(float[2,3,4] a, float[3] b) => (c) { c = " name_                 \
                                 "<broadcast=1, axis=1>(a, b) }",                                   \
                                 ranges, 0 })                                                       \
     }
-#define VARIADIC(name_, fn, types, flags_, bound_)                                                 \
+#define VARIADIC(name_, fn, types, flags_, bound_, grad_)                                          \
     {                                                                                              \
         .name = name_, .since = 1, .flags = PL_OP_ELEMENTWISE | PL_OP_COMMUTATIVE | (flags_),      \
         .in = PL_PORTS({ "data_0", types, PL_PORT_SAME | PL_PORT_VARIADIC }),                      \
         .out = PL_PORTS({ "out", types, 0 }),                                                      \
         .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS)), .infer = variadic_infer,            \
-        .eval = fn, .grad = PL_GRAD_TODO, .bound = bound_, .emit = PL_EMIT_TODO,                   \
+        .eval = fn, .grad = grad_, .bound = bound_, .emit = PL_EMIT_TODO,                          \
         .autocast = PL_AMP_WIDEST,                                                                 \
-        .samples = PL_SAMPLES({ "(float[2,3] a, float[2,3] b, float[2,3] c) => (y) { y = " name_   \
-                                "(a, b, c) }",                                                     \
-                                NULL, 0 },                                                         \
-                              { "(float[2,3] a) => (y) { y = " name_ "(a) }", NULL, 0 })           \
+        .samples = PL_SAMPLES(                                                                     \
+            { "(float[2,3] a, float[2,3] b, float[2,3] c) => (y) { y = " name_ "(a, b, c) }",      \
+              NULL, 0 },                                                                           \
+            { "(float[2,3] a) => (y) { y = " name_ "(a) }", NULL, 0 },                             \
+            { "(float[2,1,3] a, float[4,1] b, float c) => (y) { y = " name_ "(a, b, c) }", NULL,   \
+              0 })                                                                                 \
     }
 #define POW_BASE (PL_T_FLOAT | PL_T_INDEX)
 
@@ -501,40 +461,43 @@ const pl_op_def pl_ops_binary[] = {
       .samples = PL_SAMPLES({ TEXT("BitShift", "uint8", "<direction=\"LEFT\">"), NULL, PL_SAMPLE_NO_GRAD },
                             { TEXT("BitShift", "uint64", "<direction=\"RIGHT\">"), NULL, PL_SAMPLE_NO_GRAD }) },
     ARITH("Div", div, pl_div_bound, 0, "b=0.5:2"),
-    VARIADIC("Max", max_eval, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound),
-    VARIADIC("Mean", mean_eval, PL_T_FLOAT, 0, pl_mean_bound),
-    VARIADIC("Min", min_eval, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound),
+    VARIADIC("Max", max_eval, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad),
+    VARIADIC("Mean", mean_eval, PL_T_FLOAT, 0, pl_mean_bound, pl_mean_grad),
+    VARIADIC("Min", min_eval, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad),
     { .name = "Mod", .since = 10, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE, AB(PL_T_NUMERIC, PL_T_NUMERIC),
-      .attrs = PL_ATTRS(PL_A_INT("fmod", 0)), .infer = pl_infer_broadcast, .eval = mod_eval, .grad = PL_GRAD_TODO, .bound = pl_mod_bound, .emit = PL_EMIT_TODO,
+      .attrs = PL_ATTRS(PL_A_INT("fmod", 0)), .infer = pl_infer_broadcast, .eval = mod_eval, .grad = pl_mod_grad, .bound = pl_mod_bound, .emit = PL_EMIT_TODO,
       .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ TEXT("Mod", "int32", ""), "a=-9:9 b=-5:5", PL_SAMPLE_NO_GRAD },
-                            { TEXT("Mod", "float", "<fmod=1>"), "b=0.5:2", 0 }) },
+                            { TEXT("Mod", "float", "<fmod=1>"), "b=0.5:2", 0 },
+                            { TEXT("Mod", "float", ""), "b=0.5:2", 0 }) },
     ARITH("Mul", mul, pl_mul_bound, PL_OP_COMMUTATIVE, NULL),
     { .name = "PRelu", .since = 7, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT | PL_T_INT, PL_PORT_SAME }, { "slope", PL_T_FLOAT | PL_T_INT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT | PL_T_INT, 0 }), .infer = prelu_infer, .eval = prelu_eval,
-      .grad = PL_GRAD_TODO, .bound = pl_prelu_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
+      .grad = pl_prelu_grad, .bound = pl_prelu_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[3,1] s) => (y) { y = PRelu(x, s) }", NULL, 0 }) },
     { .name = "PRelu", .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "slope", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS)),
-      .infer = prelu_infer, .eval = prelu_eval, .grad = PL_GRAD_TODO, .bound = pl_prelu_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
+      .infer = prelu_infer, .eval = prelu_eval, .grad = pl_prelu_grad, .bound = pl_prelu_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[3] s) => (y) { y = PRelu(x, s) }", NULL, 0 },
                             { "(float[2,3,4] x, float[1] s) => (y) { y = PRelu(x, s) }", NULL, 0 }) },
     { .name = "Pow", .since = 7, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", POW_BASE, 0 }, { "Y", PL_T_NUMERIC, 0 }), .out = PL_PORTS({ "Z", POW_BASE, 0 }),
-      .infer = pow_infer, .eval = pow_eval, .grad = PL_GRAD_TODO, .bound = pl_pow_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[3] y) => (z) { z = Pow(x, y) }", "x=0.5:2 y=-2:2", 0 },
                             { "(float[2,3] x) => (z) <float y = {2}> { z = Pow(x, y) }", NULL, 0 },
+                            { "(float[2,3] x) => (z) <int64[3] y = {3,0,1}> { z = Pow(x, y) }", NULL, 0 },
+                            { "(float16[4,8] x) => (z) <float16 y = {0.5}> { z = Pow(x, y) }", "x=0:9", PL_SAMPLE_NO_GRAD },
                             { "(int64[2,3] x, int64[3] y) => (z) { z = Pow(x, y) }", "x=0:4 y=0:4", PL_SAMPLE_NO_GRAD }) },
     { .name = "Pow", .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "Y", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Z", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_LEGACY_ATTRS),
-      .infer = pow_infer, .eval = pow_eval, .grad = PL_GRAD_TODO, .bound = pl_pow_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[2,3] y) => (z) { z = Pow(x, y) }", "x=0.5:2 y=-2:2", 0 },
                             { "(float[2,3] x, float[2] y) => (z) { z = Pow<broadcast=1, axis=0>(x, y) }", "x=0.5:2 y=-2:2", 0 }) },
     ARITH("Sub", sub, pl_add_bound, 0, NULL),
-    VARIADIC("Sum", sum_eval, PL_T_FLOAT, 0, pl_sum_bound),
+    VARIADIC("Sum", sum_eval, PL_T_FLOAT, 0, pl_sum_bound, pl_sum_grad),
     { 0 },
 };
 /* clang-format on */

@@ -5,6 +5,7 @@
 #include "ops/compute.h"
 #include "ops/convolve.h"
 #include "ops/fused.h"
+#include "ops/grad_nn.h"
 #include "ops/quant.h"
 
 extern const pl_op_def pl_ops_conv[];
@@ -105,7 +106,8 @@ static pl_status conv_transpose_bound(pl_bound *c) {
     double k = groups < 1 ? 1 : (double)w->dims[0] / (double)groups;
     for (int d = 2; d < w->rank; d++) {
         const int64_t stride = (size_t)d - 2 < n && strides[d - 2] > 0 ? strides[d - 2] : 1;
-        k *= (double)((w->dims[d] + stride - 1) / stride);
+        const int64_t taps = (w->dims[d] + stride - 1) / stride;
+        k *= (double)taps;
     }
     return pl_b_product_rule(c, 0, 1, 2, k + (pl_b_in(c, 2) != NULL));
 }
@@ -162,10 +164,13 @@ static pl_status fused_conv_bound(pl_bound *c) {
 /* clang-format off */
 const pl_op_def pl_ops_conv[] = {
     { .name = "Conv", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = conv_infer, .eval = conv_eval, .grad = PL_GRAD_TODO, .bound = conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = conv_infer, .eval = conv_eval, .grad = pl_conv_grad, .bound = conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x, float[3,2,3,3] w, float[3] b) => (y) { y = Conv<pads=[1,1,1,1], strides=[2,1]>(x, w, b) }", NULL, 0 },
                             { "(float[2,4,7] x, float[4,2,3] w) => (y) { y = Conv<group=2, dilations=[2], auto_pad=\"SAME_LOWER\">(x, w) }", NULL, 0 },
-                            { "(float[1,1,3,4,3] x, float[2,1,2,2,2] w) => (y) { y = Conv(x, w) }", NULL, 0 }) },
+                            { "(float[1,1,3,4,3] x, float[2,1,2,2,2] w) => (y) { y = Conv(x, w) }", NULL, 0 },
+                            { "(float[1,2,7,6] x, float[2,2,3,3] w) => (y) { y = Conv<auto_pad=\"SAME_UPPER\", strides=[2,2]>(x, w) }", NULL, 0 },
+                            { "(float[2,4,6,6] x, float[8,1,3,3] w, float[8] b) => (y) { y = Conv<group=4, strides=[2,3], pads=[0,1,1,0]>(x, w, b) }", NULL, 0 },
+                            { "(float[1,2,9] x, float[2,2,2] w) => (y) { y = Conv<strides=[4]>(x, w) }", NULL, 0 }) },
     { .name = "ConvInteger", .since = 10,
       .in = PL_PORTS({ "x", PL_T_8BIT, 0 }, { "w", PL_T_8BIT, 0 }, { "x_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL },
                      { "w_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL }),
@@ -173,9 +178,12 @@ const pl_op_def pl_ops_conv[] = {
       .samples = PL_SAMPLES({ "(uint8[1,1,3,3] x, uint8[1,1,2,2] w, uint8 z) => (y) { y = ConvInteger<pads=[1,1,1,1]>(x, w, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "ConvTranspose", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_LIST("output_padding", INTS), PL_A_LIST("output_shape", INTS)),
-      .infer = pl_conv_transpose_infer, .eval = pl_conv_transpose_eval, .grad = PL_GRAD_TODO, .bound = conv_transpose_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_conv_transpose_infer, .eval = pl_conv_transpose_eval, .grad = pl_conv_transpose_grad, .bound = conv_transpose_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,3,3] x, float[2,3,3,3] w, float[3] b) => (y) { y = ConvTranspose<strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, w, b) }", NULL, 0 },
-                            { "(float[1,2,4] x, float[2,2,3] w) => (y) { y = ConvTranspose<group=2, strides=[3], output_shape=[11]>(x, w) }", NULL, 0 }) },
+                            { "(float[1,2,4] x, float[2,2,3] w) => (y) { y = ConvTranspose<group=2, strides=[3], output_shape=[11]>(x, w) }", NULL, 0 },
+                            { "(float[1,2,3,4] x, float[2,2,2,3] w) => (y) { y = ConvTranspose<dilations=[2,1], pads=[0,1,1,0]>(x, w) }", NULL, 0 },
+                            { "(float[1,1,2,2,3] x, float[1,2,2,2,2] w, float[2] b) => (y) { y = ConvTranspose<strides=[1,2,3], output_padding=[0,1,2]>(x, w, b) }", NULL, 0 },
+                            { "(float[1,2,3,3] x, float[2,1,3,3] w) => (y) { y = ConvTranspose<auto_pad=\"SAME_LOWER\", strides=[2,2]>(x, w) }", NULL, 0 }) },
     { .name = "QLinearConv", .since = 10,
       .in = PL_PORTS({ "x", PL_T_8BIT, 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_8BIT, 0 },
                      { "w", PL_T_8BIT, 0 }, { "w_scale", PL_T_FLOAT, 0 }, { "w_zero_point", PL_T_8BIT, 0 },
@@ -186,7 +194,7 @@ const pl_op_def pl_ops_conv[] = {
     { .name = "FusedConv", .domain = "com.microsoft", .since = 1, .in = PL_PORTS(XWB, { "Z", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_STRING("activation", ""), PL_A_LIST("activation_params", FLOATS)),
-      .infer = fused_conv_infer, .eval = fused_conv_eval, .grad = PL_GRAD_TODO, .bound = fused_conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = fused_conv_infer, .eval = fused_conv_eval, .grad = pl_fused_conv_grad, .bound = fused_conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,5] x, float[3,2,3] w, float[3] b, float[1,3,3] z) => (y) { y = com.microsoft.FusedConv<activation=\"Relu\">(x, w, b, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

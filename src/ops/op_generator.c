@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/grad.h"
 #include "ops/move.h"
 
 extern const pl_op_def pl_ops_generator[];
@@ -544,12 +545,26 @@ static pl_status range_bound(pl_bound *c) {
     return pl_b_each(c, range_element);
 }
 
+/* y_i = start + i delta; the number of elements does not move. */
+static pl_status range_grad(pl_grad *c) {
+    pl_value *start = c->node->in[0], *delta = c->node->in[2];
+    if (c->wanted[0]) {
+        pl_value *sum = pl_g_reduce(c, "ReduceSum", c->dy[0], NULL, 0, false);
+        c->dx[0] = pl_g_reshape_like(c, sum, start);
+    }
+    if (!c->wanted[2]) return c->st;
+    pl_value *index = pl_g_div(c, pl_g_sub(c, c->node->out[0], start), delta);
+    pl_value *sum = pl_g_reduce(c, "ReduceSum", pl_g_mul(c, c->dy[0], index), NULL, 0, false);
+    c->dx[2] = pl_g_reshape_like(c, sum, delta);
+    return c->st;
+}
+
 /* ---- rows ---- */
 
 #define EXACT                                                                                      \
     .grad = PL_GRAD_ZERO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
-#define COMPUTED(bound_)                                                                           \
-    .grad = PL_GRAD_ZERO, .bound = bound_, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define COMPUTED(bound_, grad_)                                                                    \
+    .grad = grad_, .bound = bound_, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define RANDOM                                                                                     \
     .grad = PL_GRAD_UNDEFINED, .bound = random_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define OUT(types) .out = PL_PORTS({ "output", types, 0 })
@@ -557,7 +572,7 @@ static pl_status range_bound(pl_bound *c) {
     {                                                                                              \
         .name = name_, .since = 17, .in = PL_PORTS({ "size", PL_T_INDEX, 0 }), OUT(PL_T_NUMERIC),  \
         .attrs = PL_ATTRS(PL_A_INT("output_datatype", 1), PL_A_INT("periodic", 1)),                \
-        .infer = window_infer, .eval = fn, COMPUTED(window_bound),                                 \
+        .infer = window_infer, .eval = fn, COMPUTED(window_bound, PL_GRAD_ZERO),                   \
         .samples = PL_SAMPLES(                                                                     \
             { "() => (y) <int32 n = {10}> { y = " name_ "(n) }", NULL, PL_SAMPLE_NO_GRAD },        \
             { "() => (y) <int64 n = {7}> { y = " name_ "<periodic=0>(n) }", NULL,                  \
@@ -592,7 +607,7 @@ const pl_op_def pl_ops_generator[] = {
       .in = PL_PORTS({ "num_mel_bins", PL_T_INDEX, 0 }, { "dft_length", PL_T_INDEX, 0 }, { "sample_rate", PL_T_INDEX, 0 },
                      { "lower_edge_hertz", PL_T_FLOAT, 0 }, { "upper_edge_hertz", PL_T_FLOAT, 0 }),
       OUT(PL_T_NUMERIC), .attrs = PL_ATTRS(PL_A_INT("output_datatype", 1)),
-      .infer = mel_infer, .eval = mel_eval, COMPUTED(mel_bound),
+      .infer = mel_infer, .eval = mel_eval, COMPUTED(mel_bound, PL_GRAD_ZERO),
       .samples = PL_SAMPLES({ "() => (y) <int32 m = {8}, int32 d = {16}, int32 r = {8192}, float l = {0}, float u = {4096}> { y = MelWeightMatrix(m, d, r, l, u) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Multinomial", .since = 7, .flags = PL_OP_RANDOM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), OUT(PL_T_INDEX),
@@ -619,8 +634,9 @@ const pl_op_def pl_ops_generator[] = {
       .in = PL_PORTS({ "start", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME }, { "limit", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME },
                      { "delta", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME }),
       OUT(PL_T_FLOAT | PL_T_SIGNED), .attrs = PL_ATTRS(PL_A_INT("stash_type", 1)),
-      .infer = range_infer, .eval = range_eval, COMPUTED(range_bound),
+      .infer = range_infer, .eval = range_eval, COMPUTED(range_bound, range_grad),
       .samples = PL_SAMPLES({ "() => (y) <float a = {1}, float b = {5}, float d = {1.5}> { y = Range(a, b, d) }", NULL, PL_SAMPLE_NO_GRAD },
+                            { "(float a, float d) => (y) <float b = {5}> { y = Range(a, b, d) }", "a=0:0.1 d=0.9:1", 0 },
                             { "() => (y) <int64 a = {10}, int64 b = {4}, int64 d = {-2}> { y = Range(a, b, d) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

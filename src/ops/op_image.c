@@ -4,6 +4,7 @@
 
 #include "base/size.h"
 #include "ops/bound_nn.h"
+#include "ops/grad_nn.h"
 #include "ops/grid_sample.h"
 #include "ops/image_decode.h"
 #include "ops/infer.h"
@@ -273,7 +274,7 @@ static pl_status grid_sample_bound(pl_bound *c) {
         .out = PL_PORTS({ "Y", PL_T_ANY, 0 }),                                                     \
         .attrs = PL_ATTRS(PL_A_INT("align_corners", 0), PL_A_STRING("mode", mode_),                \
                           PL_A_STRING("padding_mode", "zeros")),                                   \
-        .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, .grad = PL_GRAD_TODO,          \
+        .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, .grad = pl_grid_sample_grad,   \
         .bound = grid_sample_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,                 \
         .samples = samples_                                                                        \
     }
@@ -284,16 +285,19 @@ const pl_op_def pl_ops_image[] = {
       .in = PL_PORTS({ "theta", PL_T_FLOAT, 0 }, { "size", PL_T_I64, 0 }),
       .out = PL_PORTS({ "grid", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("align_corners", 0)),
-      .infer = affine_grid_infer, .eval = affine_grid_eval, .grad = PL_GRAD_TODO, .bound = affine_grid_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = affine_grid_infer, .eval = affine_grid_eval, .grad = pl_affine_grid_grad, .bound = affine_grid_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,2,3] t) => (y) <int64[4] size = {2, 3, 4, 5}> { y = AffineGrid(t, size) }", NULL, 0 },
           { "(float[1,3,4] t) => (y) <int64[5] size = {1, 1, 2, 3, 4}> { y = AffineGrid<align_corners=1>(t, size) }", NULL, 0 }) },
     GRID_SAMPLE(20, 0, "linear", PL_SAMPLES(
           { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample(x, g) }", "g=-1.2:1.2", 0 },
           { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample<mode=\"cubic\", padding_mode=\"border\">(x, g) }", "g=-1.2:1.2", 0 },
-          { "(float[1,1,3,4,5] x, float[1,2,2,2,3] g) => (y) { y = GridSample<mode=\"nearest\", padding_mode=\"reflection\">(x, g) }", "g=-1.2:1.2", PL_SAMPLE_NO_GRAD })),
+          { "(float[1,1,3,4,5] x, float[1,2,2,2,3] g) => (y) { y = GridSample<mode=\"nearest\", padding_mode=\"reflection\">(x, g) }", "g=-1.2:1.2", PL_SAMPLE_NO_GRAD },
+          { "(float[1,2,3,4,5] x, float[1,2,2,2,3] g) => (y) { y = GridSample(x, g) }", "g=-1.2:1.2", 0 })),
     GRID_SAMPLE(16, 19, "bilinear", PL_SAMPLES(
-          { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample<mode=\"bicubic\", align_corners=1>(x, g) }", "g=-1.2:1.2", 0 })),
+          { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample<mode=\"bicubic\", align_corners=1>(x, g) }", "g=-1.2:1.2", 0 },
+                            { "(float[1,2,4,5] x, float[1,3,3,2] g) => (y) { y = GridSample<padding_mode=\"reflection\">(x, g) }", "g=-2.5:2.5", 0 },
+                            { "(float[2,1,4,5] x, float[2,3,2,2] g) => (y) { y = GridSample<padding_mode=\"border\", align_corners=1>(x, g) }", "g=-1.3:1.3", 0 })),
     { .name = "ImageDecoder", .since = 20, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS({ "encoded_stream", PL_T(PL_U8), 0 }), .out = PL_PORTS({ "image", PL_T(PL_U8), 0 }),
       .attrs = PL_ATTRS(PL_A_STRING("pixel_format", "RGB")),

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/grad_index.h"
 #include "ops/indices.h"
 #include "ops/move.h"
 
@@ -407,20 +408,19 @@ static pl_status non_zero_bound(pl_bound *c) {
     if (e == NULL || t->n_elements == 0) return PL_OK;
     if (x == NULL) return pl_fail_memory(c->err, 1);
     for (int64_t i = 0; i < t->n_elements; i++)
-        if (e[i] > 0 && fabs(x[i]) <= 8 * e[i]) return pl_b_fill(c, 0, INFINITY);
+        if (e[i] > 0 && fabs(x[i]) <= 8 * e[i]) return pl_b_fill(c, 0, HUGE_VAL);
     return PL_OK;
 }
 
 /* Either value, where the index is not certain. */
 static pl_status one_hot_bound(pl_bound *c) {
-    if (pl_b_largest(c, 0) > 0 || pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, INFINITY);
+    if (pl_b_largest(c, 0) > 0 || pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, HUGE_VAL);
     return pl_b_e(c, 2) == NULL ? PL_OK : pl_b_fill(c, 0, pl_b_largest(c, 2));
 }
 
 /* ---- rows ---- */
 
-#define MOVES                                                                                      \
-    .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define MOVES .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define NO_GRAD .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define OUT(name) .out = PL_PORTS({ name, PL_T_ANY, 0 })
 
@@ -428,13 +428,13 @@ static pl_status one_hot_bound(pl_bound *c) {
 const pl_op_def pl_ops_index[] = {
     { .name = "Compress", .since = 9,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "condition", PL_T_BOOL, 0 }), OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = compress_infer, .eval = compress_eval, MOVES,
+      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = compress_infer, .eval = compress_eval, .grad = pl_grad_compress, MOVES,
       .samples = PL_SAMPLES(
           { "(float[2,3] x) => (y) <bool[3] keep = {1,0,1}> { y = Compress<axis=-1>(x, keep) }", NULL, 0 },
           { "(float[2,3] x) => (y) <bool[5] keep = {0,1,0,0,1}> { y = Compress(x, keep) }", NULL, 0 }) },
     { .name = "Gather", .since = 1, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "indices", PL_T_INDEX, PL_PORT_INDEX }), OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = gather_infer, .eval = gather_eval, MOVES,
+      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = gather_infer, .eval = gather_eval, .grad = pl_grad_gather, MOVES,
       .samples = PL_SAMPLES(
           { "(float[5,3] x) => (y) <int64[2,2] i = {0,4,-1,2}> { y = Gather(x, i) }", NULL, 0 },
           { "(float[2,3,4] x) => (y) <int32[2] i = {2,0}> { y = Gather<axis=1>(x, i) }", NULL, 0 },
@@ -442,13 +442,13 @@ const pl_op_def pl_ops_index[] = {
     { .name = "GatherElements", .since = 11, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "indices", PL_T_INDEX, PL_PORT_INDEX }), OUT("output"),
       .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = gather_elements_infer,
-      .eval = gather_elements_eval, MOVES,
+      .eval = gather_elements_eval, .grad = pl_grad_gather_elements, MOVES,
       .samples = PL_SAMPLES(
           { "(float[3,3] x) => (y) <int64[2,3] i = {1,2,0,-1,0,0}> { y = GatherElements(x, i) }", NULL, 0 },
           { "(float[2,3] x) => (y) <int64[2,2] i = {0,2,1,1}> { y = GatherElements<axis=1>(x, i) }", NULL, 0 }) },
     { .name = "GatherND", .since = 11, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "indices", PL_T_I64, 0 }), OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("batch_dims", 0)), .infer = gather_nd_infer, .eval = gather_nd_eval, MOVES,
+      .attrs = PL_ATTRS(PL_A_INT("batch_dims", 0)), .infer = gather_nd_infer, .eval = gather_nd_eval, .grad = pl_grad_gather_nd, MOVES,
       .samples = PL_SAMPLES(
           { "(float[2,3,4] x) => (y) <int64[3,2] i = {0,1,1,2,-1,0}> { y = GatherND(x, i) }", NULL, 0 },
           { "(float[2,3,4] x) => (y) <int64[2,1] i = {1,0}> { y = GatherND<batch_dims=1>(x, i) }", NULL, 0 }) },
@@ -459,10 +459,12 @@ const pl_op_def pl_ops_index[] = {
     { .name = "OneHot", .since = 9,
       .in = PL_PORTS({ "indices", PL_T_NUMERIC, 0 }, { "depth", PL_T_NUMERIC, 0 }, { "values", PL_T_ANY, 0 }),
       OUT("output"), .attrs = PL_ATTRS(PL_A_INT("axis", -1)),
-      .infer = one_hot_infer, .eval = one_hot_eval, .bound = one_hot_bound, NO_GRAD,
+      .infer = one_hot_infer, .eval = one_hot_eval, .grad = pl_grad_one_hot, .bound = one_hot_bound,
+      .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(int64[2,3] x) => (y) <int64 depth = {5}, float[2] v = {0,1}> { y = OneHot(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD },
-          { "(int64[3] x) => (y) <int64 depth = {4}, float[2] v = {-1,2}> { y = OneHot<axis=0>(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD }) },
+          { "(int64[3] x) => (y) <int64 depth = {4}, float[2] v = {-1,2}> { y = OneHot<axis=0>(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD },
+          { "(int64[3] x, float[2] v) => (y) <int64 depth = {4}> { y = OneHot<axis=0>(x, depth, v) }", "x=0:3", 0 }) },
     { 0 },
 };
 /* clang-format on */

@@ -5,6 +5,7 @@
 #include "ops/binary_rules.h"
 #include "ops/content_map.h"
 #include "ops/elementwise.h"
+#include "ops/grad.h"
 #include "ops/infer.h"
 #include "ops/legacy_broadcast.h"
 
@@ -276,6 +277,15 @@ static pl_status where_bound(pl_bound *c) {
     return pl_b_each(c, where_element);
 }
 
+/* ---- gradient ---- */
+
+static pl_status where_grad(pl_grad *c) {
+    pl_value *condition = c->node->in[0], *dy = c->dy[0];
+    if (c->wanted[1]) (void)pl_g_give(c, 1, pl_g_keep(c, condition, dy));
+    if (!c->wanted[2]) return c->st;
+    return pl_g_give(c, 2, pl_g_select(c, condition, pl_g_number(c, dy, 0), dy));
+}
+
 /* ---- rows ---- */
 
 #define AB(types, out_types)                                                                       \
@@ -330,8 +340,9 @@ const pl_op_def pl_ops_logical[] = {
     { .name = "Where", .since = 9, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,
       .in = PL_PORTS({ "condition", PL_T_BOOL, 0 }, { "X", PL_T_ANY, PL_PORT_SAME }, { "Y", PL_T_ANY, PL_PORT_SAME }),
       .out = PL_PORTS({ "output", PL_T_ANY, 0 }), .infer = where_infer, .eval = where_eval,
-      .grad = PL_GRAD_TODO, .bound = where_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
+      .grad = where_grad, .bound = where_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ "(bool[3,1] c, float[2,3,4] x, float[4] y) => (z) { z = Where(c, x, y) }", NULL, 0 },
+                            { "(float[2,3] x, float y) => (z) { c = Less(x, y) z = Where(c, x, y) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(bool[2,3] c, int64[2,3] x, int64 y) => (z) { z = Where(c, x, y) }", NULL, PL_SAMPLE_NO_GRAD }) },
     TO_BOOL("Xor", 7, PL_T_BOOL, "bool", compare_infer, xor_eval, xor_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
     TO_BOOL_OLD("Xor", PL_T_BOOL, "bool", compare_infer, xor_eval, xor_bound, PL_AMP_KEEP),

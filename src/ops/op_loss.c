@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/grad.h"
 #include "ops/infer.h"
 #include "ops/softmax_bound.h"
 #include "ops/softmax_run.h"
@@ -214,6 +215,95 @@ static pl_status cross_entropy_bound(pl_bound *c) {
     return out == NULL ? PL_OK : put_bounds(c, p, e, out);
 }
 
+/* ---- gradients ---- */
+
+/* 0, 1, … C-1 along axis 1 of a tensor of this rank. */
+static pl_value *class_numbers(pl_grad *c, pl_value *x, int rank) {
+    int64_t dims[PL_RANK_MAX];
+    for (int d = 0; d < rank; d++)
+        dims[d] = d == 1 ? -1 : 1;
+    pl_value *count =
+        pl_g_slice(c, pl_g_shape(c, x), (int64_t[]){ 1 }, (int64_t[]){ 2 }, (int64_t[]){ 0 }, 1);
+    count = pl_g_squeeze(c, count, (int64_t[]){ 0 }, 1);
+    pl_value *numbers = pl_g3(c, "Range", pl_g_int(c, 0), count, pl_g_int(c, 1));
+    return pl_g_reshape(c, numbers, dims, (size_t)rank);
+}
+
+typedef struct loss_values {
+    int rank;
+    pl_value *picked; /* bool, (N, C, …): the class that counts */
+    pl_value *weight; /* its weight there, 0 elsewhere */
+    pl_value *g;      /* what comes in for each element, to be multiplied by -weight */
+} loss_values;
+
+static pl_status loss_setup(pl_grad *c, loss_values *v) {
+    const pl_node *node = c->node;
+    pl_value *x = node->in[0], *target = pl_g_cast(c, node->in[1], PL_I64);
+    int64_t dims[PL_RANK_MAX];
+    v->rank = pl_g_rank(c, x);
+    if (v->rank < 0) return c->st;
+    pl_value *classes = pl_g_unsqueeze(c, target, (int64_t[]){ 1 }, 1);
+    v->picked = pl_g2(c, "Equal", classes, class_numbers(c, x, v->rank));
+    if (pl_attr_has(node, "ignore_index")) {
+        pl_value *ignored = pl_g_int(c, pl_attr_int(node, "ignore_index"));
+        pl_value *counts = pl_g1(c, "Not", pl_g2(c, "Equal", classes, ignored));
+        v->picked = pl_g2(c, "And", v->picked, counts);
+    }
+    v->weight = pl_g_cast_like(c, v->picked, x);
+    if (node->n_in > 2 && node->in[2] != NULL) {
+        for (int d = 0; d < v->rank; d++)
+            dims[d] = d == 1 ? -1 : 1;
+        v->weight = pl_g_mul(c, v->weight, pl_g_reshape(c, node->in[2], dims, (size_t)v->rank));
+    }
+    v->g = c->dy[0];
+    if (pl_attr_string_is(node, "reduction", "none"))
+        v->g = pl_g_unsqueeze(c, v->g, (int64_t[]){ 1 }, 1);
+    if (pl_attr_string_is(node, "reduction", "mean"))
+        v->g = pl_g_div(c, v->g, pl_g_reduce(c, "ReduceSum", v->weight, NULL, 0, false));
+    return c->st;
+}
+
+/* d/dw of -p w, and of the mean's divisor. */
+static pl_status give_weight(pl_grad *c, const loss_values *v, pl_value *log_prob) {
+    int64_t axes[PL_RANK_MAX];
+    size_t n = 0;
+    if (c->node->n_in < 3 || !c->wanted[2]) return c->st;
+    for (int d = 0; d < v->rank; d++)
+        if (d != 1) axes[n++] = d;
+    pl_value *slope = pl_g_neg(c, log_prob);
+    if (pl_attr_string_is(c->node, "reduction", "mean"))
+        slope = pl_g_sub(c, slope, c->node->out[0]);
+    slope = pl_g_keep(c, v->picked, pl_g_mul(c, slope, v->g));
+    c->dx[2] = pl_g_reduce(c, "ReduceSum", slope, axes, n, false);
+    return c->st;
+}
+
+static pl_status nll_grad(pl_grad *c) {
+    loss_values v = { 0 };
+    PL_TRY(loss_setup(c, &v));
+    if (c->wanted[0]) c->dx[0] = pl_g_neg(c, pl_g_mul(c, v.weight, v.g));
+    return give_weight(c, &v, c->node->in[0]);
+}
+
+static pl_status cross_entropy_grad(pl_grad *c) {
+    const pl_node *node = c->node;
+    pl_value *x = node->in[0], *log_prob = node->n_out > 1 ? node->out[1] : NULL, *dp = NULL;
+    const int64_t axis[1] = { 1 };
+    if (log_prob == NULL)
+        log_prob = pl_g_sub(c, x, pl_g_reduce(c, "ReduceLogSumExp", x, axis, 1, true));
+    if (c->dy[0] != NULL) {
+        loss_values v = { 0 };
+        PL_TRY(loss_setup(c, &v));
+        PL_TRY(give_weight(c, &v, log_prob));
+        dp = pl_g_neg(c, pl_g_mul(c, v.weight, v.g));
+    }
+    if (!c->wanted[0]) return c->st;
+    if (node->n_out > 1 && c->dy[1] != NULL) dp = dp == NULL ? c->dy[1] : pl_g_add(c, dp, c->dy[1]);
+    pl_value *sum = pl_g_reduce(c, "ReduceSum", dp, axis, 1, true);
+    c->dx[0] = pl_g_sub(c, dp, pl_g_mul(c, pl_g1(c, "Exp", log_prob), sum));
+    return c->st;
+}
+
 /* ---- rows ---- */
 
 #define IN(a, b, w)                                                                                \
@@ -222,7 +312,7 @@ static pl_status cross_entropy_bound(pl_bound *c) {
 #define REST(fn)                                                                                   \
     .flags = PL_OP_REDUCTION,                                                                      \
     .attrs = PL_ATTRS(PL_A_INT("ignore_index", 0), PL_A_STRING("reduction", "mean")),              \
-    .infer = loss_infer, .eval = fn##_eval, .grad = PL_GRAD_TODO, .bound = fn##_bound,             \
+    .infer = loss_infer, .eval = fn##_eval, .grad = fn##_grad, .bound = fn##_bound,                \
     .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
 
 /* clang-format off */
@@ -231,12 +321,17 @@ const pl_op_def pl_ops_loss[] = {
       .out = PL_PORTS({ "loss", PL_T_FLOAT, 0 }), REST(nll),
       .samples = PL_SAMPLES({ "(float[2,3] x, int64[2] t) => (y) { y = NegativeLogLikelihoodLoss(x, t) }", "t=0:2", 0 },
                             { "(float[2,3,4] x, int64[2,4] t, float[3] w) => (y) "
-                              "{ y = NegativeLogLikelihoodLoss<reduction=\"none\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 }) },
+                              "{ y = NegativeLogLikelihoodLoss<reduction=\"none\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 },
+                            { "(float[4,3] x, int64[4] t, float[3] w) => (y) { y = NegativeLogLikelihoodLoss<ignore_index=2>(x, t, w) }", "t=0:2 w=0.5:2", 0 },
+                            { "(float16[6,5,4] x, int64[6,4] t) => (y) { y = NegativeLogLikelihoodLoss<reduction=\"sum\">(x, t) }", "t=0:4", PL_SAMPLE_NO_GRAD }) },
     { .name = "SoftmaxCrossEntropyLoss", .since = 12, IN("scores", "labels", "weights"),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "log_prob", PL_T_FLOAT, PL_PORT_OPTIONAL }), REST(cross_entropy),
       .samples = PL_SAMPLES({ "(float[2,3] x, int64[2] t) => (y) { y = SoftmaxCrossEntropyLoss(x, t) }", "t=0:2", 0 },
                             { "(float[2,3,4] x, int32[2,4] t, float[3] w) => (y, p) "
-                              "{ y, p = SoftmaxCrossEntropyLoss<reduction=\"sum\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 }) },
+                              "{ y, p = SoftmaxCrossEntropyLoss<reduction=\"sum\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 },
+                            { "(float[4,3,2] x, int64[4,2] t, float[3] w) => (y) { y = SoftmaxCrossEntropyLoss<ignore_index=0>(x, t, w) }", "t=0:2 w=0.5:2", 0 },
+                            { "(float[4,3] x, int64[4] t) => (y) { y = SoftmaxCrossEntropyLoss<reduction=\"none\">(x, t) }", "t=0:2", 0 },
+                            { "(float16[16,9] x, int64[16] t) => (y, p) { y, p = SoftmaxCrossEntropyLoss(x, t) }", "t=0:8 x=-9:9", PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };
 /* clang-format on */

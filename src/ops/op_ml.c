@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "ops/ml_bound.h"
+#include "ops/ml_grad.h"
 
 extern const pl_op_def pl_ops_ml[];
 
@@ -271,7 +272,7 @@ static pl_status vectorizer_eval(pl_eval *c) {
 #define TABLE                                                                                      \
     .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO,                      \
     .autocast = PL_AMP_KEEP
-#define MODEL .grad = PL_GRAD_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+#define MODEL .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
 #define POST PL_A_STRING("post_transform", "NONE")
 #define LABELS PL_A_LIST("classlabels_strings", STRINGS), PL_A_LIST("classlabels_ints", INTS)
 #define KERNEL                                                                                     \
@@ -283,7 +284,7 @@ static pl_status vectorizer_eval(pl_eval *c) {
 const pl_op_def pl_ops_ml[] = {
     { .name = "ArrayFeatureExtractor", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML | PL_T_STRING, 0 }, { "Y", PL_T_I64, 0 }), .out = PL_PORTS({ "Z", PL_T_ML | PL_T_STRING, 0 }),
-      .infer = extractor_infer, .eval = extractor_eval, .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT,
+      .infer = extractor_infer, .eval = extractor_eval, .grad = pl_grad_feature_extractor, .bound = PL_BOUND_EXACT,
       .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (z) <int64[2] y = {3, 0}> { z = ai.onnx.ml.ArrayFeatureExtractor(x, y) }", NULL, 0 }) },
     { .name = "Binarizer", ML, .since = 1, .flags = PL_OP_ELEMENTWISE, X_IN(PL_T_ML), .out = PL_PORTS({ "Y", PL_T_ML, 0 }),
@@ -298,12 +299,12 @@ const pl_op_def pl_ops_ml[] = {
     { .name = "FeatureVectorizer", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML, PL_PORT_VARIADIC }), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(PL_A_LIST("inputdimensions", INTS)), .infer = vectorizer_infer, .eval = vectorizer_eval,
-      .grad = PL_GRAD_TODO, .bound = pl_vectorizer_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = pl_grad_feature_vectorizer, .bound = pl_vectorizer_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[2,1] z) => (y) { y = ai.onnx.ml.FeatureVectorizer<inputdimensions = [3, 1]>(x, z) }", NULL, 0 }) },
     { .name = "Imputer", ML, .since = 1, X_IN(PL_T_ML), .out = PL_PORTS({ "Y", PL_T_ML, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("imputed_value_floats", FLOATS), PL_A_FLOAT("replaced_value_float", 0),
                         PL_A_LIST("imputed_value_int64s", INTS), PL_A_INT("replaced_value_int64", 0)),
-      .infer = pl_infer_same_as_first, .eval = imputer_eval, .grad = PL_GRAD_TODO, .bound = pl_imputer_bound,
+      .infer = pl_infer_same_as_first, .eval = imputer_eval, .grad = pl_grad_imputer, .bound = pl_imputer_bound,
       .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(int64[3,2] x) => (y) { y = ai.onnx.ml.Imputer<imputed_value_int64s = [7, 8], replaced_value_int64 = 3>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(float[3,2] x) => (y) { y = ai.onnx.ml.Imputer<imputed_value_floats = [7.5]>(x) }", NULL, 0 }) },
@@ -320,15 +321,15 @@ const pl_op_def pl_ops_ml[] = {
       .samples = PL_SAMPLES({ "(int64[5] x) => (y) { y = ai.onnx.ml.LabelEncoder<classes_strings = [\"a\", \"b\"]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "LinearClassifier", ML, .since = 1, X_IN(PL_T_ML), CLASSES,
       .attrs = PL_ATTRS(PL_A_REQUIRED("coefficients", FLOATS), PL_A_LIST("intercepts", FLOATS), PL_A_INT("multi_class", 0), LABELS, POST),
-      .infer = pl_linear_classifier_infer, .eval = pl_linear_classifier_eval, .bound = pl_linear_classifier_bound, MODEL,
+      .infer = pl_linear_classifier_infer, .eval = pl_linear_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_linear_classifier_bound, MODEL,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.LinearClassifier<coefficients = [0.5, -1.0, 1.0, 2.0, -0.5, 0.25], intercepts = [0.1, 0.2, 0.3], classlabels_ints = [4, 5, 6], post_transform = \"SOFTMAX\">(x) }", NULL, 0 },
                             { "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.LinearClassifier<coefficients = [0.5, -1.0], intercepts = [0.1], classlabels_strings = [\"n\", \"p\"], post_transform = \"LOGISTIC\">(x) }", NULL, 0 }) },
     { .name = "LinearRegressor", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(POST, PL_A_LIST("coefficients", FLOATS), PL_A_LIST("intercepts", FLOATS), PL_A_INT("targets", 1)),
-      .infer = pl_linear_regressor_infer, .eval = pl_linear_regressor_eval, .bound = pl_linear_regressor_bound, MODEL,
+      .infer = pl_linear_regressor_infer, .eval = pl_linear_regressor_eval, .grad = pl_grad_linear_regressor, .bound = pl_linear_regressor_bound, MODEL,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.LinearRegressor<coefficients = [0.5, -1.0, 1.0, 2.0], intercepts = [0.1, 0.2], targets = 2>(x) }", NULL, 0 }) },
     { .name = "Normalizer", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"), .attrs = PL_ATTRS(PL_A_STRING("norm", "MAX")),
-      .infer = float_like_first, .eval = normalizer_eval, .bound = pl_normalizer_bound, MODEL,
+      .infer = float_like_first, .eval = normalizer_eval, .grad = pl_grad_normalizer, .bound = pl_normalizer_bound, MODEL,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer<norm = \"L2\">(x) }", NULL, 0 },
                             { "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer<norm = \"L1\">(x) }", NULL, 0 },
                             { "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer(x) }", NULL, 0 }) },
@@ -338,16 +339,16 @@ const pl_op_def pl_ops_ml[] = {
       .samples = PL_SAMPLES({ "(int64[2,3] x) => (y) { y = ai.onnx.ml.OneHotEncoder<cats_int64s = [0, 1, 2, 3]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "SVMClassifier", ML, .since = 1, X_IN(PL_T_ML), CLASSES,
       .attrs = PL_ATTRS(KERNEL, PL_A_LIST("vectors_per_class", INTS), PL_A_LIST("prob_a", FLOATS), PL_A_LIST("prob_b", FLOATS), POST, LABELS),
-      .infer = pl_svm_classifier_infer, .eval = pl_svm_classifier_eval, .bound = pl_svm_classifier_bound, MODEL,
+      .infer = pl_svm_classifier_infer, .eval = pl_svm_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_svm_classifier_bound, MODEL,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.SVMClassifier<kernel_type = \"RBF\", kernel_params = [0.5, 0.0, 3.0], support_vectors = [0.0, 1.0, 1.0, 0.0], coefficients = [1.0, -1.0], rho = [0.1], vectors_per_class = [1, 1], classlabels_ints = [0, 1]>(x) }", NULL, 0 },
                             { "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.SVMClassifier<kernel_type = \"POLY\", kernel_params = [0.5, 1.0, 2.0], support_vectors = [0.0, 1.0, 1.0, 0.0], coefficients = [1.0, -1.0], rho = [0.1], prob_a = [-1.0], prob_b = [0.2], vectors_per_class = [1, 1], classlabels_ints = [0, 1]>(x) }", NULL, 0 }) },
     { .name = "SVMRegressor", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(KERNEL, PL_A_INT("one_class", 0), PL_A_INT("n_supports", 0), POST),
-      .infer = pl_svm_regressor_infer, .eval = pl_svm_regressor_eval, .bound = pl_svm_regressor_bound, MODEL,
+      .infer = pl_svm_regressor_infer, .eval = pl_svm_regressor_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_svm_regressor_bound, MODEL,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.SVMRegressor<kernel_type = \"SIGMOID\", kernel_params = [0.5, 0.1, 3.0], support_vectors = [0.0, 1.0, 1.0, 0.0], coefficients = [1.0, -0.5], rho = [0.1], n_supports = 2>(x) }", NULL, 0 }) },
     { .name = "Scaler", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(PL_A_LIST("offset", FLOATS), PL_A_LIST("scale", FLOATS)),
-      .infer = float_like_first, .eval = scaler_eval, .bound = pl_scaler_bound, MODEL,
+      .infer = float_like_first, .eval = scaler_eval, .grad = pl_grad_scaler, .bound = pl_scaler_bound, MODEL,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.Scaler<offset = [0.5, 1.0], scale = [2.0, 0.5]>(x) }", NULL, 0 }) },
     { 0 },
 };

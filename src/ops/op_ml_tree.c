@@ -262,7 +262,7 @@ static pl_status classifier_eval(pl_eval *c) {
 /* ---- rows ---- */
 
 #define ML .domain = PL_ML_DOMAIN
-#define MODEL .grad = PL_GRAD_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+#define MODEL .grad = PL_GRAD_ZERO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
 #define LIST(name_, type_) PL_A_LIST(name_, type_)
 #define NODES                                                                                      \
     LIST("nodes_treeids", INTS), LIST("nodes_nodeids", INTS), LIST("nodes_featureids", INTS),      \

@@ -10,6 +10,7 @@
 #include "ops/bound_quant.h"
 #include "ops/elementwise.h"
 #include "ops/ms_quant.h"
+#include "ops/quant_grad.h"
 
 extern const pl_op_def pl_ops_ms_quant[];
 
@@ -387,7 +388,7 @@ static pl_status softmax_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_ms_quant[] = {
     { .name = "DequantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_QUANT | PL_T(PL_I32), 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, .grad = PL_GRAD_TODO, .bound = pl_dequantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, .grad = pl_grad_dequantize, .bound = pl_dequantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float s = {0.5}, uint8 z = {3}> { y = com.microsoft.DequantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "DynamicQuantizeMatMul", MS, .in = PL_PORTS(SCALE("A"), Q8("B"), SCALE("b_scale"), ZERO("b_zero_point"), { "bias", PL_T(PL_F32), PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T(PL_F32), 0 }), .infer = pl_dynamic_quantize_matmul_infer, .eval = pl_dynamic_quantize_matmul_eval,
@@ -402,7 +403,7 @@ const pl_op_def pl_ops_ms_quant[] = {
                      { "g_idx", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("K", INT), PL_A_REQUIRED("N", INT), PL_A_INT("bits", 4), PL_A_REQUIRED("block_size", INT), PL_A_INT("accuracy_level", 0)),
-      .infer = pl_matmul_nbits_infer, .eval = pl_matmul_nbits_eval, .grad = PL_GRAD_TODO, .bound = pl_matmul_nbits_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_matmul_nbits_infer, .eval = pl_matmul_nbits_eval, .grad = pl_grad_matmul_nbits, .bound = pl_matmul_nbits_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,32] a, uint8[3,2,8] b, float[3,2] s) => (y) { y = com.microsoft.MatMulNBits<K=32, N=3, bits=4, block_size=16>(a, b, s) }", NULL, 0 },
                             { "(float[8,20] a, uint8[3,2,16] b, float[6] s, uint8[6] z, float[3] c) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=8, block_size=16>(a, b, s, z, , c) }", NULL, 0 }) },
     { .name = "NhwcMaxPool", MS, .in = PL_PORTS(Q8("x")), .out = PL_PORTS(Q8("y")), .attrs = PL_ATTRS(POOL_ATTRS, PL_A_LIST("dilations", INTS)),

@@ -6,6 +6,7 @@
 #include "kernels/vmath.h"
 #include "ops/bound_nn.h"
 #include "ops/compute.h"
+#include "ops/grad_nn.h"
 #include "ops/pool_window.h"
 
 extern const pl_op_def pl_ops_pool[];
@@ -383,7 +384,8 @@ static pl_status average_pool_bound(pl_bound *c) {
 static pl_status global_average_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
     if (y == NULL || y->n_elements == 0) return pl_b_move(c);
-    return average_rule(c, (double)(x->n_elements / y->n_elements), NULL, 1);
+    const int64_t n = x->n_elements / y->n_elements;
+    return average_rule(c, (double)n, NULL, 1);
 }
 
 /* A norm moves by at most the same norm of the errors; its own rounding is that of the sum of
@@ -417,8 +419,8 @@ static pl_status lp_pool_bound(pl_bound *c) {
 
 static pl_status global_lp_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
-    return lp_rule(c,
-                   y == NULL || y->n_elements == 0 ? 1 : (double)(x->n_elements / y->n_elements));
+    const int64_t n = y == NULL || y->n_elements == 0 ? 1 : x->n_elements / y->n_elements;
+    return lp_rule(c, (double)n);
 }
 
 /* The value is one of the window, off by what its neighbours may be; which one it is cannot be
@@ -431,7 +433,7 @@ static pl_status max_pool_bound(pl_bound *c) {
     PL_TRY(pl_b_new(c, 1, &e));
     const double *of_y = c->e_out[0] == NULL ? NULL : c->e_out[0]->data;
     for (int64_t i = 0; i < c->e_out[1]->n_elements; i++)
-        e[i] = of_y == NULL || of_y[i] > 0 ? INFINITY : 0;
+        e[i] = of_y == NULL || of_y[i] > 0 ? HUGE_VAL : 0;
     return PL_OK;
 }
 
@@ -447,42 +449,46 @@ static pl_status max_pool_bound(pl_bound *c) {
 /* clang-format off */
 const pl_op_def pl_ops_pool[] = {
     { .name = "AveragePool", .since = 1, .until = 6, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = PL_GRAD_TODO, .bound = average_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = pl_average_pool_grad, .bound = average_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = AveragePool<kernel_shape=[2]>(x) }", NULL, 0 }) },
     { .name = "AveragePool", .since = 7, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("count_include_pad", 0)),
-      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = PL_GRAD_TODO, .bound = average_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = pl_average_pool_grad, .bound = average_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2], count_include_pad=1>(x) }", NULL, 0 },
-                            { "(float[1,2,6] x) => (y) { y = AveragePool<kernel_shape=[2], strides=[4], ceil_mode=1>(x) }", NULL, 0 }) },
+                            { "(float[1,2,6] x) => (y) { y = AveragePool<kernel_shape=[2], strides=[4], ceil_mode=1>(x) }", NULL, 0 },
+                            { "(float[1,2,6,5] x) => (y) { y = AveragePool<kernel_shape=[3,2], pads=[1,0,1,1], strides=[2,2]>(x) }", NULL, 0 },
+                            { "(float[1,1,4,4,3] x) => (y) { y = AveragePool<kernel_shape=[2,2,2], auto_pad=\"SAME_UPPER\">(x) }", NULL, 0 }) },
     { .name = "GlobalAveragePool", .since = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .infer = pl_global_pool_infer, .eval = global_average_eval,
-      .grad = PL_GRAD_TODO, .bound = global_average_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP, .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalAveragePool(x) }", NULL, 0 }) },
+      .grad = pl_global_average_grad, .bound = global_average_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP, .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalAveragePool(x) }", NULL, 0 }) },
     { .name = "GlobalLpPool", .since = 1, .until = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_FLOAT("p", 2)),
-      .infer = global_lp_infer, .eval = global_lp_eval, .grad = PL_GRAD_TODO, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = global_lp_infer, .eval = global_lp_eval, .grad = pl_global_lp_grad, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = GlobalLpPool<p=3.0>(x) }", NULL, 0 }) },
     { .name = "GlobalLpPool", .since = 2, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_INT("p", 2)),
-      .infer = global_lp_infer, .eval = global_lp_eval, .grad = PL_GRAD_TODO, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = global_lp_infer, .eval = global_lp_eval, .grad = pl_global_lp_grad, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = GlobalLpPool(x) }", NULL, 0 }) },
     { .name = "GlobalMaxPool", .since = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .infer = pl_global_pool_infer, .eval = global_max_eval,
-      .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = pl_global_max_grad, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalMaxPool(x) }", NULL, 0 }) },
     { .name = "LpPool", .since = 1, .until = 1, X_TO_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_STRING("auto_pad", "NOTSET"), PL_A_LIST("kernel_shape", INTS), PL_A_FLOAT("p", 2), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = PL_GRAD_TODO, .bound = lp_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = pl_lp_pool_grad, .bound = lp_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = LpPool<kernel_shape=[2], p=2.0>(x) }", NULL, 0 }) },
     { .name = "LpPool", .since = 2, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("p", 2)),
-      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = PL_GRAD_TODO, .bound = lp_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = pl_lp_pool_grad, .bound = lp_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = LpPool<kernel_shape=[3,2], pads=[1,0,1,0], p=3>(x) }", NULL, 0 }) },
     { .name = "MaxPool", .since = 1, .until = 7, X_TO_Y(T_MAX), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = PL_GRAD_TODO, .bound = max_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = pl_max_pool_grad, .bound = max_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = MaxPool<kernel_shape=[2]>(x) }", NULL, 0 }) },
     { .name = "MaxPool", .since = 8, .in = PL_PORTS({ "X", T_MAX, 0 }), .out = PL_PORTS({ "Y", T_MAX, 0 }, { "Indices", PL_T_I64, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("storage_order", 0)),
-      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = PL_GRAD_TODO, .bound = max_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = pl_max_pool_grad, .bound = max_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2], ceil_mode=1>(x) }", NULL, 0 },
+                            { "(float[2,1,3,4,4] x) => (y) { y = MaxPool<kernel_shape=[2,2,3], strides=[1,1,1]>(x) }", NULL, 0 },
+                            { "(float[1,2,7,7] x) => (y) { y = MaxPool<kernel_shape=[2,2], dilations=[2,3], strides=[1,2]>(x) }", NULL, 0 },
                             { "(float[1,2,5,5] x) => (y, i) { y, i = MaxPool<kernel_shape=[2,2], dilations=[2,1], storage_order=1>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(uint8[1,1,4,4] x) => (y) { y = MaxPool<kernel_shape=[2,2], auto_pad=\"SAME_UPPER\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "MaxUnpool", .since = 9, .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }, { "I", PL_T_I64, 0 }, { "output_shape", PL_T_I64, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("kernel_shape", INTS), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = max_unpool_infer, .eval = max_unpool_eval, .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = max_unpool_infer, .eval = max_unpool_eval, .grad = pl_max_unpool_grad, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,1,2,2] x) => (y) <int64[1,1,2,2] i = {5, 7, 13, 15}> { y = MaxUnpool<kernel_shape=[2,2], strides=[2,2]>(x, i) }", NULL, 0 }) },
     { 0 },
 };

@@ -3,6 +3,7 @@
 
 #include "ops/bound_quant.h"
 #include "ops/quant.h"
+#include "ops/quant_grad.h"
 
 extern const pl_op_def pl_ops_quant[];
 
@@ -29,7 +30,7 @@ static pl_status dynamic_infer(pl_infer *c) {
                    { "x_scale", PL_T_FLOAT | PL_T(PL_F8E8M0), 0 },                                 \
                    { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),               \
     .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .infer = pl_dequantize_infer,                         \
-    .eval = pl_dequantize_eval, .grad = PL_GRAD_TODO, .bound = pl_dequantize_bound,                \
+    .eval = pl_dequantize_eval, .grad = pl_grad_dequantize, .bound = pl_dequantize_bound,          \
     .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
@@ -37,7 +38,9 @@ const pl_op_def pl_ops_quant[] = {
     { .name = "DequantizeLinear", .since = 10, .until = 12, DQ_PORTS,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float s = {0.5}, uint8 z = {3}> { y = DequantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "DequantizeLinear", .since = 13, .until = 20, DQ_PORTS, .attrs = PL_ATTRS(PL_A_INT("axis", 1)),
-      .samples = PL_SAMPLES({ "(int8[2,3] x) => (y) <float[2] s = {0.5, 0.25}, int8[2] z = {3, -3}> { y = DequantizeLinear<axis=0>(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
+      .samples = PL_SAMPLES({ "(int8[2,3] x) => (y) <float[2] s = {0.5, 0.25}, int8[2] z = {3, -3}> { y = DequantizeLinear<axis=0>(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD },
+                            { "(int8[2,3] x, float[3] s, int8[3] z) => (y) { y = DequantizeLinear(x, s, z) }", "s=0.1:1", 0 },
+                            { "(uint8[2,3] x, float s) => (y) { y = DequantizeLinear(x, s) }", "s=0.1:1", 0 }) },
     { .name = "DequantizeLinear", .since = 21, DQ_PORTS,
       .attrs = PL_ATTRS(PL_A_INT("axis", 1), PL_A_INT("block_size", 0), PL_A_INT("output_dtype", 0)),
       .samples = PL_SAMPLES({ "(int8[2,4] x) => (y) <float[2,2] s = {0.5, 0.25, 0.1, 0.2}> { y = DequantizeLinear<axis=1, block_size=2>(x, s) }", NULL, PL_SAMPLE_NO_GRAD }) },

@@ -191,9 +191,9 @@ static pl_status cum_prod_eval(pl_eval *c) {
 
 /* clang-format off */
 #define KEEPDIMS PL_A_INT("keepdims", 1)
-#define ROW(types, rule, fn, bound_, amp)                                                          \
+#define ROW(types, rule, fn, bound_, grad_, amp)                                                   \
     .flags = PL_OP_REDUCTION | PL_OP_SHAPE, .out = PL_PORTS({ "reduced", types, 0 }),              \
-    .infer = rule, .eval = fn, .grad = PL_GRAD_TODO, .bound = bound_, .emit = PL_EMIT_TODO,        \
+    .infer = rule, .eval = fn, .grad = grad_, .bound = bound_, .emit = PL_EMIT_TODO,               \
     .autocast = amp
 /* Axes as an attribute, to opset `until_`; then as an input. ranges: of the samples. The dots are
  * what ROW takes. */
@@ -202,7 +202,9 @@ static pl_status cum_prod_eval(pl_eval *c) {
       .attrs = PL_ATTRS(PL_A_LIST("axes", INTS), KEEPDIMS), ROW(types, __VA_ARGS__),               \
       .samples = PL_SAMPLES(                                                                       \
           { "(float[2,3,4] x) => (y) { y = " name_ "<axes=[-2], keepdims=0>(x) }", ranges, 0 },    \
-          { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 }) }
+          { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 },                           \
+          { "(float16[4,700] x) => (y) { y = " name_ "<axes=[1]>(x) }", ranges,                    \
+            PL_SAMPLE_NO_GRAD }) }
 #define BY_INPUT(name_, since_, types, ranges, ...)                                                \
     { .name = name_, .since = since_,                                                              \
       .in = PL_PORTS({ "data", types, 0 }, { "axes", PL_T_I64, PL_PORT_OPTIONAL }),                \
@@ -211,7 +213,12 @@ static pl_status cum_prod_eval(pl_eval *c) {
           { "(float[2,3,4] x) => (y) <int64[2] axes = {0,-1}> { y = " name_                        \
             "<keepdims=0>(x, axes) }", ranges, 0 },                                                \
           { "(float[2,3] x) => (y) <int64[1] axes = {1}> { y = " name_ "(x, axes) }", ranges, 0 }, \
-          { "(float[2,3] x) => (y) { y = " name_ "<noop_with_empty_axes=1>(x) }", ranges, 0 }) }
+          { "(float[2,3] x) => (y) { y = " name_ "<noop_with_empty_axes=1>(x) }", ranges, 0 },     \
+          { "(float[1500,2] x) => (y) <int64[1] axes = {0}> { y = " name_ "(x, axes) }", ranges,   \
+            PL_SAMPLE_NO_GRAD },                                                                   \
+          /* with an element that is 0 */                                                          \
+          { "(float[2,3] x) => (y) <float[2,3] m = {0.5,0,1,1,1,1}, int64[1] axes = {1}> "         \
+            "{ t = Mul(x, m) y = " name_ "<keepdims=0>(t, axes) }", "x=0.5:2", PL_SAMPLE_NO_GRAD }) }
 #define REDUCE(name_, types, ranges, ...)                                                          \
     BY_ATTR(name_, 17, types, ranges, __VA_ARGS__),                                                \
     BY_INPUT(name_, 18, types, ranges, __VA_ARGS__)
@@ -235,7 +242,7 @@ static pl_status cum_prod_eval(pl_eval *c) {
         .in = PL_PORTS({ "x", PL_T_NUMERIC, 0 }, { "axis", PL_T_INDEX, 0 }),                       \
         .out = PL_PORTS({ "y", PL_T_NUMERIC, 0 }),                                                 \
         .attrs = PL_ATTRS(PL_A_INT("exclusive", 0), PL_A_INT("reverse", 0)),                       \
-        .infer = cumulate_infer, .eval = fn##_eval, .grad = PL_GRAD_TODO,                          \
+        .infer = cumulate_infer, .eval = fn##_eval, .grad = pl_##fn##_grad,                          \
         .bound = pl_##fn##_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,                   \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) <int64 axis = {1}> { y = " name_ "(x, axis) }", NULL, 0 },  \
@@ -249,17 +256,17 @@ const pl_op_def pl_ops_reduce[] = {
     ARG("ArgMin", arg_min_eval),
     CUMULATE("CumProd", 26, cum_prod),
     CUMULATE("CumSum", 11, cum_sum),
-    REDUCE("ReduceL1", PL_T_NUMERIC, NULL, reduce_infer, l1_eval, pl_reduce_sum_bound, PL_AMP_FP32),
-    REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", reduce_infer, l2_eval, pl_reduce_l2_bound, PL_AMP_FP32),
-    REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", reduce_infer, log_sum_eval, pl_reduce_log_sum_bound, PL_AMP_FP32),
-    REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, reduce_infer, log_sum_exp_eval, pl_reduce_log_sum_exp_bound, PL_AMP_FP32),
-    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, pl_reduce_extreme_bound, PL_AMP_KEEP),
-    REDUCE("ReduceMean", PL_T_NUMERIC, NULL, reduce_infer, mean_eval, pl_reduce_mean_bound, PL_AMP_FP32),
-    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, pl_reduce_extreme_bound, PL_AMP_KEEP),
-    REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.5:2", reduce_prod_infer, prod_eval, pl_reduce_prod_bound, PL_AMP_FP32),
-    BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, PL_AMP_FP32),
-    BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, PL_AMP_FP32),
-    REDUCE("ReduceSumSquare", PL_T_NUMERIC, NULL, reduce_infer, sum_square_eval, pl_reduce_sum_square_bound, PL_AMP_FP32),
+    REDUCE("ReduceL1", PL_T_NUMERIC, NULL, reduce_infer, l1_eval, pl_reduce_sum_bound, pl_reduce_l1_grad, PL_AMP_FP32),
+    REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", reduce_infer, l2_eval, pl_reduce_l2_bound, pl_reduce_l2_grad, PL_AMP_FP32),
+    REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", reduce_infer, log_sum_eval, pl_reduce_log_sum_bound, pl_reduce_log_sum_grad, PL_AMP_FP32),
+    REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, reduce_infer, log_sum_exp_eval, pl_reduce_log_sum_exp_bound, pl_reduce_log_sum_exp_grad, PL_AMP_FP32),
+    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, PL_AMP_KEEP),
+    REDUCE("ReduceMean", PL_T_NUMERIC, NULL, reduce_infer, mean_eval, pl_reduce_mean_bound, pl_reduce_mean_grad, PL_AMP_FP32),
+    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, PL_AMP_KEEP),
+    REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.9:1.1", reduce_prod_infer, prod_eval, pl_reduce_prod_bound, pl_reduce_prod_grad, PL_AMP_FP32),
+    BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, PL_AMP_FP32),
+    BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, PL_AMP_FP32),
+    REDUCE("ReduceSumSquare", PL_T_NUMERIC, NULL, reduce_infer, sum_square_eval, pl_reduce_sum_square_bound, pl_reduce_sum_square_grad, PL_AMP_FP32),
     { 0 },
 };
 /* clang-format on */

@@ -3,6 +3,7 @@
 
 #include "base/size.h"
 #include "ops/bound_nn.h"
+#include "ops/grad_nn.h"
 #include "ops/infer.h"
 #include "ops/sort_key.h"
 
@@ -443,6 +444,82 @@ static pl_status max_roi_eval(pl_eval *c) {
     return PL_OK;
 }
 
+/* ---- RoiAlign: gradient ---- */
+
+/* Weights of the cells that one region reads: row (oy, ox) of a matrix with a column per cell. */
+static void roi_weights(const roi_job *j, double *m) {
+    const double n = (double)pl_i64_max(1, j->y.grid * j->x.grid);
+    for (int64_t o = 0; o < j->y.n_out * j->x.n_out; o++) {
+        double *row = m + o * j->y.n_in * j->x.n_in;
+        for (int64_t iy = 0; iy < j->y.grid; iy++) {
+            const roi_sample *y = &j->y.samples[o / j->x.n_out * j->y.grid + iy];
+            for (int64_t ix = 0; ix < j->x.grid; ix++) {
+                const roi_sample *x = &j->x.samples[o % j->x.n_out * j->x.grid + ix];
+                row[y->low * j->x.n_in + x->low] += y->w_low * x->w_low / n;
+                row[y->low * j->x.n_in + x->high] += y->w_low * x->w_high / n;
+                row[y->high * j->x.n_in + x->low] += y->w_high * x->w_low / n;
+                row[y->high * j->x.n_in + x->high] += y->w_high * x->w_high / n;
+            }
+        }
+    }
+}
+
+/* Matrices of all regions, (regions, outputs, cells), and which image each reads (N, regions). */
+static bool roi_tables(pl_grad *c, pl_arena *arena, pl_g_table *weights, pl_g_table *images) {
+    const pl_node *node = c->node;
+    const pl_tensor *rois = pl_g_known(node->in[1]), *batch = pl_g_known(node->in[2]);
+    pl_datum data = { .kind = PL_TYPE_TENSOR, .tensor = (pl_tensor *)(uintptr_t)rois };
+    pl_datum *in[3] = { NULL, &data, NULL };
+    const pl_eval eval = { .node = node, .n_in = 3, .in = in, .err = c->err };
+    roi_job j = { .max = false };
+    const int64_t n_images = pl_g_dim(c, node->in[0], 0);
+    j.y.n_in = pl_g_dim(c, node->in[0], 2);
+    j.x.n_in = pl_g_dim(c, node->in[0], 3);
+    j.y.n_out = pl_attr_int(node, "output_height");
+    j.x.n_out = pl_attr_int(node, "output_width");
+    if (c->st != PL_OK) return false;
+    const int64_t n = batch->n_elements, cells = j.y.n_in * j.x.n_in;
+    const int64_t dims[3] = { n, j.y.n_out * j.x.n_out, cells };
+    if (!pl_g_table_new(c, images, 2, (const int64_t[]){ n_images, n })) return false;
+    if (!pl_g_table_new(c, weights, 3, dims)) return false;
+    for (int64_t r = 0; r < n && c->st == PL_OK; r++) {
+        const int64_t b = pl_tensor_get_i64(batch, r);
+        c->st = roi_read(&eval, r, &j.y, false);
+        if (c->st == PL_OK) c->st = roi_read(&eval, r, &j.x, true);
+        j.y.samples = pl_arena_array(arena, (size_t)(j.y.grid * j.y.n_out), sizeof(roi_sample));
+        j.x.samples = pl_arena_array(arena, (size_t)(j.x.grid * j.x.n_out), sizeof(roi_sample));
+        if (j.y.samples == NULL || j.x.samples == NULL) c->st = pl_fail_memory(c->err, 1);
+        if (c->st != PL_OK || b < 0 || b >= n_images) break;
+        roi_samples(&j.y);
+        roi_samples(&j.x);
+        roi_weights(&j, weights->data + r * dims[1] * cells);
+        images->data[b * n + r] = 1;
+    }
+    return c->st == PL_OK;
+}
+
+/* Regions have no gradient, as in PyTorch. */
+static pl_status roi_align_grad(pl_grad *c) {
+    pl_value *x = c->node->in[0];
+    pl_g_table weights = { .data = NULL }, images = { .data = NULL };
+    if (!pl_attr_string_is(c->node, "mode", "avg"))
+        return pl_g_fail(c, "is not there for mode max");
+    if (pl_g_known(c->node->in[1]) == NULL || pl_g_known(c->node->in[2]) == NULL)
+        return pl_g_fail(c, "needs rois and batch_indices to be constants");
+    pl_arena *arena = pl_arena_new();
+    if (arena == NULL) return pl_fail_memory(c->err, 1);
+    const bool ok = roi_tables(c, arena, &weights, &images);
+    pl_arena_free(arena);
+    const pl_dtype dtype = x->type->dtype;
+    pl_value *m = pl_g_table_value(c, &weights, dtype), *pick = pl_g_table_value(c, &images, dtype);
+    if (!ok) return c->st;
+    pl_value *g = pl_g_reshape(c, c->dy[0], (const int64_t[]){ 0, 0, -1 }, 3);
+    g = pl_g2(c, "MatMul", g, m); /* regions, channels, cells */
+    g = pl_g_reshape(c, g, (const int64_t[]){ 0, -1 }, 2);
+    c->dx[0] = pl_g_reshape_like(c, pl_g2(c, "MatMul", pick, g), x);
+    return c->st;
+}
+
 /* ---- bounds ---- */
 
 /* Largest less smallest of the plane that output plane i (region, channel) reads. */
@@ -466,7 +543,7 @@ static pl_status roi_align_bound(pl_bound *c) {
     const double scale = fabs(pl_attr_float(c->node, "spatial_scale"));
     const double side = fmax((double)x->dims[2], (double)x->dims[3]);
     const double reach = fmin(side, scale * pl_b_peak(pr, rois->n_elements)) + 1;
-    const double off = c->u_acc * 4 * reach + scale * pl_b_peak(pl_b_e(c, 1), rois->n_elements);
+    const double off = c->u_acc * reach + scale * pl_b_peak(pl_b_e(c, 1), rois->n_elements);
     const int64_t ratio = pl_attr_int(c->node, "sampling_ratio");
     const double k = ratio > 0 ? 4 * (double)(ratio * ratio)
                                : 4 * ceil(side / (double)y->dims[2] * side / (double)y->dims[3]);
@@ -510,7 +587,8 @@ static pl_status max_roi_bound(pl_bound *c) {
     .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "rois", PL_T_FLOAT, PL_PORT_SAME },        \
                    { "batch_indices", PL_T_I64, 0 }),                                              \
     .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = roi_align_infer, .eval = roi_align_eval,     \
-    .grad = PL_GRAD_TODO, .bound = roi_align_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+    .grad = roi_align_grad, .bound = roi_align_bound, .emit = PL_EMIT_TODO,                        \
+    .autocast = PL_AMP_FP32
 #define ROI_ATTRS                                                                                  \
     PL_A_STRING("mode", "avg"), PL_A_INT("output_height", 1), PL_A_INT("output_width", 1),         \
         PL_A_INT("sampling_ratio", 0), PL_A_FLOAT("spatial_scale", 1)
@@ -545,7 +623,7 @@ const pl_op_def pl_ops_region[] = {
       .attrs = PL_ATTRS(PL_A_STRING("coordinate_transformation_mode", "half_pixel"), ROI_ATTRS),
       .samples = PL_SAMPLES(
           { "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<output_height=2, output_width=2>(x, r, b) }", NULL, 0 },
-          { "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<mode=\"max\", coordinate_transformation_mode=\"output_half_pixel\">(x, r, b) }", NULL, 0 }) },
+          { "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<mode=\"max\", coordinate_transformation_mode=\"output_half_pixel\">(x, r, b) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };
 /* clang-format on */

@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "ops/bound_nn.h"
 #include "ops/content.h"
+#include "ops/grad_nn.h"
 #include "ops/move.h"
 #include "ops/resize.h"
 
@@ -539,11 +540,78 @@ static pl_status resize_bound(pl_bound *c) {
     return pl_b_apply_one(c, 0, c->e_in[0], PL_F64, &c->e_out[0]);
 }
 
+/* ---- gradient ---- */
+
+/* What an axis does, as a matrix (n_out, n_in). */
+static pl_value *axis_matrix(pl_grad *c, const plan *p, int d) {
+    const pl_taps *t = &p->taps[d];
+    const int64_t n_in = p->axes[d].n_in, n_out = p->axes[d].n_out;
+    pl_g_table m;
+    if (!pl_g_table_new(c, &m, 2, (const int64_t[]){ n_out, n_in })) return NULL;
+    for (int64_t j = 0; j < n_out; j++) {
+        for (int k = 0; k < t->n; k++) {
+            const double w = t->w == NULL ? 1 : t->w[j * t->n + k];
+            if (t->outside == NULL || !t->outside[j]) m.data[j * n_in + t->at[j * t->n + k]] += w;
+        }
+    }
+    return pl_g_table_value(c, &m, c->node->in[0]->type->dtype);
+}
+
+/* g along axis d times the matrix: from outputs back to inputs. */
+static pl_value *axis_back(pl_grad *c, pl_value *g, int rank, int d, pl_value *m) {
+    int64_t perm[PL_RANK_MAX];
+    for (int i = 0; i < rank; i++)
+        perm[i] = i == d ? rank - 1 : i == rank - 1 ? d : i;
+    if (d == rank - 1) return pl_g2(c, "MatMul", g, m);
+    g = pl_g2(c, "MatMul", pl_g_transpose(c, g, perm, (size_t)rank), m);
+    return pl_g_transpose(c, g, perm, (size_t)rank);
+}
+
+/* The node's constants as the kernel sees them; x has a shape only. */
+static bool plan_of_types(pl_grad *c, pl_arena *arena, plan *p) {
+    const pl_node *node = c->node;
+    pl_tensor x = { .rank = pl_g_rank(c, node->in[0]) };
+    pl_datum data[4] = { { .refs = 0 } };
+    pl_datum *in[4] = { NULL };
+    for (int d = 0; d < x.rank; d++)
+        x.dims[d] = pl_g_dim(c, node->in[0], d);
+    for (uint32_t i = 1; i < node->n_in && i < 4; i++) {
+        const pl_tensor *known = pl_g_known(node->in[i]);
+        if (node->in[i] == NULL) continue;
+        if (known == NULL) {
+            (void)pl_g_fail(c, "needs '%s' to be a constant", node->in[i]->name);
+            return false;
+        }
+        data[i] = (pl_datum){ .kind = PL_TYPE_TENSOR, .tensor = (pl_tensor *)(uintptr_t)known };
+        in[i] = &data[i];
+    }
+    pl_eval eval = {
+        .node = node, .n_in = (int)node->n_in, .in = in, .scratch = arena, .err = c->err
+    };
+    if (c->st == PL_OK) c->st = plan_init(&eval, &x, p);
+    return c->st == PL_OK;
+}
+
+static pl_status resize_grad(pl_grad *c) {
+    pl_arena *arena = pl_arena_new();
+    plan *p = arena == NULL ? NULL : pl_arena_alloc(arena, sizeof(*p));
+    pl_value *g = c->dy[0];
+    if (p == NULL) {
+        c->st = pl_fail_memory(c->err, sizeof(*p));
+    } else if (plan_of_types(c, arena, p)) {
+        for (int d = 0; d < p->rank && c->st == PL_OK; d++)
+            if (!p->taps[d].identity) g = axis_back(c, g, p->rank, d, axis_matrix(c, p, d));
+        c->dx[0] = g;
+    }
+    pl_arena_free(arena);
+    return c->st;
+}
+
 /* ---- rows ---- */
 
 #define ROW                                                                                        \
     .out = PL_PORTS({ "Y", PL_T_ANY, 0 }), .infer = resize_infer, .eval = resize_eval,             \
-    .grad = PL_GRAD_TODO, .bound = resize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+    .grad = resize_grad, .bound = resize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
 #define MODE PL_A_STRING("mode", "nearest")
 #define X_SCALES .in = PL_PORTS({ "X", PL_T_ANY, 0 }, { "scales", PL_T(PL_F32), 0 })
 #define RESIZE                                                                                     \
@@ -572,6 +640,8 @@ const pl_op_def pl_ops_resize[] = {
       .samples = PL_SAMPLES(
           { "(float[1,1,4,4] x) => (y) <float[4] s = {1,1,0.6,0.6}> { y = Resize<mode=\"linear\", antialias=1>(x, , s) }", NULL, 0 },
           { "(float[1,2,2,4] x) => (y) <int64[2] z = {7,8}> { y = Resize<axes=[2,3], keep_aspect_ratio_policy=\"not_larger\">(x, , , z) }", NULL, 0 },
+          { "(float[1,1,5,6] x) => (y) <int64[4] z = {1,1,3,9}> { y = Resize<mode=\"cubic\", coordinate_transformation_mode=\"align_corners\", exclude_outside=1>(x, , , z) }", NULL, 0 },
+          { "(float[1,1,5,6] x) => (y) <float[4] s = {1,1,0.5,2.5}> { y = Resize<mode=\"nearest\", nearest_mode=\"ceil\", coordinate_transformation_mode=\"asymmetric\">(x, , s) }", NULL, 0 },
           { "(float[1,2,4,4] x) => (y) <float[2] s = {1.5,0.75}> { y = Resize<mode=\"linear\", axes=[3,2], coordinate_transformation_mode=\"half_pixel_symmetric\">(x, , s) }", NULL, 0 }) },
     { .name = "Upsample", .since = 1, .until = 6, ROW, .in = PL_PORTS({ "X", PL_T_ANY, 0 }),
       .attrs = PL_ATTRS(MODE, PL_A_REQUIRED("height_scale", FLOAT), PL_A_REQUIRED("width_scale", FLOAT)),

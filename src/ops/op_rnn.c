@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/gemm.h"
+#include "ops/grad_nn.h"
 #include "ops/infer.h"
 #include "ops/rnn.h"
 
@@ -138,13 +139,13 @@ static pl_status lstm_eval(pl_eval *c) {
 }
 
 static pl_status rnn_bound(pl_bound *c) {
-    return pl_rnn_bound(c, PL_RNN_PLAIN);
+    return pl_rnn_bound(c, PL_RNN_PLAIN, false);
 }
 static pl_status gru_bound(pl_bound *c) {
-    return pl_rnn_bound(c, PL_RNN_GRU);
+    return pl_rnn_bound(c, PL_RNN_GRU, false);
 }
 static pl_status lstm_bound(pl_bound *c) {
-    return pl_rnn_bound(c, PL_RNN_LSTM);
+    return pl_rnn_bound(c, PL_RNN_LSTM, false);
 }
 
 /* ---- com.microsoft DynamicQuantizeLSTM ----
@@ -241,6 +242,10 @@ static pl_status dynamic_quantize_lstm_eval(pl_eval *c) {
     return pl_rnn_run_f32(c, &rnn, &product);
 }
 
+static pl_status dynamic_quantize_lstm_bound(pl_bound *c) {
+    return pl_rnn_bound(c, PL_RNN_LSTM, true);
+}
+
 static pl_status infer_dynamic_quantize_lstm(pl_infer *c) {
     rnn_dims d;
     PL_TRY(read_dims(c, 4, 2, 1, &d));
@@ -273,7 +278,7 @@ static pl_status infer_dynamic_quantize_lstm(pl_infer *c) {
 /* clang-format off */
 const pl_op_def pl_ops_rnn[] = {
     { .name = "RNN", .since = 1, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
-      .attrs = PL_ATTRS(RNN_ATTRS), .infer = infer_rnn, .eval = rnn_eval, .grad = PL_GRAD_TODO, .bound = rnn_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .attrs = PL_ATTRS(RNN_ATTRS), .infer = infer_rnn, .eval = rnn_eval, .grad = pl_rnn_grad, .bound = rnn_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[2,5,3] w, float[2,5,5] r, float[2,10] b) => (y, h) "
             "{ y, h = RNN<hidden_size=5, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 },
@@ -281,23 +286,29 @@ const pl_op_def pl_ops_rnn[] = {
             "{ y, h = RNN<hidden_size=5, direction=\"reverse\", activations=[\"Relu\"]>(x, w, r, b, n) }", NULL, 0 }) },
     { .name = "GRU", .since = 1, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("linear_before_reset", 0)),
-      .infer = infer_gru, .eval = gru_eval, .grad = PL_GRAD_TODO, .bound = gru_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = infer_gru, .eval = gru_eval, .grad = pl_gru_grad, .bound = gru_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[1,15,3] w, float[1,15,5] r, float[1,30] b, float[1,2,5] h0) => (y, h) "
             "{ y, h = GRU<hidden_size=5>(x, w, r, b, , h0) }", NULL, 0 },
           { "(float[4,2,3] x, float[2,15,3] w, float[2,15,5] r, float[2,30] b) => (y, h) "
-            "{ y, h = GRU<hidden_size=5, linear_before_reset=1, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 }) },
+            "{ y, h = GRU<hidden_size=5, linear_before_reset=1, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 },
+          { "(float[2,4,3] x, float[1,15,3] w, float[1,15,5] r, float[2,1,5] h0) => (y, h) "
+            "{ y, h = GRU<hidden_size=5, layout=1>(x, w, r, \"\", \"\", h0) }", NULL, 0 }) },
     { .name = "LSTM", .since = 1,
       .in = PL_PORTS(RNN_PORTS, { "initial_c", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL },
                      { "P", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS(RNN_OUT, { "Y_c", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("input_forget", 0)),
-      .infer = infer_lstm, .eval = lstm_eval, .grad = PL_GRAD_TODO, .bound = lstm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = infer_lstm, .eval = lstm_eval, .grad = pl_lstm_grad, .bound = lstm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[1,20,3] w, float[1,20,5] r, float[1,40] b, float[1,2,5] h0, float[1,2,5] c0, float[1,15] p) "
             "=> (y, h, c) { y, h, c = LSTM<hidden_size=5>(x, w, r, b, , h0, c0, p) }", NULL, 0 },
           { "(float[4,2,3] x, float[2,20,3] w, float[2,20,5] r, float[2,40] b) => (y, h, c) "
-            "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\", clip=1.0>(x, w, r, b) }", NULL, 0 }) },
+            "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\", clip=1.0>(x, w, r, b) }", NULL, 0 },
+          { "(float[4,3,3] x, float[2,20,3] w, float[2,20,5] r, float[2,40] b) => (y, h, c) <int32[3] n = {4, 2, 3}> "
+            "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\">(x, w, r, b, n) }", NULL, 0 },
+          { "(float[3,1,2] x, float[1,12,2] w, float[1,12,3] r) => (y) { y = LSTM<hidden_size=3, input_forget=1, "
+            "activations=[\"HardSigmoid\", \"ScaledTanh\", \"Softsign\"], activation_alpha=[0.3, 1.2], activation_beta=[0.4, 0.8]>(x, w, r) }", NULL, 0 }) },
     { .name = "DynamicQuantizeLSTM", .domain = "com.microsoft", .since = 1, .flags = PL_OP_NO_FP64,
       .in = PL_PORTS({ "X", PL_T(PL_F32), 0 }, { "W", PL_T(PL_I8) | PL_T(PL_U8), 0 },
                      { "R", PL_T(PL_I8) | PL_T(PL_U8), 0 }, { "B", PL_T(PL_F32), PL_PORT_OPTIONAL },
@@ -308,7 +319,7 @@ const pl_op_def pl_ops_rnn[] = {
       .out = PL_PORTS(RNN_OUT, { "Y_c", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("input_forget", 0)),
       .infer = infer_dynamic_quantize_lstm, .eval = dynamic_quantize_lstm_eval,
-      .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_UNDEFINED, .bound = dynamic_quantize_lstm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(float[4,1,3] x, int8[1,3,20] w, int8[1,5,20] r, float[1,40] b) => (y, h, c) "
             "<float[1] ws = {0.1}, int8[1] wz = {0}, float[1] rs = {0.1}, int8[1] rz = {0}> "

@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "ops/bound.h"
+#include "ops/grad_index.h"
 #include "ops/indices.h"
 #include "ops/move.h"
 
@@ -358,7 +359,7 @@ static pl_status scatter_bound(pl_bound *c) {
     reduction op = REPLACE;
     (void)reduction_of(c->node, &op);
     if (pl_b_out(c, 0) == NULL || pl_b_out(c, 0)->n_elements == 0) return PL_OK;
-    if (pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, INFINITY);
+    if (pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, HUGE_VAL);
     const bool is_float = pl_dtype_is_float(c->out_native[0]);
     if (!is_float && !pl_b_any_error(c)) return PL_OK; /* integers wrap, all alike */
     if (!is_float) return pl_b_move(c);
@@ -370,16 +371,18 @@ static pl_status scatter_bound(pl_bound *c) {
 /* ---- rows ---- */
 
 #define ROW                                                                                        \
-    .out = PL_PORTS({ "output", PL_T_ANY, 0 }), .grad = PL_GRAD_TODO, .emit = PL_EMIT_TODO,        \
-    .autocast = PL_AMP_WIDEST
+    .out = PL_PORTS({ "output", PL_T_ANY, 0 }), .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST
 #define IN(types)                                                                                  \
     .in = PL_PORTS({ "data", PL_T_ANY, PL_PORT_SAME }, { "indices", types, PL_PORT_INDEX },        \
                    { "updates", PL_T_ANY, PL_PORT_SAME })
 #define IN_ND                                                                                      \
     .in = PL_PORTS({ "data", PL_T_ANY, PL_PORT_SAME }, { "indices", PL_T_I64, 0 },                 \
                    { "updates", PL_T_ANY, PL_PORT_SAME })
-#define ELEMENTS .infer = elements_infer, .eval = elements_eval, IN(PL_T_INDEX), ROW
-#define TUPLES .name = "ScatterND", .infer = nd_infer, .eval = nd_eval, IN_ND, ROW
+#define ELEMENTS                                                                                   \
+    .infer = elements_infer, .eval = elements_eval, .grad = pl_grad_scatter_elements,              \
+    IN(PL_T_INDEX), ROW
+#define TUPLES                                                                                     \
+    .name = "ScatterND", .infer = nd_infer, .eval = nd_eval, .grad = pl_grad_scatter_nd, IN_ND, ROW
 
 /* clang-format off */
 const pl_op_def pl_ops_scatter[] = {
@@ -394,18 +397,21 @@ const pl_op_def pl_ops_scatter[] = {
       .samples = PL_SAMPLES(
           { "(float[1,5] x, float[1,2] u) => (y) <int64[1,2] i = {1,-2}> { y = ScatterElements<axis=1>(x, i, u) }", NULL, 0 },
           { "(float[1,5] x, float[1,2] u) => (y) <int64[1,2] i = {1,1}> { y = ScatterElements<axis=1, reduction=\"add\">(x, i, u) }", NULL, 0 },
-          { "(float[1,5] x, float[1,2] u) => (y) <int64[1,2] i = {1,1}> { y = ScatterElements<axis=1, reduction=\"max\">(x, i, u) }", NULL, PL_SAMPLE_NO_GRAD }) },
+          { "(float[1,5] x, float[1,2] u) => (y) <int64[1,2] i = {1,1}> { y = ScatterElements<axis=1, reduction=\"max\">(x, i, u) }", NULL, 0 },
+          { "(float[3,2] x, float[2,2] u) => (y) <int64[2,2] i = {1,0,1,-1}> { y = ScatterElements<reduction=\"mul\">(x, i, u) }", "u=0.5:2", 0 }) },
     { TUPLES, .since = 11, .until = 15, .bound = PL_BOUND_EXACT,
       .samples = PL_SAMPLES({ "(float[4,3] x, float[2,3] u) => (y) <int64[2,1] i = {3,0}> { y = ScatterND(x, i, u) }", NULL, 0 }) },
     { TUPLES, .since = 16, .bound = scatter_bound,
       .attrs = PL_ATTRS(PL_A_STRING("reduction", "none")),
       .samples = PL_SAMPLES(
           { "(float[4,3] x, float[2] u) => (y) <int64[2,2] i = {3,0,-3,1}> { y = ScatterND(x, i, u) }", NULL, 0 },
-          { "(float[4,3] x, float[2,3] u) => (y) <int64[2,1] i = {1,1}> { y = ScatterND<reduction=\"mul\">(x, i, u) }", NULL, 0 }) },
+          { "(float[4,3] x, float[2,3] u) => (y) <int64[2,1] i = {1,1}> { y = ScatterND<reduction=\"mul\">(x, i, u) }", NULL, 0 },
+          { "(float[4,3] x, float[2,3] u) => (y) <int64[2,1] i = {1,1}> { y = ScatterND<reduction=\"add\">(x, i, u) }", NULL, 0 },
+          { "(float[4,3] x, float[2,3] u) => (y) <int64[2,1] i = {1,1}> { y = ScatterND<reduction=\"min\">(x, i, u) }", NULL, 0 }) },
     { .name = "TensorScatter", .since = 24, .infer = cache_infer, .eval = cache_eval,
       .in = PL_PORTS({ "past_cache", PL_T_ANY, PL_PORT_SAME }, { "update", PL_T_ANY, PL_PORT_SAME },
                      { "write_indices", PL_T_I64, PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "present_cache", PL_T_ANY, 0 }), .grad = PL_GRAD_TODO,
+      .out = PL_PORTS({ "present_cache", PL_T_ANY, 0 }), .grad = pl_grad_tensor_scatter,
       .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
       .attrs = PL_ATTRS(PL_A_INT("axis", -2), PL_A_STRING("mode", "linear")),
       .samples = PL_SAMPLES(

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/grad_index.h"
 #include "ops/move.h"
 
 extern const pl_op_def pl_ops_shape[];
@@ -414,9 +415,10 @@ static pl_status tile_eval(pl_eval *c) {
 
 /* ---- rows ---- */
 
-#define MOVES                                                                                      \
-    .grad = PL_GRAD_TODO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
-#define VIEWS .flags = PL_OP_VIEW | PL_OP_OWN_OUT | PL_OP_SHAPE, .eval = view_eval, MOVES
+#define MOVES .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define VIEWS                                                                                      \
+    .flags = PL_OP_VIEW | PL_OP_OWN_OUT | PL_OP_SHAPE, .eval = view_eval, .grad = pl_grad_view,    \
+    MOVES
 #define ASKS                                                                                       \
     .grad = PL_GRAD_ZERO, .bound = pl_b_untouched, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define OUT(name) .out = PL_PORTS({ name, PL_T_ANY, 0 })
@@ -427,7 +429,7 @@ static pl_status tile_eval(pl_eval *c) {
 const pl_op_def pl_ops_shape[] = {
     { .name = "Expand", .since = 8, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "shape", PL_T_I64, 0 }), OUT("output"),
-      .infer = expand_infer, .eval = expand_eval, MOVES,
+      .infer = expand_infer, .eval = expand_eval, .grad = pl_grad_expand, MOVES,
       .samples = PL_SAMPLES(
           { "(float[3,1] x) => (y) <int64[3] shape = {2,1,4}> { y = Expand(x, shape) }", NULL, 0 },
           { "(float[2,3] x) => (y) <int64[1] shape = {1}> { y = Expand(x, shape) }", NULL, 0 }) },
@@ -439,7 +441,7 @@ const pl_op_def pl_ops_shape[] = {
     { .name = "Identity", .since = 1, .flags = PL_OP_VIEW | PL_OP_OWN_OUT | PL_OP_SHAPE,
       .in = PL_PORTS({ "input", PL_T_ANY, PL_PORT_ANY_KIND }),
       .out = PL_PORTS({ "output", PL_T_ANY, PL_PORT_ANY_KIND }),
-      .infer = identity_infer, .eval = identity_eval, MOVES,
+      .infer = identity_infer, .eval = identity_eval, .grad = pl_grad_view, MOVES,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Identity(x) }", NULL, 0 },
                             { "(int64 x) => (y) { y = Identity(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Reshape", .since = 1, .until = 4, VIEWS, DATA_ONLY, OUT("reshaped"),
@@ -470,11 +472,11 @@ const pl_op_def pl_ops_shape[] = {
                             { "(float[1,3,1] x) => (y) { y = Squeeze(x) }", NULL, 0 }) },
     { .name = "Tile", .since = 1, .until = 5,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "tiles", PL_T_NUMERIC, 0 }, { "axis", PL_T_NUMERIC, 0 }),
-      OUT("output"), .infer = tile1_infer, .eval = tile_eval, MOVES,
+      OUT("output"), .infer = tile1_infer, .eval = tile_eval, .grad = pl_grad_tile, MOVES,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float tiles = {2}, float axis = {1}> { y = Tile(x, tiles, axis) }", NULL, 0 }) },
     { .name = "Tile", .since = 6,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "repeats", PL_T_I64, 0 }),
-      OUT("output"), .infer = tile_infer, .eval = tile_eval, MOVES,
+      OUT("output"), .infer = tile_infer, .eval = tile_eval, .grad = pl_grad_tile, MOVES,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <int64[2] repeats = {2,3}> { y = Tile(x, repeats) }", NULL, 0 },
                             { "(float[1,3] x) => (y) <int64[2] repeats = {4,1}> { y = Tile(x, repeats) }", NULL, 0 }) },
     { .name = "Unsqueeze", .since = 1, .until = 12, VIEWS, DATA_ONLY, OUT("expanded"),

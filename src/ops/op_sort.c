@@ -9,6 +9,7 @@
 #include "ops/bound.h"
 #include "ops/content.h"
 #include "ops/float_io.h"
+#include "ops/grad.h"
 #include "ops/move.h"
 #include "ops/sort_key.h"
 
@@ -411,12 +412,33 @@ static pl_status unique_bound(pl_bound *c) {
     return PL_OK;
 }
 
+/* ---- gradient ---- */
+
+/* Back to where they came from. When the node does not give the indices, they are found again. */
+static pl_status top_k_grad(pl_grad *c) {
+    const pl_node *node = c->node;
+    pl_value *indices = node->n_out > 1 ? node->out[1] : NULL;
+    if (c->dy[0] == NULL) return PL_OK;
+    if (indices == NULL) {
+        pl_value *out[2] = { PL_G_WANTED, PL_G_WANTED };
+        PL_TRY(pl_g_ops(c, "TopK", "", node->in, node->n_in, node->attrs, node->n_attrs, out, 2));
+        indices = out[1];
+    }
+    const int rank = pl_g_rank(c, node->in[0]);
+    int64_t axis = pl_attr_int(node, "axis");
+    if (axis < 0) axis += rank;
+    pl_value *const in[3] = { pl_g_zeros_like(c, node->in[0]), indices, c->dy[0] };
+    c->dx[0] = pl_g_op(c, pl_g_opset(c) < 11 ? "Scatter" : "ScatterElements", in, 3,
+                       &PL_G_INT("axis", axis), 1);
+    return c->st;
+}
+
 /* ---- rows ---- */
 
 #define TOP_K                                                                                      \
     .name = "TopK", .flags = PL_OP_PICKS,                                                          \
     .out = PL_PORTS({ "Values", PL_T_NUMERIC, 0 }, { "Indices", PL_T_I64, PL_PORT_OPTIONAL }),     \
-    .infer = top_k_infer, .eval = top_k_eval, .grad = PL_GRAD_TODO, .bound = top_k_bound,          \
+    .infer = top_k_infer, .eval = top_k_eval, .grad = top_k_grad, .bound = top_k_bound,            \
     .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 #define TOP_K_IN .in = PL_PORTS({ "X", PL_T_NUMERIC, 0 }, { "K", PL_T_I64, 0 })
 
@@ -431,6 +453,7 @@ const pl_op_def pl_ops_sort[] = {
       .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_INT("largest", 1), PL_A_INT("sorted", 1)),
       .samples = PL_SAMPLES(
           { "(float[2,5] x) => (y, i) <int64[1] k = {3}> { y, i = TopK(x, k) }", NULL, 0 },
+          { "(float[5,2] x) => (y) <int64[1] k = {3}> { y = TopK<axis=0>(x, k) }", NULL, 0 },
           { "(float[2,5] x) => (y, i) <int64[1] k = {2}> { y, i = TopK<largest=0, sorted=0>(x, k) }", NULL, 0 }) },
     { .name = "Unique", .since = 11, .flags = PL_OP_OWN_OUT | PL_OP_SHAPE,
       .in = PL_PORTS({ "X", PL_T_ANY, 0 }),

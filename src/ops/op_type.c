@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/grad.h"
 #include "ops/move.h"
 #include "ops/type_text.h"
 
@@ -265,14 +266,19 @@ static pl_status cast_bound(pl_bound *c) {
     return pl_b_each(&own, to_int_element);
 }
 
+static pl_status cast_grad(pl_grad *c) {
+    c->dx[0] = pl_g_cast_like(c, c->dy[0], c->node->in[0]);
+    return c->st;
+}
+
 /* ---- rows ---- */
 
 #define ROUNDING PL_A_INT("saturate", 1), PL_A_STRING("round_mode", "up")
 #define INPUT .in = PL_PORTS({ "input", CAST_TYPES, 0 })
 #define OUTPUT .out = PL_PORTS({ "output", CAST_TYPES, 0 })
 #define CASTS                                                                                      \
-    .flags = PL_OP_SHAPE | PL_OP_CAST, .eval = cast_eval, .grad = PL_GRAD_TODO,                    \
-    .bound = cast_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+    .flags = PL_OP_SHAPE | PL_OP_CAST, .eval = cast_eval, .grad = cast_grad, .bound = cast_bound,  \
+    .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_type[] = {

@@ -8,6 +8,7 @@
 #include "kernels/vmath.h"
 #include "ops/bound.h"
 #include "ops/elementwise.h"
+#include "ops/grad.h"
 #include "ops/infer.h"
 
 extern const pl_op_def pl_ops_unary[];
@@ -253,6 +254,47 @@ static pl_status is_nan_bound(pl_bound *c) {
     return PL_OK;
 }
 
+/* ---- gradients ---- */
+
+#define GRAD(name, EXPR)                                                                           \
+    static pl_status name##_grad(pl_grad *c) {                                                     \
+        pl_value *x = c->node->in[0], *y = c->node->out[0], *dy = c->dy[0];                        \
+        (void)x, (void)y;                                                                          \
+        c->dx[0] = (EXPR);                                                                         \
+        return c->st;                                                                              \
+    }
+#define SQUARE(v) pl_g_mul(c, v, v)
+
+/* a x^2 + b */
+static pl_value *parabola(pl_grad *c, pl_value *x, double a, double b) {
+    pl_value *square = SQUARE(x), *number = pl_g_number(c, x, b);
+    return a > 0 ? pl_g_add(c, square, number) : pl_g_sub(c, number, square);
+}
+
+GRAD(abs, pl_g_mul(c, dy, pl_g1(c, "Sign", x)))
+GRAD(acos, pl_g_neg(c, pl_g_div(c, dy, pl_g1(c, "Sqrt", parabola(c, x, -1, 1)))))
+GRAD(acosh, pl_g_div(c, dy, pl_g1(c, "Sqrt", parabola(c, x, 1, -1))))
+GRAD(asin, pl_g_div(c, dy, pl_g1(c, "Sqrt", parabola(c, x, -1, 1))))
+GRAD(asinh, pl_g_div(c, dy, pl_g1(c, "Sqrt", parabola(c, x, 1, 1))))
+GRAD(atan, pl_g_div(c, dy, parabola(c, x, 1, 1)))
+GRAD(atanh, pl_g_div(c, dy, parabola(c, x, -1, 1)))
+GRAD(cos, pl_g_neg(c, pl_g_mul(c, dy, pl_g1(c, "Sin", x))))
+GRAD(cosh, pl_g_mul(c, dy, pl_g1(c, "Sinh", x)))
+GRAD(erf, pl_g_mul(c, pl_g_mul(c, dy, pl_g_number(c, x, M_2_SQRTPI)),
+                   pl_g1(c, "Exp", pl_g_neg(c, SQUARE(x)))))
+GRAD(exp, pl_g_mul(c, dy, y))
+GRAD(log, pl_g_div(c, dy, x))
+GRAD(neg, pl_g_neg(c, dy))
+GRAD(reciprocal, pl_g_neg(c, pl_g_mul(c, dy, SQUARE(y))))
+GRAD(sin, pl_g_mul(c, dy, pl_g1(c, "Cos", x)))
+GRAD(sinh, pl_g_mul(c, dy, pl_g1(c, "Cosh", x)))
+GRAD(sqrt, pl_g_div(c, dy, pl_g_mul(c, y, pl_g_number(c, y, 2))))
+GRAD(tan, pl_g_mul(c, dy, parabola(c, y, 1, 1)))
+GRAD(tanh, pl_g_mul(c, dy, parabola(c, y, -1, 1)))
+#define ceil_grad PL_GRAD_ZERO
+#define floor_grad PL_GRAD_ZERO
+#define round_grad PL_GRAD_ZERO
+
 /* ---- rows ---- */
 
 static pl_status infer_bool_like_first(pl_infer *c) {
@@ -264,9 +306,11 @@ static pl_status infer_bool_like_first(pl_infer *c) {
 #define REAL(name_, since_, fn, amp, ranges)                                                       \
     {                                                                                              \
         .name = name_, .since = since_, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT),             \
-        PL_OLD_ATTRS, .infer = pl_infer_same_as_first, .eval = fn##_eval, .grad = PL_GRAD_TODO,    \
+        PL_OLD_ATTRS, .infer = pl_infer_same_as_first, .eval = fn##_eval, .grad = fn##_grad,       \
         .bound = fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,                                \
-        .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 })       \
+        .samples = PL_SAMPLES(                                                                     \
+            { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 },                         \
+            { "(float16[64] x) => (y) { y = " name_ "(x) }", ranges, PL_SAMPLE_NO_GRAD })          \
     }
 /* consumed_inputs of opset 1 to 5 was a hint for in-place work; it has no meaning. */
 #define PL_OLD_ATTRS .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS))
@@ -274,7 +318,7 @@ static pl_status infer_bool_like_first(pl_infer *c) {
 /* clang-format off */
 const pl_op_def pl_ops_unary[] = {
     { .name = "Abs", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_NUMERIC), PL_OLD_ATTRS,
-      .infer = pl_infer_same_as_first, .eval = abs_eval, .grad = PL_GRAD_TODO, .bound = pass_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_infer_same_as_first, .eval = abs_eval, .grad = abs_grad, .bound = pass_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Abs(x) }", NULL, 0 },
                             { "(int8[5] x) => (y) { y = Abs(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
     REAL("Acos", 7, acos, PL_AMP_FP32, "x=-0.9:0.9"),
@@ -291,7 +335,7 @@ const pl_op_def pl_ops_unary[] = {
     REAL("Cos", 7, cos, PL_AMP_KEEP, NULL),
     REAL("Cosh", 9, cosh, PL_AMP_FP32, NULL),
     { .name = "Erf", .since = 9, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_NUMERIC),
-      .infer = pl_infer_same_as_first, .eval = erf_eval, .grad = PL_GRAD_TODO, .bound = erf_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_infer_same_as_first, .eval = erf_eval, .grad = erf_grad, .bound = erf_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Erf(x) }", NULL, 0 }) },
     REAL("Exp", 1, exp, PL_AMP_FP32, NULL),
     REAL("Floor", 1, floor, PL_AMP_KEEP, NULL),
@@ -308,7 +352,7 @@ const pl_op_def pl_ops_unary[] = {
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = IsNaN(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     REAL("Log", 1, log, PL_AMP_FP32, "x=0.1:4"),
     { .name = "Neg", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT | PL_T_SIGNED), PL_OLD_ATTRS,
-      .infer = pl_infer_same_as_first, .eval = neg_eval, .grad = PL_GRAD_TODO, .bound = pass_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_infer_same_as_first, .eval = neg_eval, .grad = neg_grad, .bound = pass_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Neg(x) }", NULL, 0 }) },
     { .name = "Not", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_BOOL),
       .infer = pl_infer_same_as_first, .eval = not_eval, .grad = PL_GRAD_UNDEFINED,

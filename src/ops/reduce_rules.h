@@ -20,4 +20,16 @@ pl_status pl_reduce_prod_bound(pl_bound *c);
 pl_status pl_reduce_sum_bound(pl_bound *c); /* ReduceL1 as well */
 pl_status pl_reduce_sum_square_bound(pl_bound *c);
 
+pl_status pl_cum_prod_grad(pl_grad *c);
+pl_status pl_cum_sum_grad(pl_grad *c);
+pl_status pl_reduce_extreme_grad(pl_grad *c);
+pl_status pl_reduce_l1_grad(pl_grad *c);
+pl_status pl_reduce_l2_grad(pl_grad *c);
+pl_status pl_reduce_log_sum_grad(pl_grad *c);
+pl_status pl_reduce_log_sum_exp_grad(pl_grad *c);
+pl_status pl_reduce_mean_grad(pl_grad *c);
+pl_status pl_reduce_prod_grad(pl_grad *c);
+pl_status pl_reduce_sum_grad(pl_grad *c);
+pl_status pl_reduce_sum_square_grad(pl_grad *c);
+
 #endif

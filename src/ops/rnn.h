@@ -52,8 +52,8 @@ void pl_rnn_packed_release(pl_rnn_packed *packed);
 
 /* The operator of the same name ("Sigmoid"), into a caller's buffer. */
 void pl_rnn_act_name(const pl_rnn_act *act, char *out, size_t n_out);
-/* The cell spelt in simple operators (rnn_bound.c). */
-pl_status pl_rnn_bound(pl_bound *c, pl_rnn_kind kind);
+/* The cell spelt in simple operators (rnn_bound.c); quantized: DynamicQuantizeLSTM. */
+pl_status pl_rnn_bound(pl_bound *c, pl_rnn_kind kind, bool quantized);
 
 /* Applies an activation to n elements in place. */
 void pl_rnn_act_f32(const pl_rnn_act *act, pl_f32 *x, int64_t n);

@@ -52,6 +52,11 @@ static void put_act(cell_text *t, const pl_rnn *r, const pl_rnn_act *act, const 
     } else if (strcmp(word, "Elu") == 0 || strcmp(word, "LeakyRelu") == 0 ||
                strcmp(word, "ThresholdedRelu") == 0) {
         put(t, "%s = %s<alpha=%.9g>(%s) ", out, word, a, from);
+    } else if (r->kind == PL_RNN_PLAIN && strcmp(word, "Tanh") == 0) {
+        /* Runtimes have (1 - exp(-2x)) / (1 + exp(-2x)) here, whose error is absolute; so is that
+         * of 2 sigmoid(2x) - 1, which does not overflow. */
+        put(t, "d%d = Add(%s, %s) s%d = Sigmoid(d%d) ", k, from, from, k, k);
+        put(t, "t%d = Add(s%d, s%d) %s = Sub(t%d, one) ", k, k, k, out, k);
     } else {
         put(t, "%s = %s(%s) ", out, word, from);
     }
@@ -89,11 +94,18 @@ static void put_gru(cell_text *t, const pl_rnn *r, int dir) {
     put(t, "w = Sub(one, z) wn = Mul(w, n) zh = Mul(z, h) h2 = Add(wn, zh) c2 = Identity(c) }");
 }
 
-static void put_lstm(cell_text *t, const pl_rnn *r, int dir, bool peep) {
+/* The operand as DynamicQuantizeLSTM multiplies it: to codes and back. */
+#define QUANTIZED(from, to)                                                                        \
+    "q_" to ", s_" to ", z_" to " = DynamicQuantizeLinear(" from ") f_" to " = Cast<to=1>(q_" to   \
+    ") g_" to " = Cast<to=1>(z_" to ") d_" to " = Sub(f_" to ", g_" to ") " to " = Mul(d_" to      \
+    ", s_" to ") "
+
+static void put_lstm(cell_text *t, const pl_rnn *r, int dir, bool peep, bool quantized) {
     const long long n = (long long)r->hidden;
     put_head(t, r, peep);
+    put(t, "%s", quantized ? QUANTIZED("h", "hx") : "hx = Identity(h) ");
     put(t, "four = Constant<value_ints=[%lld, %lld, %lld, %lld]>() ", n, n, n, n);
-    put(t, "p = Gemm<transB=1>(h, r) g = Add(gx, p) gi, go, gf, gc = Split<axis=1>(g, four) ");
+    put(t, "p = Gemm<transB=1>(hx, r) g = Add(gx, p) gi, go, gf, gc = Split<axis=1>(g, four) ");
     if (peep) {
         put(t, "ci = Mul(pi, c) hi2 = Add(gi, ci) cf = Mul(pf, c) hf2 = Add(gf, cf) ");
     } else {
@@ -124,7 +136,7 @@ enum { IN_GX, IN_H, IN_C, IN_R, IN_RB, IN_P, N_IN = IN_P + 3 };
 typedef struct run {
     pl_bound *c;
     const pl_rnn *r;
-    bool peep;
+    bool peep, quantized;
     pl_b_program *cell, *project;
     pl_b_term in[N_IN]; /* of the cell; owned */
     pl_b_term all;      /* gx of all steps, (seq * batch, gates * hidden) */
@@ -144,6 +156,29 @@ static pl_status cut(pl_bound *c, int i, int64_t first, int rank, const int64_t 
     if (e == NULL) return PL_OK;
     PL_TRY(pl_tensor_new(PL_F64, rank, dims, &out->e, c->err));
     memcpy(out->e->data, e + first, bytes);
+    return PL_OK;
+}
+
+/* Codes (dirs, depth, columns) of input i as the floats that they stand for, (columns, depth). */
+static pl_status dequantize(const run *k, int i, int scale, int64_t dir, int64_t depth,
+                            pl_b_term *out) {
+    pl_bound *c = k->c;
+    const int64_t columns = k->r->gates * k->r->hidden, dims[2] = { columns, depth };
+    const pl_tensor *s = pl_b_in(c, scale), *z = pl_b_in(c, scale + 1);
+    const double *codes = pl_b_x(c, i), *ps = pl_b_x(c, scale);
+    const double *pz = z == NULL ? NULL : pl_b_x(c, scale + 1);
+    PL_TRY(cut(c, -1, 0, 2, dims, out));
+    if (codes == NULL || ps == NULL) return pl_fail_memory(c->err, 1);
+    double *to = out->x->data;
+    const int64_t n_s = s->n_elements / k->r->dirs,
+                  n_z = z == NULL ? 1 : z->n_elements / k->r->dirs;
+    for (int64_t d = 0; d < depth; d++) {
+        for (int64_t j = 0; j < columns; j++) {
+            const double zero = pz == NULL ? 0 : pz[dir * n_z + (n_z > 1 ? j : 0)];
+            to[j * depth + d] =
+                (codes[(dir * depth + d) * columns + j] - zero) * ps[dir * n_s + (n_s > 1 ? j : 0)];
+        }
+    }
     return PL_OK;
 }
 
@@ -190,7 +225,9 @@ static pl_status run_projection(run *k, int64_t dir) {
     const int bias = pl_b_in(k->c, 3) == NULL ? -1 : 3;
     pl_b_term in[4] = { { 0 } };
     pl_status st = load_x(k, &in[0]);
-    if (st == PL_OK) st = cut(k->c, 1, dir * rows * r->in, 2, w, &in[1]);
+    if (st == PL_OK)
+        st = k->quantized ? dequantize(k, 1, 8, dir, r->in, &in[1])
+                          : cut(k->c, 1, dir * rows * r->in, 2, w, &in[1]);
     if (st == PL_OK) st = cut(k->c, bias, dir * 2 * rows, 1, one, &in[2]);
     if (st == PL_OK) st = cut(k->c, bias, dir * 2 * rows + rows, 1, one, &in[3]);
     if (st == PL_OK && r->kind == PL_RNN_GRU) {
@@ -230,7 +267,7 @@ static pl_status load_step(run *k, int64_t dir, int64_t t) {
         const int64_t from = (source_of(r, dir, b, t) * r->batch + b) * row;
         const size_t bytes = (size_t)row * sizeof(double);
         memcpy((double *)gx->x->data + b * row, (double *)k->all.x->data + from, bytes);
-        if (gx->e != NULL)
+        if (gx->e != NULL && k->all.e != NULL)
             memcpy((double *)gx->e->data + b * row, (double *)k->all.e->data + from, bytes);
     }
     return PL_OK;
@@ -308,7 +345,11 @@ static pl_status run_direction(run *k, int64_t dir) {
     const int64_t last[1] = { r->hidden };
     if (r->kind != PL_RNN_GRU) PL_TRY(cut(k->c, -1, 0, 1, last, &k->in[IN_RB]));
     PL_TRY(run_projection(k, dir));
-    PL_TRY(cut(k->c, 2, dir * rows * r->hidden, 2, rec, &k->in[IN_R]));
+    if (k->quantized) {
+        PL_TRY(dequantize(k, 2, 10, dir, r->hidden, &k->in[IN_R]));
+    } else {
+        PL_TRY(cut(k->c, 2, dir * rows * r->hidden, 2, rec, &k->in[IN_R]));
+    }
     PL_TRY(load_state(k, 5, dir, &k->in[IN_H]));
     PL_TRY(load_state(k, r->kind == PL_RNN_LSTM ? 6 : k->c->n_in, dir, &k->in[IN_C]));
     for (int p = 0; k->peep && p < 3; p++)
@@ -327,20 +368,26 @@ static void release(run *k) {
     k->cell = NULL;
 }
 
-pl_status pl_rnn_bound(pl_bound *c, pl_rnn_kind kind) {
+pl_status pl_rnn_bound(pl_bound *c, pl_rnn_kind kind, bool quantized) {
     pl_eval eval = {
         .node = c->node, .n_in = c->n_in, .in = c->in, .scratch = c->scratch, .err = c->err
     };
     pl_rnn r;
     pl_status st = PL_OK;
     PL_TRY(pl_rnn_read(&eval, kind, &r));
-    run k = { .c = c, .r = &r, .peep = kind == PL_RNN_LSTM && pl_b_in(c, 7) != NULL };
+    run k = { .c = c,
+              .r = &r,
+              .peep = kind == PL_RNN_LSTM && pl_b_in(c, 7) != NULL,
+              .quantized = quantized };
     for (int i = 0; i < c->n_out && i < 3; i++)
         PL_TRY(pl_b_new(c, i, &k.e[i]));
     if (r.batch == 0 || r.hidden == 0 || r.seq == 0) return PL_OK;
     PL_TRY(pl_b_program_new(c,
-                            "(x, w, wb, rb) => (g) { b = Add(wb, rb) "
-                            "g = Gemm<transB=1>(x, w, b) }",
+                            quantized
+                                ? "(x, w, wb, rb) => (g) { " QUANTIZED(
+                                      "x", "xx") "b = Add(wb, rb) g = Gemm<transB=1>(xx, w, b) }"
+                                : "(x, w, wb, rb) => (g) { b = Add(wb, rb) "
+                                  "g = Gemm<transB=1>(x, w, b) }",
                             &k.project));
     for (int64_t dir = 0; dir < r.dirs && st == PL_OK; dir++) {
         cell_text *t = pl_arena_alloc(c->scratch, sizeof(*t));
@@ -351,7 +398,7 @@ pl_status pl_rnn_bound(pl_bound *c, pl_rnn_kind kind) {
         switch (kind) {
         case PL_RNN_PLAIN: put_plain(t, &r, (int)dir); break;
         case PL_RNN_GRU: put_gru(t, &r, (int)dir); break;
-        case PL_RNN_LSTM: put_lstm(t, &r, (int)dir, k.peep); break;
+        case PL_RNN_LSTM: put_lstm(t, &r, (int)dir, k.peep, quantized); break;
         }
         st = pl_b_program_new(c, t->text, &k.cell);
         if (st == PL_OK) st = run_direction(&k, dir);

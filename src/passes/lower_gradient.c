@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "graph/edit.h"
 #include "ops/infer.h"
 #include "passes/backward.h"
+#include "passes/pass_int.h"
 
 static bool is_gradient(const pl_node *node) {
     return strcmp(node->op, "Gradient") == 0 &&
@@ -50,9 +52,8 @@ static pl_status lower(pl_graph *graph, pl_node *node, pl_err *err) {
         pl_node *identity = NULL;
         if (node->out[i] == NULL) continue;
         if (dx[i] == NULL) {
-            st = pl_node_fail(err, PL_E_INVALID, node, "'%s' does not depend on '%s'", y->name,
-                              xs[i]->name);
-            break;
+            st = pl_pass_zeros_like(graph, xs[i], 0, "grad/zeros", &dx[i], err);
+            if (st != PL_OK) break;
         }
         st = pl_graph_add_node(graph, "Identity", "", 1, 1, &identity, err);
         if (st != PL_OK) break;
@@ -100,5 +101,6 @@ pl_status pl_lower_gradient(pl_model *model, pl_err *err) {
         if (st == PL_OK) st = pl_ops_resolve(model, err);
     }
     pl_free(taken);
-    return st == PL_OK ? pl_graph_sort(graph, err) : st;
+    if (st == PL_OK) st = pl_graph_sort(graph, err);
+    return st == PL_OK ? pl_graph_unshadow(graph, err) : st;
 }

@@ -34,7 +34,7 @@ static pl_record *add_slot(pl_recording *rec) {
     }
     pl_record *r = &rec->records[rec->n_records];
     memset(r, 0, sizeof *r);
-    r->value = r->node = r->op = r->module = r->graph = "";
+    r->value = r->node = r->op = r->module = r->graph = r->unmapped = "";
     r->kind = PL_TYPE_TENSOR;
     return r;
 }
@@ -272,6 +272,7 @@ static pl_status read_tuple(pl_recording *rec, const pl_json_value *item, pl_err
     }
     if (*value != '\0') r->value = value;
     if (call != NULL && call->is_integer && call->integer >= 0) r->call = call->integer;
+    if (!get_text(pl_json_find(item, "torch"), "unmapped", &r->unmapped)) r->unmapped = "";
     pl_status st = read_stands_for(rec, item, r, err);
     if (st != PL_OK) {
         /* said below */

@@ -16,7 +16,8 @@ typedef struct pl_record {
     int64_t call;
     const char *const *stands_for; /* values of the model that it carries; NULL = only `value` */
     size_t n_stands_for;
-    pl_type_kind kind; /* TENSOR; of a SEQUENCE or OPTIONAL the items are records of their own */
+    const char *unmapped; /* why its maker knows no value of the model for it (PyTorch); "" */
+    pl_type_kind kind;    /* TENSOR; of a SEQUENCE or OPTIONAL the items are records of their own */
     const char *const *items; /* their keys */
     size_t n_items;
     bool has_shape; /* else dtype and shape are known after reading only */

@@ -156,6 +156,212 @@ static void test_jit__agrees_with_eager_on_every_row(void **state) {
     assert_int_equal(n_bad, 0);
 }
 
+/* ---- fused graphs ---- */
+
+/* Chains where fusing could go wrong: reductions in rows, views, pieces, several readers. */
+static const struct {
+    const char *graph, *ranges;
+} fused[] = {
+    { "(float[4,6,40] x, float[40] s, float[40] b) => (y) { y = LayerNormalization(x, s, b) }",
+      NULL },
+    { "(float[4,6,40] x) => (y) { m = ReduceMean<axes=[-1]>(x) d = Sub(x, m) q = Mul(d, d) "
+      "v = ReduceMean<axes=[-1]>(q) r = Sqrt(v) y = Div(d, r) }",
+      NULL },
+    { "(float[3,5,700] x) => (y, m) { s = Softmax(x) t = Exp(s) m = ReduceMax<axes=[2], "
+      "keepdims=0>(t) y = Mul(t, s) }",
+      NULL },
+    { "(float[2,5,16] x, float[5,16] c, float[5,16] s) => (y) <int64[2] half = {8,8}> { a, b = "
+      "Split<axis=2>(x, half) n = Neg(b) r = Concat<axis=2>(n, a) p = Mul(x, c) q = Mul(r, s) y = "
+      "Add(p, q) }",
+      NULL },
+    { "(float[2,3,4,5] x, float[5,4] w) => (y) { t = Transpose<perm=[0,2,3,1]>(x) r = Relu(t) u = "
+      "Transpose<perm=[0,3,2,1]>(r) y = Add(u, w) }",
+      NULL },
+    { "(float[6,8] x) => (y, z) <int64[2] a = {-1, 1}, int64[2] e = {-100, 7}, int64[2] k = {0, "
+      "1}, "
+      "int64[2] st = {-2, 3}> { s = Slice(x, a, e, k, st) y = Exp(s) z = Neg(s) }",
+      NULL },
+    { "(float[2,8,9,9] x, float[12,8,3,3] w, float[12] b, float[2,12,9,9] r, float[12,1,1] c) => "
+      "(y) { a = Conv<pads=[1,1,1,1]>(x, w, b) d = Add(a, r) e = Mul(d, c) y = Relu(e) }",
+      NULL },
+    { "(float[2,40,16,16] x, float[40,1,5,5] w) => (y) { a = Conv<group=40, pads=[2,2,2,2]>(x, w) "
+      "s = Sigmoid(a) m = Mul(a, s) g = GlobalAveragePool(m) y = Mul(m, g) }",
+      NULL },
+    { "(float[3,7,20] x, float[20,33] w, float[33] b, float[3,7,33] r) => (y) { p = MatMul(x, w) q "
+      "= Add(p, b) g = Gelu(q) y = Add(g, r) }",
+      NULL },
+    { "(float[2,7,3,2,8] q) => (y) <int64[3] one = {1,1,1}, int64[4] sh = {2,7,2,8}> { a, b, c = "
+      "Split<axis=2>(q, one) d = Reshape(a, sh) e = Reshape(b, sh) f = Reshape(c, sh) g = "
+      "Transpose<perm=[0,2,1,3]>(d) h = Transpose<perm=[0,2,3,1]>(e) i = "
+      "Transpose<perm=[0,2,1,3]>(f) s = MatMul(g, h) t = Softmax(s) y = MatMul(t, i) }",
+      NULL },
+    { "(float16[3,50] x, float16[50] w) => (y) { a = Mul(x, w) b = Tanh(a) c = Add(b, x) d = "
+      "Softmax(c) y = Sqrt(d) }",
+      NULL },
+    { "(bfloat16[3,50] x, bfloat16[50] w) => (y) { a = Mul(x, w) b = Sigmoid(a) y = Add(b, x) }",
+      NULL },
+    { "(double[3,50] x) => (y) { a = Exp(x) b = Erf(a) c = Softmax(b) y = Log(c) }", NULL },
+    { "(int8[40] x, int8[40] y) => (z) { a = Add(x, y) b = Mul(a, x) z = Div(b, y) }",
+      "x=-120:120 y=-9:9" },
+    { "(uint64[40] x, int64[40] y) => (a, b) { a = Max(x, x) b = Abs(y) }", NULL },
+    { "(float[5,9] x, float[5,9] y) => (z) { c = Less(x, y) d = Where(c, x, y) n = Not(c) e = "
+      "Where(n, d, x) z = Clip(e) }",
+      NULL },
+    { "(float[4,300] x) => (y) { s = ReduceSum<keepdims=0>(x) m = ReduceMin(x) a = Add(s, m) y = "
+      "Sub(x, a) }",
+      NULL },
+};
+
+static void check_fused(const char *spec) {
+    for (size_t i = 0; i < sizeof(fused) / sizeof(fused[0]); i++) {
+        query jit, eager;
+        query_graph(&jit, fused[i].graph, 20, fused[i].ranges, NULL);
+        if (jit.status != PL_OK) query_release(&jit);
+        if (jit.model == NULL) query_graph(&jit, fused[i].graph, 17, fused[i].ranges, NULL);
+        const int opset = pl_model_opset(jit.model, "");
+        query_graph(&eager, fused[i].graph, opset, fused[i].ranges, NULL);
+        query_run(&jit, spec, false, 0);
+        query_run(&eager, "eager", false, 0);
+        if (eager.status != PL_OK) fail_msg("%s: %s", fused[i].graph, eager.err.message);
+        if (jit.status != PL_OK) fail_msg("%s: %s", fused[i].graph, jit.err.message);
+        for (size_t k = 0; k < jit.n_out; k++) {
+            const char *trouble = differs(jit.out[k], eager.out[k]);
+            if (trouble != NULL) fail_msg("%s, output %zu: %s", fused[i].graph, k, trouble);
+        }
+        query_release(&jit);
+        query_release(&eager);
+    }
+}
+
+static void test_jit__fuses_without_changing_the_function(void **state) {
+    (void)state;
+    check_fused("jit:threads=2");
+}
+static void test_jit__agrees_without_fusing(void **state) {
+    (void)state;
+    check_fused("jit:fuse=off");
+}
+static void test_jit__agrees_with_symbolic_shapes(void **state) {
+    (void)state;
+    check_fused("jit:shapes=symbolic,winograd=off");
+}
+
+/* One program, inputs of several shapes. */
+static void test_jit__runs_one_program_on_several_shapes(void **state) {
+    static const int64_t sizes[] = { 3, 7, 3, 1 };
+    query q;
+    (void)state;
+    query_graph(&q, "(float[n,8] x) => (y) { a = Exp(x) y = Softmax(a) }", 17, NULL, NULL);
+    query_run(&q, "jit:shapes=symbolic", false, 0);
+    assert_int_equal(q.status, PL_OK);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        pl_tensor *t = NULL;
+        const int64_t dims[] = { sizes[i], 8 };
+        assert_int_equal(pl_tensor_new_zero(PL_F32, 2, dims, &t, NULL), PL_OK);
+        pl_datum_unref(q.in[0]);
+        q.in[0] = NULL;
+        assert_int_equal(pl_datum_of_tensor_take(t, &q.in[0], NULL), PL_OK);
+        pl_datum_unref(q.out[0]);
+        q.out[0] = NULL;
+        assert_int_equal(pl_program_run(q.program, q.in, q.out, &q.err), PL_OK);
+        assert_int_equal(q.out[0]->tensor->dims[0], sizes[i]);
+        for (int64_t k = 0; k < sizes[i] * 8; k++)
+            assert_true(((const float *)q.out[0]->tensor->data)[k] == 0.125f);
+    }
+    query_release(&q);
+}
+
+/* ---- recording ---- */
+
+typedef struct seen_values {
+    char names[32][64];
+    pl_datum *data[32];
+    size_t n;
+} seen_values;
+
+static plumb_status note_seen(void *ctx, const plumb_seen *seen, plumb_error *err) {
+    seen_values *s = ctx;
+    (void)err;
+    assert_true(s->n < 32);
+    assert_true(seen->n_stands_for == 0 || strcmp(seen->stands_for[0], seen->name) == 0);
+    snprintf(s->names[s->n], sizeof(s->names[0]), "%s", seen->name);
+    s->data[s->n++] = pl_datum_ref((const pl_datum *)seen->datum);
+    return PLUMB_OK;
+}
+
+static void record(const char *spec, const char *graph, seen_values *seen) {
+    query q;
+    plumb_record_info info;
+    const plumb_hook hook = { .value = note_seen, .ctx = seen };
+    memset(seen, 0, sizeof(*seen));
+    query_graph(&q, graph, 17, NULL, NULL);
+    query_run(&q, spec, false, 0);
+    if (q.status != PL_OK) fail_msg("%s", q.err.message);
+    pl_datum *again[MAX_PORTS] = { 0 };
+    const pl_record_args args = { .hook = &hook, .plain = q.out };
+    assert_int_equal(pl_program_record(q.program, q.in, &args, again, &info, &q.err), PL_OK);
+    assert_int_equal(info.n_seen, seen->n);
+    for (size_t i = 0; i < q.n_out; i++) { /* looking changes nothing */
+        assert_true(pl_datum_identical(again[i], q.out[i]));
+        pl_datum_unref(again[i]);
+    }
+    query_release(&q);
+}
+
+static void seen_release(seen_values *s) {
+    for (size_t i = 0; i < s->n; i++)
+        pl_datum_unref(s->data[i]);
+}
+
+static const char record_graph[] =
+    "(float[2,8,6,6] x, float[8,8,3,3] w) => (y) <int64[2] sh = {2, -1}> { c = Conv<pads=[1,1,1,1]>"
+    "(x, w) r = Relu(c) t = Tanh(r) f = Reshape(t, sh) s = Softmax(f) u = Identity(s) n = "
+    "NonZero(u) k = Shape(n) y = Exp(u) }";
+
+static void check_record(const char *spec, size_t n_expected) {
+    seen_values jit, eager;
+    record(spec, record_graph, &jit);
+    record("eager", record_graph, &eager);
+    assert_true(jit.n >= n_expected && jit.n <= eager.n);
+    for (size_t i = 0; i < jit.n; i++) {
+        const char *trouble = "eager has no such value";
+        for (size_t k = 0; k < eager.n; k++)
+            if (strcmp(jit.names[i], eager.names[k]) == 0)
+                trouble = differs(jit.data[i], eager.data[k]);
+        if (trouble != NULL) fail_msg("%s: %s", jit.names[i], trouble);
+    }
+    seen_release(&jit);
+    seen_release(&eager);
+}
+
+static void test_record__shows_every_buffer_as_eager_has_it(void **state) {
+    (void)state;
+    check_record("jit", 5);
+}
+static void test_record__without_fusing_shows_all(void **state) {
+    (void)state;
+    check_record("jit:fuse=off", 9);
+}
+
+/* ---- names ---- */
+
+static void test_emit__hostile_names_stay_out_of_the_text(void **state) {
+    static const char *const names[] = {
+        "*/ int main(void) { return 1; } /*", "a\nb", "?\?/", "\\", "%s%n", "'\"", "#error x",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        query q;
+        query_graph(&q, "(float[40] x) => (y) { a = Exp(x) y = Neg(a) }", 17, NULL, NULL);
+        pl_model *m = q.model;
+        m->graph->nodes[0]->out[0]->name = pl_model_intern(m, names[i], strlen(names[i]));
+        m->graph->nodes[0]->name = m->graph->nodes[0]->out[0]->name;
+        query_run(&q, "jit:fuse=off,fresh-cache", false, 0);
+        if (q.status != PL_OK) fail_msg("%s: %s", names[i], q.err.message);
+        query_release(&q);
+    }
+}
+
 /* ---- planted faults ---- */
 
 static const char fault_graph[] =
@@ -280,6 +486,13 @@ int main(void) {
     if (mkdtemp(cache) != NULL) setenv("XDG_CACHE_HOME", cache, 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jit__agrees_with_eager_on_every_row),
+        cmocka_unit_test(test_jit__fuses_without_changing_the_function),
+        cmocka_unit_test(test_jit__agrees_without_fusing),
+        cmocka_unit_test(test_jit__agrees_with_symbolic_shapes),
+        cmocka_unit_test(test_jit__runs_one_program_on_several_shapes),
+        cmocka_unit_test(test_record__shows_every_buffer_as_eager_has_it),
+        cmocka_unit_test(test_record__without_fusing_shows_all),
+        cmocka_unit_test(test_emit__hostile_names_stay_out_of_the_text),
         cmocka_unit_test(test_fault__kinds_that_end_the_run),
         cmocka_unit_test(test_fault__kinds_that_change_elements),
         cmocka_unit_test(test_fault__every_kind_is_tested),

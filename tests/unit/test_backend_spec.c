@@ -90,7 +90,7 @@ static void test_backend_open__names_the_backends_there_are(void **state) {
     pl_err err = PL_ERR_INIT;
     (void)state;
     assert_int_equal(pl_backend_open("orx:opt=all", NULL, &b, &err), PL_E_USAGE);
-    assert_non_null(strstr(err.message, "no backend 'orx'; there are eager, ort"));
+    assert_non_null(strstr(err.message, "no backend 'orx'; there are eager, jit, ort"));
 }
 
 int main(void) {

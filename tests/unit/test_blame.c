@@ -105,7 +105,7 @@ static pl_status get(void *ctx, const pl_value *value, pl_datum **out, pl_err *e
 
 static void judge(fixture *x) {
     pl_err err = PL_ERR_INIT;
-    const pl_run_data a = { has, get, x };
+    const pl_run_data a = { .has = has, .get = get, .ctx = x };
     const pl_blame_options options = { .seed = 0 };
     if (pl_blame_run(x->model, x->in, &a, NULL, &options, &x->blame, &err) != PL_OK)
         fail_msg("%s", err.message);

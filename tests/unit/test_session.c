@@ -77,6 +77,13 @@ static pl_session *sample(void) {
     s->outcome = PL_OUTCOME_DIVERGED;
     s->reason = "element 3 differs";
     s->first_divergence = "near";
+    static const int64_t failing[] = { 0, 2 };
+    s->n_samples = 3;
+    s->failing_samples = failing;
+    s->n_failing_samples = 2;
+    s->bisect_level = "all";
+    s->bisect_pass = "NchwcTransformer";
+    s->bisect_reason = "gone without it";
     s->notes = notes;
     s->n_notes = 1;
     s->blame = pl_arena_alloc(s->arena, sizeof *s->blame);

@@ -58,6 +58,8 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     const char *shapes = pl_option_value(options, n, "shapes");
     o->threads = (int)pl_option_int(options, n, "threads", -1);
     o->fuse = fuse == NULL || strcmp(fuse, "off") != 0;
+    const char *winograd = pl_option_value(options, n, "winograd");
+    o->winograd = winograd == NULL || strcmp(winograd, "off") != 0;
     o->symbolic = shapes != NULL && strcmp(shapes, "symbolic") == 0;
     o->fresh_cache = pl_option_value(options, n, "fresh-cache") != NULL;
     PL_TRY_GOTO(done, st, copy_text(pl_option_value(options, n, "debug-dir"), &o->debug_dir, err));
@@ -130,6 +132,15 @@ static bool shapes_are_known(const jit_program *p) {
     return true;
 }
 
+static void drop_oldest(jit_program *p) {
+    jit_plan **at = &p->plans;
+    while (*at != NULL && (*at)->next != NULL)
+        at = &(*at)->next;
+    jit_plan_free(*at);
+    *at = NULL;
+    p->n_plans--;
+}
+
 static pl_status plan_for(jit_program *p, pl_datum *const *in, jit_plan **out, pl_err *err) {
     for (jit_plan *plan = p->plans; in != NULL && plan != NULL; plan = plan->next) {
         if (!jit_plan_fits(plan, in)) continue;
@@ -141,12 +152,7 @@ static pl_status plan_for(jit_program *p, pl_datum *const *in, jit_plan **out, p
     fresh->next = p->plans;
     p->plans = fresh;
     p->n_plans++;
-    for (jit_plan *plan = p->plans; p->n_plans > PLANS_MAX; plan = plan->next) {
-        if (plan->next->next != NULL) continue;
-        jit_plan_free(plan->next);
-        plan->next = NULL;
-        p->n_plans--;
-    }
+    if (p->n_plans > PLANS_MAX) drop_oldest(p);
     *out = fresh;
     return jit_explain(p, fresh, err);
 }
@@ -216,6 +222,7 @@ static const plumb_option_def options[] = {
     { "fuse", "on|off", "off: every value is materialised" },
     { "threads", "N", "threads of the pool" },
     { "shapes", "static|symbolic", "compile for concrete shapes, or for any" },
+    { "winograd", "on|off", "3x3 convolutions by Winograd's algorithm where it pays" },
     { "fresh-cache", NULL, "compile again, whatever the cache holds" },
     { "debug-dir", "DIR", "leave graphs, schedule, memory plan, C and compiler log there" },
     { "explain", "FILE", "write every graph break and its reason there" },

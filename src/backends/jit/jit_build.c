@@ -14,7 +14,7 @@
 #include "base/process.h"
 #include "kernels/cpu.h"
 
-enum { FLAGS_MAX = 24, SMALL_WORK = 1 << 14 };
+enum { FLAGS_MAX = 24, SMALL_WORK = 1 << 14, MANY_LOOPS = 1000 };
 
 /* No -ffast-math: sums may be reordered where the text says so, by name, and nowhere else. */
 static const char *const flags_fixed[] = {
@@ -56,7 +56,7 @@ static pl_status cache_dir(char **out, pl_err *err) {
 }
 
 static size_t collect_flags(const jit_plan *plan, const char **out) {
-    size_t n = 0;
+    size_t n = 0, n_loops = 0;
     int64_t work = 0;
     for (size_t s = 0; s < plan->n_steps; s++) {
         const jit_loop *loop = plan->steps[s].loop;
@@ -64,8 +64,10 @@ static size_t collect_flags(const jit_plan *plan, const char **out) {
         for (int d = 0; loop != NULL && d < loop->rank; d++)
             elements *= loop->dims[d];
         if (loop != NULL) work += elements;
+        n_loops += loop != NULL;
     }
-    out[n++] = work < SMALL_WORK ? "-O1" : "-O3"; /* little to win: compile faster */
+    /* Little to win, or very much to compile: faster then. */
+    out[n++] = work < SMALL_WORK || n_loops > MANY_LOOPS ? "-O1" : "-O3";
     if (pl_cpu_isa() == PL_ISA_AVX512) out[n++] = "-mprefer-vector-width=512";
     for (size_t i = 0; i < sizeof(flags_fixed) / sizeof(flags_fixed[0]); i++)
         out[n++] = flags_fixed[i];

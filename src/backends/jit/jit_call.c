@@ -18,6 +18,7 @@ struct jit_call {
     pl_gemm_state *gemm_state;
     pl_conv_shape conv;
     pl_conv_state *conv_state;
+    bool winograd;
 };
 
 void jit_call_free(jit_call *call) {
@@ -33,8 +34,8 @@ void jit_call_describe(const jit_call *call, pl_buf *out) {
         pl_buf_printf(out, "product, %lld of %lld x %lld x %lld", (long long)call->gemm.batch,
                       (long long)call->gemm.m, (long long)call->gemm.k, (long long)call->gemm.n);
     } else {
-        pl_buf_printf(out, "convolution, %lld to %lld channels", (long long)call->conv.c_in,
-                      (long long)call->conv.c_out);
+        pl_buf_printf(out, "convolution, %lld to %lld channels%s", (long long)call->conv.c_in,
+                      (long long)call->conv.c_out, call->winograd ? ", Winograd" : "");
     }
 }
 
@@ -171,12 +172,12 @@ int jit_call_column_dims(const jit_call *call) {
 
 /* ---- convolutions ---- */
 
-jit_call *jit_call_conv(const jit_plan *plan, const pl_conv_shape *shape) {
-    (void)plan;
+jit_call *jit_call_conv(const pl_conv_shape *shape, bool winograd) {
     jit_call *call = pl_calloc(1, sizeof(*call));
     if (call == NULL) return NULL;
     call->kind = CALL_CONV;
     call->conv = *shape;
+    call->winograd = winograd && pl_conv_winograd_fits(shape);
     return call;
 }
 
@@ -209,6 +210,9 @@ pl_status jit_call_run(jit_program *p, jit_plan *plan, jit_prim *prim, pl_err *e
     if (call->kind == CALL_CONV) {
         const void *bias = prim->n_args > 2 ? data_of(plan, &prim->args[2]) : NULL;
         pl_conv_state **state = constant ? &call->conv_state : NULL;
+        if (constant && call->winograd) {
+            return pl_conv_winograd_f32(p->pool, &call->conv, a, b, bias, c, state, follows, err);
+        }
         return prim->dtype == PL_F64
                    ? pl_conv_after_f64(p->pool, &call->conv, a, b, bias, c, state, follows, err)
                    : pl_conv_after_f32(p->pool, &call->conv, a, b, bias, c, state, follows, err);

@@ -323,18 +323,31 @@ static void put_addresses(printer *p) {
     }
 }
 
-static void put_buffers(printer *p) {
-    const gen *g = p->g;
-    for (size_t s = 0; s < p->plan->n_slots; s++) {
-        bool used = false;
-        const int prim = p->plan->slot_prim[s];
-        for (size_t i = 0; i < g->n_accesses; i++)
-            used = used || p->plan->prims[g->accesses[i].prim].slot == (int)s;
-        if (!used) continue;
-        pl_buf_printf(p->out, "    %s%s *restrict const m%zu = b[%zu];\n",
-                      is_stored(g, (int)s) ? "" : "const ",
-                      type_of(p->plan->prims[prim].dtype)->element, s, s);
-    }
+static int slot_at(const gen *g, size_t access) {
+    return g->plan->prims[g->accesses[access].prim].slot;
+}
+
+/* Has an earlier access of the pieces named the same buffer? */
+static bool is_named(const gen *list, size_t piece, size_t access, int slot) {
+    for (size_t i = 0; i <= piece; i++)
+        for (size_t k = 0; k < (i == piece ? access : list[i].n_accesses); k++)
+            if (slot_at(&list[i], k) == slot) return true;
+    return false;
+}
+
+static void put_buffers(printer *p, const gen *list, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < list[i].n_accesses; k++) {
+            const int slot = slot_at(&list[i], k);
+            bool stored = false;
+            if (is_named(list, i, k, slot)) continue;
+            for (size_t q = 0; q < n; q++)
+                stored = stored || is_stored(&list[q], slot);
+            const jit_prim *prim = &p->plan->prims[list[i].accesses[k].prim];
+            pl_buf_printf(p->out, "    %s%s *restrict const m%d = b[%d];\n", stored ? "" : "const ",
+                          type_of(prim->dtype)->element, slot, slot);
+        }
+    const gen *g = &list[0]; /* rows with kept values have one piece */
     for (size_t i = 0; i < g->n_acts; i++) {
         if (g->acts[i].kind != GEN_KEEP) continue;
         const int prim = g->acts[i].prim;
@@ -403,56 +416,90 @@ static int64_t product(int n, const int64_t *dims) {
     return r;
 }
 
-static void put_function(printer *p, int step, size_t piece, jit_part *part) {
-    const gen *g = p->g;
-    const int64_t rows = product(g->n_outer, g->outer), inner = product(g->n_inner, g->inner);
-    p->chunked = g->loop->inner == 0 && g->n_outer == 0 && g->n_inner == 1;
-    part->n = p->chunked ? inner : rows;
-    part->grain = p->chunked ? GRAIN_ELEMENTS : GRAIN_ELEMENTS / inner;
-    if (part->grain < 1) part->grain = 1;
-    p->follows = g->loop->follows;
-    pl_buf_printf(
-        p->out, "void k%d_%zu(void *const *b, const int64_t *p, int64_t begin, int64_t end%s) {\n",
-        step, piece, p->follows ? ", int64_t col0, int64_t col1" : "");
-    put_buffers(p);
-    pl_buf_puts(p->out, "    (void)p;\n");
-    if (p->chunked) {
-        pl_buf_puts(p->out, "    {\n");
-    } else {
-        put_odometer_start(p);
-        pl_buf_puts(p->out, "    for (int64_t r = begin; r < end; r++) {\n");
-    }
+/* One piece of a row, or of the range when there is only one long row. */
+static void put_piece(printer *p, const gen *g) {
+    p->g = g;
+    pl_buf_puts(p->out, "        {\n");
     put_addresses(p);
     for (int stage = 0; stage < g->n_stages; stage++)
         put_stage(p, stage);
     put_row_end(p);
-    if (!p->chunked) put_odometer_step(p);
-    pl_buf_puts(p->out, "    }\n}\n");
+    pl_buf_puts(p->out, "        }\n");
+}
+
+/* A function over n pieces that have their rows in common. */
+static void put_function(printer *p, int step, size_t index, const gen *list, size_t n,
+                         jit_part *part) {
+    const gen *g = p->g = &list[0];
+    const int64_t rows = product(g->n_outer, g->outer), inner = product(g->n_inner, g->inner);
+    p->chunked = g->loop->inner == 0 && g->n_outer == 0 && g->n_inner == 1;
+    p->follows = g->loop->follows;
+    part->n = p->chunked ? inner : rows;
+    part->grain = p->chunked ? GRAIN_ELEMENTS : GRAIN_ELEMENTS / (inner * (int64_t)n);
+    if (part->grain < 1) part->grain = 1;
+    pl_buf_printf(
+        p->out, "void k%d_%zu(void *const *b, const int64_t *p, int64_t begin, int64_t end%s) {\n",
+        step, index, p->follows ? ", int64_t col0, int64_t col1" : "");
+    put_buffers(p, list, n);
+    pl_buf_puts(p->out, "    (void)p;\n");
+    if (!p->chunked) {
+        put_odometer_start(p);
+        pl_buf_puts(p->out, "    for (int64_t r = begin; r < end; r++) {\n");
+    }
+    for (size_t i = 0; i < n; i++)
+        put_piece(p, &list[i]);
+    p->g = g;
+    if (!p->chunked) {
+        put_odometer_step(p);
+        pl_buf_puts(p->out, "    }\n");
+    }
+    pl_buf_puts(p->out, "}\n");
+}
+
+static bool share_rows(const gen *list, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].n_outer != list[0].n_outer || list[i].n_outer == 0) return false;
+        if (memcmp(list[i].outer, list[0].outer, sizeof(list[0].outer)) != 0) return false;
+    }
+    return true;
+}
+
+static pl_status emit_pieces(printer *p, int step, gen *list, size_t n, pl_err *err) {
+    jit_loop *loop = p->plan->steps[step].loop;
+    const bool shared = share_rows(list, n);
+    loop->n_parts = shared ? 1 : n;
+    loop->parts = pl_arena_array(p->plan->arena, loop->n_parts, sizeof(jit_part));
+    if (loop->parts == NULL) return pl_fail_memory(err, n);
+    if (shared) {
+        put_function(p, step, 0, list, n, &loop->parts[0]);
+        return PL_OK;
+    }
+    for (size_t i = 0; i < n; i++)
+        put_function(p, step, i, &list[i], 1, &loop->parts[i]);
+    return PL_OK;
 }
 
 static pl_status emit_loop(printer *p, int step, pl_err *err) {
     jit_plan *plan = p->plan;
-    jit_loop *loop = plan->steps[step].loop;
+    const jit_loop *loop = plan->steps[step].loop;
     int64_t borders[PIECES_MAX + 2];
     const size_t n = jit_gen_pieces(plan, loop, borders, PIECES_MAX);
     if (n == 0) return pl_fail(err, PL_E_UNSUPPORTED, "a loop has too many pieces");
     const int n_stages = jit_gen_stages(plan, step);
-    loop->parts = pl_arena_array(plan->arena, n, sizeof(jit_part));
-    if (loop->parts == NULL) return pl_fail_memory(err, n);
-    loop->n_parts = n;
+    pl_status st = PL_OK;
+    gen *list = pl_calloc(n, sizeof(*list));
+    if (list == NULL) return pl_fail_memory(err, n);
     put_comment(p, step);
-    for (size_t i = 0; i < n; i++) {
-        gen g;
-        memset(&g, 0, sizeof(g));
-        g.n_stages = n_stages;
-        const pl_status st = jit_gen(&g, plan, step, borders[i], borders[i + 1], err);
-        p->g = &g;
-        if (st == PL_OK) put_function(p, step, i, &loop->parts[i]);
-        p->g = NULL;
-        jit_gen_release(&g);
-        PL_TRY(st);
+    for (size_t i = 0; i < n && st == PL_OK; i++) {
+        list[i].n_stages = n_stages;
+        st = jit_gen(&list[i], plan, step, borders[i], borders[i + 1], err);
     }
-    return PL_OK;
+    if (st == PL_OK) st = emit_pieces(p, step, list, n, err);
+    p->g = NULL;
+    for (size_t i = 0; i < n; i++)
+        jit_gen_release(&list[i]);
+    pl_free(list);
+    return st;
 }
 
 pl_status jit_emit(jit_program *program, jit_plan *plan, pl_err *err) {

@@ -22,7 +22,7 @@ static void put_breaks(const jit_plan *plan, pl_buf *out) {
     size_t n = 0, loops = 0;
     for (size_t i = 0; i < plan->n_steps; i++) {
         n += break_of(plan, i) != NULL;
-        loops += plan->steps[i].loop != NULL;
+        loops += plan->steps[i].kind == JIT_STEP_LOOP;
     }
     pl_buf_printf(out, "%zu nodes, %zu steps: %zu loops, %zu calls, %zu graph breaks\n",
                   plan->model->graph->n_nodes, plan->n_steps, loops, plan->n_steps - loops - n, n);

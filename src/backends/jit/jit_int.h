@@ -24,7 +24,7 @@ enum { JIT_FAULTS_MAX = 8, JIT_PHASES_MAX = 8, JIT_RANK = PL_EMIT_RANK_MAX };
 
 typedef struct jit_options {
     int threads; /* -1: as the model's source wishes */
-    bool fuse, symbolic, fresh_cache;
+    bool fuse, symbolic, fresh_cache, winograd;
     char *debug_dir, *explain; /* NULL = none */
     pl_jit_fault faults[JIT_FAULTS_MAX];
     size_t n_faults;

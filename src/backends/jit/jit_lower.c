@@ -294,7 +294,10 @@ static pl_ref build_conv(pl_emit *c, const pl_emit_conv *conv) {
     int64_t dims[JIT_RANK] = { conv->shape.batch, conv->shape.c_out };
     for (int i = 0; i < conv->shape.n_spatial; i++)
         dims[2 + i] = conv->shape.out[i];
-    jit_call *call = jit_call_conv(plan, &conv->shape);
+    const bool winograd = ((lowering *)c->ctx)->program->options->winograd &&
+                          plan->prims[args[0].prim].dtype == PL_F32 &&
+                          plan->prims[args[1].prim].kind == JIT_CONST;
+    jit_call *call = jit_call_conv(&conv->shape, winograd);
     return add_call(c, call, plan->prims[args[0].prim].dtype, 2 + conv->shape.n_spatial, dims,
                     bias >= 0 ? 3 : 2, args);
 }
@@ -435,10 +438,6 @@ static bool outputs_fit(const jit_plan *plan, const pl_node *node, const operand
     return true;
 }
 
-static bool is_rule(const pl_op_def *def) {
-    return def->emit != PL_EMIT_TODO && def->emit != PL_EMIT_NEVER;
-}
-
 /* Shape, Size: the kernel looks at the types of its inputs only, so that any address serves. */
 static bool fold_types(lowering *l, const pl_node *node, const operands *o) {
     static const char nowhere[16];
@@ -471,7 +470,11 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
     jit_plan *plan = l->plan;
     operands o = { 0 };
     *why = NULL;
-    const pl_emit_fn rule = is_rule(node->def) ? node->def->emit : pl_emit_rule_for;
+    const pl_emit_fn rule = pl_emit_rule_of(node->def);
+    if (rule == PL_EMIT_TODO || rule == PL_EMIT_NEVER) {
+        *why = "no emission rule";
+        return PL_OK;
+    }
     PL_TRY(gather(plan, node, &o, why, err));
     if (*why != NULL) return PL_OK;
     pl_emit c = { .node = node,

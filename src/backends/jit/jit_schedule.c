@@ -9,7 +9,7 @@
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, PLACED_MAX = 4096 };
 
 /* ---- who reads what, when ---- */
 
@@ -113,7 +113,8 @@ static pl_status place_all(jit_plan *plan, pl_err *err) {
     qsort(list, n, sizeof(*list), larger_first);
     for (size_t i = 0; i < n; i++) {
         jit_prim *p = list[i].prim;
-        p->offset = find_place(list, i, p);
+        /* The search is quadratic: what comes after so many lies by itself. */
+        p->offset = i < PLACED_MAX ? find_place(list, i, p) : plan->n_memory;
         if (p->offset + p->n_bytes > plan->n_memory) plan->n_memory = p->offset + p->n_bytes;
     }
     pl_free(list);

@@ -5,8 +5,7 @@
 #include "flows/minify/minify_int.h"
 #include "graph/edit.h"
 
-/* The input that can stand for output 0; NULL = none. */
-static pl_value *stand_in(const pl_node *node) {
+pl_value *pl_mini_stand_in(const pl_node *node) {
     pl_value *out = NULL;
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == NULL) continue;
@@ -23,11 +22,11 @@ static pl_value *stand_in(const pl_node *node) {
 }
 
 bool pl_mini_can_bypass(const pl_node *node) {
-    return stand_in(node) != NULL;
+    return pl_mini_stand_in(node) != NULL;
 }
 
-static pl_status redirect(void *ctx, pl_graph *graph, pl_err *err) {
-    pl_value *const *instead = ctx; /* by value id */
+pl_status pl_mini_redirect(void *ctx, pl_graph *graph, pl_err *err) {
+    pl_value *const *instead = ctx;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         pl_node *node = graph->nodes[i];
         for (uint32_t k = 0; k < node->n_in; k++) {
@@ -35,7 +34,7 @@ static pl_status redirect(void *ctx, pl_graph *graph, pl_err *err) {
                 node->in[k] = instead[node->in[k]->id];
             }
         }
-        PL_TRY(pl_node_each_body(node, redirect, ctx, err));
+        PL_TRY(pl_node_each_body(node, pl_mini_redirect, ctx, err));
     }
     for (size_t i = 0; i < graph->n_outputs && graph->parent != NULL; i++)
         if (instead[graph->outputs[i]->id] != NULL)
@@ -43,9 +42,7 @@ static pl_status redirect(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-/* An output that is bypassed becomes that of what stands for it, unless that is an input of the
- * model or an output already. */
-static void move_outputs(pl_graph *graph, pl_value *const *instead) {
+void pl_mini_move_outputs(pl_graph *graph, pl_value *const *instead) {
     size_t n = 0;
     for (size_t i = 0; i < graph->n_outputs; i++) {
         pl_value *v = graph->outputs[i], *to = instead[v->id];
@@ -79,7 +76,7 @@ pl_status pl_mini_bypass(pl_mini *m, const pl_mini_state *from, const bool *keep
     }
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];
-        pl_value *in = keep[i] ? NULL : stand_in(node);
+        pl_value *in = keep[i] ? NULL : pl_mini_stand_in(node);
         if (in == NULL) continue;
         drop[i] = true;
         for (uint32_t k = 0; k < node->n_out; k++) {
@@ -87,8 +84,8 @@ pl_status pl_mini_bypass(pl_mini *m, const pl_mini_state *from, const bool *keep
             instead[node->out[k]->id] = instead[in->id] != NULL ? instead[in->id] : in;
         }
     }
-    PL_TRY_GOTO(done, st, redirect(instead, graph, err));
-    move_outputs(graph, instead);
+    PL_TRY_GOTO(done, st, pl_mini_redirect(instead, graph, err));
+    pl_mini_move_outputs(graph, instead);
     if (graph->n_outputs == 0) goto done;
     PL_TRY_GOTO(done, st, pl_graph_remove_nodes(graph, drop, err));
     PL_TRY_GOTO(done, st, pl_graph_remove_dead(graph, &n_dead, err));

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/size.h"
+#include "flows/api.h"
 #include "flows/minify/minify_int.h"
 #include "graph/edit.h"
 #include "interp/interp.h"
@@ -199,6 +200,16 @@ static pl_status forget_types(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
+/* A Loop over nothing may run for ever, and nothing in it could be watched. */
+static pl_status find_empty_loop(void *ctx, pl_graph *graph, pl_err *err) {
+    if (graph->owner != NULL && strcmp(graph->owner->op, "Loop") == 0 && graph->n_nodes == 0) {
+        *(bool *)ctx = true;
+    }
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        PL_TRY(pl_node_each_body(graph->nodes[i], find_empty_loop, ctx, err));
+    return PL_OK;
+}
+
 pl_status pl_mini_state_settle(pl_mini *m, pl_mini_state *s, bool *ok, pl_err *err) {
     pl_graph *graph = s->model->graph;
     pl_err trouble = PL_ERR_INIT;
@@ -213,7 +224,9 @@ pl_status pl_mini_state_settle(pl_mini *m, pl_mini_state *s, bool *ok, pl_err *e
         *err = trouble;
         return st;
     }
-    *ok = st == PL_OK;
+    bool endless = false;
+    PL_TRY(find_empty_loop(&endless, graph, err));
+    *ok = st == PL_OK && !endless;
     pl_mini_values_unref(s->values);
     s->values = NULL;
     return PL_OK;
@@ -224,18 +237,24 @@ pl_status pl_mini_state_settle(pl_mini *m, pl_mini_state *s, bool *ok, pl_err *e
 typedef struct keeping {
     pl_mini_values *values;
     const pl_graph *graph;
+    double deadline; /* a Loop may have become endless */
 } keeping;
+
+enum { EVALUATE_SECONDS = 600 };
 
 static pl_status keep_value(void *ctx, const pl_node *node, const pl_value *value,
                             const pl_datum *d, pl_err *err) {
     const keeping *k = ctx;
+    if (node->graph != k->graph && pl_api_seconds() > k->deadline) {
+        return pl_fail(err, PL_E_TIMEOUT, "the reference does not come to an end");
+    }
     if (node->graph != k->graph || pl_mini_values_has(k->values, value->name)) return PL_OK;
     return pl_mini_values_put(k->values, value->name, d, err);
 }
 
 pl_status pl_mini_state_evaluate(pl_mini *m, pl_mini_state *s, bool *ok, pl_err *err) {
     pl_graph *graph = s->model->graph;
-    keeping k = { s->values, graph };
+    keeping k = { s->values, graph, pl_api_seconds() + EVALUATE_SECONDS };
     pl_interp *interp = NULL;
     pl_err trouble = PL_ERR_INIT;
     if (s->values == NULL) PL_TRY(pl_mini_values_new(&s->values, err));

@@ -255,16 +255,18 @@ static void put_inline(pl_buf *out, const pl_value *v) {
     pl_buf_release(&inner);
 }
 
-static pl_status put_weights(pl_mini_weights *w, const pl_mini_state *s, const char *dir,
-                             pl_buf *out, pl_err *err) {
+pl_status pl_mini_weights_put_used(pl_mini_weights *w, const pl_mini_state *s, const bool *used,
+                                   const char *dir, pl_buf *out, pl_err *err) {
     const pl_graph *graph = s->model->graph;
     size_t sum = 0;
-    for (size_t i = 0; i < graph->n_values; i++)
-        if (is_large(graph->values[i])) sum += pl_tensor_bytes(graph->values[i]->init);
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const pl_value *v = graph->values[i];
+        if (is_large(v) && (used == NULL || used[v->id])) sum += pl_tensor_bytes(v->init);
+    }
     for (size_t i = 0; i < graph->n_values; i++) {
         const pl_value *v = graph->values[i];
         known_tensor *k = NULL;
-        if (!is_large(v)) continue;
+        if (!is_large(v) || (used != NULL && !used[v->id])) continue;
         if (sum < INLINE_MAX) {
             put_inline(out, v);
             continue;
@@ -279,7 +281,7 @@ static pl_status put_weights(pl_mini_weights *w, const pl_mini_state *s, const c
 pl_status pl_mini_weights_attach(pl_mini_weights *w, const pl_mini_state *s, const char *dir,
                                  const pl_buf *bytes, pl_buf *out, pl_err *err) {
     pl_buf weights = PL_BUF_INIT;
-    pl_status st = put_weights(w, s, dir, &weights, err);
+    pl_status st = pl_mini_weights_put_used(w, s, NULL, dir, &weights, err);
     const pl_bytes all = { (const uint8_t *)pl_buf_str(bytes), bytes->n_bytes };
     pl_wire wire = pl_wire_of(all);
     pl_wire_field field;

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
-#include "flows/minify/repro.h"
 
 enum { ROUNDS_MAX = 64 };
 
@@ -105,6 +104,7 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
         m->best = candidate;
         candidate = NULL;
         *success = true;
+        m->n_accepted++;
         report(m, &after);
         st = pl_mini_checkpoint(m, err);
     }

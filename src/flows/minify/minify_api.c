@@ -1,6 +1,7 @@
-/* plumb_minify: options in, repro and summary out. */
+/* plumb_minify and plumb_minify_query: options in; repro, summary and answer out. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -12,48 +13,216 @@
 #include "ops/infer.h"
 #include "passes/backward.h"
 
-static void release(pl_mini *m) {
+typedef struct job {
+    pl_mini m;
+    plumb_minify_options options; /* with what a repro.json adds */
+    const plumb_model *model;
+    pl_arena *arena;
+    bool verified;
+    char *repro; /* path; NULL = none */
+    pl_buf notes;
+} job;
+
+static void release(job *j) {
+    pl_mini *m = &j->m;
     pl_oracle_free(m->oracle);
     pl_mini_state_free(m->best);
+    pl_mini_state_free(m->good);
+    pl_mini_fast_free(m->fast);
     pl_pool_free(m->pool);
     pl_arena_free(m->arena);
     if (m->work != NULL) pl_dir_remove(m->work, NULL);
     pl_free(m->work);
     pl_free(m->checkpoints);
+    pl_free(j->repro);
+    pl_buf_release(&j->notes);
+    pl_arena_free(j->arena);
 }
 
-static pl_status prepare(pl_mini *m, const plumb_model *model, pl_mini_state **out, pl_err *err) {
+static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
+    pl_mini *m = &j->m;
     pl_model *copy = NULL;
     pl_err ignored = PL_ERR_INIT;
-    PL_TRY(pl_model_copy(model->model, &copy, err));
+    PL_TRY(pl_model_copy(j->model->model, &copy, err));
     pl_datum **in = pl_calloc(copy->graph->n_inputs + 1, sizeof(pl_datum *));
     if (in == NULL) {
         pl_model_free(copy);
         return pl_fail_memory(err, 1);
     }
     PL_TRY(pl_mini_state_new_take(copy, in, out, err));
-    const char *file = pl_api_model_file(model);
+    const char *file = pl_api_model_file(j->model);
     if (file != NULL && !pl_path_has_suffix(file, ".onnxtxt")) (*out)->file = file;
     if (!m->with_data) { /* a user's check may know operators that plumb does not */
         if (pl_ops_resolve(copy, &ignored) == PL_OK) pl_model_infer(copy, NULL, &ignored);
         return PL_OK;
     }
+    const size_t n_nodes = copy->graph->n_nodes;
     PL_TRY(pl_lower_gradient(copy, err));
+    if (copy->graph->n_nodes != n_nodes) (*out)->file = NULL;
     PL_TRY(pl_ops_resolve(copy, err));
     PL_TRY(pl_model_infer(copy, NULL, err));
-    return pl_inputs_make(copy, &m->options->inputs, in, err);
+    PL_TRY(pl_inputs_make(copy, &m->options->inputs, in, err));
+    if (m->options->check == NULL) return PL_OK;
+    bool ok = false; /* a check that wants data: values for the cuts come from the reference */
+    PL_TRY(pl_mini_state_evaluate(m, *out, &ok, err));
+    return ok ? PL_OK : err->status;
 }
 
-static pl_status start(pl_mini *m, const plumb_minify_options *o, pl_err *err) {
-    *m = (pl_mini){ .options = o, .started = pl_api_seconds() };
+/* What a repro.json says stands in for what was not given. */
+static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
+    plumb_minify_options *o = &j->options;
+    if (o->signature == NULL) return PL_OK;
+    PL_TRY(pl_repro_read_info(o->signature, j->arena, info, err));
+    if (o->backend == NULL && o->check == NULL) {
+        if (info->backend[0] != '\0') o->backend = info->backend;
+        if (info->check[0] != '\0') o->check = info->check;
+        if (o->fail_regex == NULL && info->fail_regex[0] != '\0') o->fail_regex = info->fail_regex;
+        if (o->fail_code < 0) o->fail_code = info->fail_code;
+    }
+    if (o->inputs.seed == 0) o->inputs.seed = info->seed;
+    return PL_OK;
+}
+
+static pl_status start(job *j, const plumb_model *model, const plumb_minify_options *o,
+                       pl_err *err) {
+    pl_repro_info info = { .has_signature = false };
+    *j = (job){ .model = model, .options = *o };
+    pl_mini *m = &j->m;
+    m->options = &j->options;
+    m->started = pl_api_seconds();
+    j->arena = pl_arena_new();
     m->arena = pl_arena_new();
     m->pool = pl_pool_new(o->threads);
-    if (m->arena == NULL || m->pool == NULL) return pl_fail_memory(err, 1);
-    m->with_data = o->check == NULL || strstr(o->check, "{dir}") != NULL;
+    if (j->arena == NULL || m->arena == NULL || m->pool == NULL) return pl_fail_memory(err, 1);
+    PL_TRY(read_signature(j, &info, err));
+    if (j->options.check != NULL && j->options.backend != NULL) {
+        return pl_fail(err, PL_E_USAGE, "--check and --backend exclude each other");
+    }
+    m->with_data = j->options.check == NULL || strstr(j->options.check, "{dir}") != NULL;
     PL_TRY(pl_dir_temporary(&m->work, err));
-    return o->check != NULL ? pl_oracle_check_new(m, &m->oracle, err)
-                            : pl_oracle_backend_new(m, &m->oracle, err);
+    PL_TRY(j->options.check != NULL ? pl_oracle_check_new(m, &m->oracle, err)
+                                    : pl_oracle_backend_new(m, &m->oracle, err));
+    if (info.has_signature) m->oracle->target = info.signature;
+    return PL_OK;
 }
+
+/* ---- the repro ---- */
+
+static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *spec, pl_repro *out) {
+    const pl_mini *m = &j->m;
+    *out = (pl_repro){ .model = state->model,
+                       .in = state->in,
+                       .backend = m->options->check != NULL ? NULL : pl_buf_str(spec),
+                       .check = m->options->check,
+                       .fail_regex = m->options->fail_regex,
+                       .fail_code = m->options->fail_code,
+                       .command = "query",
+                       .source = j->model->model->path,
+                       .signature = &m->found,
+                       .original = &m->oracle->target,
+                       .n_nodes_before = m->n_nodes_before,
+                       .n_queries = m->oracle->n_queries,
+                       .minified = true,
+                       .one_minimal = m->one_minimal,
+                       .stable = m->options->stable_output != 0,
+                       .seed = m->options->inputs.seed,
+                       .timeout = m->options->timeout,
+                       .threads = m->options->threads };
+    return PL_OK;
+}
+
+static pl_status own_program(const plumb_minify_options *o, char *out, size_t n_out, pl_err *err) {
+    if (o->program != NULL) {
+        snprintf(out, n_out, "%s", o->program);
+        return PL_OK;
+    }
+    const ssize_t n = readlink("/proc/self/exe", out, n_out - 1);
+    if (n <= 0) return pl_fail(err, PL_E_IO, "cannot find the running program");
+    out[n] = '\0';
+    /* A program that uses the library: plumb itself must be in PATH. */
+    if (strcmp(pl_path_basename(out), "plumb") != 0) snprintf(out, n_out, "plumb");
+    return PL_OK;
+}
+
+/* Written beside its name, asked there in a new process, then renamed: it appears whole. */
+static pl_status write_repro(job *j, const pl_mini_state *state, const char *path, bool failing,
+                             pl_err *err) {
+    char program[4096], part[4096];
+    pl_repro repro = { 0 };
+    pl_buf spec = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    snprintf(part, sizeof(part), "%s.part", path);
+    if (pl_path_exists(path)) return pl_fail(err, PL_E_EXISTS, "'%s' exists already", path);
+    pl_dir_remove(part, NULL);
+    PL_TRY_GOTO(done, st, pl_oracle_spec(j->m.oracle, state, &spec, err));
+    PL_TRY_GOTO(done, st, fill_repro(j, state, &spec, &repro));
+    if (!failing) repro.signature = &j->m.oracle->target;
+    repro.remains = failing ? j->m.remains : NULL;
+    if (j->m.with_data) PL_TRY_GOTO(done, st, pl_repro_observe(&repro, err));
+    PL_TRY_GOTO(done, st, pl_repro_write(&repro, part, &j->notes, err));
+    PL_TRY_GOTO(done, st, own_program(j->m.options, program, sizeof(program), err));
+    PL_TRY_GOTO(done, st, pl_repro_verify(&repro, program, part, err));
+    if (rename(part, path) != 0) {
+        st = pl_fail(err, PL_E_IO, "cannot rename '%s' to '%s'", part, path);
+        goto done;
+    }
+    if (failing) j->verified = repro.verified;
+done:
+    if (st != PL_OK) pl_dir_remove(part, NULL);
+    pl_repro_release(&repro);
+    pl_buf_release(&spec);
+    return st;
+}
+
+static pl_status write_others(job *j, pl_err *err) {
+    char path[4096];
+    const pl_oracle *o = j->m.oracle;
+    for (size_t i = 0; i < o->n_others; i++) {
+        if (o->others[i].state == NULL) continue;
+        snprintf(path, sizeof(path), "%s.other-%zu", j->repro, i + 1);
+        const pl_signature mine = j->m.found;
+        j->m.found = o->others[i].signature;
+        const bool verified = j->verified;
+        const pl_status st = write_repro(j, o->others[i].state, path, true, err);
+        j->verified = verified;
+        j->m.found = mine;
+        PL_TRY(st);
+        pl_mini_log(&j->m, "Another failure is kept in %s", path);
+    }
+    return PL_OK;
+}
+
+static pl_status finish(job *j, pl_err *err) {
+    pl_mini *m = &j->m;
+    char zip[4096];
+    if (m->options->output == NULL) return PL_OK;
+    j->repro = pl_strdup(m->options->output);
+    if (j->repro == NULL) return pl_fail_memory(err, 1);
+    PL_TRY(write_repro(j, m->best, j->repro, true, err));
+    if (!j->verified) {
+        pl_mini_log(m,
+                    "WARNING: the written repro does not fail in a new process; see %s/repro.json",
+                    j->repro);
+    }
+    if (m->options->zip) {
+        snprintf(zip, sizeof(zip), "%s.zip", j->repro);
+        PL_TRY(pl_repro_zip(j->repro, zip, err));
+    }
+    if (m->options->good != NULL && m->good != NULL) {
+        PL_TRY(write_repro(j, m->good, m->options->good, false, err));
+    } else if (m->options->good != NULL) {
+        pl_mini_log(m, "No model near the result passes: nothing is written to %s",
+                    m->options->good);
+    }
+    PL_TRY(write_others(j, err));
+    if (m->checkpoints != NULL && m->options->checkpoints == NULL) {
+        pl_dir_remove(m->checkpoints, NULL);
+    }
+    pl_mini_log(m, "Wrote minimal repro out to %s", j->repro);
+    return PL_OK;
+}
+
+/* ---- describing ---- */
 
 static void put_others(pl_json *json, const pl_oracle *o) {
     pl_json_key(json, "others");
@@ -68,12 +237,10 @@ static void put_others(pl_json *json, const pl_oracle *o) {
     pl_json_array_end(json);
 }
 
-static void describe(const pl_mini *m, pl_buf *out) {
-    pl_json json;
-    pl_measure now;
-    const double seconds = pl_api_seconds() - m->started;
+static void describe_json(const job *j, const pl_measure *now, double seconds, pl_buf *out) {
+    const pl_mini *m = &j->m;
     const pl_oracle *o = m->oracle;
-    pl_mini_state_measure(m->best, &now);
+    pl_json json;
     pl_json_init(&json, out, true);
     pl_json_object_begin(&json);
     pl_json_key(&json, "signature");
@@ -81,37 +248,146 @@ static void describe(const pl_mini *m, pl_buf *out) {
     pl_json_put_int(&json, "queries", (int64_t)o->n_queries);
     pl_json_put_double(&json, "seconds", seconds);
     pl_json_put_int(&json, "nodes_before", (int64_t)m->n_nodes_before);
-    pl_json_put_int(&json, "nodes_after", (int64_t)now.n_nodes);
+    pl_json_put_int(&json, "nodes_after", (int64_t)now->n_nodes);
     pl_json_put_bool(&json, "one_minimal", m->one_minimal);
-    pl_json_key(&json, "repro");
-    pl_json_null(&json);
-    pl_json_put_bool(&json, "verified", false);
+    pl_json_put_string(&json, "repro", j->repro);
+    pl_json_put_bool(&json, "verified", j->verified);
     pl_json_put_int(&json, "runs", (int64_t)o->n_runs);
+    pl_json_put_int(&json, "inputs_after", (int64_t)now->n_inputs);
+    pl_json_put_int(&json, "elements_after", now->n_elements);
     pl_json_put_double(&json, "oracle_seconds", o->oracle_seconds);
     pl_json_put_double(&json, "overhead_seconds", m->cpu_seconds - o->oracle_cpu_seconds);
-    pl_json_put_int(&json, "elements_after", now.n_elements);
     put_others(&json, o);
     pl_json_object_end(&json);
     pl_buf_putc(out, '\n');
 }
 
+static void describe_text(const job *j, const pl_measure *now, double seconds, pl_buf *out) {
+    const pl_mini *m = &j->m;
+    char text[400];
+    pl_signature_describe(&m->oracle->target, text, sizeof(text));
+    pl_buf_printf(out, "%zu of %zu nodes, %zu inputs, %lld elements; %zu queries in %.1f s%s\n",
+                  now->n_nodes, m->n_nodes_before, now->n_inputs, (long long)now->n_elements,
+                  m->oracle->n_queries, seconds, m->one_minimal ? "; 1-minimal" : "");
+    pl_buf_printf(out, "failure: %s\n", text);
+    if (j->repro != NULL) {
+        pl_buf_printf(out, "repro:   %s%s\n", j->repro,
+                      j->verified ? " (fails in a new process)" : " (NOT VERIFIED)");
+    }
+    if (m->remains != NULL) pl_buf_printf(out, "weights: %s\n", m->remains);
+    for (size_t i = 0; i < m->oracle->n_others; i++) {
+        pl_signature_describe(&m->oracle->others[i].signature, text, sizeof(text));
+        pl_buf_printf(out, "other:   %s, met %zu times\n", text, m->oracle->others[i].n_seen);
+    }
+    pl_buf_puts(out, pl_buf_str(&j->notes));
+}
+
+static void describe(const job *j, pl_buf *out) {
+    pl_measure now;
+    const double seconds = pl_api_seconds() - j->m.started;
+    pl_mini_state_measure(j->m.best, &now);
+    if (j->m.options->format == PLUMB_JSON) {
+        describe_json(j, &now, seconds, out);
+    } else {
+        describe_text(j, &now, seconds, out);
+    }
+}
+
+/* ---- the two calls ---- */
+
+static pl_status find_checkpoints(job *j, pl_err *err) {
+    const plumb_minify_options *o = j->m.options;
+    pl_buf path = PL_BUF_INIT;
+    if (o->checkpoints == NULL && o->output == NULL) return PL_OK;
+    if (o->checkpoints != NULL) {
+        pl_buf_puts(&path, o->checkpoints);
+    } else {
+        pl_buf_printf(&path, "%s.checkpoints", o->output);
+    }
+    j->m.checkpoints = pl_buf_take(&path);
+    return j->m.checkpoints == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
 plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options, char **text,
                           plumb_error *error) {
     pl_err err = PL_ERR_INIT;
-    pl_mini m;
+    job j;
     pl_mini_state *state = NULL;
     pl_buf out = PL_BUF_INIT;
     pl_status st = PL_OK;
-    PL_TRY_GOTO(done, st, start(&m, options, &err));
-    PL_TRY_GOTO(done, st, prepare(&m, model, &state, &err));
-    const pl_status ran = pl_mini_run(&m, state, &err);
+    PL_TRY_GOTO(done, st, start(&j, model, options, &err));
+    if (options->output != NULL && pl_path_exists(options->output)) {
+        st = pl_fail(&err, PL_E_EXISTS, "'%s' exists already", options->output);
+        goto done;
+    }
+    PL_TRY_GOTO(done, st, find_checkpoints(&j, &err));
+    PL_TRY_GOTO(done, st, prepare(&j, &state, &err));
+    const pl_status ran = pl_mini_run(&j.m, state, &err);
     state = NULL;
     PL_TRY_GOTO(done, st, ran);
-    describe(&m, &out);
+    PL_TRY_GOTO(done, st, finish(&j, &err));
+    if (j.repro != NULL && !j.verified) {
+        st =
+            pl_fail(&err, PL_E_INTERNAL,
+                    "the repro is written to '%s', but it does not fail in a new process", j.repro);
+        goto done;
+    }
+    describe(&j, &out);
     st = pl_api_text_take(&out, text, &err);
 done:
     pl_mini_state_free(state);
     pl_buf_release(&out);
-    release(&m);
+    release(&j);
+    return pl_api_return(st, &err, error);
+}
+
+static void describe_answer(const job *j, pl_answer answer, pl_buf *out) {
+    char text[400];
+    const bool fails = answer == PL_ANSWER_FAILS;
+    const pl_oracle *o = j->m.oracle;
+    const pl_signature *seen = fails             ? &j->m.found
+                               : o->n_others > 0 ? &o->others[0].signature
+                                                 : NULL;
+    if (j->m.options->format == PLUMB_JSON) {
+        pl_json json;
+        pl_json_init(&json, out, true);
+        pl_json_object_begin(&json);
+        pl_json_put_bool(&json, "fails", fails);
+        pl_json_key(&json, "signature");
+        if (seen != NULL) {
+            pl_signature_put_json(&json, seen);
+        } else {
+            pl_json_null(&json);
+        }
+        pl_json_object_end(&json);
+        pl_buf_putc(out, '\n');
+        return;
+    }
+    if (seen != NULL) pl_signature_describe(seen, text, sizeof(text));
+    pl_buf_printf(out, "%s%s%s\n",
+                  fails          ? "fails: "
+                  : seen != NULL ? "another failure: "
+                                 : "passes",
+                  seen != NULL ? text : "", "");
+}
+
+plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options, int *fails,
+                                char **text, plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    job j;
+    pl_mini_state *state = NULL;
+    pl_answer answer = PL_ANSWER_PASSES;
+    pl_buf out = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, start(&j, model, options, &err));
+    PL_TRY_GOTO(done, st, prepare(&j, &state, &err));
+    PL_TRY_GOTO(done, st, pl_oracle_learn(j.m.oracle, state, &answer, &err));
+    *fails = answer == PL_ANSWER_FAILS;
+    describe_answer(&j, answer, &out);
+    st = pl_api_text_take(&out, text, &err);
+done:
+    pl_mini_state_free(state);
+    pl_buf_release(&out);
+    release(&j);
     return pl_api_return(st, &err, error);
 }

@@ -77,6 +77,13 @@ pl_status pl_mini_cut_outputs(pl_mini *m, const pl_mini_state *from, const bool 
 pl_status pl_mini_bypass(pl_mini *m, const pl_mini_state *from, const bool *keep,
                          pl_mini_state **out, pl_err *err);
 bool pl_mini_can_bypass(const pl_node *node);
+/* The input that can stand for a node's only output; NULL = none. */
+pl_value *pl_mini_stand_in(const pl_node *node);
+/* Uses of values become uses of instead[id], where that is not NULL; bodies too. `ctx` is the
+ * array. Outputs of the main graph are moved by the second. */
+pl_status pl_mini_redirect(void *ctx, pl_graph *graph, pl_err *err);
+/* An output becomes that of what stands for it, unless that is an input or an output already. */
+void pl_mini_move_outputs(pl_graph *graph, pl_value *const *instead);
 
 /* ---- writing (mini_write.c) ---- */
 
@@ -92,6 +99,23 @@ pl_status pl_mini_state_bytes(const pl_mini_state *state, pl_mini_weights *weigh
  * DIR/weights.bin, which gets what it lacks. */
 pl_status pl_mini_weights_attach(pl_mini_weights *weights, const pl_mini_state *state,
                                  const char *dir, const pl_buf *bytes, pl_buf *out, pl_err *err);
+
+/* The same for some of a state's weights: those with used[value id]. */
+pl_status pl_mini_weights_put_used(pl_mini_weights *weights, const pl_mini_state *state,
+                                   const bool *used, const char *dir, pl_buf *out, pl_err *err);
+
+/* ---- asking without building (mini_fast.c) ---- */
+
+typedef struct pl_mini_fast pl_mini_fast;
+void pl_mini_fast_free(pl_mini_fast *fast); /* NULL is fine */
+/* *out NULL: subsets of this state must be built to be asked. It lives until another is asked for.
+ */
+pl_status pl_mini_fast_of(pl_mini *m, const pl_mini_state *from, pl_mini_fast **out, pl_err *err);
+pl_status pl_mini_fast_ask(pl_mini *m, pl_mini_fast *fast, const bool *keep, bool *fails,
+                           pl_err *err);
+/* Asks for the nodes of keep[], by the quicker way that there is. */
+pl_status pl_mini_ask_nodes(pl_mini *m, const pl_mini_state *from, const bool *keep, bool *fails,
+                            pl_err *err);
 
 /* ---- the oracle (oracle.c) ---- */
 
@@ -119,6 +143,9 @@ typedef struct pl_oracle_row {
     const char *name;
     pl_status (*observe)(pl_oracle *oracle, pl_mini_state *state, pl_observed *out, pl_err *err);
     void (*release)(pl_oracle *oracle);
+    /* A model that lies ready as bytes; NULL = it cannot be asked so. */
+    pl_status (*observe_bytes)(pl_oracle *oracle, const pl_buf *model, pl_observed *out,
+                               pl_err *err);
 } pl_oracle_row;
 
 struct pl_oracle {
@@ -154,6 +181,7 @@ void pl_oracle_free(pl_oracle *oracle); /* NULL is fine */
 pl_status pl_oracle_learn(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* PL_E_LIMIT when the budget is used up. */
 pl_status pl_oracle_ask(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
+pl_status pl_oracle_ask_bytes(pl_oracle *oracle, const pl_buf *model, pl_answer *out, pl_err *err);
 /* Asked anew: is the answer stable? Not counted. */
 pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* Bytes of a state without its large weights: oracle->bytes, and oracle->key. */
@@ -195,7 +223,7 @@ typedef struct pl_strategy {
 /* clang-format off */
 #define PL_STRATEGIES(X)                                                                           \
     X(blamed) X(window) X(suffix) X(delta) X(module) X(bypass) X(outputs) X(dead)                  \
-    X(unused) X(consolidate) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype)            \
+    X(unused) X(consolidate) X(bodies) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype)  \
     X(one_by_one)
 /* clang-format on */
 #define X(name) extern const pl_strategy pl_strategy_##name;
@@ -229,7 +257,7 @@ pl_status pl_mini_simplify(const pl_tensor *t, pl_simple how, pl_tensor **out, p
 pl_status pl_mini_simplify_slots(pl_mini *m, const pl_mini_state *from, bool weights,
                                  pl_mini_state **out, pl_err *err);
 
-/* ---- finding a small subset (reduce.c) ---- */
+/* ---- finding a small subset (mini_reduce.c) ---- */
 
 typedef struct pl_reduce {
     pl_mini *m;
@@ -239,6 +267,8 @@ typedef struct pl_reduce {
     bool gave_up;
     /* A candidate with the items of keep[]; *out NULL: there is none. */
     pl_status (*build)(void *ctx, const bool *keep, pl_mini_state **out, pl_err *err);
+    /* The question without the building, where that is quicker; NULL = there is no such way. */
+    pl_status (*ask)(void *ctx, const bool *keep, bool *fails, pl_err *err);
     void *ctx;
     pl_mini_state *best; /* the smallest that fails; NULL when nothing could be left out */
     bool *keep;          /* of best */
@@ -268,11 +298,18 @@ struct pl_mini {
     char *checkpoints; /* folder; NULL = none */
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
-    pl_signature found; /* what the final model shows */
+    double last_checkpoint;
+    pl_mini_fast *fast;
+    size_t n_accepted;   /* successes so far */
+    pl_mini_state *good; /* the last candidate that passed; kept when asked for */
+    char *remains;       /* of the original's weights, in words; in the arena; NULL = not asked */
+    pl_signature found;  /* what the final model shows */
 };
 
 double pl_mini_cpu_seconds(void);
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Writes the best state so far, named by its node count (checkpoint.c). */
+pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err);
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
 
 #endif

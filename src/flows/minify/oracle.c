@@ -78,7 +78,7 @@ static pl_status note_other(pl_oracle *o, const pl_signature *s, const pl_mini_s
     }
     pl_other *other = &o->others[o->n_others];
     *other = (pl_other){ .signature = *s, .n_seen = 1 };
-    if (o->keep_other) PL_TRY(pl_mini_state_copy(state, &other->state, err));
+    if (o->keep_other && state != NULL) PL_TRY(pl_mini_state_copy(state, &other->state, err));
     o->n_others++;
     return PL_OK;
 }
@@ -90,9 +90,17 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *seen, 
     return o->row->observe(o, state, seen, err);
 }
 
-static pl_status judge(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
+/* `bytes` instead of a state when that is NULL. */
+static pl_status judge(pl_oracle *o, pl_mini_state *state, const pl_buf *bytes, pl_answer *out,
+                       pl_err *err) {
     pl_observed seen = { 0 };
-    pl_status st = observe(o, state, &seen, err);
+    pl_status st = PL_OK;
+    if (state != NULL) {
+        st = observe(o, state, &seen, err);
+    } else {
+        o->n_runs++;
+        st = o->row->observe_bytes(o, bytes, &seen, err);
+    }
     if (st == PL_OK) {
         *out = seen.invalid        ? PL_ANSWER_INVALID
                : seen.n_items == 0 ? PL_ANSWER_PASSES
@@ -180,11 +188,26 @@ pl_status pl_oracle_ask(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_e
         return PL_OK;
     }
     PL_TRY(check_budget(o, err));
-    PL_TRY(judge(o, state, out, err));
+    PL_TRY(judge(o, state, NULL, out, err));
+    if (*out != PL_ANSWER_INVALID) o->n_queries++;
+    return remember(o, hex, *out, err);
+}
+
+pl_status pl_oracle_ask_bytes(pl_oracle *o, const pl_buf *model, pl_answer *out, pl_err *err) {
+    char hex[PL_HASH128_HEX];
+    pl_hash128_hex(pl_hash128_of(model->data, model->n_bytes), hex);
+    const uintptr_t found = (uintptr_t)pl_strmap_get(&o->cache, hex);
+    if (found != 0) {
+        o->n_cached++;
+        *out = (pl_answer)(found - 1);
+        return PL_OK;
+    }
+    PL_TRY(check_budget(o, err));
+    PL_TRY(judge(o, NULL, model, out, err));
     if (*out != PL_ANSWER_INVALID) o->n_queries++;
     return remember(o, hex, *out, err);
 }
 
 pl_status pl_oracle_ask_again(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
-    return judge(o, state, out, err);
+    return judge(o, state, NULL, out, err);
 }

@@ -14,16 +14,17 @@
 #include "flows/minify/planted.h"
 #include "flows/side_run.h"
 #include "interp/interp.h"
+#include "ops/op.h"
 
 enum { SPOOL_MEMORY = 64 << 20 };
-#define FIRST_TIMEOUT 60.0
+#define FIRST_TIMEOUT 20.0
 #define OUTPUT_TOL 1e-4 /* as in analyze: below this no output fails without a culprit */
 
 typedef struct under_test {
     pl_planted planted;
     double timeout;
     bool learning;
-    double reference_seconds;
+    double reference_seconds, first_seconds;
 } under_test;
 
 static void release(pl_oracle *o) {
@@ -99,6 +100,17 @@ static pl_status classify(const pl_side_run *run, const pl_mini_state *state, bo
     return pl_observed_add(out, &s, err);
 }
 
+#define REFERENCE_SECONDS 10.0 /* a Loop that a change made endless */
+
+static pl_status watch(void *ctx, const pl_node *node, const pl_value *value, const pl_datum *d,
+                       pl_err *err) {
+    (void)node;
+    (void)value;
+    (void)d;
+    if (pl_api_seconds() < *(const double *)ctx) return PL_OK;
+    return pl_fail(err, PL_E_TIMEOUT, "the reference does not come to an end");
+}
+
 /* A failure of the backend counts only where the reference can run. */
 static pl_status check_reference(pl_oracle *o, pl_mini_state *state, pl_observed *out,
                                  pl_err *err) {
@@ -107,9 +119,13 @@ static pl_status check_reference(pl_oracle *o, pl_mini_state *state, pl_observed
     pl_err trouble = PL_ERR_INIT;
     const double since = pl_api_seconds();
     const size_t n_out = state->model->graph->n_outputs;
+    /* The original may take its time. */
+    double deadline = since + (u->learning ? 1e9 : fmax(REFERENCE_SECONDS, 10 * u->first_seconds));
     const pl_interp_options options = { .pool = o->m->pool,
                                         .seed = o->m->options->inputs.seed,
-                                        .any_shape = true };
+                                        .any_shape = true,
+                                        .hook = watch,
+                                        .hook_ctx = &deadline };
     pl_datum **data = pl_calloc(n_out + 1, sizeof(pl_datum *));
     if (data == NULL) return pl_fail_memory(err, n_out);
     pl_status st = pl_interp_new(state->model, &options, &interp, &trouble);
@@ -119,6 +135,7 @@ static pl_status check_reference(pl_oracle *o, pl_mini_state *state, pl_observed
     pl_free(data);
     pl_interp_free(interp);
     u->reference_seconds = pl_api_seconds() - since;
+    if (u->learning) u->first_seconds = u->reference_seconds;
     if (st == PL_E_MEMORY) return pl_fail_memory(err, 1);
     if (st == PL_OK) return PL_OK;
     out->invalid = true;
@@ -347,11 +364,19 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
     u->learning = o->n_runs == 1;
     if (u->learning)
         PL_TRY(pl_planted_find(&u->planted, o->m->options->backend, state->model->graph, err));
-    pl_status st = run_backend(o, state, &run, out, err);
+    /* Blame replays in this process: a candidate must come to an end. */
+    const bool may_hang = !u->learning && (o->target.kind == PL_FAIL_TIMEOUT ||
+                                           pl_model_has_flag(state->model, PL_OP_CONTROL));
+    pl_status st = may_hang ? check_reference(o, state, out, err) : PL_OK;
+    if (st != PL_OK || out->invalid) return st;
+    if (o->target.kind == PL_FAIL_TIMEOUT && may_hang && o->m->options->timeout <= 0) {
+        u->timeout = 1 + 5 * u->reference_seconds;
+    }
+    st = run_backend(o, state, &run, out, err);
     if (st != PL_OK) goto done;
     const bool broke = out->n_items > 0;
     if (broke) {
-        st = check_reference(o, state, out, err);
+        st = may_hang ? PL_OK : check_reference(o, state, out, err);
     } else if (run.unstable != NULL) {
         st = add_unstable(&run, out, err);
     } else {
@@ -364,16 +389,14 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
         }
     }
     if (u->learning && o->m->options->timeout <= 0) {
-        const bool hangs = broke && out->items[0].kind == PL_FAIL_TIMEOUT;
-        const double base = hangs ? u->reference_seconds : pl_api_seconds() - since;
-        u->timeout = fmax(hangs ? 1.0 : 5.0, 10 * base);
+        u->timeout = fmax(5.0, 10 * (pl_api_seconds() - since));
     }
 done:
     pl_side_run_release(&run);
     return st;
 }
 
-static const pl_oracle_row row = { "backend", observe, release };
+static const pl_oracle_row row = { "backend", observe, release, NULL };
 
 pl_status pl_oracle_backend_new(pl_mini *m, pl_oracle **out, pl_err *err) {
     under_test *u = pl_calloc(1, sizeof(*u));

@@ -134,48 +134,61 @@ static pl_status read_result(pl_oracle *o, const pl_process_result *r, pl_observ
     return fails ? pl_observed_add(out, &s, err) : PL_OK;
 }
 
-static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, pl_err *err) {
-    check *c = o->self;
-    char dir[3900], model[4096];
+static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observed *out,
+                     pl_err *err) {
+    const check *c = o->self;
     pl_buf command = PL_BUF_INIT;
     pl_process_result result = { 0 };
-    pl_status st = PL_OK;
-    if (c->wants_dir) {
-        snprintf(dir, sizeof(dir), "%s/q%zu", o->m->work, c->n_asked);
-    } else {
-        snprintf(dir, sizeof(dir), "%s", o->m->work);
-    }
-    /* A new name each time: writing over a file makes ext4 wait for the disk. */
-    if (c->wants_dir) {
-        snprintf(model, sizeof(model), "%s/model.onnx", dir);
-    } else {
-        snprintf(model, sizeof(model), "%s/candidate_%zu.onnx", dir, c->n_asked);
-    }
-    const bool as_it_is = state->file != NULL && !c->wants_dir;
-    c->n_asked++;
-    if (c->wants_dir) PL_TRY(pl_path_make_dirs(dir, err));
-    if (as_it_is) {
-        snprintf(model, sizeof(model), "%s", state->file);
-    } else {
-        PL_TRY(write_candidate(o, state, dir, model, err));
-    }
     substitute(&command, c->command, model, dir);
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
     const pl_process_options options = { .timeout_seconds = o->m->options->timeout };
     const double since = pl_api_seconds(), cpu_since = pl_mini_cpu_seconds();
-    st =
+    pl_status st =
         pl_buf_ok(&command) ? pl_process_run(argv, &options, &result, err) : pl_fail_memory(err, 1);
     o->oracle_seconds += pl_api_seconds() - since;
     o->oracle_cpu_seconds += pl_mini_cpu_seconds() - cpu_since;
     if (st == PL_OK) st = read_result(o, &result, out, err);
     pl_process_result_release(&result);
     pl_buf_release(&command);
-    if (c->wants_dir) pl_dir_remove(dir, NULL);
-    if (!c->wants_dir && !as_it_is) unlink(model);
     return st;
 }
 
-static const pl_oracle_row row = { "check", observe, release };
+/* A new name each time: writing over a file makes ext4 wait for the disk. */
+static void next_name(pl_oracle *o, char *out, size_t n_out) {
+    check *c = o->self;
+    snprintf(out, n_out, "%s/candidate_%zu.onnx", o->m->work, c->n_asked++);
+}
+
+static pl_status observe_bytes(pl_oracle *o, const pl_buf *bytes, pl_observed *out, pl_err *err) {
+    char model[4096];
+    next_name(o, model, sizeof(model));
+    PL_TRY(write_file(model, bytes, err));
+    const pl_status st = ask(o, model, o->m->work, out, err);
+    unlink(model);
+    return st;
+}
+
+static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, pl_err *err) {
+    check *c = o->self;
+    char dir[3900], model[4096];
+    if (state->file != NULL && !c->wants_dir) return ask(o, state->file, o->m->work, out, err);
+    if (!c->wants_dir) {
+        next_name(o, model, sizeof(model));
+        PL_TRY(write_candidate(o, state, o->m->work, model, err));
+        const pl_status st = ask(o, model, o->m->work, out, err);
+        unlink(model);
+        return st;
+    }
+    snprintf(dir, sizeof(dir), "%s/q%zu", o->m->work, c->n_asked++);
+    snprintf(model, sizeof(model), "%s/model.onnx", dir);
+    PL_TRY(pl_path_make_dirs(dir, err));
+    pl_status st = write_candidate(o, state, dir, model, err);
+    if (st == PL_OK) st = ask(o, model, dir, out, err);
+    pl_dir_remove(dir, NULL);
+    return st;
+}
+
+static const pl_oracle_row row = { "check", observe, release, observe_bytes };
 
 pl_status pl_oracle_check_new(pl_mini *m, pl_oracle **out, pl_err *err) {
     const char *command = m->options->check;

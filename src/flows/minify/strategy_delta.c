@@ -20,6 +20,11 @@ static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err 
     return pl_mini_cut(d->m, d->from, keep, out, err);
 }
 
+static pl_status ask(void *ctx, const bool *keep, bool *fails, pl_err *err) {
+    const delta *d = ctx;
+    return pl_mini_ask_nodes(d->m, d->from, keep, fails, err);
+}
+
 /* The shortest suffix that fails. */
 static pl_status truncate_front(pl_mini *m, const pl_mini_state *from, pl_mini_state **best,
                                 pl_err *err) {
@@ -30,13 +35,17 @@ static pl_status truncate_front(pl_mini *m, const pl_mini_state *from, pl_mini_s
     if (keep == NULL) return pl_fail_memory(err, n);
     while (high - low > 1 && st == PL_OK) {
         const size_t middle = low + (high - low) / 2;
-        pl_mini_state *candidate = NULL;
         bool fails = false;
         memset(keep, 1, n);
         memset(keep, 0, middle);
-        st = pl_mini_cut(m, from, keep, &candidate, err);
-        if (candidate != NULL) st = pl_mini_try_take(m, candidate, best, &fails, err);
-        *(fails ? &low : &high) = middle;
+        st = pl_mini_ask_nodes(m, from, keep, &fails, err);
+        if (st == PL_OK) *(fails ? &low : &high) = middle;
+    }
+    memset(keep, 1, n);
+    memset(keep, 0, low);
+    if (low > 0) {
+        const pl_status built = pl_mini_cut(m, from, keep, best, st == PL_OK ? err : NULL);
+        if (st == PL_OK) st = built;
     }
     pl_free(keep);
     return st;
@@ -57,6 +66,7 @@ static pl_status reduce(pl_mini *m, const pl_mini_state *from, bool first_matter
                     .last_matters = true,
                     .patience = patience,
                     .build = build,
+                    .ask = ask,
                     .ctx = &d };
     const pl_status st = r.n < 2 ? PL_OK : pl_reduce_run(&r, err);
     take(best, r.best);

@@ -26,6 +26,18 @@ static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err 
     return st;
 }
 
+static pl_status ask(void *ctx, const bool *keep, bool *fails, pl_err *err) {
+    const modules *x = ctx;
+    const size_t n = x->from->model->graph->n_nodes;
+    bool *nodes = pl_calloc(n + 1, sizeof(bool));
+    if (nodes == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = keep[x->of[i]];
+    const pl_status st = pl_mini_ask_nodes(x->m, x->from, nodes, fails, err);
+    pl_free(nodes);
+    return st;
+}
+
 /* Length of the first `depth` parts of a module path. */
 static size_t prefix_of(const char *module, int depth) {
     size_t n = 0;
@@ -59,7 +71,7 @@ static pl_status number(modules *x, int depth, pl_arena *arena, pl_err *err) {
 static pl_status run_depth(pl_mini *m, const pl_mini_state *from, int depth, pl_mini_state **best,
                            pl_err *err) {
     modules x = { .m = m, .from = from };
-    pl_reduce r = { .m = m, .build = build, .ctx = &x };
+    pl_reduce r = { .m = m, .build = build, .ask = ask, .ctx = &x };
     pl_arena *arena = pl_arena_new();
     x.of = pl_calloc(from->model->graph->n_nodes + 1, sizeof(size_t));
     pl_status st =

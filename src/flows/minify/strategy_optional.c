@@ -18,6 +18,8 @@ typedef struct optional {
 
 static bool can_go(const pl_node *node, uint32_t i) {
     const pl_port *port = node->def == NULL ? NULL : node->def->in;
+    /* A Loop without its limits does not end. */
+    if (node->def != NULL && (node->def->flags & PL_OP_CONTROL) != 0) return false;
     for (uint32_t k = 0; port != NULL && port[k].name != NULL; k++)
         if (k == i)
             return (port[k].flags & PL_PORT_OPTIONAL) != 0 &&

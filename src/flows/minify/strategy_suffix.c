@@ -4,26 +4,25 @@
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
 
-static pl_status ask_prefix(pl_mini *m, const pl_mini_state *from, bool *keep, size_t n,
-                            pl_mini_state **best, bool *fails, pl_err *err) {
-    pl_mini_state *candidate = NULL;
-    *fails = false;
-    memset(keep, 0, from->model->graph->n_nodes);
-    memset(keep, 1, n);
-    PL_TRY(pl_mini_cut(m, from, keep, &candidate, err));
-    return candidate == NULL ? PL_OK : pl_mini_try_take(m, candidate, best, fails, err);
-}
-
 static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
-    size_t low = 0, high = from->model->graph->n_nodes; /* high fails, low does not */
+    const size_t n = from->model->graph->n_nodes;
+    size_t low = 0, high = n; /* high fails, low does not */
     pl_status st = PL_OK;
-    bool *keep = pl_calloc(high + 1, sizeof(bool));
-    if (keep == NULL) return pl_fail_memory(err, high);
+    bool *keep = pl_calloc(n + 1, sizeof(bool));
+    if (keep == NULL) return pl_fail_memory(err, n);
     while (high - low > 1 && st == PL_OK) {
         const size_t middle = low + (high - low) / 2;
         bool fails = false;
-        st = ask_prefix(m, from, keep, middle, out, &fails, err);
-        *(fails ? &high : &low) = middle;
+        memset(keep, 0, n);
+        memset(keep, 1, middle);
+        st = pl_mini_ask_nodes(m, from, keep, &fails, err);
+        if (st == PL_OK) *(fails ? &high : &low) = middle;
+    }
+    memset(keep, 0, n);
+    memset(keep, 1, high);
+    if (high < n) {
+        const pl_status built = pl_mini_cut(m, from, keep, out, st == PL_OK ? err : NULL);
+        if (st == PL_OK) st = built;
     }
     pl_free(keep);
     return st;

@@ -75,6 +75,8 @@ static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
 }
 #endif
 
+enum { BLOCK_ROWS = 7 }; /* planes are often multiples of it; the sums fit the registers */
+
 #define T float
 #define E pl_f32
 #define V pl_vf
@@ -108,8 +110,9 @@ static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
 
 #define PL_ROWS(suffix)                                                                            \
     .stage_##suffix = suffix##_stage, .fill_##suffix = suffix##_fill,                              \
-    .depthwise_##suffix = suffix##_depthwise, .transpose_##suffix = suffix##_transpose,            \
-    .depthwise_rows_##suffix = suffix##_depthwise_rows, .max_row_##suffix = suffix##_max_row,      \
+    .restage_##suffix = suffix##_restage, .depthwise_##suffix = suffix##_depthwise,                \
+    .transpose_##suffix = suffix##_transpose, .depthwise_rows_##suffix = suffix##_depthwise_rows,  \
+    .depthwise_block_##suffix = suffix##_depthwise_block, .max_row_##suffix = suffix##_max_row,    \
     .sum_row_##suffix = suffix##_sum_row, .scatter_##suffix = suffix##_scatter
 
 const pl_conv_table PL_SIMD(pl_conv_table) = { PL_ROWS(f32), PL_ROWS(f64) };

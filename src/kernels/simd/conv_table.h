@@ -31,6 +31,8 @@ typedef struct pl_conv_plan {
     /* Stages one plane; x_end: where the tensor ends, behind which nothing may be read. Writes a  \
      * vector behind the last row. */                                                              \
     void (*stage_##suffix)(const pl_conv_plan *plan, const E *x, const E *x_end, E *to);           \
+    /* The same into a buffer that was zero, or held another plane of the same plan. */            \
+    void (*restage_##suffix)(const pl_conv_plan *plan, const E *x, const E *x_end, E *to);         \
     /* to[p * stride + j] for n_taps rows p and the columns of all runs, zeros up to `width`;      \
      * nothing behind the last. */                                                                 \
     void (*fill_##suffix)(const E *staged, const int64_t *taps, int64_t n_taps,                    \
@@ -43,6 +45,11 @@ typedef struct pl_conv_plan {
     void (*depthwise_rows_##suffix)(const E *staged, int64_t step, const int64_t *taps,            \
                                     const E *w, int64_t n_taps, E bias, int64_t rows, int64_t n,   \
                                     E *y);                                                         \
+    /* The same for a square kernel without dilation and equal strides, rows of the stage `pitch`  \
+     * apart; false when there is none for this size. */                                           \
+    bool (*depthwise_block_##suffix)(int64_t kernel, int64_t stride, const E *staged,              \
+                                     int64_t pitch, const int64_t *taps, const E *w, E bias,       \
+                                     int64_t rows, int64_t n, E *y);                               \
     /* y (cols, rows) = x (rows, cols) transposed, plus bias[col] when given */                    \
     void (*transpose_##suffix)(const E *x, int64_t rows, int64_t cols, const E *bias, E *y);       \
     /* acc[i] = the larger of acc[i] and x[i * step], NaN winning */                               \

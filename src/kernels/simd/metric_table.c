@@ -58,10 +58,10 @@ INLINE pl_vf relative_f32(small_f32 *s, pl_vf abs_r, pl_vf abs_d) {
 
 /* Subnormal elements of r are among the excluded ones, or the floor is below them: most blocks need
  * not look. `tiny` is the code of the smallest normal number. */
-#define PL_COUNT_SUBNORMAL(name, type, magnitude)                                                  \
+#define PL_COUNT_SUBNORMAL(name, type, element, magnitude)                                         \
     static void name(const void *pa, const void *pr, size_t n, type tiny, pl_metric_block *out) {  \
-        const PL_ELEMENT type *a = pa, *r = pr;                                                    \
-        type sub = 0, flushed = 0; /* n is small enough; lanes stay narrow */                      \
+        const element *a = pa, *r = pr; /* any alignment */                                        \
+        type sub = 0, flushed = 0;      /* n is small enough; lanes stay narrow */                 \
         for (size_t i = 0; i < n; i++) {                                                           \
             const bool is = (type)((r[i] & (magnitude)) - 1) < (type)(tiny - 1);                   \
             sub = (type)(sub + is);                                                                \
@@ -70,8 +70,8 @@ INLINE pl_vf relative_f32(small_f32 *s, pl_vf abs_r, pl_vf abs_d) {
         out->n_subnormal = sub;                                                                    \
         out->n_flushed = flushed;                                                                  \
     }
-PL_COUNT_SUBNORMAL(subnormal_16, uint16_t, 0x7fffu)
-PL_COUNT_SUBNORMAL(subnormal_32, uint32_t, 0x7fffffffu)
+PL_COUNT_SUBNORMAL(subnormal_16, uint16_t, pl_u16, 0x7fffu)
+PL_COUNT_SUBNORMAL(subnormal_32, uint32_t, pl_u32, 0x7fffffffu)
 INLINE void subnormal_half(bool is_bf16, const void *a, const void *r, size_t n, double floor,
                            pl_metric_block *out) {
     if (out->n_excluded == 0 && floor >= (is_bf16 ? (double)FLT_MIN : 0x1p-14)) return;

@@ -18,9 +18,26 @@ pl_status pl_mini_try_take(pl_mini *m, pl_mini_state *candidate, pl_mini_state *
     if (*fails) {
         pl_mini_state_free(*best);
         *best = candidate;
+    } else if (st == PL_OK && answer == PL_ANSWER_PASSES && m->options->good != NULL) {
+        pl_mini_state_free(m->good);
+        m->good = candidate;
     } else {
         pl_mini_state_free(candidate);
     }
+    return st;
+}
+
+pl_status pl_mini_ask_nodes(pl_mini *m, const pl_mini_state *from, const bool *keep, bool *fails,
+                            pl_err *err) {
+    pl_mini_fast *fast = NULL;
+    pl_mini_state *candidate = NULL, *found = NULL;
+    *fails = false;
+    PL_TRY(pl_mini_fast_of(m, from, &fast, err));
+    if (fast != NULL) return pl_mini_fast_ask(m, fast, keep, fails, err);
+    PL_TRY(pl_mini_cut(m, from, keep, &candidate, err));
+    if (candidate == NULL) return PL_OK;
+    const pl_status st = pl_mini_try_take(m, candidate, &found, fails, err);
+    pl_mini_state_free(found);
     return st;
 }
 
@@ -34,9 +51,13 @@ static pl_status fails_with(pl_reduce *r, const bool *decided, size_t n_first, b
     if (keep == NULL) return pl_fail_memory(err, r->n);
     for (size_t i = 0; i < r->n; i++)
         keep[i] = i < n_first || decided[i];
-    st = r->build(r->ctx, keep, &candidate, err);
-    if (st == PL_OK && candidate != NULL) {
-        st = pl_mini_try_take(r->m, candidate, &r->best, fails, err);
+    if (r->ask != NULL) {
+        st = r->ask(r->ctx, keep, fails, err);
+    } else {
+        st = r->build(r->ctx, keep, &candidate, err);
+        if (st == PL_OK && candidate != NULL) {
+            st = pl_mini_try_take(r->m, candidate, &r->best, fails, err);
+        }
     }
     if (*fails) memcpy(r->keep, keep, r->n);
     pl_free(keep);
@@ -108,6 +129,11 @@ pl_status pl_reduce_run(pl_reduce *r, pl_err *err) {
     } else {
         memset(r->keep, 1, r->n);
         st = search(r, decided, err);
+    }
+    /* What was only asked for is built now; also when the budget ended the search. */
+    if (r->ask != NULL && r->keep != NULL && memchr(r->keep, 0, r->n) != NULL) {
+        const pl_status built = r->build(r->ctx, r->keep, &r->best, st == PL_OK ? err : NULL);
+        if (st == PL_OK) st = built;
     }
     pl_free(decided);
     return st;

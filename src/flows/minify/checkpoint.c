@@ -1,0 +1,57 @@
+/* The best model so far on disk after each step: what a killed run leaves, and what it resumes
+ * from. Named by node count; a second one of the same count gets a number. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "flows/api.h"
+#include "flows/minify/minify_int.h"
+#include "flows/minify/repro.h"
+
+/* Models with much data are not written at every step. */
+enum { LARGE_ELEMENTS = 1 << 20, SECONDS_BETWEEN = 5 };
+
+pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
+    char dir[4096];
+    pl_buf spec = PL_BUF_INIT, notes = PL_BUF_INIT;
+    pl_measure now;
+    const double time = pl_api_seconds();
+    if (m->checkpoints == NULL) return PL_OK;
+    pl_mini_state_measure(m->best, &now);
+    if (now.n_elements > LARGE_ELEMENTS && time - m->last_checkpoint < SECONDS_BETWEEN) {
+        return PL_OK;
+    }
+    m->last_checkpoint = time;
+    snprintf(dir, sizeof(dir), "%s/%zu", m->checkpoints, now.n_nodes);
+    for (int k = 1; pl_path_exists(dir) && k < 10000; k++)
+        snprintf(dir, sizeof(dir), "%s/%zu-%d", m->checkpoints, now.n_nodes, k);
+    pl_status st = pl_oracle_spec(m->oracle, m->best, &spec, err);
+    const pl_repro repro = { .model = m->best->model,
+                             .in = m->best->in,
+                             .backend = m->options->check != NULL ? NULL : pl_buf_str(&spec),
+                             .check = m->options->check,
+                             .fail_regex = m->options->fail_regex,
+                             .fail_code = m->options->fail_code,
+                             .command = "minify",
+                             .source = "",
+                             .signature = &m->found,
+                             .n_nodes_before = m->n_nodes_before,
+                             .n_queries = m->oracle->n_queries,
+                             .minified = true,
+                             .light = true,
+                             .stable = m->options->stable_output != 0,
+                             .seed = m->options->inputs.seed,
+                             .timeout = m->options->timeout,
+                             .threads = m->options->threads };
+    if (st == PL_OK) st = pl_repro_write(&repro, dir, &notes, err);
+    if (st == PL_OK) {
+        pl_mini_log(m, "Writing checkpoint with %zu nodes to %s", now.n_nodes, dir);
+    } else if (st == PL_E_IO || st == PL_E_EXISTS) { /* a full disk must not end the search */
+        pl_mini_log(m, "WARNING: no checkpoint: %s", err->message);
+        st = PL_OK;
+    }
+    pl_buf_release(&spec);
+    pl_buf_release(&notes);
+    return st;
+}

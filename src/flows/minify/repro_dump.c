@@ -1,0 +1,124 @@
+/* Repro levels: a checkpoint of a model as it is, before or after a run fails.
+ *
+ * DIR/run_TIME-PID/checkpoints/NODES[-k]/, and ./repro as a copy of the newest. A dump never hides
+ * what went wrong: the caller has said that first, and trouble here is only a message. */
+#include "flows/minify/repro_dump.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "flows/api.h"
+#include "flows/inputs.h"
+#include "flows/minify/repro.h"
+#include "graph/edit.h"
+#include "ops/infer.h"
+
+void pl_dump_run_dir(const char *debug_dir, char *out, size_t n_out) {
+    char stamp[40];
+    struct timespec now;
+    struct tm local;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    strftime(stamp, sizeof(stamp), "%Y_%m_%d_%H_%M_%S", &local);
+    snprintf(out, n_out, "%s/run_%s_%06ld-%ld", debug_dir == NULL ? "plumb-debug" : debug_dir,
+             stamp, now.tv_nsec / 1000, (long)getpid());
+}
+
+/* ./repro is replaced only when it is a repro. */
+static pl_status copy_newest(const pl_repro *r, pl_err *err) {
+    pl_buf notes = PL_BUF_INIT;
+    if (pl_path_exists("repro") && !pl_path_exists("repro/repro.json")) {
+        return pl_fail(err, PL_E_EXISTS, "./repro exists and is no repro");
+    }
+    pl_dir_remove("repro.part", NULL);
+    pl_status st = pl_repro_write(r, "repro.part", &notes, err);
+    pl_buf_release(&notes);
+    if (st != PL_OK) return st;
+    if (pl_path_exists("repro")) st = pl_dir_remove("repro", err);
+    if (st == PL_OK && rename("repro.part", "repro") != 0) {
+        st = pl_fail(err, PL_E_IO, "cannot rename repro.part to repro");
+    }
+    return st;
+}
+
+pl_status pl_dump_write(const pl_dump *d, pl_model *model, pl_datum *const *in,
+                        const pl_signature *signature, char *path, size_t n_path, pl_buf *log,
+                        pl_err *err) {
+    const size_t n_nodes = pl_model_count_nodes(model);
+    char folder[3800];
+    pl_buf notes = PL_BUF_INIT;
+    pl_err trouble = PL_ERR_INIT;
+    const pl_repro repro = { .model = model,
+                             .in = in,
+                             .backend = d->backend,
+                             .command = d->level >= 2 ? "minify" : "run",
+                             .source = model->path,
+                             .signature = signature,
+                             .no_data = d->no_data,
+                             .seed = d->seed,
+                             .timeout = d->timeout,
+                             .threads = d->threads };
+    snprintf(folder, sizeof(folder), "%.3000s/checkpoints%s%.200s", d->run_dir,
+             d->name == NULL ? "" : "/", d->name == NULL ? "" : d->name);
+    snprintf(path, n_path, "%s/%zu", folder, n_nodes);
+    for (int k = 1; pl_path_exists(path) && k < 10000; k++)
+        snprintf(path, n_path, "%s/%zu-%d", folder, n_nodes, k);
+    pl_status st = pl_repro_write(&repro, path, &notes, err);
+    if (st == PL_OK) {
+        pl_buf_printf(log, "Writing checkpoint with %zu nodes to %s\n", n_nodes, path);
+        if (d->level >= 2) pl_buf_printf(log, "Minify it with: %s/run.sh minify\n", path);
+        if (copy_newest(&repro, &trouble) != PL_OK) {
+            pl_buf_printf(log, "./repro is not a copy of it: %s\n", trouble.message);
+        }
+    }
+    pl_buf_release(&notes);
+    return st;
+}
+
+/* ---- plumb_repro_dump ---- */
+
+static pl_status dump(const plumb_model *m, const plumb_repro_options *o, pl_buf *log,
+                      pl_err *err) {
+    char run_dir[3600], path[4096];
+    pl_model *copy = NULL;
+    pl_signature signature;
+    pl_dump_run_dir(o->debug_dir, run_dir, sizeof(run_dir));
+    const pl_dump d = { .level = o->level,
+                        .run_dir = run_dir,
+                        .name = o->name,
+                        .backend = o->backend == NULL ? "eager" : o->backend,
+                        .no_data = o->no_data != 0,
+                        .seed = o->inputs.seed,
+                        .timeout = o->timeout,
+                        .threads = o->threads };
+    PL_TRY(pl_model_copy(m->model, &copy, err));
+    pl_datum **in = pl_calloc(copy->graph->n_inputs + 1, sizeof(pl_datum *));
+    pl_status st = in == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    pl_err trouble = PL_ERR_INIT;
+    pl_ops_resolve(copy, NULL); /* generated inputs follow what operators expect */
+    if (st == PL_OK && !d.no_data && pl_inputs_make(copy, &o->inputs, in, &trouble) != PL_OK) {
+        pl_buf_printf(log, "The checkpoint has no inputs: %s\n", trouble.message);
+    }
+    pl_signature_init(&signature);
+    if (o->error != NULL) snprintf(signature.text, sizeof(signature.text), "%.590s", o->error);
+    if (st == PL_OK) st = pl_dump_write(&d, copy, in, NULL, path, sizeof(path), log, err);
+    for (size_t i = 0; in != NULL && i < copy->graph->n_inputs; i++)
+        pl_datum_unref(in[i]);
+    pl_free(in);
+    pl_model_free(copy);
+    return st;
+}
+
+plumb_status plumb_repro_dump(const plumb_model *model, const plumb_repro_options *options,
+                              char **text, plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    pl_buf log = PL_BUF_INIT;
+    pl_status st = dump(model, options, &log, &err);
+    if (st == PL_OK) st = pl_api_text_take(&log, text, &err);
+    pl_buf_release(&log);
+    return pl_api_return(st, &err, error);
+}

@@ -1,0 +1,278 @@
+/* The texts of a repro: repro.json, README.md, run.sh; and reading repro.json. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "flows/minify/repro.h"
+#include "flows/provenance.h"
+#include "tensor/tensor.h"
+
+enum { README_MODEL_MAX = 6000 };
+
+static const char *or_empty(const char *s) {
+    return s == NULL ? "" : s;
+}
+
+static const char *command_of(const pl_repro *r) {
+    return r->command == NULL ? "run" : r->command;
+}
+
+/* ---- repro.json ---- */
+
+static void put_context(pl_json *json, const pl_repro *r) {
+    pl_json_key(json, "context");
+    pl_json_object_begin(json);
+    pl_json_put_int(json, "seed", (int64_t)r->seed);
+    pl_json_put_int(json, "threads", r->threads);
+    pl_json_put_double(json, "timeout", r->timeout);
+    pl_json_put_bool(json, "eval", r->eval);
+    pl_json_put_string(json, "amp", or_empty(r->amp));
+    pl_json_put_bool(json, "backward", r->backward);
+    pl_json_object_end(json);
+}
+
+void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
+    pl_json json;
+    pl_json_init(&json, out, true);
+    pl_json_object_begin(&json);
+    pl_json_put_int(&json, "version", 1);
+    pl_json_put_string(&json, "backend", r->backend);
+    pl_json_put_string(&json, "check", r->check);
+    if (r->check != NULL) {
+        pl_json_put_string(&json, "fail_regex", r->fail_regex);
+        pl_json_put_int(&json, "fail_code", r->fail_code);
+    }
+    pl_json_put_string(&json, "command", command_of(r));
+    pl_json_key(&json, "signature");
+    if (r->signature != NULL) {
+        pl_signature_put_json(&json, r->signature);
+    } else {
+        pl_json_null(&json);
+    }
+    if (r->original != NULL) {
+        pl_json_key(&json, "original_signature");
+        pl_signature_put_json(&json, r->original);
+    }
+    put_context(&json, r);
+    pl_json_put_int(&json, "nodes", (int64_t)pl_model_count_nodes(r->model));
+    if (r->minified) {
+        pl_json_put_int(&json, "nodes_before", (int64_t)r->n_nodes_before);
+        pl_json_put_int(&json, "queries", (int64_t)r->n_queries);
+        pl_json_put_bool(&json, "one_minimal", r->one_minimal);
+    }
+    pl_json_put_bool(&json, "verified", r->verified);
+    pl_json_put_string(&json, "outcome", r->outcome);
+    pl_json_put_string(&json, "error", r->error);
+    pl_json_put_bool(&json, "data", !r->no_data);
+    if (r->remains != NULL) {
+        pl_json_put_string(&json, "weights_of_the_original", r->remains);
+    }
+    if (!r->stable) {
+        pl_json_put_string(&json, "source", or_empty(r->source));
+        pl_json_put_string(&json, "backend_version", r->version);
+        pl_provenance_put_machine(&json);
+    }
+    pl_json_object_end(&json);
+    pl_buf_putc(out, '\n');
+}
+
+static const char *text_of(const pl_json_value *root, const char *key, pl_arena *arena) {
+    const pl_json_value *v = pl_json_find(root, key);
+    const char *s =
+        v != NULL && v->kind == PL_JSON_STRING ? pl_arena_strdup(arena, v->string) : NULL;
+    return s == NULL ? "" : s;
+}
+
+pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *out, pl_err *err) {
+    pl_file_map *map = NULL;
+    const pl_json_value *root = NULL;
+    *out = (pl_repro_info){ .backend = "", .check = "", .fail_regex = "", .fail_code = -1 };
+    PL_TRY(pl_file_map_open(path, &map, err));
+    pl_status st = pl_json_read((const char *)map->data, map->n_bytes, arena, &root, err);
+    if (st == PL_OK) {
+        out->backend = text_of(root, "backend", arena);
+        out->check = text_of(root, "check", arena);
+        out->fail_regex = text_of(root, "fail_regex", arena);
+        const pl_json_value *code = pl_json_find(root, "fail_code");
+        if (code != NULL && code->is_integer && code->integer >= 0 && code->integer < 256) {
+            out->fail_code = (int)code->integer;
+        }
+        const pl_json_value *seed = pl_json_find(pl_json_find(root, "context"), "seed");
+        if (seed != NULL && seed->is_integer && seed->integer >= 0) {
+            out->seed = (uint64_t)seed->integer;
+        }
+        const pl_json_value *signature = pl_json_find(root, "signature");
+        if (signature != NULL && signature->kind == PL_JSON_OBJECT) {
+            st = pl_signature_read_json(signature, &out->signature, err);
+            out->has_signature = st == PL_OK;
+        }
+    }
+    pl_file_map_unref(map);
+    return st == PL_OK ? st : pl_err_wrap(err, st, "%s", path);
+}
+
+/* ---- run.sh ---- */
+
+/* 'as it is', for a shell. */
+static void put_quoted(pl_buf *out, const char *s) {
+    pl_buf_putc(out, '\'');
+    for (; *s != '\0'; s++) {
+        if (*s == '\'') {
+            pl_buf_puts(out, "'\\''");
+        } else {
+            pl_buf_putc(out, *s);
+        }
+    }
+    pl_buf_putc(out, '\'');
+}
+
+static void put_arguments(const pl_repro *r, pl_buf *out) {
+    if (r->backend != NULL) {
+        pl_buf_puts(out, " --backend ");
+        put_quoted(out, r->backend);
+    }
+    if (r->seed != 0) pl_buf_printf(out, " --seed %llu", (unsigned long long)r->seed);
+    if (r->timeout > 0) pl_buf_printf(out, " --timeout %g", r->timeout);
+}
+
+static void put_check(const pl_repro *r, pl_buf *out) {
+    for (const char *at = r->check; *at != '\0'; at++) {
+        if (strncmp(at, "{model}", 7) == 0) {
+            pl_buf_puts(out, "model.onnx");
+            at += 6;
+        } else if (strncmp(at, "{dir}", 5) == 0) {
+            pl_buf_puts(out, ".");
+            at += 4;
+        } else {
+            pl_buf_putc(out, *at);
+        }
+    }
+}
+
+void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
+    pl_buf_printf(out,
+                  "#!/bin/sh\n"
+                  "# ./run.sh [run|minify|analyze|query]   (default: %s)\n"
+                  "cd \"$(dirname \"$0\")\" || exit 4\n"
+                  "plumb=${PLUMB:-plumb}\n"
+                  "what=${1:-%s}\n"
+                  "[ $# -gt 0 ] && shift\n"
+                  "case \"$what\" in\n"
+                  "run) ",
+                  command_of(r), command_of(r));
+    if (r->check != NULL) {
+        put_check(r, out);
+    } else {
+        pl_buf_puts(out, "exec \"$plumb\" run .");
+        put_arguments(r, out);
+        pl_buf_puts(out, " \"$@\"");
+    }
+    pl_buf_puts(out, " ;;\nanalyze) exec \"$plumb\" analyze .");
+    put_arguments(r, out);
+    pl_buf_puts(out, " \"$@\" ;;\nminify) exec \"$plumb\" minify .");
+    if (r->check != NULL) {
+        pl_buf_puts(out, " --check ");
+        put_quoted(out, r->check);
+        if (r->fail_regex != NULL) {
+            pl_buf_puts(out, " --fail-regex ");
+            put_quoted(out, r->fail_regex);
+        }
+        if (r->fail_code >= 0) pl_buf_printf(out, " --fail-code %d", r->fail_code);
+    } else {
+        put_arguments(r, out);
+    }
+    if (r->signature != NULL) pl_buf_puts(out, " --signature repro.json");
+    pl_buf_puts(out, " \"$@\" ;;\n"
+                     "query) exec \"$plumb\" minify --query . \"$@\" ;;\n"
+                     "*) echo \"usage: ./run.sh [run|minify|analyze|query]\" >&2; exit 2 ;;\n"
+                     "esac\n");
+}
+
+/* ---- README.md ---- */
+
+static void put_values(pl_buf *out, const char *what, const pl_datum *d) {
+    char text[128];
+    if (d == NULL) {
+        pl_buf_printf(out, "- %s: none\n", what);
+        return;
+    }
+    pl_buf_printf(out, "- %s: %s", what, pl_datum_describe(d, text, sizeof(text)));
+    const pl_tensor *t = d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
+    if (t != NULL && t->dtype != PL_STRING && t->n_elements <= 16 && pl_tensor_is_contiguous(t)) {
+        pl_buf_puts(out, " =");
+        for (int64_t i = 0; i < t->n_elements; i++)
+            pl_buf_printf(out, " %.9g", pl_tensor_get_f64(t, i));
+    }
+    pl_buf_putc(out, '\n');
+}
+
+static void put_data(const pl_repro *r, pl_buf *out) {
+    const pl_graph *graph = r->model->graph;
+    char name[160];
+    pl_buf_puts(out, "\n## Inputs, expected and observed\n\n");
+    for (size_t i = 0; i < graph->n_inputs && i < 8; i++) {
+        snprintf(name, sizeof(name), "input %zu `%.120s`", i, graph->inputs[i]->name);
+        put_values(out, name, r->in[i]);
+    }
+    for (size_t i = 0; i < graph->n_outputs && i < 8 && r->expected != NULL; i++) {
+        snprintf(name, sizeof(name), "output %zu `%.120s`, expected", i, graph->outputs[i]->name);
+        put_values(out, name, r->expected[i]);
+        if (r->observed == NULL || r->observed[i] == NULL) continue;
+        snprintf(name, sizeof(name), "output %zu `%.120s`, observed", i, graph->outputs[i]->name);
+        put_values(out, name, r->observed[i]);
+    }
+    if (r->error[0] != '\0') pl_buf_printf(out, "- observed: %s\n", r->error);
+    pl_buf_puts(out, "\nExpected values are those of plumb's reference interpreter.\n");
+}
+
+static void put_how(const pl_repro *r, pl_buf *out) {
+    pl_buf_puts(out, "\n## How to run it\n\n");
+    if (pl_repro_is_ort(r) && r->expected != NULL && !r->no_data) {
+        pl_buf_puts(out,
+                    "Without plumb; each exits with 1 when the bug shows, with 0 when it does "
+                    "not:\n\n"
+                    "    python3 repro_ort.py                 # pip install onnx onnxruntime\n"
+                    "    node repro_ort.js                    # npm install onnxruntime-node\n"
+                    "    cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort libonnxruntime.so.1\n"
+                    "\nWith plumb:\n\n");
+    }
+    pl_buf_puts(out, "    ./run.sh run       # runs it\n"
+                     "    ./run.sh query     # exit code 1: it still fails\n"
+                     "    ./run.sh analyze   # which operation is to blame\n"
+                     "    ./run.sh minify    # makes it smaller\n");
+}
+
+void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *notes,
+                         pl_buf *out) {
+    char signature[400] = "a model that fails";
+    /* The original had more elements to tell the kind of error from. */
+    const pl_signature *told = r->original != NULL ? r->original : r->signature;
+    if (told != NULL) pl_signature_describe(told, signature, sizeof(signature));
+    pl_buf_printf(out, "# %s: %s\n\n", r->backend != NULL ? r->backend : "check", signature);
+    pl_buf_printf(out, "A model of %zu node%s", pl_model_count_nodes(r->model),
+                  pl_model_count_nodes(r->model) == 1 ? "" : "s");
+    if (r->minified) {
+        pl_buf_printf(out, ", reduced from %zu%s", r->n_nodes_before,
+                      r->one_minimal ? "; no single node can be left out" : "");
+    }
+    pl_buf_puts(out, ".\n");
+    if (r->signature != NULL && r->signature->text[0] != '\0') {
+        pl_buf_printf(out, "\n    %s\n", r->signature->text);
+    }
+    if (r->check != NULL) pl_buf_printf(out, "\nIt fails in the eyes of:\n\n    %s\n", r->check);
+    put_how(r, out);
+    if (!r->no_data) put_data(r, out);
+    const size_t n = strlen(model_text);
+    if (n > 0 && n <= README_MODEL_MAX) {
+        pl_buf_printf(out, "\n## The model\n\n```\n%s```\n", model_text);
+    }
+    if (r->remains != NULL) pl_buf_printf(out, "\nOf the original's weights: %s.\n", r->remains);
+    if (notes[0] != '\0') pl_buf_printf(out, "\n## Not packed\n\n%s", notes);
+    if (!r->stable) {
+        char cpu[160];
+        pl_provenance_cpu(cpu, sizeof(cpu));
+        pl_buf_printf(out, "\n## Where\n\n- plumb %s%s%s%s%s\n- %s\n", plumb_version(),
+                      r->version[0] != '\0' ? ", " : "", r->version[0] != '\0' ? r->backend : "",
+                      r->version[0] != '\0' ? " " : "", r->version, cpu);
+    }
+}

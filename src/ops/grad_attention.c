@@ -1,0 +1,297 @@
+/* Gradients of Attention, RotaryEmbedding and LinearAttention: written forward in products, softmax
+ * and sums. */
+#include <math.h>
+#include <string.h>
+
+#include "ops/grad_nn.h"
+
+enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, NONPAD };
+
+static pl_value *input(const pl_grad *c, uint32_t i) {
+    return i < c->node->n_in ? c->node->in[i] : NULL;
+}
+
+/* ---- Attention ---- */
+
+typedef struct attention {
+    pl_grad *c;
+    int rank; /* of Q */
+    int64_t q_heads, kv_heads, q_len, kv_len, past_len, head_size;
+    pl_value *q, *k, *v; /* (batch, heads, len, size) */
+} attention;
+
+/* (batch, len, heads * size) as (batch, heads, len, size). */
+static pl_value *split_heads(pl_grad *c, pl_value *x, int64_t heads) {
+    static const int64_t perm[4] = { 0, 2, 1, 3 };
+    const int64_t dims[4] = { 0, 0, heads, -1 };
+    return pl_g_transpose(c, pl_g_reshape(c, x, dims, 4), perm, 4);
+}
+
+static void load(attention *a) {
+    pl_grad *c = a->c;
+    const pl_node *node = c->node;
+    a->rank = pl_g_rank(c, node->in[Q]);
+    if (c->st != PL_OK) return;
+    const bool flat = a->rank == 3;
+    a->q_heads = flat ? pl_attr_int(node, "q_num_heads") : pl_g_dim(c, node->in[Q], 1);
+    a->kv_heads = flat ? pl_attr_int(node, "kv_num_heads") : pl_g_dim(c, node->in[K], 1);
+    a->q = flat ? split_heads(c, node->in[Q], a->q_heads) : node->in[Q];
+    a->k = flat ? split_heads(c, node->in[K], a->kv_heads) : node->in[K];
+    a->v = flat ? split_heads(c, node->in[V], a->kv_heads) : node->in[V];
+    if (input(c, PAST_KEY) != NULL && c->st == PL_OK) {
+        if (pl_attr_int(node, "is_causal") != 0 || a->q_heads != a->kv_heads)
+            a->past_len = pl_g_dim(c, node->in[PAST_KEY], 2);
+        a->k = pl_g_concat(c, (pl_value *[]){ node->in[PAST_KEY], a->k }, 2, 2);
+        a->v = pl_g_concat(c, (pl_value *[]){ node->in[PAST_VALUE], a->v }, 2, 2);
+    }
+    if (c->st != PL_OK) return;
+    /* Lengths may be open where nothing hangs on them. */
+    const bool groups = a->q_heads != a->kv_heads;
+    const bool hides = pl_attr_int(node, "is_causal") != 0 || input(c, NONPAD) != NULL;
+    const bool mask = input(c, MASK) != NULL;
+    a->q_len = a->kv_len = -1;
+    if (groups || hides) a->q_len = pl_g_dim(c, node->in[Q], a->rank - 2);
+    if (groups || hides || (mask && node->opset >= 24))
+        a->kv_len = pl_g_dim(c, node->in[K], a->rank - 2) + a->past_len;
+    a->head_size = pl_g_dim(c, node->in[Q], a->rank - 1) / (flat ? a->q_heads : 1);
+}
+
+/* Query heads that share a key head stand below each other: one product for all. */
+static pl_value *grouped(const attention *a, pl_value *x, int64_t last) {
+    const int64_t dims[4] = { 0, a->kv_heads, -1, last };
+    return a->q_heads == a->kv_heads ? x : pl_g_reshape(a->c, x, dims, 4);
+}
+
+static pl_value *ungrouped(const attention *a, pl_value *x, int64_t last) {
+    const int64_t dims[4] = { 0, a->q_heads, a->q_len, last };
+    return a->q_heads == a->kv_heads ? x : pl_g_reshape(a->c, x, dims, 4);
+}
+
+/* Keys that each query sees by causality, padding and a short mask; NULL when all. */
+static pl_value *visible(const attention *a) {
+    pl_grad *c = a->c;
+    const pl_node *node = c->node;
+    const bool causal = pl_attr_int(node, "is_causal") != 0;
+    const pl_tensor *nonpad = pl_g_known(input(c, NONPAD));
+    int64_t end = a->kv_len;
+    if (input(c, NONPAD) != NULL && nonpad == NULL) {
+        (void)pl_g_fail(c, "needs nonpad_kv_seqlen to be a constant");
+        return NULL;
+    }
+    if (input(c, MASK) != NULL && node->opset >= 24) {
+        const int rank = pl_g_rank(c, node->in[MASK]);
+        const int64_t n = rank < 1 ? 1 : pl_g_dim(c, node->in[MASK], rank - 1);
+        if (c->st == PL_OK) end = n;
+    }
+    if (c->st != PL_OK || (!causal && nonpad == NULL && end == a->kv_len)) return NULL;
+    const int64_t batch = nonpad == NULL ? 1 : nonpad->n_elements;
+    const int64_t dims[4] = { batch, 1, a->q_len, a->kv_len };
+    pl_g_table mask;
+    if (!pl_g_table_new(c, &mask, 4, dims)) return NULL;
+    for (int64_t i = 0; i < mask.n; i++) {
+        const int64_t b = i / (a->q_len * a->kv_len), q = i / a->kv_len % a->q_len;
+        int64_t last = end, shift = a->past_len;
+        if (nonpad != NULL) {
+            const int64_t n = pl_tensor_get_i64(nonpad, b);
+            const int64_t valid = n < 0 ? 0 : n > a->kv_len ? a->kv_len : n;
+            last = valid < last ? valid : last;
+            if (input(c, PAST_KEY) == NULL) shift = valid - a->q_len;
+        }
+        if (causal && q + shift + 1 < last) last = q + shift + 1;
+        mask.data[i] = i % a->kv_len < last;
+    }
+    return pl_g_table_value(c, &mask, PL_BOOL);
+}
+
+/* The mask with zeros behind its end up to the number of keys, which are hidden apart. */
+static pl_value *whole_mask(const attention *a, pl_value *mask) {
+    pl_grad *c = a->c;
+    int64_t pads[2 * PL_RANK_MAX] = { 0 };
+    if (c->node->opset < 24) return mask;
+    const int rank = pl_g_rank(c, mask);
+    const int64_t n = rank < 1 ? 1 : pl_g_dim(c, mask, rank - 1);
+    if (c->st != PL_OK || n == a->kv_len) return mask;
+    pads[2 * rank - 1] = a->kv_len - n;
+    return pl_g2(c, "Pad", mask, pl_g_ints(c, pads, 2 * (size_t)rank));
+}
+
+/* Scores with bias and hidden keys; *blind: rows without any key, which give zeros. */
+static pl_value *masked(const attention *a, pl_value *s, pl_value **blind) {
+    pl_grad *c = a->c;
+    const double hidden = (double)-INFINITY;
+    const int64_t axis = 3;
+    pl_value *mask = input(c, MASK), *seen = visible(a);
+    *blind = NULL;
+    if (c->st != PL_OK || (mask == NULL && seen == NULL)) return s;
+    pl_value *lowest = pl_g_number(c, s, hidden);
+    if (mask != NULL && mask->type->dtype == PL_BOOL) {
+        /* Bools cannot be padded: as numbers. */
+        pl_value *number = whole_mask(a, pl_g_cast(c, mask, PL_I32));
+        s = pl_g3(c, "Where", pl_g_cast(c, number, PL_BOOL), s, lowest);
+    } else if (mask != NULL) {
+        s = pl_g_add(c, s, pl_g_cast_like(c, whole_mask(a, mask), s));
+    }
+    if (seen != NULL) s = pl_g3(c, "Where", seen, s, lowest);
+    pl_value *most = pl_g_reduce(c, "ReduceMax", s, &axis, 1, true);
+    *blind = pl_g2(c, "Equal", most, lowest);
+    return s;
+}
+
+static double scale_of(const attention *a) {
+    if (pl_attr_has(a->c->node, "scale")) return pl_attr_float(a->c->node, "scale");
+    return a->head_size == 0 ? 1 : 1 / sqrt((double)a->head_size);
+}
+
+pl_status pl_attention_grad(pl_grad *c) {
+    static const int64_t back[4] = { 0, 2, 1, 3 }, flat[3] = { 0, 0, -1 };
+    const double cap = pl_attr_float(c->node, "softcap");
+    attention a = { .c = c };
+    pl_value *y[4] = { NULL }, *stage[4], *blind = NULL;
+    const size_t mark = pl_g_mark(c);
+    load(&a);
+    if (c->st != PL_OK) return c->st;
+    pl_value *s = pl_g2(c, "MatMul", grouped(&a, a.q, a.head_size), pl_g_swap_last(c, a.k));
+    s = pl_g_scaled(c, ungrouped(&a, s, a.kv_len), scale_of(&a));
+    stage[0] = s;
+    if (cap > 0) s = pl_g_scaled(c, pl_g1(c, "Tanh", pl_g_scaled(c, s, 1 / cap)), cap);
+    stage[1] = s;
+    s = masked(&a, s, &blind);
+    stage[2] = s;
+    if (blind != NULL) s = pl_g3(c, "Where", blind, pl_g_number(c, s, 0), s);
+    pl_value *p = pl_g1_int(c, "Softmax", s, "axis", 3);
+    if (blind != NULL) p = pl_g3(c, "Where", blind, pl_g_number(c, p, 0), p);
+    stage[3] = p;
+    const int64_t v_size = pl_g_dim(c, c->node->in[V], a.rank - 1) / (a.rank == 3 ? a.kv_heads : 1);
+    y[0] = ungrouped(&a, pl_g2(c, "MatMul", grouped(&a, p, a.kv_len), a.v), v_size);
+    if (a.rank == 3) y[0] = pl_g_reshape(c, pl_g_transpose(c, y[0], back, 4), flat, 3);
+    for (uint32_t i = 1; i < 4 && i < c->node->n_out; i++) {
+        if (c->dy[i] == NULL) continue;
+        y[i] = i == 1 ? a.k : i == 2 ? a.v : stage[pl_attr_int(c->node, "qk_matmul_output_mode")];
+    }
+    return pl_g_expanded(c, mark, y);
+}
+
+/* ---- RotaryEmbedding ---- */
+
+typedef struct rotary {
+    pl_grad *c;
+    pl_value *cos, *sin; /* broadcast onto the pairs */
+    int64_t half, size;
+    bool interleaved;
+} rotary;
+
+/* x (a, b, c, size): the first 2 * half elements of the last axis turned. */
+static pl_value *turned(const rotary *r, pl_value *x) {
+    pl_grad *c = r->c;
+    const int64_t dim = 2 * r->half, pairs[5] = { 0, 0, 0, r->half, 2 }, axis = 4;
+    pl_value *part = dim == r->size ? x : pl_g_cut(c, x, 3, 0, dim), *one = NULL, *two = NULL;
+    if (r->interleaved) {
+        pl_value *split = pl_g_reshape(c, part, pairs, 5);
+        one = pl_g_squeeze(c, pl_g_cut(c, split, 4, 0, 1), &axis, 1);
+        two = pl_g_squeeze(c, pl_g_cut(c, split, 4, 1, 2), &axis, 1);
+    } else {
+        one = pl_g_cut(c, part, 3, 0, r->half);
+        two = pl_g_cut(c, part, 3, r->half, dim);
+    }
+    pl_value *y[2] = { pl_g_sub(c, pl_g_mul(c, r->cos, one), pl_g_mul(c, r->sin, two)),
+                       pl_g_add(c, pl_g_mul(c, r->sin, one), pl_g_mul(c, r->cos, two)) };
+    pl_value *out = NULL;
+    if (r->interleaved) {
+        const int64_t whole[4] = { 0, 0, 0, dim };
+        y[0] = pl_g_unsqueeze(c, y[0], &axis, 1);
+        y[1] = pl_g_unsqueeze(c, y[1], &axis, 1);
+        out = pl_g_reshape(c, pl_g_concat(c, y, 2, 4), whole, 4);
+    } else {
+        out = pl_g_concat(c, y, 2, 3);
+    }
+    if (dim == r->size) return out;
+    pl_value *rest = pl_g_cut(c, x, 3, dim, r->size);
+    return pl_g_concat(c, (pl_value *[]){ out, rest }, 2, 3);
+}
+
+pl_value *pl_g_turned(pl_grad *c, pl_value *x, pl_value *cos, pl_value *sin, int64_t size,
+                      int64_t half) {
+    const int rank = pl_g_rank(c, x);
+    const int64_t axis = rank == 3 ? 2 : 1;
+    rotary r = { .c = c, .half = half, .size = size };
+    r.interleaved = pl_attr_int(c->node, "interleaved") != 0;
+    r.cos = pl_g_unsqueeze(c, pl_g_cut(c, cos, 2, 0, half), &axis, 1);
+    r.sin = pl_g_unsqueeze(c, pl_g_cut(c, sin, 2, 0, half), &axis, 1);
+    if (rank == 3) x = pl_g_reshape(c, x, (const int64_t[]){ 0, 0, -1, size }, 4);
+    pl_value *y = turned(&r, x);
+    return rank == 3 ? pl_g_reshape(c, y, (const int64_t[]){ 0, 0, -1 }, 3) : y;
+}
+
+pl_status pl_rotary_grad(pl_grad *c) {
+    const pl_node *node = c->node;
+    pl_value *x = node->in[0], *cos = node->in[1], *sin = node->in[2];
+    const int rank = pl_g_rank(c, x);
+    if (c->st != PL_OK) return c->st;
+    const int64_t last = pl_g_dim(c, x, rank - 1), heads = pl_attr_int(node, "num_heads");
+    const int64_t size = rank == 3 && heads > 0 ? last / heads : last;
+    const int64_t dim = pl_attr_int(node, "rotary_embedding_dim");
+    const size_t mark = pl_g_mark(c);
+    if (input(c, 3) != NULL) { /* rows of the caches, (batch, len, half) */
+        cos = pl_g2(c, "Gather", cos, node->in[3]);
+        sin = pl_g2(c, "Gather", sin, node->in[3]);
+    }
+    pl_value *y = pl_g_turned(c, x, cos, sin, size, (dim == 0 ? size : dim) / 2);
+    return pl_g_expanded(c, mark, &y);
+}
+
+/* ---- LinearAttention ---- */
+
+enum { L_QUERY, L_KEY, L_VALUE, L_PAST, L_DECAY, L_BETA, L_ERASE };
+
+/* Step t of (batch, len, heads * n) as (batch, heads, a, b). */
+static pl_value *step_of(pl_grad *c, pl_value *x, int64_t t, int64_t heads, int64_t a, int64_t b) {
+    const int64_t dims[4] = { 0, heads, a, b };
+    return pl_g_reshape(c, pl_g_cut(c, x, 1, t, t + 1), dims, 4);
+}
+
+pl_status pl_linear_attention_grad(pl_grad *c) {
+    const pl_node *node = c->node;
+    const int64_t q_heads = pl_attr_int(node, "q_num_heads");
+    const int64_t heads = pl_attr_int(node, "kv_num_heads"), group = q_heads / heads;
+    const int64_t len = pl_g_dim(c, node->in[L_QUERY], 1), batch = pl_g_dim(c, node->in[0], 0);
+    const int64_t dk = pl_g_dim(c, node->in[L_QUERY], 2) / q_heads;
+    const int64_t dv = pl_g_dim(c, node->in[L_VALUE], 2) / heads;
+    double scale = pl_attr_float(node, "scale");
+    if (c->st != PL_OK) return c->st;
+    if (scale == 0) scale = 1 / sqrt((double)dk);
+    if (len > 4096 || len < 1)
+        return pl_g_fail(c, "is written out step by step, not for %lld", (long long)len);
+    pl_value **steps = pl_arena_array(c->graph->model->arena, (size_t)len, sizeof(*steps));
+    if (steps == NULL) return pl_fail_memory(c->err, (size_t)len);
+    const size_t mark = pl_g_mark(c);
+    pl_value *state = input(c, L_PAST), *y[2] = { NULL, NULL };
+    pl_g_table zeros;
+    if (state == NULL) {
+        if (!pl_g_table_new(c, &zeros, 4, (const int64_t[]){ batch, heads, dk, dv })) return c->st;
+        state = pl_g_table_value(c, &zeros, node->in[0]->type->dtype);
+    }
+    for (int64_t t = 0; t < len && c->st == PL_OK; t++) {
+        pl_value *key = step_of(c, node->in[L_KEY], t, heads, dk, 1);
+        pl_value *v = step_of(c, node->in[L_VALUE], t, heads, 1, dv);
+        if (input(c, L_DECAY) != NULL) {
+            pl_value *g = step_of(c, node->in[L_DECAY], t, heads, -1, 1);
+            state = pl_g_mul(c, state, pl_g1(c, "Exp", g));
+        }
+        if (input(c, L_BETA) != NULL) {
+            const int64_t cols = pl_g_dim(c, node->in[L_BETA], 2);
+            pl_value *beta = step_of(c, node->in[L_BETA], t, cols == 1 ? 1 : heads, 1, 1);
+            pl_value *from = key;
+            if (input(c, L_ERASE) != NULL)
+                from = pl_g_mul(c, key, step_of(c, node->in[L_ERASE], t, heads, dk, 1));
+            pl_value *known = pl_g2(c, "MatMul", pl_g_swap_last(c, from), state);
+            v = pl_g_mul(c, beta, pl_g_sub(c, v, known));
+        }
+        state = pl_g_add(c, state, pl_g2(c, "MatMul", key, v));
+        pl_value *q = step_of(c, node->in[L_QUERY], t, heads, group, dk);
+        pl_value *read = pl_g_scaled(c, pl_g2(c, "MatMul", q, state), scale);
+        steps[t] = pl_g_reshape(c, read, (const int64_t[]){ 0, 1, -1 }, 3);
+    }
+    y[0] = pl_g_concat(c, steps, (size_t)len, 1);
+    if (node->n_out > 1 && c->dy[1] != NULL) y[1] = state;
+    return pl_g_expanded(c, mark, y);
+}

@@ -1,0 +1,262 @@
+/* Gradients of gathers and scatters. Adding needs ScatterElements-16 or ScatterND-16; below that
+ * Gather falls back to a product with one-hot rows. */
+#include "ops/grad_index.h"
+
+#include <string.h>
+
+static void need_opset(pl_grad *c, int opset) {
+    if (c->st == PL_OK && pl_g_opset(c) < opset)
+        (void)pl_g_fail(c, "needs opset %d, the model has %d", opset, pl_g_opset(c));
+}
+
+static pl_value *ones_like(pl_grad *c, pl_value *like) {
+    return pl_g_expand_like(c, pl_g_number(c, like, 1), like);
+}
+
+/* ---- gathers ---- */
+
+/* Rows of g added into rows of zeros: data [n, …], indices of any shape, g [indices…, …]. */
+static pl_value *add_rows(pl_grad *c, pl_value *zeros, pl_value *indices, pl_value *g) {
+    const int64_t last = -1;
+    pl_value *in[3] = { zeros, pl_g_unsqueeze(c, pl_g_cast(c, indices, PL_I64), &last, 1), g };
+    const pl_attr add = PL_G_STRING("reduction", "add");
+    return pl_g_op(c, "ScatterND", in, 3, &add, 1);
+}
+
+/* Below opset 16: dx = one_hot(indices)^T g, with the axis in the middle. */
+static pl_status gather_by_product(pl_grad *c, int axis, int rank) {
+    static const int64_t swap[2] = { 1, 0 }, flat[1] = { -1 };
+    pl_value *x = c->node->in[0];
+    int64_t outer = 1, inner = 1, n = 0;
+    for (int d = 0; d < rank; d++) {
+        const int64_t size = pl_g_dim(c, x, d);
+        if (d < axis) outer *= size;
+        if (d > axis) inner *= size;
+        if (d == axis) n = size;
+    }
+    if (c->st != PL_OK) return c->st;
+    const int64_t dims[3] = { outer, -1, inner };
+    pl_value *list = pl_g_reshape(c, c->node->in[1], flat, 1);
+    pl_value *rows = pl_g_one_hot(c, list, n, x->type->dtype);
+    pl_value *g = pl_g_reshape(c, c->dy[0], dims, 3);
+    pl_value *sums = pl_g2(c, "MatMul", pl_g_transpose(c, rows, swap, 2), g);
+    c->dx[0] = pl_g_reshape_like(c, sums, x);
+    return c->st;
+}
+
+pl_status pl_grad_gather(pl_grad *c) {
+    pl_value *x = c->node->in[0], *indices = c->node->in[1];
+    const int rank = pl_g_rank(c, x), rank_i = pl_g_rank(c, indices);
+    int64_t axis = pl_attr_int(c->node, "axis"), perm[2 * PL_RANK_MAX], back[PL_RANK_MAX];
+    if (rank < 0 || rank_i < 0 || !c->wanted[0]) return c->st;
+    if (axis < 0) axis += rank;
+    if (pl_g_opset(c) < 16) return gather_by_product(c, (int)axis, rank);
+    if (axis == 0) {
+        c->dx[0] = add_rows(c, pl_g_zeros_like(c, x), indices, c->dy[0]);
+        return c->st;
+    }
+    /* The indices' axes of g in front, then what was before them, then the rest. */
+    const int rank_g = rank - 1 + rank_i;
+    if (rank_g > PL_RANK_MAX) return pl_g_fail(c, "has too many axes");
+    for (int d = 0; d < rank_g; d++) {
+        perm[d] = d < rank_i ? axis + d : d < rank_i + axis ? d - rank_i : d;
+    }
+    for (int d = 0; d < rank; d++)
+        back[d] = d == 0 ? axis : d <= axis ? d - 1 : d; /* x with the axis in front */
+    pl_value *zeros = pl_g_zeros_like(c, pl_g_transpose(c, x, back, (size_t)rank));
+    pl_value *g = pl_g_transpose(c, c->dy[0], perm, (size_t)rank_g);
+    pl_value *sum = add_rows(c, zeros, indices, g);
+    for (int d = 0; d < rank; d++)
+        back[d] = d < axis ? d + 1 : d == axis ? 0 : d;
+    c->dx[0] = pl_g_transpose(c, sum, back, (size_t)rank);
+    return c->st;
+}
+
+pl_status pl_grad_gather_elements(pl_grad *c) {
+    const pl_attr attrs[2] = { pl_g_same_int(c, "axis"), PL_G_STRING("reduction", "add") };
+    if (!c->wanted[0]) return c->st;
+    if (pl_g_opset(c) < 16) {
+        pl_value *at[2] = { pl_g_positions(c, c->node->in[0]), c->node->in[1] };
+        pl_value *positions = pl_g_op(c, "GatherElements", at, 2, attrs, 1);
+        c->dx[0] = pl_g_put_back(c, c->node->in[0], positions, c->dy[0], false);
+        return c->st;
+    }
+    pl_value *in[3] = { pl_g_zeros_like(c, c->node->in[0]), c->node->in[1], c->dy[0] };
+    c->dx[0] = pl_g_op(c, "ScatterElements", in, 3, attrs, 2);
+    return c->st;
+}
+
+pl_status pl_grad_gather_nd(pl_grad *c) {
+    pl_value *x = c->node->in[0];
+    const pl_attr batch = pl_g_same_int(c, "batch_dims");
+    const pl_attr add = PL_G_STRING("reduction", "add");
+    if (!c->wanted[0]) return c->st;
+    if (batch.i == 0 && pl_g_opset(c) >= 16) {
+        pl_value *in[3] = { pl_g_zeros_like(c, x), c->node->in[1], c->dy[0] };
+        c->dx[0] = pl_g_op(c, "ScatterND", in, 3, &add, 1);
+        return c->st;
+    }
+    pl_value *in[2] = { pl_g_positions(c, x), c->node->in[1] };
+    pl_value *positions = pl_g_op(c, "GatherND", in, 2, &batch, batch.i == 0 ? 0 : 1);
+    c->dx[0] = pl_g_put_back(c, x, positions, c->dy[0], false);
+    return c->st;
+}
+
+pl_status pl_grad_compress(pl_grad *c) {
+    pl_value *in[2] = { pl_g_positions(c, c->node->in[0]), c->node->in[1] };
+    const pl_attr axis = pl_g_same_int(c, "axis");
+    if (!c->wanted[0]) return c->st;
+    pl_value *positions =
+        pl_g_op(c, "Compress", in, 2, &axis, pl_attr_has(c->node, "axis") ? 1 : 0);
+    c->dx[0] = pl_g_put_back(c, c->node->in[0], positions, c->dy[0], true);
+    return c->st;
+}
+
+/* values = [off, on]: each gets the gradients of the elements that it fills. */
+pl_status pl_grad_one_hot(pl_grad *c) {
+    pl_value *values = c->node->in[2], *sums[2];
+    const int64_t zero = 0;
+    const pl_attr axis = pl_g_same_int(c, "axis");
+    if (!c->wanted[2]) return c->st;
+    pl_tensor *units = NULL;
+    PL_TRY(pl_tensor_new(values->type->dtype, 1, (const int64_t[]){ 2 }, &units, c->err));
+    pl_store_f64(units->dtype, (const double[]){ 0, 1 }, units->data, 2); /* along any axis */
+    pl_value *in[3] = { c->node->in[0], c->node->in[1], pl_g_tensor_take(c, units) };
+    pl_value *on = pl_g_mul(c, c->dy[0], pl_g_op(c, "OneHot", in, 3, &axis, 1));
+    sums[1] = pl_g_unsqueeze(c, pl_g_reduce(c, "ReduceSum", on, NULL, 0, false), &zero, 1);
+    pl_value *all = pl_g_reduce(c, "ReduceSum", c->dy[0], NULL, 0, false);
+    sums[0] = pl_g_sub(c, pl_g_unsqueeze(c, all, &zero, 1), sums[1]);
+    c->dx[2] = pl_g_concat(c, sums, 2, 0);
+    return c->st;
+}
+
+/* ---- scatters ---- */
+
+typedef struct scatter { /* ScatterElements or ScatterND, and what reads the same places */
+    const char *put, *get;
+    pl_attr axis;
+    size_t n_axis; /* 1: has an axis */
+} scatter;
+
+static pl_value *put(pl_grad *c, const scatter *s, pl_value *x, pl_value *u, const char *how) {
+    pl_value *in[3] = { x, c->node->in[1], u };
+    pl_attr attrs[2] = { s->axis, s->axis };
+    attrs[s->n_axis] = PL_G_STRING("reduction", how);
+    return pl_g_op(c, s->put, in, 3, attrs, s->n_axis + (strcmp(how, "none") == 0 ? 0 : 1));
+}
+
+/* GatherElements before opset 11: one-hot rows along the axis pick the elements. */
+static pl_value *get_by_product(pl_grad *c, int64_t axis, pl_value *x) {
+    pl_value *indices = c->node->in[1];
+    const int rank = pl_g_rank(c, x);
+    int64_t starts[PL_RANK_MAX] = { 0 }, ends[PL_RANK_MAX] = { 0 };
+    int64_t axes[PL_RANK_MAX] = { 0 }, perm[PL_RANK_MAX] = { 0 };
+    const int64_t last = -1;
+    int to = 0;
+    if (rank < 0) return NULL;
+    if (axis < 0) axis += rank;
+    for (int d = 0; d < rank; d++) {
+        axes[d] = d;
+        ends[d] = d == axis ? pl_g_dim(c, x, d) : pl_g_dim(c, indices, d);
+        if (d != axis) perm[to++] = d;
+    }
+    perm[to] = axis;
+    pl_value *same = pl_g_slice(c, x, starts, ends, axes, (size_t)rank);
+    pl_value *turned = pl_g_transpose(c, same, perm, (size_t)rank);
+    pl_value *hot = pl_g_one_hot(c, indices, ends[axis], x->type->dtype);
+    pl_value *picked = pl_g_mul(c, pl_g_unsqueeze(c, turned, &axis, 1), hot);
+    return pl_g_reduce(c, "ReduceSum", picked, &last, 1, false);
+}
+
+static pl_value *get(pl_grad *c, const scatter *s, pl_value *x) {
+    pl_value *in[2] = { x, c->node->in[1] };
+    if (c->st == PL_OK && pl_g_opset(c) < 11) return get_by_product(c, s->axis.i, x);
+    return pl_g_op(c, s->get, in, 2, &s->axis, s->n_axis);
+}
+
+/* y = x u u …: for x the product of what it was multiplied with; for u the rest of the product. */
+static pl_status scatter_mul(pl_grad *c, const scatter *s) {
+    pl_value *x = c->node->in[0], *u = c->node->in[2], *y = c->node->out[0];
+    if (c->wanted[0]) c->dx[0] = pl_g_mul(c, c->dy[0], put(c, s, ones_like(c, x), u, "mul"));
+    if (c->wanted[2]) c->dx[2] = pl_g_div(c, get(c, s, pl_g_mul(c, c->dy[0], y)), u);
+    return c->st;
+}
+
+/* max, min: shared evenly by those that are equal to the answer, as PyTorch does. */
+static pl_status scatter_pick(pl_grad *c, const scatter *s) {
+    pl_value *x = c->node->in[0], *u = c->node->in[2], *y = c->node->out[0];
+    need_opset(c, 16);
+    pl_value *of_x = pl_g_cast_like(c, pl_g2(c, "Equal", x, y), x);
+    pl_value *of_u = pl_g_cast_like(c, pl_g2(c, "Equal", u, get(c, s, y)), u);
+    pl_value *share = pl_g_div(c, c->dy[0], put(c, s, of_x, of_u, "add"));
+    /* Where nobody is equal (all are NaN) there is nothing to share. */
+    if (c->wanted[0]) c->dx[0] = pl_g_mul(c, share, of_x);
+    if (c->wanted[2]) c->dx[2] = pl_g_mul(c, get(c, s, share), of_u);
+    return c->st;
+}
+
+static pl_status scatter_grad(pl_grad *c, const scatter *s) {
+    pl_value *u = c->node->in[2];
+    if (pl_attr_string_is(c->node, "reduction", "mul")) return scatter_mul(c, s);
+    if (pl_attr_string_is(c->node, "reduction", "max") ||
+        pl_attr_string_is(c->node, "reduction", "min"))
+        return scatter_pick(c, s);
+    const bool add = pl_attr_string_is(c->node, "reduction", "add");
+    if (c->wanted[0])
+        c->dx[0] = add ? c->dy[0] : put(c, s, c->dy[0], pl_g_zeros_like(c, u), "none");
+    if (c->wanted[2]) c->dx[2] = get(c, s, c->dy[0]);
+    return c->st;
+}
+
+pl_status pl_grad_scatter_elements(pl_grad *c) {
+    const scatter s = { .put = pl_g_opset(c) < 11 ? "Scatter" : "ScatterElements",
+                        .get = "GatherElements",
+                        .axis = pl_g_same_int(c, "axis"),
+                        .n_axis = 1 };
+    return scatter_grad(c, &s);
+}
+
+pl_status pl_grad_scatter_nd(pl_grad *c) {
+    const scatter s = { .put = "ScatterND", .get = "GatherND", .n_axis = 0 };
+    return scatter_grad(c, &s);
+}
+
+/* Position of each element of the update along the axis, int64 of its shape. */
+static pl_value *cache_positions(pl_grad *c, int axis, int rank, bool circular) {
+    pl_value *x = c->node->in[0], *u = c->node->in[1];
+    int64_t dims[PL_RANK_MAX], at = axis;
+    pl_value *length = pl_g2(c, "Gather", pl_g_shape(c, u), pl_g_int(c, at));
+    pl_value *steps = pl_g3(c, "Range", pl_g_int(c, 0), length, pl_g_int(c, 1));
+    for (int d = 0; d < rank; d++)
+        dims[d] = d == axis ? -1 : 1;
+    pl_value *place = pl_g_reshape(c, steps, dims, (size_t)rank);
+    if (c->node->n_in > 2 && c->node->in[2] != NULL) {
+        for (int d = 0; d < rank; d++)
+            dims[d] = d == 0 ? -1 : 1;
+        place = pl_g_add(c, place, pl_g_reshape(c, c->node->in[2], dims, (size_t)rank));
+    }
+    pl_value *room = pl_g2(c, "Gather", pl_g_shape(c, x), pl_g_int(c, at));
+    if (circular) place = pl_g2(c, "Mod", place, room);
+    return pl_g_expand_like(c, place, u);
+}
+
+pl_status pl_grad_tensor_scatter(pl_grad *c) {
+    pl_value *u = c->node->in[1];
+    const int rank = pl_g_rank(c, c->node->in[0]);
+    const bool circular = pl_attr_string_is(c->node, "mode", "circular");
+    int64_t axis = pl_attr_int(c->node, "axis");
+    if (rank < 0) return c->st;
+    if (axis < 0) axis += rank;
+    const pl_attr attrs[2] = { PL_G_INT("axis", axis),
+                               PL_G_STRING("mode", circular ? "circular" : "linear") };
+    if (c->wanted[0]) {
+        const bool has = c->node->n_in > 2 && c->node->in[2] != NULL;
+        pl_value *in[3] = { c->dy[0], pl_g_zeros_like(c, u), has ? c->node->in[2] : NULL };
+        c->dx[0] = pl_g_op(c, "TensorScatter", in, has ? 3 : 2, attrs, 2);
+    }
+    if (c->wanted[1]) {
+        pl_value *in[2] = { c->dy[0], cache_positions(c, (int)axis, rank, circular) };
+        c->dx[1] = pl_g_op(c, "GatherElements", in, 2, attrs, 1);
+    }
+    return c->st;
+}

@@ -1,0 +1,50 @@
+/* The three policies over retyping: autocast by the operator table, fp64, single nodes. */
+#include "passes/autocast.h"
+
+#include <string.h>
+
+#include "ops/op.h"
+#include "passes/retype.h"
+
+bool pl_amp_parse(const char *text, pl_dtype *out) {
+    *out = strcmp(text, "fp16") == 0 ? PL_F16 : PL_BF16;
+    return *out == PL_F16 || strcmp(text, "bf16") == 0;
+}
+
+static pl_compute_rule by_table(void *ctx, const pl_node *node) {
+    (void)ctx;
+    switch (node->def->autocast) {
+    case PL_AMP_LOW: return PL_COMPUTE_LOW;
+    case PL_AMP_FP32: return PL_COMPUTE_FP32;
+    case PL_AMP_WIDEST: return PL_COMPUTE_WIDEST;
+    case PL_AMP_KEEP: break;
+    }
+    return PL_COMPUTE_KEEP;
+}
+
+pl_status pl_model_autocast(pl_model *model, pl_dtype low, pl_changes *changes, pl_err *err) {
+    const pl_retype_options options = { .type = low, .rule = by_table };
+    return pl_model_retype(model, &options, changes, err);
+}
+
+pl_status pl_model_fp64(pl_model *model, pl_changes *changes, pl_err *err) {
+    const pl_retype_options options = { .type = PL_F64, .everywhere = true };
+    return pl_model_retype(model, &options, changes, err);
+}
+
+typedef struct chosen {
+    const pl_graph *graph;
+    const bool *raise;
+} chosen;
+
+static pl_compute_rule by_choice(void *ctx, const pl_node *node) {
+    const chosen *c = ctx;
+    return node->graph == c->graph && c->raise[node->index] ? PL_COMPUTE_FP32 : PL_COMPUTE_ORIGINAL;
+}
+
+pl_status pl_model_raise_nodes(pl_model *model, const bool *raise, pl_changes *changes,
+                               pl_err *err) {
+    chosen c = { model->graph, raise };
+    const pl_retype_options options = { .type = PL_F32, .rule = by_choice, .ctx = &c };
+    return pl_model_retype(model, &options, changes, err);
+}

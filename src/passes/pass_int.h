@@ -1,0 +1,43 @@
+/* Inside src/passes: what the parts of the backward pass share. */
+#ifndef PL_PASS_INT_H
+#define PL_PASS_INT_H
+
+#include "graph/graph.h"
+
+/* Calls fn for every value that the node reads from graphs around its bodies, and for its inputs.
+ */
+typedef void (*pl_use_fn)(void *ctx, pl_value *value);
+void pl_node_each_use(const pl_node *node, pl_use_fn fn, void *ctx);
+/* depends[id] = the value depends on a marked one through values that can carry a gradient. The
+ * marks of the values to start from are there already; branches of If are looked into. */
+void pl_mark_dependents(const pl_graph *graph, bool *depends);
+bool pl_node_depends(const pl_node *node, const bool *depends);
+bool pl_carries_gradient(const pl_value *value); /* float, or not known */
+
+/* Replaces every Loop and Scan that depends on one of xs by copies of its body, in branches of If
+ * too, after folding what is known. A trip count or condition that is not known before the run is
+ * PL_E_UNSUPPORTED. Sequences are taken apart. Types are inferred again when something changed. */
+pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_err *err);
+
+/* SequenceAt and ConcatFromSequence of sequences whose items are known become Identity and Concat;
+ * SequenceMap over them becomes copies of its body. */
+pl_status pl_take_sequences_apart(pl_graph *graph, bool *changed, pl_err *err);
+
+/* The tensor that a value always is: an initializer, or what a Constant holds; else NULL. */
+pl_tensor *pl_pass_constant(const pl_value *value);
+/* A node with one output, called `base` or base_N. */
+pl_status pl_pass_op(pl_graph *graph, const char *op, pl_value *const *in, size_t n_in,
+                     const char *base, pl_node **node, pl_value **out, pl_err *err);
+pl_status pl_pass_set_ints(pl_node *node, const char *name, const int64_t *v, size_t n,
+                           pl_err *err);
+/* Squeeze or Unsqueeze of one axis, as input or attribute by the opset. */
+pl_status pl_pass_axis(pl_graph *graph, const char *op, pl_value *x, int64_t axis, const char *base,
+                       pl_value **out, pl_err *err);
+/* A constant of any integer type: rank 0 (n = 1) or 1. */
+pl_status pl_pass_ints(pl_graph *graph, pl_dtype dtype, bool scalar, const int64_t *v, size_t n,
+                       const char *base, pl_value **out, pl_err *err);
+/* Zeros of the shape and type of x. */
+pl_status pl_pass_zeros_like(pl_graph *graph, pl_value *x, double value, const char *base,
+                             pl_value **out, pl_err *err);
+
+#endif

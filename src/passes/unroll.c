@@ -1,0 +1,605 @@
+/* Loop and Scan with a trip count that is known become copies of their bodies; so does the branch
+ * of an If whose condition is known.
+ *
+ * Reverse accumulation then needs nothing of them, and any backend can run the result. What the
+ * condition and the count depend on is folded where it is constant: a counter, a comparison. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/size.h"
+#include "graph/edit.h"
+#include "ops/control.h"
+#include "ops/infer.h"
+#include "passes/pass_int.h"
+
+/* MAX_WORK: nodes inferred again, summed over all loops that are unrolled. */
+enum { MAX_NODES = 1000000, MAX_DEPTH = 32, MAX_WORK = 4000000 };
+
+/* ---- constants ---- */
+
+/* *out is a new reference; NULL when the value is not known before the run. */
+static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_tensor **out,
+                      pl_err *err);
+
+static pl_status fold_node(const pl_node *node, int depth, pl_arena *scratch, pl_tensor **out,
+                           uint32_t slot, pl_err *err) {
+    pl_status st = PL_OK;
+    pl_datum **in = pl_calloc((size_t)node->n_in + 1, sizeof(*in));
+    pl_datum **result = pl_calloc((size_t)node->n_out + 1, sizeof(*result));
+    bool known = true;
+    if (in == NULL || result == NULL) {
+        st = pl_fail_memory(err, node->n_in);
+        goto done;
+    }
+    for (uint32_t i = 0; i < node->n_in && known; i++) {
+        pl_tensor *t = NULL;
+        if (node->in[i] == NULL) continue;
+        PL_TRY_GOTO(done, st, fold(node->in[i], depth + 1, scratch, &t, err));
+        known = t != NULL;
+        if (known) PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(t, &in[i], err));
+    }
+    const pl_eval_setup setup = { .scratch = scratch };
+    if (!known) goto done;
+    PL_TRY_GOTO(done, st, pl_eval_node(node, in, result, &setup, err));
+    if (result[slot] != NULL && result[slot]->kind == PL_TYPE_TENSOR)
+        *out = pl_tensor_ref(result[slot]->tensor);
+done:
+    for (uint32_t i = 0; in != NULL && i < node->n_in; i++)
+        pl_datum_unref(in[i]);
+    for (uint32_t i = 0; result != NULL && i < node->n_out; i++)
+        pl_datum_unref(result[i]);
+    pl_free(in);
+    pl_free(result);
+    return st;
+}
+
+/* A shape is known when the type is. */
+static pl_status fold_shape(const pl_node *node, pl_tensor **out, pl_err *err) {
+    const pl_type *type = node->in[0]->type;
+    if (type == NULL || type->kind != PL_TYPE_TENSOR || !pl_type_is_concrete(type)) return PL_OK;
+    int64_t start = pl_attr_int(node, "start"), end = type->rank;
+    if (pl_attr_has(node, "end")) end = pl_attr_int(node, "end");
+    if (start < 0) start += type->rank;
+    if (end < 0) end += type->rank;
+    if (start < 0) start = 0;
+    if (end > type->rank) end = type->rank;
+    const int64_t n = end > start ? end - start : 0;
+    PL_TRY(pl_tensor_new(PL_I64, 1, &n, out, err));
+    for (int64_t i = 0; i < n; i++)
+        ((pl_i64 *)(*out)->data)[i] = type->dims[start + i].value;
+    return PL_OK;
+}
+
+static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_tensor **out,
+                      pl_err *err) {
+    *out = NULL;
+    if (value->init != NULL && !value->is_input) {
+        *out = pl_tensor_ref(value->init);
+        return PL_OK;
+    }
+    const pl_node *node = value->producer;
+    if (node == NULL || depth > MAX_DEPTH || node->def == NULL) return PL_OK;
+    if (strcmp(node->op, "Shape") == 0 && node->in[0] != NULL) return fold_shape(node, out, err);
+    if ((node->def->flags & (PL_OP_CONTROL | PL_OP_RANDOM)) != 0) return PL_OK;
+    return fold_node(node, depth, scratch, out, value->producer_slot, err);
+}
+
+/* ---- the loop at work ---- */
+
+typedef struct unrolling {
+    pl_graph *graph;
+    pl_node *node;
+    pl_graph *body;
+    const char *name; /* base of new names */
+    size_t n_states, n_scans;
+    size_t first_out;  /* of the body's outputs: 1 after Loop's condition */
+    pl_value **states; /* as they are now */
+    pl_value **pieces; /* scan outputs: n_steps for each */
+    size_t n_steps, pieces_capacity;
+    pl_value **map; /* by id: what stands for a value of the body */
+    size_t n_map;
+    pl_arena *scratch;
+    pl_err *err;
+} unrolling;
+
+static pl_status open_loop(unrolling *u, pl_graph *graph, pl_node *node, pl_graph *body,
+                           size_t n_states, size_t first_out, pl_err *err) {
+    const char *name = "loop";
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (node->out[i] != NULL) name = node->out[i]->name;
+    *u = (unrolling){ .graph = graph,
+                      .node = node,
+                      .body = body,
+                      .name = name,
+                      .n_states = n_states,
+                      .first_out = first_out,
+                      .n_map = graph->model->n_values,
+                      .err = err };
+    if (body == NULL || body->n_outputs < first_out + n_states)
+        return pl_node_fail(err, PL_E_INVALID, node, "its body has too few outputs");
+    u->n_scans = body->n_outputs - first_out - n_states;
+    u->states = pl_calloc(n_states + 1, sizeof(pl_value *));
+    u->map = pl_calloc(u->n_map + 1, sizeof(pl_value *));
+    u->scratch = pl_arena_new();
+    if (u->states == NULL || u->map == NULL || u->scratch == NULL)
+        return pl_fail_memory(err, u->n_map);
+    return PL_OK;
+}
+
+static void close_loop(unrolling *u) {
+    pl_free(u->states);
+    pl_free(u->pieces);
+    pl_free(u->map);
+    pl_arena_free(u->scratch);
+}
+
+/* One copy of the body. The map holds its inputs; *cond (may be NULL) receives output 0. */
+static pl_status copy_step(unrolling *u, pl_value **cond) {
+    const size_t step = u->n_steps;
+    if ((u->body->n_nodes + 1) * (step + 1) > MAX_NODES) {
+        return pl_node_fail(u->err, PL_E_LIMIT, u->node,
+                            "its gradient would need more than %d nodes", MAX_NODES);
+    }
+    const char *prefix = pl_arena_printf(u->graph->model->arena, "%s/%zu", u->name, step);
+    if (prefix == NULL) return pl_fail_memory(u->err, 1);
+    PL_TRY(pl_graph_copy_into(u->body, u->graph, prefix, u->map, u->err));
+    if (u->n_scans * (step + 1) > u->pieces_capacity) {
+        const size_t wanted = 2 * u->n_scans * (step + 4);
+        pl_value **pieces = pl_realloc_array(u->pieces, wanted, sizeof(*pieces));
+        if (pieces == NULL) return pl_fail_memory(u->err, wanted);
+        u->pieces = pieces;
+        u->pieces_capacity = wanted;
+    }
+    if (cond != NULL) *cond = u->map[u->body->outputs[0]->id];
+    for (size_t i = 0; i < u->n_states; i++)
+        u->states[i] = u->map[u->body->outputs[u->first_out + i]->id];
+    for (size_t i = 0; i < u->n_scans; i++)
+        u->pieces[step * u->n_scans + i] =
+            u->map[u->body->outputs[u->first_out + u->n_states + i]->id];
+    u->n_steps++;
+    for (size_t i = 0; i < u->body->n_values; i++)
+        u->map[u->body->values[i]->id] = NULL;
+    return PL_OK;
+}
+
+static pl_status axis_op(unrolling *u, const char *op, pl_value *x, int64_t axis, pl_value **out) {
+    const char *base =
+        pl_arena_printf(u->graph->model->arena, "%s/%s/%u", u->name, op, u->graph->model->n_values);
+    if (base == NULL) return pl_fail_memory(u->err, 1);
+    return pl_pass_axis(u->graph, op, x, axis, base, out, u->err);
+}
+
+/* An Identity (or Concat) that gives the loop's own output. */
+static pl_status give(unrolling *u, const char *op, pl_value *const *in, size_t n_in, int64_t axis,
+                      uint32_t slot) {
+    pl_node *node = NULL;
+    pl_value *out = u->node->out[slot];
+    u->node->out[slot] = NULL;
+    PL_TRY(pl_graph_add_node(u->graph, op, "", n_in, 1, &node, u->err));
+    for (size_t i = 0; i < n_in; i++)
+        node->in[i] = in[i];
+    pl_node_set_output(node, 0, out);
+    node->def = pl_op_find("", op, node->opset);
+    if (strcmp(op, "Identity") == 0) return PL_OK;
+    pl_attr *attr = pl_node_add_attr(node, "axis", PL_ATTR_INT);
+    if (attr == NULL) return pl_fail_memory(u->err, 1);
+    attr->i = axis;
+    return PL_OK;
+}
+
+static pl_status give_scan(unrolling *u, size_t k, int64_t axis, bool reversed, uint32_t slot) {
+    if (u->n_steps == 0) {
+        return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
+                            "it never runs, so that scan output %zu has no pieces", k);
+    }
+    pl_value **parts = pl_calloc(u->n_steps, sizeof(*parts));
+    if (parts == NULL) return pl_fail_memory(u->err, u->n_steps);
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < u->n_steps && st == PL_OK; i++) {
+        const size_t from = reversed ? u->n_steps - 1 - i : i;
+        st = axis_op(u, "Unsqueeze", u->pieces[from * u->n_scans + k], axis, &parts[i]);
+    }
+    if (st == PL_OK) st = give(u, "Concat", parts, u->n_steps, axis, slot);
+    pl_free(parts);
+    return st;
+}
+
+/* The node goes; its outputs have new producers. */
+static pl_status drop(unrolling *u) {
+    bool *dropped = pl_calloc(u->graph->n_nodes + 1, sizeof(bool));
+    if (dropped == NULL) return pl_fail_memory(u->err, u->graph->n_nodes);
+    dropped[u->node->index] = true;
+    const pl_status st = pl_graph_remove_nodes(u->graph, dropped, u->err);
+    pl_free(dropped);
+    return st;
+}
+
+static pl_status give_states(unrolling *u) {
+    for (size_t i = 0; i < u->n_states && i < u->node->n_out; i++) {
+        if (u->node->out[i] == NULL) continue;
+        PL_TRY(give(u, "Identity", &u->states[i], 1, 0, (uint32_t)i));
+    }
+    return PL_OK;
+}
+
+/* ---- Loop ---- */
+
+static pl_status is_true(unrolling *u, const pl_value *cond, bool *out) {
+    pl_tensor *t = NULL;
+    *out = true;
+    if (cond == NULL) return PL_OK;
+    PL_TRY(fold(cond, 0, u->scratch, &t, u->err));
+    if (t == NULL || t->n_elements != 1) {
+        pl_tensor_unref(t);
+        return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
+                            "its gradient needs a condition that is known before the run; '%s' is "
+                            "not",
+                            cond->name);
+    }
+    *out = pl_tensor_get_i64(t, 0) != 0;
+    pl_tensor_unref(t);
+    return PL_OK;
+}
+
+static pl_status trip_count(unrolling *u, int64_t *out) {
+    pl_tensor *t = NULL;
+    *out = INT64_MAX;
+    if (u->node->n_in < 1 || u->node->in[0] == NULL) return PL_OK;
+    PL_TRY(fold(u->node->in[0], 0, u->scratch, &t, u->err));
+    if (t == NULL || t->n_elements != 1) {
+        pl_tensor_unref(t);
+        return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
+                            "its gradient needs a trip count that is known before the run; '%s' "
+                            "is not",
+                            u->node->in[0]->name);
+    }
+    *out = pl_tensor_get_i64(t, 0);
+    pl_tensor_unref(t);
+    return PL_OK;
+}
+
+/* Counters become constants, or every step would have to be folded from the first. */
+static pl_status fold_states(unrolling *u) {
+    for (size_t i = 0; i < u->n_states; i++) {
+        pl_value *state = u->states[i];
+        pl_tensor *t = NULL;
+        if (pl_carries_gradient(state) || state->init != NULL) continue;
+        PL_TRY(fold(state, 0, u->scratch, &t, u->err));
+        if (t == NULL) continue;
+        const char *base = pl_arena_printf(u->graph->model->arena, "%s/constant", state->name);
+        pl_status st = base == NULL
+                           ? pl_fail_memory(u->err, 1)
+                           : pl_graph_add_fresh_value(u->graph, base, &u->states[i], u->err);
+        if (st == PL_OK) st = pl_value_set_init(u->states[i], t, u->err);
+        if (st == PL_OK) u->states[i]->type = state->type;
+        pl_tensor_unref(t);
+        PL_TRY(st);
+    }
+    return PL_OK;
+}
+
+static pl_status loop_steps(unrolling *u, int64_t n) {
+    const pl_graph *body = u->body;
+    pl_value *cond = u->node->n_in > 1 ? u->node->in[1] : NULL, *number = NULL, *yes = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        bool go = false;
+        PL_TRY(is_true(u, cond, &go));
+        if (!go) break;
+        const char *base =
+            pl_arena_printf(u->graph->model->arena, "%s/%lld", u->name, (long long)i);
+        if (base == NULL) return pl_fail_memory(u->err, 1);
+        PL_TRY(pl_pass_ints(u->graph, PL_I64, true, &i, 1, base, &number, u->err));
+        if (yes == NULL)
+            PL_TRY(pl_pass_ints(u->graph, PL_BOOL, true, &(int64_t){ 1 }, 1, base, &yes, u->err));
+        u->map[body->inputs[0]->id] = number;
+        u->map[body->inputs[1]->id] = yes; /* or the body would not run */
+        for (size_t k = 0; k < u->n_states; k++)
+            u->map[body->inputs[k + 2]->id] = u->states[k];
+        PL_TRY(copy_step(u, &cond));
+        PL_TRY(fold_states(u));
+        pl_arena_reset(u->scratch);
+    }
+    return PL_OK;
+}
+
+static pl_status expand_loop(pl_graph *graph, pl_node *node, pl_err *err) {
+    unrolling u;
+    int64_t n = 0;
+    pl_status st = PL_OK;
+    const size_t n_states = node->n_in > 2 ? node->n_in - 2 : 0;
+    PL_TRY_GOTO(done, st,
+                open_loop(&u, graph, node, pl_attr_graph(node, "body"), n_states, 1, err));
+    if (u.states == NULL || u.body->n_inputs < n_states + 2) {
+        st = pl_node_fail(err, PL_E_INVALID, node, "its body has too few inputs");
+        goto done;
+    }
+    for (size_t i = 0; i < n_states && st == PL_OK; i++) {
+        u.states[i] = node->in[i + 2];
+        if (u.states[i] == NULL)
+            st = pl_node_fail(err, PL_E_INVALID, node, "state %zu is missing", i);
+    }
+    if (st != PL_OK) goto done;
+    PL_TRY_GOTO(done, st, trip_count(&u, &n));
+    PL_TRY_GOTO(done, st, loop_steps(&u, n));
+    PL_TRY_GOTO(done, st, give_states(&u));
+    for (size_t k = 0; k < u.n_scans; k++) {
+        const size_t slot = n_states + k;
+        if (slot >= node->n_out || node->out[slot] == NULL) continue;
+        PL_TRY_GOTO(done, st, give_scan(&u, k, 0, false, (uint32_t)slot));
+    }
+    st = drop(&u);
+done:
+    close_loop(&u);
+    return st;
+}
+
+/* ---- Scan ---- */
+
+/* Slices of a scan input along its axis, by Split: its gradient is one Concat. */
+static pl_status cut(unrolling *u, pl_value *x, int64_t axis, int64_t n, pl_value **out) {
+    pl_node *node = NULL;
+    pl_value *split = NULL;
+    pl_status st = PL_OK;
+    int64_t *ones = pl_calloc((size_t)n + 1, sizeof(int64_t));
+    const bool as_input = pl_model_opset(u->graph->model, "") >= 13;
+    if (ones == NULL) return pl_fail_memory(u->err, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        ones[i] = 1;
+    if (as_input) {
+        PL_TRY_GOTO(
+            done, st,
+            pl_pass_ints(u->graph, PL_I64, false, ones, (size_t)n, x->name, &split, u->err));
+    }
+    PL_TRY_GOTO(
+        done, st,
+        pl_graph_add_node(u->graph, "Split", "", as_input ? 2 : 1, (size_t)n, &node, u->err));
+    node->in[0] = x;
+    if (as_input) node->in[1] = split;
+    node->def = pl_op_find("", "Split", node->opset);
+    pl_attr *attr = pl_node_add_attr(node, "axis", PL_ATTR_INT);
+    if (attr == NULL) {
+        st = pl_fail_memory(u->err, 1);
+        goto done;
+    }
+    attr->i = axis;
+    if (!as_input) PL_TRY_GOTO(done, st, pl_pass_set_ints(node, "split", ones, (size_t)n, u->err));
+    for (int64_t i = 0; i < n && st == PL_OK; i++) {
+        pl_value *piece = NULL;
+        const char *base =
+            pl_arena_printf(u->graph->model->arena, "%s/%s/%lld", u->name, x->name, (long long)i);
+        st = base == NULL ? pl_fail_memory(u->err, 1)
+                          : pl_graph_add_fresh_value(u->graph, base, &piece, u->err);
+        if (st != PL_OK) break;
+        pl_node_set_output(node, (uint32_t)i, piece);
+        st = axis_op(u, "Squeeze", piece, axis, &out[i]);
+    }
+done:
+    pl_free(ones);
+    return st;
+}
+
+static pl_status scan_length(const unrolling *u, const pl_scan_layout *s, int64_t *out) {
+    for (size_t k = 0; k < s->n_in; k++) {
+        const pl_value *x = u->node->in[s->n_states + k];
+        const pl_type *type = x->type;
+        if (type == NULL || !type->has_rank) continue;
+        int64_t axis = s->in_axes == NULL ? 0 : s->in_axes[k];
+        if (axis < 0) axis += type->rank;
+        if (axis < 0 || axis >= type->rank || !pl_dim_known(type->dims[axis])) continue;
+        *out = type->dims[axis].value;
+        return PL_OK;
+    }
+    return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
+                        "its gradient needs the length of '%s', which is not known before the run",
+                        u->node->in[s->n_states]->name);
+}
+
+static pl_status scan_steps(unrolling *u, const pl_scan_layout *s, int64_t n, pl_value **slices) {
+    for (size_t k = 0; k < s->n_in; k++) {
+        PL_TRY(cut(u, u->node->in[s->n_states + k], s->in_axes == NULL ? 0 : s->in_axes[k], n,
+                   slices + (int64_t)k * n));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < s->n_states; k++)
+            u->map[u->body->inputs[k]->id] = u->states[k];
+        for (size_t k = 0; k < s->n_in; k++) {
+            const bool back = s->in_reverse != NULL && s->in_reverse[k] != 0;
+            u->map[u->body->inputs[s->n_states + k]->id] =
+                slices[(int64_t)k * n + (back ? n - 1 - i : i)];
+        }
+        PL_TRY(copy_step(u, NULL));
+    }
+    return PL_OK;
+}
+
+static pl_status expand_scan(pl_graph *graph, pl_node *node, pl_err *err) {
+    pl_scan_layout s;
+    unrolling u;
+    const char *name = NULL, *bad = pl_scan_read(&s, node, node->n_in, &name);
+    pl_value **slices = NULL;
+    int64_t n = 0;
+    pl_status st = PL_OK;
+    if (bad != NULL) return pl_node_fail(err, PL_E_INVALID, node, "'%s' %s", name, bad);
+    if (pl_scan_has_batch(node))
+        return pl_node_fail(err, PL_E_UNSUPPORTED, node, "Scan-8 has no gradient; use Scan-9");
+    for (uint32_t i = 0; i < node->n_in; i++)
+        if (node->in[i] == NULL)
+            return pl_node_fail(err, PL_E_INVALID, node, "input %u is missing", i);
+    PL_TRY_GOTO(done, st, open_loop(&u, graph, node, s.body, s.n_states, 0, err));
+    PL_TRY_GOTO(done, st, scan_length(&u, &s, &n));
+    if (u.states == NULL || s.body->n_inputs != s.n_states + s.n_in || n > MAX_NODES) {
+        st = pl_node_fail(err, PL_E_UNSUPPORTED, node, "its body or its length is out of bounds");
+        goto done;
+    }
+    slices = pl_calloc(s.n_in * (size_t)n + 1, sizeof(*slices));
+    if (slices == NULL) {
+        st = pl_fail_memory(err, s.n_in * (size_t)n);
+        goto done;
+    }
+    for (size_t i = 0; i < s.n_states; i++)
+        u.states[i] = node->in[i];
+    PL_TRY_GOTO(done, st, scan_steps(&u, &s, n, slices));
+    PL_TRY_GOTO(done, st, give_states(&u));
+    for (size_t k = 0; k < u.n_scans; k++) {
+        const size_t slot = s.n_states + k;
+        if (slot >= node->n_out || node->out[slot] == NULL) continue;
+        const bool back = s.out_reverse != NULL && s.out_reverse[k] != 0;
+        PL_TRY_GOTO(done, st,
+                    give_scan(&u, k, s.out_axes == NULL ? 0 : s.out_axes[k], back, (uint32_t)slot));
+    }
+    st = drop(&u);
+done:
+    pl_free(slices);
+    close_loop(&u);
+    return st;
+}
+
+/* ---- If ---- */
+
+/* A branch that is always taken stands for the If; *done tells whether it was. */
+static pl_status expand_if(pl_graph *graph, pl_node *node, bool *done, pl_err *err) {
+    unrolling u;
+    pl_tensor *cond = NULL;
+    pl_arena *scratch = pl_arena_new();
+    pl_status st = scratch == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    *done = false;
+    if (st == PL_OK && node->n_in > 0 && node->in[0] != NULL)
+        st = fold(node->in[0], 0, scratch, &cond, err);
+    pl_arena_free(scratch);
+    PL_TRY(st);
+    if (cond == NULL || cond->n_elements != 1) {
+        pl_tensor_unref(cond);
+        return PL_OK;
+    }
+    const bool yes = pl_tensor_get_i64(cond, 0) != 0;
+    pl_tensor_unref(cond);
+    PL_TRY_GOTO(done, st,
+                open_loop(&u, graph, node, pl_attr_graph(node, yes ? "then_branch" : "else_branch"),
+                          node->n_out, 0, err));
+    PL_TRY_GOTO(done, st, copy_step(&u, NULL));
+    PL_TRY_GOTO(done, st, give_states(&u));
+    PL_TRY_GOTO(done, st, drop(&u));
+    *done = true;
+done:
+    close_loop(&u);
+    return st;
+}
+
+/* ---- shape arithmetic ---- */
+
+/* Rules ask for constants: sizes, pads, scales. What does not depend on xs and is known becomes
+ * one.
+ */
+static pl_status fold_graph(pl_graph *graph, const bool *depends, size_t n_depends, bool *changed,
+                            pl_err *err) {
+    enum { LARGEST = 4096 };
+    pl_arena *scratch = pl_arena_new();
+    bool *dropped = pl_calloc(graph->n_nodes + 1, sizeof(bool));
+    pl_status st = scratch == NULL || dropped == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    for (size_t i = 0; i < graph->n_nodes && st == PL_OK; i++) {
+        pl_node *node = graph->nodes[i];
+        pl_tensor *t = NULL;
+        pl_value *out = node->n_out == 1 ? node->out[0] : NULL;
+        node->index = (uint32_t)i;
+        if (out == NULL || out->is_output || out->id >= n_depends || depends[out->id]) continue;
+        if (strcmp(node->op, "Constant") == 0) continue; /* is one */
+        pl_arena_reset(scratch);
+        /* What cannot be computed is left to the run, which tells why. */
+        pl_err ignored = PL_ERR_INIT;
+        if (fold(out, MAX_DEPTH - 1, scratch, &t, &ignored) != PL_OK) continue;
+        if (t != NULL && t->n_elements <= LARGEST) {
+            st = pl_value_set_init(out, t, err);
+            out->producer = NULL;
+            node->out[0] = NULL;
+            dropped[i] = *changed = true;
+        }
+        pl_tensor_unref(t);
+    }
+    if (st == PL_OK && *changed) st = pl_graph_remove_nodes(graph, dropped, err);
+    pl_free(dropped);
+    pl_arena_free(scratch);
+    return st;
+}
+
+/* ---- finding them ---- */
+
+typedef struct search {
+    const bool *depends;
+    pl_graph *graph;
+    pl_node *node; /* the first that must go, innermost graph */
+    bool changed;  /* a branch was put in the place of its If */
+} search;
+
+static pl_status find_in(void *ctx, pl_graph *graph, pl_err *err) {
+    search *f = ctx;
+    for (size_t i = 0; i < graph->n_nodes && f->node == NULL && !f->changed; i++) {
+        pl_node *node = graph->nodes[i];
+        if (node->def == NULL || (node->def->flags & PL_OP_CONTROL) == 0) continue;
+        if (!pl_node_depends(node, f->depends)) continue;
+        if (strcmp(node->op, "Loop") == 0 || strcmp(node->op, "Scan") == 0) {
+            f->node = node;
+            f->graph = graph;
+            return PL_OK;
+        }
+        if (strcmp(node->op, "If") == 0) {
+            f->graph = graph;
+            PL_TRY(expand_if(graph, node, &f->changed, err));
+            if (f->changed) return PL_OK;
+        }
+        PL_TRY(pl_node_each_body(node, find_in, ctx, err));
+    }
+    return PL_OK;
+}
+
+static pl_status unroll_one(pl_model *model, pl_value *const *xs, size_t n_xs, bool *found,
+                            pl_err *err) {
+    bool *depends = pl_calloc((size_t)model->n_values + 1, sizeof(bool));
+    pl_status st = PL_OK;
+    if (depends == NULL) return pl_fail_memory(err, model->n_values);
+    for (size_t i = 0; i < n_xs; i++)
+        depends[xs[i]->id] = true;
+    pl_mark_dependents(model->graph, depends);
+    search f = { .depends = depends };
+    st = find_in(&f, model->graph, err);
+    pl_free(depends);
+    *found = st == PL_OK && (f.node != NULL || f.changed);
+    if (!*found) return st;
+    if (!f.changed)
+        PL_TRY(strcmp(f.node->op, "Loop") == 0 ? expand_loop(f.graph, f.node, err)
+                                               : expand_scan(f.graph, f.node, err));
+    PL_TRY(pl_graph_sort(f.graph, err));
+    PL_TRY(pl_ops_resolve(model, err));
+    return pl_model_infer(model, NULL, err);
+}
+
+static pl_status fold_known(pl_model *model, pl_value *const *xs, size_t n_xs, bool *changed,
+                            pl_err *err) {
+    const size_t n = model->n_values;
+    bool *depends = pl_calloc(n + 1, sizeof(bool));
+    if (depends == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n_xs; i++)
+        depends[xs[i]->id] = true;
+    pl_mark_dependents(model->graph, depends);
+    const pl_status st = fold_graph(model->graph, depends, n, changed, err);
+    pl_free(depends);
+    return st;
+}
+
+pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_err *err) {
+    bool found = true, folded = false;
+    PL_TRY(fold_known(model, xs, n_xs, &folded, err));
+    if (folded) {
+        PL_TRY(pl_ops_resolve(model, err));
+        PL_TRY(pl_model_infer(model, NULL, err));
+    }
+    for (size_t work = 0; found;) {
+        PL_TRY(unroll_one(model, xs, n_xs, &found, err));
+        work += pl_model_count_nodes(model);
+        if (found && work > MAX_WORK)
+            return pl_fail(err, PL_E_LIMIT, "loops in loops: gradients would take too many nodes");
+    }
+    PL_TRY(pl_take_sequences_apart(model->graph, &found, err));
+    if (!found) return PL_OK;
+    PL_TRY(pl_ops_resolve(model, err));
+    return pl_model_infer(model, NULL, err);
+}

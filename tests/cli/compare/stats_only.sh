@@ -1,0 +1,7 @@
+"$PLUMB" record "$TESTS/small.onnxtxt" --dim N=4 -o a.safetensors >log
+"$PLUMB" record "$TESTS/small.onnxtxt" --dim N=4 --stats-only -o stats.safetensors >log
+"$PLUMB" record "$TESTS/small.onnxtxt" --dim N=4 --seed 1 --stats-only -o other.safetensors >log
+"$PLUMB" compare a.safetensors stats.safetensors --no-session --sort order
+echo "exit $?"
+"$PLUMB" compare a.safetensors other.safetensors --no-session
+echo "exit $?"
