@@ -174,9 +174,11 @@ static pl_status append_all(pl_file_writer *w, const pl_buf *session, const pl_b
     PL_TRY(append_json(w, session, err));
     PL_TRY(append_text(w, ",\"graph\":", err));
     PL_TRY(append_json(w, graph, err));
-    PL_TRY(append_text(w, ",\"tensors\":{", err));
+    /* Apart, so that the page is drawn before they are read. */
+    PL_TRY(
+        append_text(w, "}</script>\n<script type=\"application/json\" id=\"tensor-data\">{", err));
     if (tensors->n_bytes > 0) PL_TRY(append_json(w, tensors, err));
-    PL_TRY(append_text(w, "}}", err));
+    PL_TRY(append_text(w, "}", err));
     return pl_file_writer_append(w, pl_page_tail, pl_page_tail_bytes, err);
 }
 
@@ -192,7 +194,7 @@ static pl_status write_html(report *r, const char *path, pl_err *err) {
         goto done;
     }
     const uint64_t fixed =
-        pl_page_head_bytes + pl_page_tail_bytes + session.n_bytes + graph.n_bytes + 64;
+        pl_page_head_bytes + pl_page_tail_bytes + session.n_bytes + graph.n_bytes + 128;
     if (fixed > size) {
         st =
             pl_fail(err, PL_E_LIMIT,

@@ -204,7 +204,9 @@ static enum MHD_Result answer_post(pl_server *s, struct MHD_Connection *c, const
         st = pl_notes_put(s, text, body->n_bytes, &err);
         pthread_mutex_unlock(&s->mutex);
     } else if (strcmp(path, "/api/analyze") == 0) {
-        st = pl_job_start(s, text, body->n_bytes, &err);
+        st = pl_job_start(s, "analyze", text, body->n_bytes, &err);
+    } else if (strcmp(path, "/api/minify") == 0) {
+        st = pl_job_start(s, "minify", text, body->n_bytes, &err);
     } else if (strcmp(path, "/api/cancel") == 0) {
         pl_job_cancel(s);
     } else {
@@ -322,6 +324,7 @@ pl_status pl_server_show(pl_server *s, const char *session, pl_err *err) {
     pthread_mutex_lock(&s->mutex);
     pl_viewed *old = s->viewed;
     pl_buf_release(&s->session);
+    pl_buf_reset(&s->emitted);
     s->viewed = fresh;
     s->session = json;
     pthread_mutex_unlock(&s->mutex);
@@ -397,6 +400,7 @@ void plumb_viewer_close(plumb_viewer *viewer) {
     pl_job_end(s);
     pl_viewed_close(s->viewed);
     pl_buf_release(&s->session);
+    pl_buf_release(&s->emitted);
     pl_free(s->source);
     pl_free(s->model);
     pl_free(s->program);

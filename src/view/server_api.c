@@ -164,6 +164,10 @@ static pl_status get_notes(const pl_request *r, pl_reply *reply, pl_err *err) {
     return pl_notes_get(r->server, &reply->body, err);
 }
 
+static pl_status get_emitted(const pl_request *r, pl_reply *reply, pl_err *err) {
+    return pl_emitted_get(r->server, &reply->body, err);
+}
+
 /* What a comparison can be set up with. */
 static pl_status get_setup(const pl_request *r, pl_reply *reply, pl_err *err) {
     const pl_server *s = r->server;
@@ -198,9 +202,11 @@ pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_
         const char *path;
         pl_status (*answer)(const pl_request *, pl_reply *, pl_err *);
     } routes[] = {
-        { "/api/session", get_session }, { "/api/graph", get_graph }, { "/api/stats", get_stats },
-        { "/api/slice", get_slice },     { "/api/npy", get_npy },     { "/api/source", get_source },
+        { "/api/session", get_session }, { "/api/graph", get_graph },
+        { "/api/stats", get_stats },     { "/api/slice", get_slice },
+        { "/api/npy", get_npy },         { "/api/source", get_source },
         { "/api/notes", get_notes },     { "/api/setup", get_setup },
+        { "/api/emitted", get_emitted },
     };
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (strcmp(path, routes[i].path) == 0) return routes[i].answer(r, reply, err);

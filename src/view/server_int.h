@@ -33,6 +33,7 @@ typedef struct pl_server {
     pthread_mutex_t mutex;
     pl_viewed *viewed; /* NULL until a comparison has made a session */
     pl_buf session;    /* its JSON, made once */
+    pl_buf emitted;    /* C of its A, once asked for */
     pl_server_job *job;
     bool closing;
 } pl_server;
@@ -60,8 +61,14 @@ pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_
 pl_status pl_notes_get(const pl_server *s, pl_buf *out, pl_err *err);
 pl_status pl_notes_put(const pl_server *s, const char *text, size_t n, pl_err *err);
 
-/* server_job.c: a comparison that was started in the page. One at a time. */
-pl_status pl_job_start(pl_server *s, const char *text, size_t n, pl_err *err);
+/* server_emitted.c */
+pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err);
+
+/* server_job.c: what was started in the page, `command` is "analyze" or "minify". One at a time. */
+pl_status pl_job_start(pl_server *s, const char *command, const char *text, size_t n, pl_err *err);
+/* The page fills in what a session says, and that may be a stranger's: no programs, no libraries,
+ * no files written elsewhere. */
+pl_status pl_job_check_spec(const char *spec, pl_err *err);
 void pl_job_cancel(pl_server *s);
 void pl_job_end(pl_server *s); /* cancels, waits, frees */
 /* The state as one event (`data: {…}\n\n`) once it differs from *seen, or a comment after a second.

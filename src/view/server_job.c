@@ -36,6 +36,7 @@ struct pl_server_job {
     char *argv[ARGS_MAX];
     size_t n_args;
     char *output;
+    const char *command;
 };
 
 static void job_free(pl_server_job *job) {
@@ -72,9 +73,7 @@ static pl_status add_option(pl_server_job *job, const char *key, const char *val
     return st;
 }
 
-/* The page fills in what a session says, and that may be a stranger's: no programs, no libraries,
- * no files written elsewhere. */
-static pl_status check_spec(const char *text, pl_err *err) {
+pl_status pl_job_check_spec(const char *text, pl_err *err) {
     static const char *const refused[] = { "lib=", "explain=", "debug-dir=" };
     bool bad = strncmp(text, "cmd:", 4) == 0 || strncmp(text, "plugin:", 7) == 0;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -85,16 +84,23 @@ static pl_status check_spec(const char *text, pl_err *err) {
         "'%.80s' runs programs or writes files: start such a comparison with plumb analyze", text);
 }
 
+static bool is_analyze(const pl_server_job *job) {
+    return strcmp(job->command, "analyze") == 0;
+}
+
+/* Those of minify first. */
 static pl_status add_options(pl_server_job *job, const pl_json_value *root, pl_err *err) {
-    static const char *const keys[] = { "backend", "reference", "reference-model", "seed",
-                                        "fill",    "inputs",    "function",        "from",
-                                        "to",      "metric",    "profile",         "timeout" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    enum { N_MINIFY = 8 };
+    static const char *const keys[] = { "backend",   "seed",   "fill",    "inputs",
+                                        "function",  "from",   "to",      "timeout",
+                                        "reference", "metric", "profile", "reference-model" };
+    const size_t n_keys = is_analyze(job) ? sizeof keys / sizeof *keys : (size_t)N_MINIFY;
+    for (size_t i = 0; i < n_keys; i++) {
         const pl_json_value *v = pl_json_find(root, keys[i]);
         if (v == NULL || v->kind == PL_JSON_NULL) continue;
         if (v->kind != PL_JSON_STRING || strlen(v->string) != v->n_string)
             return pl_fail(err, PL_E_FORMAT, "'%s' is not text", keys[i]);
-        PL_TRY(check_spec(v->string, err));
+        PL_TRY(pl_job_check_spec(v->string, err));
         if (*v->string != '\0') PL_TRY(add_option(job, keys[i], v->string, err));
     }
     return PL_OK;
@@ -110,10 +116,10 @@ static pl_status read_request(pl_server_job *job, const pl_json_value *root, pl_
     if (path == NULL || *path == '\0') return pl_fail(err, PL_E_USAGE, "which model?");
     if (*path == '-') return pl_fail(err, PL_E_USAGE, "'%s' is no model", path);
     PL_TRY(add_arg(job, s->program, err));
-    PL_TRY(add_arg(job, "analyze", err));
+    PL_TRY(add_arg(job, job->command, err));
     PL_TRY(add_arg(job, path, err));
     PL_TRY(add_options(job, root, err));
-    PL_TRY(add_option(job, "limit", "1", err));
+    if (is_analyze(job)) PL_TRY(add_option(job, "limit", "1", err));
     return add_option(job, "output", job->output, err);
 }
 
@@ -121,7 +127,8 @@ static pl_status name_output(pl_server_job *job, pl_err *err) {
     pl_buf text = PL_BUF_INIT;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    pl_buf_printf(&text, "plumb-out/view-%lld-%03ld", (long long)now.tv_sec, now.tv_nsec / 1000000);
+    pl_buf_printf(&text, "plumb-out/view-%s%lld-%03ld", is_analyze(job) ? "" : "repro-",
+                  (long long)now.tv_sec, now.tv_nsec / 1000000);
     job->output = pl_buf_take(&text);
     pl_buf_release(&text);
     return job->output == NULL ? pl_fail_memory(err, 1) : PL_OK;
@@ -215,10 +222,11 @@ static void finish(pl_server_job *job, int status) {
     job->fresh = fresh;
     if (cancelled) {
         (void)snprintf(job->message, sizeof job->message, "cancelled");
+    } else if (!is_analyze(job) && code == 0) {
+        (void)snprintf(job->message, sizeof job->message, "the repro is in %.400s", job->output);
     } else if (!fresh && job->message[0] == '\0') {
         (void)snprintf(job->message, sizeof job->message, "%.500s",
-                       err.message[0] != '\0' ? err.message
-                                              : "plumb analyze ended without a session");
+                       err.message[0] != '\0' ? err.message : "it ended without a result");
     }
     touch(job);
     pthread_mutex_unlock(&job->mutex);
@@ -277,8 +285,8 @@ static bool is_running(pl_server_job *job) {
     return running;
 }
 
-static pl_status job_new(pl_server *s, const char *text, size_t n, pl_server_job **out,
-                         pl_err *err) {
+static pl_status job_new(pl_server *s, const char *command, const char *text, size_t n,
+                         pl_server_job **out, pl_err *err) {
     pl_arena *arena = pl_arena_new();
     pl_server_job *job = pl_calloc(1, sizeof *job);
     const pl_json_value *root = NULL;
@@ -289,6 +297,7 @@ static pl_status job_new(pl_server *s, const char *text, size_t n, pl_server_job
         return pl_fail_memory(err, sizeof *job);
     }
     job->server = s;
+    job->command = command;
     pthread_mutex_init(&job->mutex, NULL);
     pthread_cond_init(&job->changed, NULL);
     st = pl_json_read(text, n, arena, &root, err);
@@ -304,7 +313,7 @@ static pl_status job_new(pl_server *s, const char *text, size_t n, pl_server_job
     return PL_OK;
 }
 
-pl_status pl_job_start(pl_server *s, const char *text, size_t n, pl_err *err) {
+pl_status pl_job_start(pl_server *s, const char *command, const char *text, size_t n, pl_err *err) {
     pl_server_job *fresh = NULL, *old = NULL;
     pl_status st = PL_OK;
     if (s->program == NULL)
@@ -313,7 +322,7 @@ pl_status pl_job_start(pl_server *s, const char *text, size_t n, pl_err *err) {
     if (s->closing || is_running(s->job)) {
         st = pl_fail(err, PL_E_EXISTS, "a comparison is running; cancel it first");
     } else {
-        st = job_new(s, text, n, &fresh, err);
+        st = job_new(s, command, text, n, &fresh, err);
     }
     if (st == PL_OK) {
         old = s->job;

@@ -161,11 +161,13 @@ function crop(p: Picture, r: SliceRequest): Picture {
 class Inlined implements Source {
   readonly live = false;
   private pictures = new Map<number, Picture[]>();
+  private tensors: any = null; // parsed when first asked for
   constructor(private data: any) {}
   async session(): Promise<Session | null> { return readSession(this.data.session); }
   async graph(): Promise<Graph | null> { return readGraph(this.data.graph); }
   private entry(point: number): any {
-    const entry = this.data.tensors[point];
+    this.tensors ??= JSON.parse(document.getElementById("tensor-data")?.textContent || "{}");
+    const entry = this.tensors[point];
     if (!entry) throw new Error("the tensors of this value are not in the report (plumb report --max-size, or plumb view)");
     return entry;
   }
@@ -213,6 +215,7 @@ class Server implements Source {
       : "&max=256";
     return readPicture(await (await this.get(`/api/slice?point=${point}${query}`)).arrayBuffer());
   }
+  async emitted(): Promise<{ schedule: string; c: string }> { return (await this.get("/api/emitted")).json(); }
   async source(file: string, line: number): Promise<SourceText> {
     return (await this.get(`/api/source?file=${encodeURIComponent(file)}&line=${line}`)).json();
   }

@@ -152,7 +152,8 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, to
     fill(into, h("div", { class: "bar" },
       h("button", { id: "pin", "aria-pressed": String(notes.pins.includes(p.value)), onclick: () => noted.toggle("pins", p.value) }, notes.pins.includes(p.value) ? "Unpin" : "Pin"),
       h("button", { id: "accept", "aria-pressed": String(notes.accepted.includes(p.value)), onclick: () => noted.toggle("accepted", p.value) }, notes.accepted.includes(p.value) ? "Accepted" : "Accept"),
-      ...(["a", "b"] as const).filter((s) => p[s]?.kept).map((s) => h("button", { id: `npy-${s}`, onclick: () => void save(server, p, s) }, `${s.toUpperCase()}.npy`))), text);
+      ...(["a", "b"] as const).filter((s) => p[s]?.kept).map((s) => h("button", { id: `npy-${s}`, title: "save the tensor", onclick: () => void save(server, p, s) }, `${s.toUpperCase()}.npy`)),
+      p.blame && app.session.model.path ? h("button", { id: "minify", title: "shrink the model to the smallest that fails in the same way", onclick: () => void minify(server, app, dialog) }, "Minify") : null), text);
   };
   addEventListener("keydown", (e) => {
     const typing = e.target instanceof HTMLInputElement || e.target instanceof HTMLTextAreaElement || e.target instanceof HTMLSelectElement;
@@ -169,6 +170,17 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, to
   tools.append(pins, h("button", { id: "open-setup", onclick: () => void open() }, "Compare…"));
   document.body.append(dialog);
   void noted.load();
+}
+
+/** Shrinks the session's model on A; the repro's folder is told at the end. */
+async function minify(server: Server, app: App, dialog: HTMLDialogElement): Promise<void> {
+  const text = h("output", { id: "minify-text", role: "status", class: "mono" }, "starting");
+  fill(dialog, h("h2", {}, "Minify"), text, h("div", { class: "bar" }, h("button", { onclick: () => void server.post("/api/cancel", {}) }, "Cancel"), h("button", { onclick: () => dialog.close() }, "Close")));
+  dialog.showModal();
+  try {
+    await server.post("/api/minify", { model: app.session.model.path, backend: app.session.a.spec });
+    await follow(server, (p) => { text.textContent = clean(p.message || p.phase || "running"); });
+  } catch (e) { text.textContent = clean((e as Error).message); }
 }
 
 async function save(server: Server, p: Point, side: string): Promise<void> {

@@ -1,6 +1,6 @@
 // Where the selected operation comes from: module, line of the program, and its ONNX text.
 import { colourVars, dots, type App } from "./app";
-import type { GraphNode, Point } from "./data";
+import { isServer, type GraphNode, type Point } from "./data";
 import { clean, fill, h } from "./dom";
 import { colourOf, rankOf } from "./rows";
 
@@ -15,8 +15,8 @@ export class SourcePane {
     const node = this.app.graph?.producer.get(p.value) ?? null;
     const file = h("div", { class: "file" });
     fill(this.body, this.crumbs(p), this.line(p, node), file, h("h3", {}, "ONNX"), h("pre", { class: "onnx", id: "onnx-text" }, this.text(p, node)),
-      ...this.modules());
-    if (this.app.source.live && node?.file && node.line > 0) void this.load(file, node.file, node.line);
+      this.emitted(p), ...this.modules());
+    if (this.app.source.live && node?.file && node.file.length < 1000 && node.line > 0) void this.load(file, node.file, node.line);
   }
 
   private crumbs(p: Point): HTMLElement {
@@ -51,6 +51,24 @@ export class SourcePane {
     return `${head}\n\n${types.join("\n")}`;
   }
 
+  /** The C of the step that makes the value; compiled when it is first opened. */
+  private emitted(p: Point): HTMLElement | null {
+    const { source, session } = this.app;
+    if (!isServer(source) || !/^jit($|:)/.test(session.a.spec)) return null;
+    const code = h("pre", { id: "emitted-text" }, "…");
+    const e = h("details", { id: "emitted", open: this.emittedOpen }, h("summary", {}, "Emitted C"), code);
+    const show = async (): Promise<void> => {
+      try {
+        this.emittedText ??= source.emitted();
+        code.textContent = step(await this.emittedText, p.value);
+      } catch (error) { this.emittedText = null; code.textContent = clean((error as Error).message); }
+    };
+    e.ontoggle = () => { this.emittedOpen = e.open; if (e.open) void show(); };
+    return e;
+  }
+  private emittedOpen = false;
+  private emittedText: Promise<{ schedule: string; c: string }> | null = null;
+
   private shape(value: string): string {
     const s = this.app.byValue.get(value)?.a;
     return s ? `${s.dtype}[${s.shape.join(",")}]` : "?";
@@ -67,9 +85,36 @@ export class SourcePane {
       else { old.n++; if (rankOf(p.verdict) > rankOf(old.worst.verdict)) old.worst = p; }
     }
     const rows = [...bad].sort((x, y) => rankOf(y[1].worst.verdict) - rankOf(x[1].worst.verdict)).slice(0, 60);
+    if (!rows.length) return [];
     return [h("h3", {}, "Diverging modules"), h("ul", { class: "modules", id: "modules" }, ...rows.map(([m, { n, worst }]) => {
       const c = colourOf(worst, this.app.metric);
       return h("li", {}, h("button", { onclick: () => this.app.select(worst) }, h("span", { class: colourVars[c] }, dots[c]), ` ${clean(m || "(no module)", 160)} — ${n} diverging, worst ${worst.verdict}`));
     }))];
   }
+}
+
+/** The schedule says which step a value belongs to; the C has a comment before each step's functions. */
+function step(text: { schedule: string; c: string }, value: string): string {
+  let at = -1, found = -1;
+  const lines: string[] = [];
+  for (const line of text.schedule.split("\n")) {
+    const head = /^step (\d+):/.exec(line);
+    if (head) at = Number(head[1]);
+    if (found < 0 && line.endsWith(` ${value}`)) found = at;
+  }
+  if (found < 0) return "no step of jit makes this value";
+  at = -1;
+  for (const line of text.schedule.split("\n")) {
+    const head = /^step (\d+):/.exec(line);
+    if (head) at = Number(head[1]);
+    if (at === found && line) lines.push(clean(line, 300));
+  }
+  let inside = false;
+  lines.push("");
+  for (const line of text.c.split("\n")) {
+    const head = /^\/\* step (\d+):/.exec(line);
+    if (head) inside = Number(head[1]) === found;
+    if (inside) lines.push(clean(line, 300));
+  }
+  return lines.join("\n");
 }

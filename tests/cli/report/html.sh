@@ -8,7 +8,8 @@ M
 python3 - <<'P'
 import json, re
 page = open("r.html").read()
-data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+block = lambda name: json.loads(re.search(r'<script type="application/json" id="%s">(.*?)</script>' % name, page, re.S)[1])
+data, tensors = block("data"), block("tensor-data")
 session = data["session"]
 column = session["columns"].index
 rows = {p[column("value")]: p for p in session["points"]}
@@ -16,7 +17,7 @@ assert rows["a"][column("verdict")] == "culprit", rows["a"]
 assert session["blame"][0]["value"] == "a"
 assert [n[0] for n in data["graph"]["nodes"]] == ["Mul", "Relu"]
 at = str(list(rows).index("a"))
-assert data["tensors"][at]["stats"]["n"] == 6 and data["tensors"][at]["slices"]
+assert tensors[at]["stats"]["n"] == 6 and tensors[at]["slices"]
 assert "http-equiv=\"Content-Security-Policy\"" in page and "https://" not in page
 print("culprit", session["blame"][0]["op"])
 P

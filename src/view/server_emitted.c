@@ -1,0 +1,83 @@
+/* The C that jit makes of the session's model: compiled again, behind the guard, with a folder to
+ * leave it in. The page cuts out the step that makes the selected value. */
+#include <string.h>
+
+#include "backends/backend.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "onnx/onnx.h"
+#include "view/server_int.h"
+
+enum { COMPILE_SECONDS = 120, EMITTED_MAX = 8 << 20 };
+
+static pl_status compile(const char *model_path, const char *spec, pl_err *err) {
+    const pl_backend_options options = { .guarded = true, .timeout_seconds = COMPILE_SECONDS };
+    const pl_compile_options how = { .record = true };
+    pl_model *model = NULL;
+    pl_backend *backend = NULL;
+    pl_program *program = NULL;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, pl_model_read(model_path, &model, err));
+    PL_TRY_GOTO(done, st, pl_backend_open(spec, &options, &backend, err));
+    st = pl_program_new(backend, model, &how, &program, err);
+done:
+    pl_program_free(program);
+    pl_backend_close(backend);
+    pl_model_free(model);
+    return st;
+}
+
+static pl_status put_file(pl_json *j, const char *key, const char *dir, const char *name,
+                          pl_err *err) {
+    pl_file_map *map = NULL;
+    char *path = pl_path_join(dir, name);
+    if (path == NULL) return pl_fail_memory(err, 1);
+    const pl_status st = pl_file_map_open(path, &map, err);
+    pl_free(path);
+    if (st != PL_OK) return st;
+    pl_json_key(j, key);
+    pl_json_string_n(j, (const char *)map->data,
+                     map->n_bytes < EMITTED_MAX ? map->n_bytes : EMITTED_MAX);
+    pl_file_map_unref(map);
+    return PL_OK;
+}
+
+static pl_status emit(const char *model, const char *spec, pl_buf *out, pl_err *err) {
+    pl_buf full = PL_BUF_INIT;
+    char *dir = NULL;
+    pl_json j;
+    PL_TRY(pl_dir_temporary(&dir, err));
+    pl_buf_printf(&full, "%s%cdebug-dir=%s", spec, strchr(spec, ':') == NULL ? ':' : ',', dir);
+    pl_status st =
+        pl_buf_ok(&full) ? compile(model, pl_buf_str(&full), err) : pl_fail_memory(err, 1);
+    pl_json_init(&j, out, false);
+    pl_json_object_begin(&j);
+    if (st == PL_OK) st = put_file(&j, "schedule", dir, "3-schedule.txt", err);
+    if (st == PL_OK) st = put_file(&j, "c", dir, "5-model.c", err);
+    pl_json_object_end(&j);
+    (void)pl_dir_remove(dir, NULL);
+    pl_free(dir);
+    pl_buf_release(&full);
+    return st;
+}
+
+pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err) {
+    const pl_session *session = s->viewed != NULL ? pl_viewed_session(s->viewed) : NULL;
+    const char *spec = session != NULL ? session->a.spec : "";
+    if (strcmp(spec, "jit") != 0 && strncmp(spec, "jit:", 4) != 0)
+        return pl_fail(err, PL_E_NOT_FOUND, "only jit emits C");
+    PL_TRY(pl_job_check_spec(spec, err));
+    if (s->emitted.n_bytes == 0) {
+        char *model = pl_path_join(pl_viewed_path(s->viewed), "model.onnx");
+        if (model == NULL) return pl_fail_memory(err, 1);
+        const pl_status st = emit(model, spec, &s->emitted, err);
+        pl_free(model);
+        if (st != PL_OK) {
+            pl_buf_reset(&s->emitted);
+            return st;
+        }
+    }
+    pl_buf_append(out, s->emitted.data, s->emitted.n_bytes);
+    return PL_OK;
+}

@@ -1,0 +1,108 @@
+// The parts of the page without a screen: search, lists, state, layout. Prints TAP.   node tests/web/test_lib.mjs
+import { createRequire } from "node:module";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
+const { buildSync } = createRequire(join(root, "web/"))("esbuild");
+const dir = mkdtempSync(join(tmpdir(), "plumb-lib-"));
+async function load(name) {
+  const out = join(dir, `${name}.mjs`);
+  buildSync({ entryPoints: [join(root, `web/src/${name}.ts`)], bundle: true, format: "esm", outfile: out, logLevel: "error" });
+  return import(pathToFileURL(out));
+}
+const { parseQuery } = await load("query"), { encode, decode, defaults } = await load("state");
+const { layout } = await load("layout"), { outline, scene } = await load("groups"), { byDivergence } = await load("rows"), { readPicture, difference } = await load("data");
+
+let count = 0, failed = 0;
+function test(name, f) {
+  count++;
+  try { f(); console.log(`ok ${count} - ${name}`); } catch (e) { failed++; console.log(`not ok ${count} - ${name}\n# ${e.stack.split("\n").slice(0, 4).join("\n# ")}`); }
+}
+function equal(a, b, what = "") { if (JSON.stringify(a) !== JSON.stringify(b)) throw new Error(`${what}: found ${JSON.stringify(a)}, expected ${JSON.stringify(b)}`); }
+function ok(x, what) { if (!x) throw new Error(what); }
+
+const metrics = [{ name: "psnr", higher: true }, { name: "mae", higher: false }];
+const point = (more) => ({ index: 0, value: "v", node: "n", op: "Conv", module: "a.b", counterpart: "v", source: "", verdict: "same", class: "finite", paired_by: "name", precision: "fp32", relation: "1:1",
+  a: { dtype: "float", shape: [1, 64, 7] }, b: null, metrics: [38, 0.5], q: 3, local: null, ...more });
+
+test("query: words, shapes, metrics, fields, negation", () => {
+  const fits = (q, p = point({})) => parseQuery(q, metrics, null)(p);
+  equal(["conv", "[1,64,*]", "[1,64]", "[1,*]", "psnr<40", "psnr>=38", "psnr<38", "mae<=0.5", "q>4", "op=conv", "module=a", "module=a.b", "module=a.c", "-conv", "-relu", "conv psnr<40", "nothing=1", "psnr<x", "local<1", ""].map((q) => fits(q)),
+    [true, true, false, false, true, true, false, true, false, true, true, true, false, false, true, true, false, false, false, true]);
+});
+
+test("query: any text is a query and never an exception", () => {
+  for (const q of ["[", "]", "[,", "<", "psnr<", "-", "--", "=", "a=", "(((", "\\", "*", "psnr<<40", "x".repeat(100000)]) parseQuery(q, metrics, null)(point({}));
+});
+
+test("state: round trip through the address, also of names with commas and markup", () => {
+  const s = { ...defaults, value: "a,b#<x>&=%", open: ["a.b", "x,y", "%2C"], metric: "mae", log: true, sort: "operation" };
+  equal(decode(encode(s)), s);
+  equal(decode("#sort=evil&theme=<&group=__proto__"), defaults, "what is not known is left out");
+});
+
+test("rows: structural, then non-finite, then the worst by the metric's direction, then exact", () => {
+  const p = [point({ index: 0, class: "exact", metrics: [Infinity, 0] }), point({ index: 1, metrics: [30, 9] }), point({ index: 2, metrics: [20, 1] }), point({ index: 3, class: "nonfinite" }), point({ index: 4, class: "structural" })];
+  equal([...p].sort(byDivergence(0, true)).map((x) => x.index), [4, 3, 2, 1, 0]);
+  equal([...p].sort(byDivergence(1, false)).map((x) => x.index), [4, 3, 1, 2, 0]);
+});
+
+test("layout: edges go down, boxes do not overlap, cycles end", () => {
+  const boxes = Array.from({ length: 40 }, () => ({ width: 100, height: 30 })), edges = [];
+  for (let i = 1; i < 40; i++) edges.push([Math.floor((i - 1) / 2), i]);
+  const p = layout(boxes, edges);
+  for (const [a, b] of edges) ok(p.y[b] >= p.y[a] + 30, `edge ${a} ${b}`);
+  for (let i = 0; i < 40; i++) for (let k = 0; k < i; k++) ok(Math.abs(p.x[i] - p.x[k]) >= 100 || Math.abs(p.y[i] - p.y[k]) >= 30, `boxes ${i} ${k}`);
+  layout(boxes.slice(0, 3), [[0, 1], [1, 2], [2, 0], [1, 1]]);
+  layout([], []);
+});
+
+function network(n, mask) { // blocks of 26 with branches and residuals, as a transformer
+  const edges = [];
+  for (let i = 1; i < n; i++) {
+    edges.push([i - 1, i]);
+    if (i % 26 === 25) edges.push([i - 25, i], [i - 12, i]);
+    if (mask && i % 26 === 8) edges.push([0, i]);
+  }
+  return edges;
+}
+for (const [n, mask] of [[10000, false], [10000, true], [30000, true]]) {
+  test(`layout: ${n} boxes${mask ? " and a mask that feeds every block" : ""}`, () => {
+    const boxes = Array.from({ length: n }, () => ({ width: 156, height: 30 })), edges = network(n, mask);
+    layout(boxes, edges);
+    const times = [0, 1, 2].map(() => { const start = process.cpuUsage(); layout(boxes, edges); return process.cpuUsage(start).user / 1000; }).sort((a, b) => a - b);
+    console.log(`# ${times[1].toFixed(0)} ms`);
+    ok(times[0] < (n > 10000 ? 600 : 200), `${times[0]} ms`);
+  });
+}
+
+test("groups: what is folded is one box, a module of one operation is that operation, flat runs are cut", () => {
+  const nodes = Array.from({ length: 1000 }, (_, i) => ({ index: i, op: "Relu", domain: "", name: "", module: i < 10 ? "a.b" : i === 10 ? "single" : "", file: "", line: 0, code: "", inputs: [i], outputs: [i + 1], attrs: [] }));
+  const graph = { nodes, values: nodes.map((_, i) => `v${i}`), weights: new Set() };
+  const o = outline(graph), closed = scene(o, new Set()), open = scene(o, new Set(["a", "a.b"]));
+  ok(closed.items.length < 150, `${closed.items.length} items`);
+  equal(open.items.filter((i) => i.node >= 0 && i.node < 10).length, 10);
+  equal(closed.items.filter((i) => i.node === 10).length + scene(o, new Set(o.ids)).items.filter((i) => i.node === 10).length > 0, true, "single");
+  equal(scene(o, new Set(o.ids)).items.filter((i) => i.node >= 0).length, 1000, "all open: every node once");
+  const inside = open.items.find((i) => i.id === "a.b");
+  for (const i of open.items) if (i.node >= 0 && i.node < 10) ok(i.x >= inside.x && i.x + i.width <= inside.x + inside.width && i.y + i.height <= inside.y + inside.height, "members lie inside");
+});
+
+test("groups: a module path of 100,000 parts does no harm", () => {
+  const nodes = [{ index: 0, op: "Relu", domain: "", name: "", module: "a.".repeat(100000), file: "", line: 0, code: "", inputs: [], outputs: [0], attrs: [] }];
+  const o = outline({ nodes, values: ["y"], weights: new Set() });
+  ok(o.ids.length < 100, `${o.ids.length} groups`);
+  scene(o, new Set(o.ids));
+});
+
+test("picture: only what is whole is read", () => {
+  for (const n of [0, 4, 8, 16]) { let failed = false; try { readPicture(new ArrayBuffer(n)); } catch { failed = true; } ok(failed, `${n} bytes`); }
+  equal([difference(Infinity, Infinity), difference(NaN, NaN), difference(3, 1)], [0, 0, 2]);
+});
+
+console.log(`1..${count}`);
+rmSync(dir, { recursive: true, force: true });
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,474 @@
+// End to end: the report from disk and the debugger from its server, in headless Chromium. Prints TAP.
+//   PLUMB=build/plumb node tests/web/test_view.mjs [-k TEXT] [--screenshots DIR] [--figures FILE]
+// The session is of a small model with a planted fault, and of resnet18 when it is in .cache. Values on screen are
+// checked against the blobs of the session, read here without plumb.
+import { spawn, execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import http from "node:http";
+import net from "node:net";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url)), root = resolve(here, "../..");
+const require = createRequire(join(root, "web/"));
+const plumb = resolve(process.env.PLUMB ?? join(root, "build/plumb"));
+const option = (name) => { const i = process.argv.indexOf(name); return i > 0 ? process.argv[i + 1] : null; };
+const wanted = option("-k"), figures = {};
+const dir = mkdtempSync(join(tmpdir(), "plumb-web-"));
+const shots = option("--screenshots") ?? join(dir, "shots");
+mkdirSync(shots, { recursive: true });
+
+let count = 0, failed = 0;
+async function test(name, f) {
+  if (wanted && !name.includes(wanted)) return;
+  count++;
+  try {
+    await f();
+    console.log(`ok ${count} - ${name}`);
+  } catch (e) {
+    failed++;
+    console.log(`not ok ${count} - ${name}\n# ${String(e.stack ?? e).split("\n").slice(0, 6).join("\n# ")}`);
+  }
+}
+function equal(found, expected, what = "") {
+  if (JSON.stringify(found) !== JSON.stringify(expected)) throw new Error(`${what}: found ${JSON.stringify(found)}, expected ${JSON.stringify(expected)}`);
+}
+function ok(x, what) { if (!x) throw new Error(what); }
+
+// ---- sessions, and their tensors read without plumb ----
+
+function analyze(model, spec, out, more = []) {
+  const r = spawnSync(plumb, ["analyze", model, "--backend", spec, "-o", out, ...more], { encoding: "utf8" });
+  if (r.status > 1 || r.status === null) throw new Error(`analyze: ${r.stderr}`);
+  return JSON.parse(readFileSync(join(out, "session.json"), "utf8"));
+}
+function report(session, file, ...more) { execFileSync(plumb, ["report", session, "-o", file, ...more]); return `file://${file}`; }
+function blob(folder, side) {
+  const b = readFileSync(join(folder, "store/blobs", /-([0-9a-f])[0-9a-f]*$/.exec(side.blob)[1], side.blob));
+  return new Float32Array(b.buffer, b.byteOffset, b.length / 4);
+}
+function make(kind, ...more) {
+  const path = join(dir, `${kind}.onnx`);
+  execFileSync("/usr/bin/python3", [join(here, "models.py"), path, kind, ...more]);
+  return path;
+}
+
+const { chromium } = require("playwright-core");
+const program = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
+if (!program) { console.log("1..0 # SKIP no /usr/bin/chromium: tools/setup test"); process.exit(0); }
+const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+async function open(url, size = { width: 1440, height: 900 }) {
+  const context = await browser.newContext({ viewport: size, acceptDownloads: true });
+  const page = await context.newPage();
+  page.problems = [];
+  page.on("pageerror", (e) => page.problems.push(String(e)));
+  page.on("console", (m) => { if (m.type() === "error") page.problems.push(m.text()); });
+  page.on("request", (r) => { if (!/^(file|blob|data|http:\/\/127\.0\.0\.1)/.test(r.url())) page.problems.push(`asked for ${r.url()}`); });
+  await page.goto(url);
+  await page.waitForSelector("#app[data-ready]", { timeout: 60000 });
+  return page;
+}
+const text = (page, selector) => page.locator(selector).innerText();
+const values = (page) => page.$$eval("#rows .row[data-value]", (rows) => rows.sort((a, b) => parseFloat(a.style.top) - parseFloat(b.style.top)).map((r) => r.dataset.value));
+const settled = (page) => page.waitForFunction(() => document.getElementById("heat-d") && document.getElementById("readout"), null, { timeout: 20000 });
+
+function serve(args, cwd = dir) {
+  const child = spawn(plumb, ["view", "--no-open", "--port", "0", ...args], { cwd, stdio: ["ignore", "pipe", "pipe"] });
+  let err = "";
+  child.stderr.on("data", (d) => { err += d; });
+  return new Promise((done, fail) => {
+    let out = "";
+    child.on("exit", (code) => fail(new Error(`view ended with ${code}: ${err}`)));
+    child.stdout.on("data", (d) => {
+      out += d;
+      if (!out.includes("\n")) return;
+      child.removeAllListeners("exit");
+      const link = out.trim(), url = new URL(link);
+      const stop = () => new Promise((r) => { child.on("exit", (code) => r({ code, err })); child.kill("SIGTERM"); });
+      done({ link, port: Number(url.port), token: url.searchParams.get("token"), stop, child });
+    });
+  });
+}
+function ask(port, path, headers = {}, method = "GET", body = null) {
+  return new Promise((done, fail) => {
+    const r = http.request({ host: "127.0.0.1", port, path, method, headers }, (a) => {
+      const parts = [];
+      a.on("data", (d) => parts.push(d));
+      a.on("end", () => done({ status: a.statusCode, headers: a.headers, body: Buffer.concat(parts) }));
+    });
+    r.on("error", fail);
+    if (body) r.write(body);
+    r.end();
+  });
+}
+
+// ---- the report, from disk ----
+
+const model = make("small");
+const session = analyze(model, "jit:inject=scale@Conv:3", join(dir, "s"));
+const culprit = session.blame[0].value, point = session.sync_points.find((p) => p.value === culprit);
+const link = report(join(dir, "s"), join(dir, "r.html"));
+
+await test("report: opens from disk, the fault is found by sorting and seen in all four panes", async () => {
+  const page = await open(link);
+  equal(await text(page, "#verdict-badge"), "diverged");
+  const rows = await values(page);
+  equal(rows.length, session.sync_points.length, "rows");
+  const order = [...session.sync_points].sort((a, b) => Number(a.metrics.psnr === "inf" ? 1e9 : a.metrics.psnr) - Number(b.metrics.psnr === "inf" ? 1e9 : b.metrics.psnr)).map((p) => p.value);
+  equal(rows.slice(0, 4), order.slice(0, 4), "by similarity");
+  await page.selectOption("#sort", "operation");
+  equal(await values(page), session.sync_points.map((p) => p.value), "by operation");
+  await page.locator(`#rows [data-value="${culprit}"]`).click();
+  await settled(page);
+  equal(await page.locator("#rows [aria-selected=true]").getAttribute("data-value"), culprit, "navigator");
+  equal(await text(page, "#point-name"), culprit, "inspector");
+  equal(await text(page, "#point-verdict"), "culprit");
+  ok((await text(page, "#kind")).includes("scale 1.05"), "kind of error");
+  equal((await text(page, "#crumbs")).replace(/\s+/g, ""), "model›blocks›1›conv1", "source");
+  ok((await text(page, "#onnx-text")).includes("kernel_shape = [3, 3]"), "ONNX text");
+  ok(Number(await page.locator("#graph").getAttribute("data-nodes")) > 3, "structure shows the operations of the opened block");
+  await page.screenshot({ path: join(shots, "report.png") });
+  for (const pane of ["navigator", "structure", "source", "inspector"]) await page.locator(`.${pane}`).screenshot({ path: join(shots, `${pane}.png`) });
+  equal(page.problems, [], "problems");
+  await page.context().close();
+});
+
+await test("report: a cell of the difference heatmap is what the recording holds", async () => {
+  const page = await open(`${link}#value=${encodeURIComponent(culprit)}`);
+  await settled(page);
+  const [a, b] = [blob(join(dir, "s"), point.metadata.a), blob(join(dir, "s"), point.metadata.b)];
+  const shape = point.metadata.a.shape, heat = page.locator("#heat-d");
+  const box = await heat.boundingBox();
+  for (const [fx, fy] of [[0.1, 0.1], [0.5, 0.5], [0.93, 0.7]]) {
+    await heat.hover({ position: { x: box.width * fx, y: box.height * fy } });
+    const got = await page.locator("#readout").evaluate((e) => ({ ...e.dataset }));
+    const index = got.index.split(",").map(Number), flat = index.reduce((s, x, i) => s * shape[i] + x, 0);
+    equal([Number(got.a), Number(got.b), Number(got.d)], [a[flat], b[flat], a[flat] - b[flat]], `[${index}]`);
+    equal([index[2], index[3]], [Math.floor(fy * shape[2]), Math.floor(fx * shape[3])], "which cell");
+  }
+  const worst = await page.locator("#worst button").first().innerText(), at = worst.replace(/[[\]]/g, "").split(",").map(Number);
+  let flat = 0, most = -1;
+  a.forEach((x, i) => { const d = Math.abs(x - b[i]); if (d > most) { most = d; flat = i; } });
+  equal(at.reduce((s, x, i) => s * shape[i] + x, 0), flat, "worst element");
+  await page.locator("#worst button").first().click();
+  await page.waitForFunction((w) => document.getElementById("readout").dataset.index === w, at.join(","));
+  const pixels = () => heat.evaluate((c) => c.toDataURL());
+  const before = await pixels();
+  await page.check("#log");
+  await page.waitForTimeout(100);
+  ok((await page.locator("#heat-d").evaluate((c) => c.toDataURL())) !== before, "the log scale changes the picture");
+  await page.locator("#heat-a").focus();
+  const was = await page.locator("#readout").getAttribute("data-index");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  ok((await page.locator("#readout").getAttribute("data-index")) !== was, "arrow keys move the cursor");
+  equal(page.problems, []);
+  await page.context().close();
+});
+
+await test("report: the metric changes scores, order, colours and limits", async () => {
+  const page = await open(link);
+  await page.selectOption("#metric", "max_abs");
+  const order = session.sync_points.filter((p) => p.class === "finite").sort((x, y) => y.metrics.max_abs - x.metrics.max_abs).map((p) => p.value);
+  equal((await values(page)).slice(0, order.length), order);
+  ok((await text(page, "#legend")).includes("lower is better"), "direction");
+  await page.keyboard.press("m");
+  ok((await page.inputValue("#metric")) !== "max_abs", "m picks the next metric");
+  await page.locator("[data-colour=g]").click();
+  equal((await values(page)).length, session.sync_points.filter((p) => p.similarity !== "green").length, "green is hidden");
+  equal(page.problems, []);
+  await page.context().close();
+});
+
+await test("report: search by name, shape, attribute, metric, verdict; groups by module", async () => {
+  const page = await open(link);
+  const found = async (query) => { await page.fill("#search", query); return (await values(page)).sort(); };
+  const expect = (f) => session.sync_points.filter(f).map((p) => p.value).sort();
+  equal(await found("conv1"), expect((p) => p.value.includes("conv1")), "name");
+  equal(await found("[1,8,*,24]"), expect(() => true), "shape");
+  equal(await found("[1,9,*,24]"), [], "another shape");
+  equal(await found("axis=1"), expect((p) => p.op === "Softmax"), "attribute");
+  equal(await found("psnr<39"), expect((p) => typeof p.metrics.psnr === "number" && p.metrics.psnr < 39), "metric");
+  equal(await found("verdict=culprit -op=Relu"), [culprit], "verdict");
+  await page.fill("#search", "");
+  await page.selectOption("#group", "module");
+  const heads = page.locator("#rows .heading");
+  ok((await heads.count()) >= 4, "headings");
+  const n = (await values(page)).length;
+  await heads.first().click();
+  ok((await values(page)).length < n, "a group folds");
+  equal(page.problems, []);
+  await page.context().close();
+});
+
+await test("report: fold and unfold, fit, trace, by key and by button", async () => {
+  const page = await open(link);
+  const nodes = () => page.locator("#graph").getAttribute("data-nodes").then(Number);
+  const folded = await nodes();
+  await page.keyboard.press("w");
+  await page.waitForFunction((n) => Number(document.getElementById("graph").dataset.nodes) > n, folded);
+  const opened = await nodes();
+  await page.keyboard.press("[");
+  await page.waitForFunction((n) => Number(document.getElementById("graph").dataset.nodes) < n, opened);
+  await page.keyboard.press("]");
+  await page.waitForFunction((n) => Number(document.getElementById("graph").dataset.nodes) === n, opened);
+  const picture = () => page.locator("#graph").evaluate((c) => c.toDataURL());
+  const plain = await picture();
+  await page.keyboard.press("t");
+  await page.waitForTimeout(200);
+  ok((await picture()) !== plain, "trace dims what is not connected");
+  await page.click("#fold-all");
+  await page.waitForFunction((n) => Number(document.getElementById("graph").dataset.nodes) === n, folded);
+  await page.keyboard.press(" ");
+  equal(page.problems, []);
+  await page.context().close();
+});
+
+await test("report: keys, help, state in the address, back button, dark", async () => {
+  const page = await open(link);
+  await page.keyboard.press("j");
+  const first = await text(page, "#point-name");
+  await page.keyboard.press("j");
+  const second = await text(page, "#point-name");
+  ok(first !== second, "j steps");
+  await page.goBack();
+  equal(await text(page, "#point-name"), first, "back");
+  await page.keyboard.press("f");
+  equal(await text(page, "#point-name"), session.first_divergence, "f");
+  await page.keyboard.press("s");
+  await page.keyboard.press("g");
+  await page.reload();
+  await page.waitForSelector("#app[data-ready]");
+  equal([await page.inputValue("#sort"), await page.inputValue("#group"), await text(page, "#point-name")], ["operation", "module", session.first_divergence], "after reload");
+  await page.keyboard.press("?");
+  ok(await page.locator("#help-dialog").isVisible(), "help");
+  await page.keyboard.press("?");
+  await page.keyboard.press("Escape");
+  const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.click("#theme");
+  ok((await page.evaluate(() => getComputedStyle(document.body).backgroundColor)) !== light, "dark");
+  await page.locator(`#rows [data-value="${culprit}"]`).click();
+  await settled(page);
+  await page.screenshot({ path: join(shots, "dark.png") });
+  equal(page.problems, []);
+  await page.context().close();
+});
+
+await test("report: labels for screen readers: every control has a name, the list its options", async () => {
+  const page = await open(link);
+  await page.keyboard.press("w");
+  await settled(page);
+  const nameless = await page.$$eval("button, select, input, textarea, canvas", (all) => all.filter((e) => !(e.getAttribute("aria-label") || e.getAttribute("aria-hidden") || e.textContent.trim() || e.title || e.labels?.length)).map((e) => e.outerHTML.slice(0, 120)));
+  equal(nameless, []);
+  const list = page.locator("#rows");
+  equal(await list.getAttribute("role"), "listbox");
+  const active = await list.getAttribute("aria-activedescendant");
+  ok((await page.locator(`#${active}`).getAttribute("aria-label")).includes("culprit"), "the active option tells its verdict");
+  await page.context().close();
+});
+
+await test("hostile: names with markup, paths, control characters and a megabyte are text", async () => {
+  const folder = join(dir, "hostile");
+  const s = analyze(make("hostile"), "jit:fuse=off,inject=scale@Mul:3", folder);
+  const server = await serve([folder, "--source", dir]);
+  for (const url of [report(folder, join(dir, "h.html"), "--max-size", "100"), server.link]) {
+    const page = await open(url);
+    page.on("dialog", () => page.problems.push("a dialog"));
+    for (const group of ["none", "module", "op"]) await page.selectOption("#group", group);
+    await page.selectOption("#group", "none");
+    for (let i = 0; i < s.sync_points.length; i++) { await page.keyboard.press("j"); await page.waitForTimeout(60); }
+    const state = await page.evaluate(() => ({ pwned: window.pwned, images: document.images.length, scripts: document.scripts.length, frames: window.frames.length }));
+    equal(state.pwned, undefined, "a script ran");
+    equal([state.images, state.frames], [0, 0], "elements that are not ours");
+    ok(state.scripts <= 3, "scripts");
+    ok((await page.locator("#app").innerText()).includes("<img src=x onerror=window.pwned=1>"), "the name is shown as it is");
+    equal(page.problems.filter((p) => !p.includes("404 (Not Found)")), []); // sources that are not below --source
+    await page.context().close();
+  }
+  equal((await server.stop()).code, 0, "server");
+});
+
+// ---- the server ----
+
+await test("server: token, Host, Origin, method, traversal, limits", async () => {
+  const server = await serve([join(dir, "s")]);
+  const { port, token } = server, good = { "X-Plumb-Token": token };
+  equal((await ask(port, "/api/session")).status, 403, "no token");
+  equal((await ask(port, "/api/session", { "X-Plumb-Token": token.replace(/./g, "0") })).status, 403, "wrong token");
+  equal((await ask(port, "/", { Host: `evil.example:${port}` })).status, 403, "foreign Host");
+  equal((await ask(port, "/api/session", { ...good, Host: "evil.example" })).status, 403, "foreign Host with token");
+  equal((await ask(port, "/api/session", { ...good, Origin: "http://evil.example" })).status, 403, "foreign Origin");
+  equal((await ask(port, "/api/session", { ...good, Origin: "null" })).status, 403, "no Origin");
+  equal((await ask(port, "/api/notes", { ...good, "Content-Type": "text/plain" }, "POST", "{}")).status, 415, "a form's POST");
+  equal((await ask(port, "/api/session", good, "DELETE")).status, 405, "method");
+  for (const path of ["/../../etc/passwd", "/api/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/session.json", "//etc/passwd", "/api/source?file=/etc/passwd&line=1", "/api/source?file=../../../etc/passwd&line=1"])
+    equal((await ask(port, path, good)).status, 404, path);
+  for (const query of ["point=-1", "point=99999999999999999999", "point=x", "", "point=1&axes=99,2", "point=1&axes=1,1", "point=1&index=a", "point=1&at=9223372036854775807,0&of=2,2", "point=1&of=-1,5", "point=1&mode=evil"])
+    ok([400, 404].includes((await ask(port, `/api/slice?${query}`, good)).status), `slice?${query}`);
+  equal((await ask(port, "/api/notes", { ...good, "Content-Type": "application/json" }, "POST", '{"pins":[1]}')).status, 400, "bad notes");
+  equal((await ask(port, "/api/analyze", { ...good, "Content-Type": "application/json" }, "POST", '{"backend":"cmd:touch /tmp/pwned"}')).status, 501, "programs are not for a page");
+  let closed = false;
+  await ask(port, "/api/notes", { ...good, "Content-Type": "application/json" }, "POST", Buffer.alloc(3 << 20, 32)).then((a) => { closed = a.status >= 400; }, () => { closed = true; });
+  ok(closed, "a body of 3 MB is refused");
+  const page = await ask(port, `/?token=${token}`);
+  ok(/script-src 'sha256-/.test(page.headers["content-security-policy"]) && !/unsafe/.test(page.headers["content-security-policy"]), "policy");
+  equal(page.headers["x-content-type-options"], "nosniff");
+  equal((await server.stop()).code, 0);
+});
+
+await test("server: slow senders and many connections are refused or served, and it lives", async () => {
+  const server = await serve([join(dir, "s")]), sockets = [];
+  for (let i = 0; i < 1500; i++) {
+    const s = net.connect(server.port, "127.0.0.1");
+    s.on("error", () => {});
+    sockets.push(s);
+    if (i % 3 === 0) s.write("GET / HT");
+    if (i % 3 === 1) s.write("\x00\xff\x16\x03 garbage\r\n\r\n");
+  }
+  await new Promise((r) => setTimeout(r, 1500));
+  for (const s of sockets) s.destroy();
+  await new Promise((r) => setTimeout(r, 500));
+  equal((await ask(server.port, "/api/notes", { "X-Plumb-Token": server.token })).status, 200);
+  const end = await server.stop();
+  equal([end.code, end.err], [0, ""]);
+});
+
+await test("server: every slice of a tensor, pins and notes in the session, tensors as npy", async () => {
+  const server = await serve([join(dir, "s")]);
+  const page = await open(`${server.link}#value=${encodeURIComponent(culprit)}`);
+  await settled(page);
+  const a = blob(join(dir, "s"), point.metadata.a), shape = point.metadata.a.shape;
+  await page.locator("input.index[data-axis='1']").fill("5");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelector("input.index[data-axis='1']")?.value === "5");
+  await page.waitForTimeout(200);
+  await page.locator("#heat-a").hover({ position: { x: 3, y: 3 } });
+  const got = await page.locator("#readout").evaluate((e) => ({ ...e.dataset }));
+  equal([got.index, Number(got.a)], ["0,5,0,0", a[5 * shape[2] * shape[3]]]);
+  await page.click("#pin");
+  await page.fill("#note", "scale <b>1.05</b>");
+  await page.locator("#note").blur();
+  await page.waitForTimeout(300);
+  const notes = () => JSON.parse(readFileSync(join(dir, "s/notes.json"), "utf8"));
+  equal([notes().pins, notes().notes[culprit]], [[culprit], "scale <b>1.05</b>"]);
+  await page.locator("#rows").focus();
+  await page.keyboard.press("Control+z");
+  await page.keyboard.press("Control+z");
+  await page.waitForTimeout(300);
+  equal(notes().pins, [], "undo");
+  await page.locator("#emitted summary").click();
+  await page.waitForFunction(() => /^step \d+/.test(document.getElementById("emitted-text").textContent), null, { timeout: 60000 });
+  ok((await text(page, "#emitted-text")).includes(culprit), "the step of jit that makes it");
+  await page.locator("#rows [data-value='/blocks.1/act/Relu_output_0']").click();
+  await page.waitForFunction(() => document.getElementById("emitted-text")?.textContent.includes("void k"), null, { timeout: 20000 });
+  ok((await text(page, "#emitted-text")).includes("px_max_f32("), "the emitted C of the Relu");
+  await page.locator(`#rows [data-value="${culprit}"]`).click();
+  await settled(page);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click("#npy-a")]);
+  const npy = readFileSync(await download.path());
+  ok(npy.subarray(0, 6).toString("latin1") === "\x93NUMPY" && npy.subarray(npy.length - a.length * 4).equals(Buffer.from(a.buffer, a.byteOffset, a.length * 4)), "npy");
+  await page.screenshot({ path: join(shots, "view.png") });
+  equal(page.problems, []);
+  await page.context().close();
+  equal((await server.stop()).code, 0);
+});
+
+await test("server: a comparison is set up, started, cancelled and finished in the page", async () => {
+  const server = await serve([model]);
+  const page = await open(server.link);
+  equal(await page.inputValue("#set-model"), model);
+  await page.fill("#set-backend", "cmd:evil");
+  await page.click("#compare");
+  await page.waitForFunction(() => document.getElementById("job-text").textContent.includes("runs programs"));
+  await page.fill("#set-backend", "jit:inject=hang@Conv:1");
+  await page.click("#compare");
+  await page.waitForSelector("#cancel:not([disabled])");
+  await page.click("#cancel");
+  await page.waitForFunction(() => document.getElementById("job-text").textContent === "cancelled", null, { timeout: 20000 });
+  await page.fill("#set-backend", "jit:inject=offset@Relu:1");
+  await page.screenshot({ path: join(shots, "setup.png") });
+  await page.click("#compare");
+  await page.waitForSelector("#verdict-badge", { timeout: 60000 });
+  equal(await text(page, "#verdict-badge"), "diverged");
+  await page.waitForSelector("#app[data-ready]");
+  await page.keyboard.press("w");
+  equal(await text(page, "#point-verdict"), "culprit");
+  ok((await text(page, "#point-name")).includes("Relu"), "the planted Relu");
+  equal(page.problems.filter((p) => !p.includes("501")), []);
+  await page.context().close();
+  equal((await server.stop()).code, 0);
+});
+
+await test("server: minify from the page leaves a repro", async () => {
+  const server = await serve([join(dir, "s")]);
+  const page = await open(`${server.link}#value=${encodeURIComponent(culprit)}`);
+  await page.click("#minify");
+  await page.waitForFunction(() => document.getElementById("minify-text").textContent.includes("the repro is in"), null, { timeout: 120000 });
+  const where = join(dir, /in (\S+)$/.exec(await text(page, "#minify-text"))[1]);
+  ok(existsSync(join(where, "model.onnx")) && existsSync(join(where, "repro.json")), where);
+  equal(page.problems, []);
+  await page.context().close();
+  equal((await server.stop()).code, 0);
+});
+
+// ---- scale ----
+
+await test("scale: 10,000 nodes: first paint, pan, selection", async () => {
+  const folder = join(dir, "chain");
+  analyze(make("chain", "10000"), "eager", folder, ["--skip-determinism"]);
+  const server = await serve([folder]);
+  const page = await open(server.link);
+  figures.first_paint_ms = Number(await page.locator("#app").getAttribute("data-paint"));
+  equal(await text(page, "#row-count"), "10000 of 10000");
+  ok((await page.locator("#rows .row").count()) < 100, "only what is on screen exists");
+  await page.locator("#rows").evaluate((e) => { e.scrollTop = e.scrollHeight; });
+  await page.waitForTimeout(100);
+  ok((await values(page)).length > 5, "rows at the end");
+  const times = [];
+  for (let i = 0; i < 6; i++) {
+    await page.keyboard.press("j");
+    await page.waitForFunction(() => document.getElementById("heat-d"), null, { timeout: 20000 });
+    times.push(Number(await page.locator(".inspector").getAttribute("data-ms")));
+  }
+  figures.selection_ms = times.sort((x, y) => x - y)[3];
+  for (const id of ["#unfold", "#unfold", "#unfold"]) await page.click(id);
+  await page.waitForTimeout(300);
+  const box = await page.locator("#graph").boundingBox();
+  await page.mouse.move(box.x + 200, box.y + 200);
+  await page.mouse.down();
+  const frames = [];
+  for (let i = 0; i < 20; i++) {
+    await page.mouse.move(box.x + 200 + i * 5, box.y + 200 + i * 4);
+    frames.push(Number(await page.locator("#graph").getAttribute("data-frame")));
+  }
+  await page.mouse.up();
+  figures.pan_frame_ms = frames.sort((x, y) => x - y)[10];
+  ok(figures.first_paint_ms < 5000 && figures.selection_ms < 1000 && figures.pan_frame_ms < 100, JSON.stringify(figures)); // generous: the machine may be busy
+  equal(page.problems, []);
+  await page.screenshot({ path: join(shots, "chain.png") });
+  await page.context().close();
+  equal((await server.stop()).code, 0);
+});
+
+const resnet = join(root, ".cache/models/torch/resnet18.onnx");
+await test(`resnet18: the planted fault in Conv 3${existsSync(resnet) ? "" : " # SKIP it is not in .cache: tools/export-models"}`, async () => {
+  if (!existsSync(resnet)) return;
+  const s = analyze(resnet, "jit:inject=scale@Conv:3", join(dir, "rn"));
+  const page = await open(report(join(dir, "rn"), join(dir, "rn.html")));
+  await page.keyboard.press("w");
+  await settled(page);
+  equal(await text(page, "#point-name"), s.blame[0].value);
+  equal(await text(page, "#point-verdict"), "culprit");
+  await page.screenshot({ path: join(shots, "resnet18.png") });
+  equal(page.problems, []);
+  await page.context().close();
+});
+
+await browser.close();
+if (option("--figures")) writeFileSync(option("--figures"), JSON.stringify(figures));
+console.log(`# figures ${JSON.stringify(figures)}`);
+console.log(`1..${count}`);
+rmSync(dir, { recursive: true, force: true });
+process.exit(failed ? 1 : 0);
