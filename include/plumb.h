@@ -192,7 +192,41 @@ typedef struct plumb_run_options {
 /* Runs the model on a backend, writes its outputs, and describes them. */
 PLUMB_API plumb_status plumb_run(plumb_model *model, const plumb_run_options *options, char **text,
                                  plumb_error *err);
-/* The same on tensors in memory: in[i] belongs to input i (NULL = its default). */
+
+/* The reproducibility test: does the backend compute what the reference computes? */
+typedef enum plumb_check_mode {
+    PLUMB_CHECK_NONE,     /* only run, transformed as asked */
+    PLUMB_CHECK_ACCURACY, /* with an fp64 run as third opinion; outputs that are not floats are
+                             ignored */
+    PLUMB_CHECK_STRICT    /* those count as well; fp64 where it can be had */
+} plumb_check_mode;
+typedef struct plumb_check_options {
+    plumb_run_options run; /* repeat: runs of the candidate; most of them must agree */
+    plumb_check_mode mode;
+    int eval;                    /* training behaviour off on both sides */
+    const char *amp;             /* "fp16", "bf16": the candidate runs under autocast */
+    int reference_amp;           /* and so does the reference */
+    const char *reference;       /* a spec, a recording or a model file; NULL = eager */
+    const char *reference_model; /* another model for the reference; NULL = none */
+    int backward;                /* gradients of inputs and parameters, updated buffers */
+    const char *loss_output;     /* the only output in the loss; NULL = every float one */
+    int random_gradients;        /* random incoming gradients, from grad_seed */
+    uint64_t grad_seed;
+    const char *profile;        /* "plumb" (NULL) or "torch" */
+    const char *same;           /* options of the torch profile, "tol=1e-4,…" */
+    double tol;                 /* plumb: |a - r| <= tol (|r| + rms); 0 = by the fp64 run */
+    const char *baseline;       /* accepted divergences: only new ones fail; NULL = none */
+    const char *write_baseline; /* accept what diverges now; NULL = no */
+    const char *format;         /* "text" (NULL), "json", "junit", "github", "md", "csv", "sarif" */
+} plumb_check_options;
+typedef struct plumb_check_result {
+    int exit_code;   /* 0 agrees, 1 does not, 3 a backend failed */
+    char status[32]; /* "ok", "pass", "fail_accuracy", "eager_two_runs_differ", "fail_to_run", … */
+    char error[1024]; /* the AccuracyError, or what failed, with the next command; "" */
+} plumb_check_result;
+PLUMB_API plumb_status plumb_run_checked(plumb_model *model, const plumb_check_options *options,
+                                         plumb_check_result *result, char **text, plumb_error *err);
+/* plumb_run on tensors in memory: in[i] belongs to input i (NULL = its default). */
 PLUMB_API plumb_status plumb_run_tensors(plumb_model *model, const plumb_run_options *options,
                                          const plumb_tensor *const *in, plumb_tensor **out,
                                          plumb_error *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 
 enum { NAME_MAX_BYTES = 100 };
 
@@ -102,4 +103,58 @@ pl_tensor_summary pl_tensor_summarize(const pl_tensor *t) {
     s.mean = n_finite > 0 ? sum / (double)n_finite : (double)NAN;
     if (n_finite == 0) s.min = s.max = (double)NAN;
     return s;
+}
+
+/* ---- describing ---- */
+
+static bool has_numbers(const pl_datum *d) {
+    return d->kind == PL_TYPE_TENSOR && d->tensor->dtype != PL_STRING &&
+           pl_dtype_class_of(d->tensor->dtype) != PL_CLASS_COMPLEX;
+}
+
+void pl_output_put_json(pl_json *j, const char *name, const char *kind, const pl_datum *d,
+                        const char *file) {
+    char text[200];
+    pl_json_object_begin(j);
+    pl_json_put_string(j, "name", name);
+    if (kind != NULL) pl_json_put_string(j, "kind", kind);
+    pl_json_put_string(j, "type", pl_datum_describe(d, text, sizeof(text)));
+    if (d->kind == PL_TYPE_TENSOR) {
+        const pl_tensor *t = d->tensor;
+        pl_json_put_string(j, "dtype", pl_dtype_name(t->dtype));
+        pl_json_key(j, "shape");
+        pl_json_array_begin(j);
+        for (int k = 0; k < t->rank; k++)
+            pl_json_int(j, t->dims[k]);
+        pl_json_array_end(j);
+        if (has_numbers(d)) {
+            const pl_tensor_summary s = pl_tensor_summarize(t);
+            pl_json_put_double(j, "min", s.min);
+            pl_json_put_double(j, "max", s.max);
+            pl_json_put_double(j, "mean", s.mean);
+            pl_json_put_int(j, "nan", s.n_nan);
+            pl_json_put_int(j, "inf", s.n_inf);
+        }
+        if (t->dtype != PL_STRING) {
+            char hex[PL_HASH128_HEX];
+            pl_hash128_hex(pl_hash128_of(t->data, pl_tensor_bytes(t)), hex);
+            pl_json_put_string(j, "hash", hex);
+        }
+    }
+    if (file != NULL) pl_json_put_string(j, "file", file);
+    pl_json_object_end(j);
+}
+
+void pl_output_put_text(pl_buf *out, const char *name, const pl_datum *d, const char *file) {
+    char text[200];
+    pl_buf_printf(out, "%s: %s", name, pl_datum_describe(d, text, sizeof(text)));
+    if (has_numbers(d)) {
+        const pl_tensor_summary s = pl_tensor_summarize(d->tensor);
+        pl_buf_printf(out, "  min %.6g  max %.6g  mean %.6g", s.min, s.max, s.mean);
+        if (s.n_nan + s.n_inf > 0) {
+            pl_buf_printf(out, "  NaN %lld  Inf %lld", (long long)s.n_nan, (long long)s.n_inf);
+        }
+    }
+    if (file != NULL) pl_buf_printf(out, "  -> %s", file);
+    pl_buf_putc(out, '\n');
 }

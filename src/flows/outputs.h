@@ -17,4 +17,9 @@ typedef struct pl_tensor_summary {
 } pl_tensor_summary;
 pl_tensor_summary pl_tensor_summarize(const pl_tensor *t);
 
+/* One output as an object of "outputs", and as a line. kind and file may be NULL. */
+void pl_output_put_json(pl_json *j, const char *name, const char *kind, const pl_datum *d,
+                        const char *file);
+void pl_output_put_text(pl_buf *out, const char *name, const pl_datum *d, const char *file);
+
 #endif

@@ -4,7 +4,6 @@
 
 #include "backends/backend.h"
 #include "base/alloc.h"
-#include "base/hash.h"
 #include "flows/api.h"
 #include "flows/inputs.h"
 #include "flows/outputs.h"
@@ -156,38 +155,6 @@ static timing time_of(run *r) {
     return t;
 }
 
-static void put_output_json(pl_json *j, const run *r, size_t i) {
-    const pl_datum *d = r->out[i];
-    char text[200];
-    pl_json_object_begin(j);
-    pl_json_put_string(j, "name", r->model->graph->outputs[i]->name);
-    pl_json_put_string(j, "type", pl_datum_describe(d, text, sizeof(text)));
-    if (d->kind == PL_TYPE_TENSOR) {
-        const pl_tensor *t = d->tensor;
-        pl_json_put_string(j, "dtype", pl_dtype_name(t->dtype));
-        pl_json_key(j, "shape");
-        pl_json_array_begin(j);
-        for (int k = 0; k < t->rank; k++)
-            pl_json_int(j, t->dims[k]);
-        pl_json_array_end(j);
-        if (t->dtype != PL_STRING && pl_dtype_class_of(t->dtype) != PL_CLASS_COMPLEX) {
-            const pl_tensor_summary s = pl_tensor_summarize(t);
-            pl_json_put_double(j, "min", s.min);
-            pl_json_put_double(j, "max", s.max);
-            pl_json_put_double(j, "mean", s.mean);
-            pl_json_put_int(j, "nan", s.n_nan);
-            pl_json_put_int(j, "inf", s.n_inf);
-        }
-        if (t->dtype != PL_STRING) {
-            char hex[PL_HASH128_HEX];
-            pl_hash128_hex(pl_hash128_of(t->data, pl_tensor_bytes(t)), hex);
-            pl_json_put_string(j, "hash", hex);
-        }
-    }
-    if (r->files[i] != NULL) pl_json_put_string(j, "file", r->files[i]);
-    pl_json_object_end(j);
-}
-
 static void put_json(run *r, pl_buf *out) {
     pl_json j;
     pl_json_init(&j, out, true);
@@ -196,7 +163,7 @@ static void put_json(run *r, pl_buf *out) {
     pl_json_key(&j, "outputs");
     pl_json_array_begin(&j);
     for (size_t i = 0; i < r->n_out; i++)
-        put_output_json(&j, r, i);
+        pl_output_put_json(&j, r->model->graph->outputs[i]->name, NULL, r->out[i], r->files[i]);
     pl_json_array_end(&j);
     const timing t = time_of(r);
     pl_json_key(&j, "timing");
@@ -266,20 +233,7 @@ static void put_profile(const run *r, pl_buf *out) {
 
 static void put_text(run *r, pl_buf *out) {
     for (size_t i = 0; i < r->n_out; i++) {
-        const pl_datum *d = r->out[i];
-        char text[200];
-        pl_buf_printf(out, "%s: %s", r->model->graph->outputs[i]->name,
-                      pl_datum_describe(d, text, sizeof(text)));
-        if (d->kind == PL_TYPE_TENSOR && d->tensor->dtype != PL_STRING &&
-            pl_dtype_class_of(d->tensor->dtype) != PL_CLASS_COMPLEX) {
-            const pl_tensor_summary s = pl_tensor_summarize(d->tensor);
-            pl_buf_printf(out, "  min %.6g  max %.6g  mean %.6g", s.min, s.max, s.mean);
-            if (s.n_nan + s.n_inf > 0) {
-                pl_buf_printf(out, "  NaN %lld  Inf %lld", (long long)s.n_nan, (long long)s.n_inf);
-            }
-        }
-        if (r->files[i] != NULL) pl_buf_printf(out, "  -> %s", r->files[i]);
-        pl_buf_putc(out, '\n');
+        pl_output_put_text(out, r->model->graph->outputs[i]->name, r->out[i], r->files[i]);
     }
     const timing t = time_of(r);
     pl_buf_printf(out, "load %.1f ms, run %.2f ms", 1e3 * r->load_seconds, 1e3 * t.first);

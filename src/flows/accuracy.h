@@ -1,0 +1,53 @@
+/* "Does the candidate compute what the reference computes?": one predicate for run, analyze and
+ * minify.
+ *
+ * Three runs of the same outputs: the reference, the candidate, and gold, the same graph in fp64 as
+ * the third opinion. Profile torch is PyTorch's same(). Profile plumb: kind, length, type and shape
+ * first; then the places of NaN and Inf; then, with gold at hand, the candidate may be NOISE times
+ * as far from it as the reference is, both by RMSE and by the largest element, and a floor by
+ * precision; without gold every element is within a tolerance by precision of the reference.
+ * Sequences and optionals are walked; `path` tells where the first difference is. */
+#ifndef PL_ACCURACY_H
+#define PL_ACCURACY_H
+
+#include <plumb.h>
+
+#include "compare/judge.h"
+#include "graph/graph.h"
+#include "tensor/datum.h"
+
+typedef struct pl_accuracy {
+    pl_profile profile;
+    plumb_same_options same; /* torch */
+    double tol;              /* plumb: |a - r| <= tol (|r| + rms(r)), instead of gold; NAN = gold */
+    bool strict;             /* integers, bools and strings count, and exactly */
+    bool any_float;          /* the element type may differ: one side runs in fp64 */
+    bool flips;              /* quantised: a rounding difference may become a whole step */
+    pl_precision precision;  /* at best: what the model goes through */
+    pl_pool *pool;
+} pl_accuracy;
+/* plumb, tol by precision, PyTorch's repro options. */
+void pl_accuracy_init(pl_accuracy *accuracy);
+
+typedef struct pl_accuracy_check { /* of one output */
+    bool same;
+    bool ignored;                /* not a float, and not strict */
+    const char *rule;            /* that decided; static */
+    char path[128];              /* "" for the whole output */
+    char why[300];               /* "" when same */
+    double ref_error, res_error; /* RMSE against gold; NAN = not known */
+    double allowed;              /* what res_error may be; NAN = another rule decided */
+    double multiplier, tol;      /* that make up `allowed`, NAN */
+    bool measured; /* tensors of the same shape: acc is of the candidate against ref */
+    pl_accumulators acc;
+    pl_precision precision;
+} pl_accuracy_check;
+
+/* gold may be NULL. Only memory and usage fail. */
+pl_status pl_accuracy_compare(const pl_accuracy *accuracy, const pl_datum *ref, const pl_datum *res,
+                              const pl_datum *gold, pl_accuracy_check *out, pl_err *err);
+
+/* What values of this model go through: the coarsest of its float types, or its integer codes. */
+pl_precision pl_model_precision(const pl_model *model, bool *flips);
+
+#endif

@@ -1,0 +1,51 @@
+/* A model made ready to be run and judged: eval mode, mixed precision, gradients, and its inputs.
+ *
+ * Gradients: the joint graph of the backward pass; parameters are inputs with their values as
+ * defaults. Loss: each float output's sum/numel, averaged over the float outputs; so the incoming
+ * gradient of an output is 1/(numel n). In training (no eval mode) updated statistics of
+ * BatchNormalization are outputs as well. */
+#ifndef PL_PREPARE_H
+#define PL_PREPARE_H
+
+#include <plumb.h>
+
+#include "base/pool.h"
+#include "passes/changes.h"
+#include "tensor/datum.h"
+
+typedef struct pl_prepare_options {
+    plumb_transform_options transform;
+    bool backward;
+    const char *loss_output; /* the only output that counts; NULL = every float one */
+    bool random_gradients; /* near N(0,1)/numel instead of 1/numel: a constant hides permutations */
+    uint64_t grad_seed;
+    uint64_t seed; /* of random operators */
+    pl_pool *pool;
+} pl_prepare_options;
+
+typedef enum pl_output_kind {
+    PL_OUTPUT,
+    PL_OUTPUT_BUFFER, /* updated statistics */
+    PL_OUTPUT_INPUT_GRADIENT,
+    PL_OUTPUT_PARAMETER_GRADIENT,
+    PL_OUTPUT_BUFFER_GRADIENT /* of an initializer that is not trained: given statistics */
+} pl_output_kind;
+const char *pl_output_kind_name(pl_output_kind kind); /* "output", "buffer", "input gradient", … */
+
+typedef struct pl_prepared {
+    pl_model *model; /* a copy */
+    pl_datum **in;   /* of `model`; the first ones are those given */
+    size_t n_in, n_out;
+    pl_output_kind *kinds; /* by output */
+    pl_changes changes;
+    bool has_gradients;
+    char note[200]; /* why there are none although asked for; "" */
+} pl_prepared;
+
+/* in[i] belongs to input i of the model (NULL = its default); references are taken. Release also on
+ * failure. */
+pl_status pl_prepare(const pl_model *model, pl_datum *const *in, const pl_prepare_options *options,
+                     pl_prepared *out, pl_err *err);
+void pl_prepared_release(pl_prepared *prepared); /* all zero is fine */
+
+#endif
