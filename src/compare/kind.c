@@ -197,11 +197,26 @@ static bool scale(pl_kind_data *k) {
 static double shifted_by(const pl_kind_data *k, int64_t i) {
     return k->d[i] + k->p0;
 }
+/* Each difference has the rounding of a large element; their mean has not, and small elements,
+ * which have little slack, need it. */
+static void refine_offset(pl_kind_data *k) {
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t b = 0; b < k->n_bad && !k->is_integer; b++) {
+        const int64_t i = k->bad[b];
+        if (!pl_kind_near(k, i, k->d[i] + k->p0)) continue;
+        sum += k->a[i] - k->d[i];
+        n++;
+    }
+    if (2 * n > k->n_bad) k->p0 = sum / (double)n;
+}
+
 static bool offset(pl_kind_data *k) {
     for (int64_t b = 0; b < k->n_bad; b++)
         k->work[b] = k->a[k->bad[b]] - k->d[k->bad[b]];
     if (k->n_bad < 2) return false;
     k->p0 = middle(k->work, k->n_bad);
+    refine_offset(k);
     if (!explains_bad(k, shifted_by)) return false;
     say(k, "offset", k->p0);
     return true;
@@ -233,10 +248,11 @@ static bool linear(pl_kind_data *k) {
     return true;
 }
 
-/* Fewer elements, but rounded as if they had been cut off: every difference points towards zero. */
+/* Rounded as if they had been cut off: every difference is one code and points towards zero, or
+ * away from it. Some would have been cut to the right code; one more everywhere is an offset. */
 static bool truncated(pl_kind_data *k) {
     int64_t towards = 0;
-    if (k->n_bad < 8 || !k->is_integer) return false;
+    if (k->n_bad < 8 || !k->is_integer || 10 * k->n_bad > 9 * k->n) return false;
     for (int64_t b = 0; b < k->n_bad; b++) {
         const int64_t i = k->bad[b];
         if (fabs(k->a[i] - k->d[i]) != 1) return false;
