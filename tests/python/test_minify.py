@@ -88,13 +88,13 @@ def test_chain_1001(folder):
     return check_row(folder, folder / "m.onnxtxt", ["op=Relu"], 2 * math.log2(1001) + 8, 1)
 
 
-def test_chain_5001_costs_less_than_a_millisecond_a_query(folder):
+def test_chain_5001_is_cheap(folder):
     bench.chain(folder / "m.onnxtxt", 2500)
     assert call("convert", folder / "m.onnxtxt", folder / "m.onnx").returncode == 0
     r, _, _ = minify(folder, folder / "m.onnx", "--check", f"{oracle(folder)} {{model}} op=Relu", "-q")
     assert r["queries"] <= 2 * math.log2(5001) + 8 and r["nodes_after"] == 1, r
     ms = 1000 * r["overhead_seconds"] / r["runs"]
-    assert ms < 2, f"{ms:.2f} ms"  # 0.8 on a quiet machine; bench/minify holds the figure
+    assert ms < 2, f"{ms:.2f} ms"  # 0.6 to 0.8 on a quiet machine (bench/minify); twice that under load
     return f"{ms:.2f} ms of CPU a query"
 
 
@@ -434,6 +434,15 @@ def test_yolox_like_detector(folder):
 
 def test_body_of_a_loop(folder):
     return planted(folder, "torch/control", "accuracy@Loop:1", 16, 64)
+
+
+def test_backward_graph(folder):
+    """A joint graph is a model like any other: its gradients are minified the same way."""
+    text(folder / "m.onnxtxt", "  a = Sin(x)\n  b = Mul(a, w)\n  c = Tanh(b)\n  y = Mul(c, a)", "float[4] x, float[4] w", "float[4] y")
+    done = call("convert", folder / "m.onnxtxt", folder / "joint.onnx", "--backward=joint")
+    assert done.returncode == 0, done.stderr
+    r, repro, _ = minify(folder, folder / "joint.onnx", "--inject", "scale@Cos")
+    assert r["nodes_after"] == 1 and operators(repro) == ["Cos"] and r["verified"], r
 
 
 # ---- repro levels ----

@@ -1,6 +1,8 @@
 /* Parts of the minifier: subsets of nodes as models, bypassing, planted faults that follow their
  * node, the wrapper around any backend. */
 #include <plumb.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "backends/backend.h"
 #include "base/alloc.h"
@@ -198,6 +200,66 @@ static void test_wrap__passes_the_error_on(void **state) {
     pl_model_free(m);
 }
 
+/* Level 3 writes before compile (no data yet) and before the first run (with data), into a folder
+ * of the wrapper's name; the answer is the inner backend's. */
+static void test_wrap__writes_before_it_compiles_and_runs(void **state) {
+    (void)state;
+    const plumb_backend *eager = pl_backend_rows[0];
+    char *folder = NULL, *here = getcwd(NULL, 0);
+    pl_err trouble = PL_ERR_INIT;
+    plumb_error err = { 0 };
+    plumb_wrapped *w = NULL;
+    void *self = NULL, *program = NULL;
+    size_t n_hooks = 0;
+    static char expected[] = "forward";
+    must(pl_dir_temporary(&folder, &trouble), &trouble);
+    assert_int_equal(chdir(folder), 0);
+    if (eager->open != NULL) {
+        assert_int_equal(eager->open(plumb_host_get(), NULL, 0, &self, &err), PLUMB_OK);
+    }
+    const plumb_wrap_options options = {
+        .level = 3, .name = "forward", .debug_dir = "d", .log = count_line, .log_ctx = expected
+    };
+    n_lines = 0;
+    assert_int_equal(plumb_wrap_backend(eager, self, &options, &w, &err), PLUMB_OK);
+    pl_model *m = parse_graph_text("(float[2] x) => (float[2] y) { y = Relu(x) }");
+    pl_buf bytes = PL_BUF_INIT;
+    must(pl_model_serialize(m, &bytes, &trouble), &trouble);
+    const char *const in_names[] = { "x" }, *const out_names[] = { "y" };
+    const plumb_source source = { .onnx = bytes.data,
+                                  .n_onnx = bytes.n_bytes,
+                                  .inputs = in_names,
+                                  .n_inputs = 1,
+                                  .outputs = out_names,
+                                  .n_outputs = 1 };
+    const plumb_backend *v = plumb_wrapped_backend(w);
+    assert_int_equal(v->compile(w, &source, &program, &n_hooks, &err), PLUMB_OK);
+    assert_true(pl_path_exists("repro/repro.json"));
+    assert_false(pl_path_exists("repro/test_data_set_0"));
+    const float x[] = { -1, 2 };
+    const int64_t dims[] = { 2 };
+    plumb_datum *in = NULL, *out = NULL;
+    assert_int_equal(plumb_host_get()->new_tensor(PLUMB_FLOAT, 1, dims, x, sizeof(x), &in, &err),
+                     PLUMB_OK);
+    const plumb_datum *const inputs[] = { in };
+    const plumb_run_args args = { .in = inputs, .n_in = 1, .out = &out, .n_out = 1 };
+    assert_int_equal(v->run(program, &args, &err), PLUMB_OK);
+    assert_int_equal(((const float *)pl_datum_of(out)->tensor->data)[1] > 1, 1);
+    assert_true(pl_path_exists("repro/test_data_set_0/input_0.pb"));
+    assert_int_equal(n_lines, 4); /* twice: where, and how to minify it */
+    v->free(program);
+    plumb_wrapped_free(w);
+    if (eager->close != NULL) eager->close(self);
+    plumb_host_get()->unref(in);
+    plumb_host_get()->unref(out);
+    pl_buf_release(&bytes);
+    pl_model_free(m);
+    assert_int_equal(chdir(here), 0);
+    pl_dir_remove(folder, NULL);
+    pl_free(folder);
+    free(here);
+}
+
 static void test_wrap__refuses_a_level_that_is_none(void **state) {
     (void)state;
     plumb_wrapped *w = NULL;
@@ -216,6 +278,7 @@ int main(void) {
         cmocka_unit_test(test_planted__follows_its_node),
         cmocka_unit_test(test_weights__candidates_share_one_copy),
         cmocka_unit_test(test_wrap__passes_the_error_on),
+        cmocka_unit_test(test_wrap__writes_before_it_compiles_and_runs),
         cmocka_unit_test(test_wrap__refuses_a_level_that_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
