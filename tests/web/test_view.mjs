@@ -40,7 +40,7 @@ function ok(x, what) { if (!x) throw new Error(what); }
 // ---- sessions, and their tensors read without plumb ----
 
 function analyze(model, spec, out, more = []) {
-  const r = spawnSync(plumb, ["analyze", model, "--backend", spec, "-o", out, ...more], { encoding: "utf8" });
+  const r = spawnSync(plumb, ["analyze", model, "--backend", spec, "-o", out, ...more], { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "ignore", "pipe"] });
   if (r.status > 1 || r.status === null) throw new Error(`analyze: ${r.stderr}`);
   return JSON.parse(readFileSync(join(out, "session.json"), "utf8"));
 }
