@@ -99,7 +99,7 @@ static double outputs_distance(const pl_blaming *j, const pl_replay *x, pl_datum
         for (int64_t k = 0; k < d->tensor->n_elements; k++) {
             const double g = pl_tensor_get_f64(gold[i]->tensor, k);
             const double off = pl_tensor_get_f64(d->tensor, k) - g;
-            if (!isfinite(off)) return INFINITY;
+            if (!isfinite(off)) return (double)INFINITY;
             part += off * off;
             size += g * g;
         }
