@@ -49,7 +49,7 @@ pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **
 
 /* rms of x - y and of y over the places where both are finite; NAN when they cannot be compared. */
 static void rms_between(const pl_tensor *x, const pl_tensor *y, double *distance, double *scale) {
-    *distance = NAN;
+    *distance = (double)NAN;
     if (scale != NULL) *scale = (double)NAN;
     if (x == NULL || y == NULL || x->dtype == PL_STRING || y->dtype == PL_STRING ||
         !pl_tensor_same_shape(x, y) || x->n_elements == 0) {
