@@ -241,10 +241,10 @@ static pl_status say_nonfinite(pl_analysis *x, pl_err *err) {
     for (size_t i = 0; i < x->session->n_points; i++) {
         const pl_sync_point *p = &x->session->points[i];
         if (!p->measured || p->pair_class != PL_PAIR_NONFINITE) continue;
-        if (p->acc.n_nan_a + p->acc.n_inf_a == 0) continue;
+        const int64_t n = p->acc.n_nan_a + p->acc.n_inf_a;
+        if (n == 0) continue;
         return pl_analysis_note(x, err, "%s first appears at '%s' (%s), %lld elements; %s",
-                                p->acc.n_nan_a > 0 ? "NaN" : "Inf", p->value, p->op,
-                                (long long)(p->acc.n_nan_a + p->acc.n_inf_a),
+                                p->acc.n_nan_a > 0 ? "NaN" : "Inf", p->value, p->op, (long long)n,
                                 p->verdict == PL_VERDICT_CULPRIT ? "it is born there"
                                                                  : "its inputs lead to it");
     }
