@@ -120,7 +120,7 @@ static void stale(victim *v) { /* a block that has what another block should hav
 }
 
 static void nan_one(victim *v) {
-    v->x[pick(v, v->n)] = NAN;
+    v->x[pick(v, v->n)] = (double)NAN;
 }
 
 static void saturate(victim *v) {

@@ -457,7 +457,7 @@ def run_clean(lab, run):
     except (RuntimeError, subprocess.TimeoutExpired, ValueError) as e:
         return out | dict(error=str(e)[:300])
     qs = [(p["q"], p["op"], p["value"]) for p in r["sync_points"] if isinstance(p["q"], (int, float))]
-    return out | dict(verdict=r["verdict"], reason=r["reason"][:200], blame=[(b["op"], b["value"], b["kind"]) for b in r["blame"]],
+    return out | dict(verdict=r["verdict"], reason=r["reason"].replace(f"{ROOT}/", "")[:200], blame=[(b["op"], b["value"], b["kind"]) for b in r["blame"]],
                       values=len(r["sync_points"]), q=max(qs, default=None), unreplayed=r["coverage"]["unreplayed"],
                       excuses=sorted({p["excuse"] for p in r["sync_points"] if p["excuse"]}))
 

@@ -87,13 +87,13 @@ static void test_kind__nan_and_inf(void **state) {
     (void)state;
     data x;
     start(&x, PL_F32);
-    x.pa[17] = NAN;
+    x.pa[17] = (double)NAN;
     expect(&x, PL_F32, "NaN born here", NULL);
     start(&x, PL_F32);
-    x.pa[17] = INFINITY;
+    x.pa[17] = (double)INFINITY;
     expect(&x, PL_F32, "Inf born here", NULL);
     start(&x, PL_F32);
-    x.pa[17] = x.pd[17] = NAN; /* on both sides: no fault */
+    x.pa[17] = x.pd[17] = (double)NAN; /* on both sides: no fault */
     x.pa[3] += 1;
     expect(&x, PL_F32, "one element", NULL);
 }
