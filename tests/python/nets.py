@@ -16,9 +16,9 @@ PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
 
 class Activations(nn.Module):
     """An MLP that goes through every activation of torch.nn that ONNX can say. Not LogSigmoid: its export, Log(Sigmoid(x)), makes
-    the absolute error of ONNX Runtime's Sigmoid a relative one."""
+    the absolute error of ONNX Runtime's Sigmoid a relative one. Not CELU: Celu-12 takes float32 only, and a double is cast."""
 
-    kinds = [nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Softplus, nn.Softsign, nn.Hardtanh,
+    kinds = [nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.Softplus, nn.Softsign, nn.Hardtanh,
              nn.Hardsigmoid, nn.Hardswish, nn.SiLU, nn.Mish, nn.ReLU6, nn.PReLU, nn.Tanhshrink, nn.Softshrink]
 
     def __init__(self):
@@ -196,10 +196,6 @@ class Tap:
         except Exception as e:  # pylint: disable=broad-except
             self.bad += 1
             print(f"not ok {self.n} {name}: {str(e)[:600]}", flush=True)
-
-    def skip(self, name, why):
-        self.n += 1
-        print(f"ok {self.n} {name} # skip {why}", flush=True)
 
     def end(self):
         print(f"1..{self.n}")
