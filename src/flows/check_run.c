@@ -253,7 +253,7 @@ static pl_status read_recording(pl_check_run *r, pl_err *err) {
 
 /* Twice; the second run must give the same bits. */
 static pl_status run_reference(pl_check_run *r, pl_err *err) {
-    side s = { NULL };
+    side s = { .backend = NULL };
     pl_err trouble = PL_ERR_INIT;
     pl_datum **again = pl_calloc(r->n_ref + 1, sizeof(pl_datum *));
     if (again == NULL) return pl_fail_memory(err, r->n_ref);
@@ -401,7 +401,7 @@ static int by_value(const void *a, const void *b) {
 
 /* One compile and one run. *done is false when it failed, which the status tells. */
 static pl_status run_once(pl_check_run *r, size_t k, double *seconds, bool *done, pl_err *err) {
-    side s = { NULL };
+    side s = { .backend = NULL };
     pl_err trouble = PL_ERR_INIT;
     *done = false;
     drop(r->out, r->n_out);

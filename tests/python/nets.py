@@ -150,9 +150,8 @@ def make(name):
             if isinstance(getattr(m, key, None), float):
                 setattr(m, key, float(np.float32(getattr(m, key))))
     with torch.no_grad():
-        for p in net.parameters():  # equal ones (norms, biases) would be exported as one
-            if p.dim() < 2:
-                p += 0.05 * torch.randn_like(p)
+        for p in net.parameters():  # equal ones (norms, biases, copied layers) would be exported as one
+            p += 0.05 * torch.randn_like(p) * (1 if p.dim() < 2 else p.abs())
     return net, torch.randn(*shape)
 
 
