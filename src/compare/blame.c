@@ -49,8 +49,8 @@ pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **
 
 /* rms of x - y and of y over the places where both are finite; NAN when they cannot be compared. */
 static void rms_between(const pl_tensor *x, const pl_tensor *y, double *distance, double *scale) {
-    *distance = NAN;
-    if (scale != NULL) *scale = NAN;
+    *distance = (double)NAN;
+    if (scale != NULL) *scale = (double)NAN;
     if (x == NULL || y == NULL || x->dtype == PL_STRING || y->dtype == PL_STRING ||
         !pl_tensor_same_shape(x, y) || x->n_elements == 0) {
         return;
@@ -193,7 +193,7 @@ static pl_status blame_view(pl_blaming *j, const pl_segment *segment, const pl_v
     v->reason = "computed from a value of another shape";
     if (in->verdict == PL_VERDICT_CULPRIT) return PL_OK;
     in->verdict = PL_VERDICT_CULPRIT;
-    in->q = INFINITY;
+    in->q = (double)INFINITY;
     in->kind = "shape";
     in->excuse = "";
     in->local_class = PL_LOCAL_SHAPE;
@@ -343,13 +343,13 @@ static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *w
         PL_TRY_GOTO(done, st, j->b->get(j->b->ctx, value, &b, err));
     }
     *v = (pl_judgement){ .judged = true,
-                         .q = NAN,
-                         .q_ref = NAN,
-                         .local = NAN,
-                         .propagated = NAN,
-                         .amplified = NAN,
-                         .reference = NAN,
-                         .scale = NAN,
+                         .q = (double)NAN,
+                         .q_ref = (double)NAN,
+                         .local = (double)NAN,
+                         .propagated = (double)NAN,
+                         .amplified = (double)NAN,
+                         .reference = (double)NAN,
+                         .scale = (double)NAN,
                          .excuse = "",
                          .reason = "",
                          .kind = "",

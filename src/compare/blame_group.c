@@ -44,7 +44,7 @@ static size_t intersect(uint32_t *x, size_t n_x, const uint32_t *y, size_t n_y) 
 
 static pl_status group_init(pl_blaming *j, group *g, size_t i, pl_err *err) {
     const pl_flagged *f = &j->flagged[i];
-    *g = (group){ .first = i, .parent = i, .effect = NAN, .q = j->out->of[f->value->id].q };
+    *g = (group){ .first = i, .parent = i, .effect = (double)NAN, .q = j->out->of[f->value->id].q };
     g->members = pl_arena_array(j->out->arena, f->segment.n_nodes + 1, sizeof(uint32_t));
     if (g->members == NULL) return pl_fail_memory(err, f->segment.n_nodes);
     for (size_t k = 0; k < f->segment.n_nodes; k++) {
@@ -99,7 +99,7 @@ static double outputs_distance(const pl_blaming *j, const pl_replay *x, pl_datum
         for (int64_t k = 0; k < d->tensor->n_elements; k++) {
             const double g = pl_tensor_get_f64(gold[i]->tensor, k);
             const double off = pl_tensor_get_f64(d->tensor, k) - g;
-            if (!isfinite(off)) return INFINITY;
+            if (!isfinite(off)) return (double)INFINITY;
             part += off * off;
             size += g * g;
         }

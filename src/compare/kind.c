@@ -120,7 +120,8 @@ static bool flushed(pl_kind_data *k) {
 /* All bad elements sit at the largest or smallest value, and the replay, which is not constant,
  * goes beyond it. */
 static bool saturated(pl_kind_data *k) {
-    double high = -INFINITY, low = INFINITY, most = -INFINITY, least = INFINITY;
+    double high = -(double)INFINITY, low = (double)INFINITY, most = -(double)INFINITY,
+           least = (double)INFINITY;
     for (int64_t i = 0; i < k->n; i++) {
         high = fmax(high, k->a[i]);
         low = fmin(low, k->a[i]);
@@ -306,7 +307,7 @@ static pl_status data_init(pl_kind_data *k, const pl_tensor *a, const pl_tensor 
     const int bits = k->is_integer ? (int)pl_dtype_bits(native) : 64;
     k->most = ldexp(1, is_signed ? bits - 1 : bits) - 1;
     k->least = is_signed ? -ldexp(1, bits - 1) : 0;
-    if (!k->is_integer) k->least = -(k->most = INFINITY);
+    if (!k->is_integer) k->least = -(k->most = (double)INFINITY);
     k->a = pl_calloc(n + 1, sizeof(double));
     k->d = pl_calloc(n + 1, sizeof(double));
     k->e = pl_calloc(n + 1, sizeof(double));

@@ -149,7 +149,7 @@ typedef struct interval {
 
 static bool find_interval(const double *x, const pl_tensor *a, const pl_tensor *d, const double *e,
                           pl_dtype native, interval *out) {
-    *out = (interval){ INFINITY, -INFINITY, 0, 0 };
+    *out = (interval){ (double)INFINITY, -(double)INFINITY, 0, 0 };
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < a->n_elements; i++) {
             const double p = pl_tensor_get_f64(a, i), q = pl_tensor_get_f64(d, i);

@@ -59,7 +59,7 @@ static void measure_one(const measure *m, int64_t i, double a, double d, partial
     if (!isfinite(a) || !isfinite(d)) {
         if (nonfinite_agree(m, a, d, bound)) return;
         p->nonfinite = true;
-        q = INFINITY;
+        q = (double)INFINITY;
     } else {
         const double off = fabs(a - d);
         p->sum_sq += off * off;
@@ -104,7 +104,7 @@ static pl_status measure_strings(const pl_tensor *a, const pl_tensor *d, pl_loca
             continue;
         if (out->worst < 0) out->worst = i;
         out->n_bad++;
-        out->q = INFINITY;
+        out->q = (double)INFINITY;
     }
     return PL_OK;
 }
@@ -120,7 +120,7 @@ pl_status pl_local_error_measure(pl_pool *pool, const pl_tensor *a, const pl_ten
                                  pl_err *err) {
     *out = (pl_local_error){ .kind = PL_LOCAL_SHAPE, .worst = -1, .n = a->n_elements };
     if (!comparable(a, d) || (bound != NULL && !pl_tensor_same_shape(bound, d))) {
-        out->q = INFINITY;
+        out->q = (double)INFINITY;
         return PL_OK;
     }
     out->kind = PL_LOCAL_MEASURED;

@@ -194,7 +194,7 @@ static bool is_quantised(const pl_model *model) {
 
 /* rms of a - b relative to b; NAN when they were not measured. */
 static double relative_error(const pl_sync_point *p) {
-    if (!p->measured || p->acc.n_finite == 0 || !(p->acc.sum_rr > 0)) return NAN;
+    if (!p->measured || p->acc.n_finite == 0 || !(p->acc.sum_rr > 0)) return (double)NAN;
     return sqrt(p->acc.sum_sq / p->acc.sum_rr);
 }
 

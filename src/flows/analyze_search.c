@@ -36,8 +36,8 @@ pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err) {
                 : failure->out_of_memory ? "out of memory"
                                          : "crash",
         .where = "the shortest beginning of the model that fails ends here",
-        .q = NAN,
-        .effect = NAN,
+        .q = (double)NAN,
+        .effect = (double)NAN,
         .reason = pl_analysis_keep(x, found.why),
         .module = origin.module,
         .source = origin.file,

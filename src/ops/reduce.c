@@ -481,7 +481,7 @@ static void naive_pass(pl_reduce_kind kind, const pl_tensor *x, const pl_f32 *da
 static pl_status naive_reduce(pl_eval *c, pl_reduce_kind kind, const pl_tensor *x,
                               const bool *reduced, pl_tensor *y) {
     const size_t n = (size_t)y->n_elements;
-    pl_f32 *data = pl_scratch(c, (size_t)x->n_elements + 1, sizeof(*data));
+    float *data = pl_scratch(c, (size_t)x->n_elements + 1, sizeof(*data));
     float *acc = pl_scratch(c, n, sizeof(*acc)), *max = pl_scratch(c, n, sizeof(*max));
     if (data == NULL || acc == NULL || max == NULL) return pl_eval_memory(c);
     pl_load_f32(x->dtype, x->data, data, (size_t)x->n_elements);

@@ -68,7 +68,7 @@ pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err);
 pl_status pl_job_start(pl_server *s, const char *command, const char *text, size_t n, pl_err *err);
 /* The page fills in what a session says, and that may be a stranger's: no programs, no libraries,
  * no files written elsewhere. */
-pl_status pl_job_check_spec(const char *spec, pl_err *err);
+pl_status pl_job_check_spec(const char *text, pl_err *err);
 void pl_job_cancel(pl_server *s);
 void pl_job_end(pl_server *s); /* cancels, waits, frees */
 /* The state as one event (`data: {…}\n\n`) once it differs from *seen, or a comment after a second.

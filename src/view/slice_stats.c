@@ -123,7 +123,7 @@ static void put_side(pl_json *j, const char *key, const pl_tensor *t, const side
 static void put_histogram(pl_json *j, const figures *f) {
     int64_t counts[2][N_BINS] = { { 0 } };
     const pl_tensor *sides[2] = { f->a, f->b };
-    double lo = INFINITY, hi = -INFINITY;
+    double lo = (double)INFINITY, hi = -(double)INFINITY;
     for (int s = 0; s < 2; s++) {
         if (sides[s] == NULL || f->side[s].n == 0) continue;
         lo = fmin(lo, f->side[s].min);

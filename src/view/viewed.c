@@ -9,6 +9,8 @@
 #include "store/recording.h"
 #include "store/store.h"
 
+enum { N_RECENT = 4 };
+
 struct pl_viewed {
     char *path;
     pl_session *session;
@@ -16,6 +18,14 @@ struct pl_viewed {
     pl_store *store;
     pl_recording *recordings[2]; /* of A and B, opened when first asked for */
     bool tried[2];
+    /* Opened last: checking the hash of a large tensor takes long, and the page asks again and
+     * again for slices of one. They are mapped files, so that keeping them costs nothing. */
+    struct {
+        bool used;
+        size_t point;
+        pl_view_pair pair;
+    } recent[N_RECENT];
+    size_t next_recent;
 };
 
 static pl_status open_parts(pl_viewed *v, pl_err *err) {
@@ -48,6 +58,8 @@ pl_status pl_viewed_open(const char *path, pl_viewed **out, pl_err *err) {
 
 void pl_viewed_close(pl_viewed *v) {
     if (v == NULL) return;
+    for (int i = 0; i < N_RECENT; i++)
+        pl_view_pair_release(&v->recent[i].pair);
     for (int i = 0; i < 2; i++)
         pl_recording_close(v->recordings[i]);
     pl_store_close(v->store);
@@ -174,14 +186,30 @@ static void join(pl_view_pair *pair, const char *layout) {
     pl_tensor_unref(b);
 }
 
+static void copy_pair(const pl_view_pair *from, pl_view_pair *to) {
+    *to = *from;
+    if (from->a != NULL) (void)pl_tensor_ref(from->a);
+    if (from->b != NULL) (void)pl_tensor_ref(from->b);
+}
+
 pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err) {
     memset(out, 0, sizeof *out);
     if (point >= v->session->n_points)
         return pl_fail(err, PL_E_NOT_FOUND, "there is no sync point %zu", point);
+    for (int i = 0; i < N_RECENT; i++) {
+        if (!v->recent[i].used || v->recent[i].point != point) continue;
+        copy_pair(&v->recent[i].pair, out);
+        return PL_OK;
+    }
     const pl_sync_point *p = &v->session->points[point];
     read_side(v, 0, &p->a, &out->a, out->why, sizeof out->why);
     read_side(v, 1, &p->b, &out->b, out->why, sizeof out->why);
     if (out->a != NULL && out->b != NULL) join(out, p->layout);
+    const size_t slot = v->next_recent++ % N_RECENT;
+    pl_view_pair_release(&v->recent[slot].pair);
+    v->recent[slot].used = true;
+    v->recent[slot].point = point;
+    copy_pair(out, &v->recent[slot].pair);
     return PL_OK;
 }
 
