@@ -110,9 +110,9 @@ static void judge_by_gold(const pl_accumulators *of_ref, const pl_accumulators *
 }
 
 static void say_nonfinite(const pl_accumulators *acc, pl_accuracy_check *c) {
+    const int64_t n = acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r + acc->n_inf_sign;
     fail(c, "nonfinite", "NaN or Inf on one side only at %lld elements, first at %lld",
-         (long long)(acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r + acc->n_inf_sign),
-         (long long)acc->nonfinite_index);
+         (long long)n, (long long)acc->nonfinite_index);
 }
 
 static pl_status judge_by_reference(const pl_accuracy *a, const triple *t, pl_accuracy_check *c,
