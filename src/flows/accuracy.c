@@ -12,6 +12,7 @@ enum { DEPTH_MAX = 32 };
  * ONNX Runtime and jit stay below 4, but for outputs of one element where the reference is lucky.
  */
 static const double NOISE = 16;
+static const double MOVES = 4;
 /* Of the rms of the output; those lucky ones stay below 2e-6 of it in float32. */
 static const double floors[PL_PRECISION_COUNT] = {
     [PL_PRECISION_F64] = 1e-13, [PL_PRECISION_F32] = 1e-5,   [PL_PRECISION_F16] = 2e-3,
@@ -33,6 +34,7 @@ static void check_init(pl_accuracy_check *c) {
     c->same = true;
     c->precision = PL_PRECISION_F64;
     c->ref_error = c->res_error = c->allowed = c->multiplier = c->tol = (double)NAN;
+    c->res_largest = c->largest_allowed = (double)NAN;
 }
 
 __attribute__((format(printf, 3, 4))) static void fail(pl_accuracy_check *c, const char *rule,
@@ -86,8 +88,8 @@ static double rmse_of(const pl_accumulators *acc) {
 }
 
 /* Against gold. `of_ref` and `of_res` are measured against it. */
-static void judge_by_gold(const pl_accuracy *a, const pl_accumulators *of_ref,
-                          const pl_accumulators *of_res, pl_accuracy_check *c) {
+static void judge_by_gold(const pl_accumulators *of_ref, const pl_accumulators *of_res,
+                          pl_accuracy_check *c) {
     const double rms = rms_of(of_res), least = floors[c->precision] * rms;
     c->ref_error = rmse_of(of_ref);
     c->res_error = rmse_of(of_res);
@@ -95,15 +97,15 @@ static void judge_by_gold(const pl_accuracy *a, const pl_accumulators *of_ref,
     c->tol = least;
     c->allowed = NOISE * c->ref_error + least;
     c->rule = "rmse";
-    const double most = NOISE * of_ref->max_abs + 8 * least;
-    (void)a;
+    c->res_largest = of_res->max_abs;
+    c->largest_allowed = NOISE * of_ref->max_abs + 8 * least;
     if (!(c->res_error <= c->allowed)) {
         fail(c, "rmse", "its error against fp64 is %.3g, %.3g is allowed", c->res_error,
              c->allowed);
-    } else if (!(of_res->max_abs <= most)) {
+    } else if (!(of_res->max_abs <= c->largest_allowed)) {
         fail(c, "largest", "element %lld is %.9g, fp64 says %.9g: off by %.3g, %.3g is allowed",
              (long long)of_res->max_abs_index, of_res->max_abs_a, of_res->max_abs_r,
-             of_res->max_abs, most);
+             of_res->max_abs, c->largest_allowed);
     }
 }
 
@@ -149,12 +151,12 @@ static pl_status judge_floats(const pl_accuracy *a, const triple *t, pl_accuracy
             say_nonfinite(&c->acc, c);
             return PL_OK;
         }
-        judge_by_gold(a, &of_ref, &of_res, c);
+        judge_by_gold(&of_ref, &of_res, c);
         if (c->same) c->rule = "better than the reference";
         return PL_OK;
     }
     if (!gold) return judge_by_reference(a, t, c, err);
-    judge_by_gold(a, &of_ref, &of_res, c);
+    judge_by_gold(&of_ref, &of_res, c);
     return PL_OK;
 }
 
@@ -250,6 +252,24 @@ static pl_status compare_torch(const pl_accuracy *a, const pl_datum *ref, const 
     c->precision = pl_precision_of(res->tensor->dtype, ref->tensor->dtype);
     c->measured = true;
     return pl_accumulate(a->pool, res->tensor, ref->tensor, &c->acc, err);
+}
+
+pl_status pl_accuracy_excuse(const pl_accuracy *a, const pl_datum *gold, const pl_datum *moved,
+                             pl_accuracy_check *c, pl_err *err) {
+    pl_accumulators acc;
+    if (c->same || isnan(c->largest_allowed) || gold == NULL || moved == NULL) return PL_OK;
+    if (gold->kind != PL_TYPE_TENSOR || moved->kind != PL_TYPE_TENSOR ||
+        !pl_tensor_same_shape(gold->tensor, moved->tensor))
+        return PL_OK;
+    PL_TRY(pl_accumulate(a->pool, moved->tensor, gold->tensor, &acc, err));
+    if (acc.nonfinite_index >= 0) return PL_OK;
+    if (!(c->res_error <= c->allowed + MOVES * rmse_of(&acc))) return PL_OK;
+    if (!(c->res_largest <= c->largest_allowed + MOVES * acc.max_abs)) return PL_OK;
+    c->same = true;
+    c->rule = "unstable";
+    snprintf(c->why, sizeof(c->why), "rounding errors of the inputs move it by %.3g",
+             rmse_of(&acc));
+    return PL_OK;
 }
 
 pl_status pl_accuracy_compare(const pl_accuracy *a, const pl_datum *ref, const pl_datum *res,

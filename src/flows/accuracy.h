@@ -31,13 +31,14 @@ void pl_accuracy_init(pl_accuracy *accuracy);
 
 typedef struct pl_accuracy_check { /* of one output */
     bool same;
-    bool ignored;                /* not a float, and not strict */
-    const char *rule;            /* that decided; static */
-    char path[128];              /* "" for the whole output */
-    char why[300];               /* "" when same */
-    double ref_error, res_error; /* RMSE against gold; NAN = not known */
-    double allowed;              /* what res_error may be; NAN = another rule decided */
-    double multiplier, tol;      /* that make up `allowed`, NAN */
+    bool ignored;                        /* not a float, and not strict */
+    const char *rule;                    /* that decided; static */
+    char path[128];                      /* "" for the whole output */
+    char why[300];                       /* "" when same */
+    double ref_error, res_error;         /* RMSE against gold; NAN = not known */
+    double allowed;                      /* what res_error may be; NAN = another rule decided */
+    double multiplier, tol;              /* that make up `allowed`, NAN */
+    double res_largest, largest_allowed; /* the same of the largest element; NAN */
     bool measured; /* tensors of the same shape: acc is of the candidate against ref */
     pl_accumulators acc;
     pl_precision precision;
@@ -46,6 +47,13 @@ typedef struct pl_accuracy_check { /* of one output */
 /* gold may be NULL. Only memory and usage fail. */
 pl_status pl_accuracy_compare(const pl_accuracy *accuracy, const pl_datum *ref, const pl_datum *res,
                               const pl_datum *gold, pl_accuracy_check *out, pl_err *err);
+
+/* A function that jumps (a gradient at a kink, a rounded code) may land on the other side for no
+ * fault: `moved` is gold again on inputs that were changed by some rounding errors. A check that
+ * failed against gold passes, by the rule "unstable", when it is no further off than 4 times what
+ * that moves it by. */
+pl_status pl_accuracy_excuse(const pl_accuracy *accuracy, const pl_datum *gold,
+                             const pl_datum *moved, pl_accuracy_check *check, pl_err *err);
 
 /* What values of this model go through: the coarsest of its float types, or its integer codes. */
 pl_precision pl_model_precision(const pl_model *model, bool *flips);

@@ -117,6 +117,29 @@ static pl_status note_forward(joint *j) {
     return PL_OK;
 }
 
+static bool changes_nothing(const pl_node *node) {
+    size_t n = 0;
+    if (strcmp(node->op, "Transpose") != 0 || !pl_domain_is_onnx(node->domain)) return false;
+    const int64_t *perm = pl_attr_ints(node, "perm", &n);
+    for (size_t i = 0; i < n; i++)
+        if (perm[i] != (int64_t)i) return false;
+    return perm != NULL && node->out[0] != NULL && !node->out[0]->is_output;
+}
+
+/* Transposes that rules wrote for the general case. GemmTransposeFusion of ONNX Runtime (1.27)
+ * takes any for one that swaps. */
+static pl_status pass_by_transposes(joint *j) {
+    pl_graph *graph = j->model->graph;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        const pl_value *out = node->n_out == 1 ? node->out[0] : NULL;
+        if (out == NULL || (out->id < j->n_forward && j->forward[out->id])) continue;
+        if (!changes_nothing(node)) continue;
+        PL_TRY(pl_graph_replace_uses(graph, node->out[0], node->in[0], j->err));
+    }
+    return PL_OK;
+}
+
 static pl_status build(joint *j, const pl_model *model, const pl_infer_options *options) {
     PL_TRY(pl_model_copy(model, &j->model, j->err));
     if (pl_model_opset(j->model, "") == 0) /* a model of another domain alone */
@@ -132,6 +155,7 @@ static pl_status build(joint *j, const pl_model *model, const pl_infer_options *
     PL_TRY(lift(j));
     PL_TRY(add_gradients(j));
     size_t n_removed = 0;
+    PL_TRY(pass_by_transposes(j));
     PL_TRY(pl_graph_remove_dead(j->model->graph, &n_removed, j->err));
     PL_TRY(pl_graph_sort(j->model->graph, j->err));
     PL_TRY(pl_graph_unshadow(j->model->graph, j->err));
