@@ -7,12 +7,6 @@
 #include <cmocka.h>
 /* clang-format on */
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,6 +17,7 @@ enum { SANITIZED = 0 };
 #include "backends/backend.h"
 #include "backends/guard/guard_blob.h"
 #include "graph/text.h"
+#include "sanitized.h"
 
 static const char model_text[] = "<ir_version: 8, opset_import: [\"\" : 17]>\n"
                                  "g (float[3] x) => (float[3] y) { y = Relu(x) }\n";

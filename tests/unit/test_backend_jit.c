@@ -8,12 +8,6 @@
 #include <cmocka.h>
 /* clang-format on */
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +19,7 @@ enum { SANITIZED = 0 };
 #include "flows/inputs.h"
 #include "graph/text.h"
 #include "ops/op.h"
+#include "sanitized.h"
 
 enum { MAX_PORTS = 64 };
 

@@ -10,12 +10,6 @@
 #include <cmocka.h>
 /* clang-format on */
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +24,7 @@ enum { SANITIZED = 0 };
 #include "graph/text.h"
 #include "onnx/onnx.h"
 #include "ops/op.h"
+#include "sanitized.h"
 
 typedef struct mapping { /* of a recording, against the interpreter's values */
     pl_strmap reference; /* name -> pl_datum */
