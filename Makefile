@@ -44,4 +44,4 @@ format: ## rewrite the C files with clang-format 14
 	@tools/check-format --fix
 
 clean: ## remove what was built; .cache (downloads, lint results) stays
-	rm -rf build build-gcc-werror build-asan
+	rm -rf build build-gcc-werror build-asan build-fuzz
