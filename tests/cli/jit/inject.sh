@@ -2,7 +2,6 @@
 run() { "$PLUMB" run "$TESTS/small.onnxtxt" --save none "$@" 2>&1 | grep -v '^load'; echo "exit ${PIPESTATUS[0]}"; }
 run --inject compile-error@Relu
 run --inject runtime-error@Relu:1
-run --inject crash@Relu
 run --inject hang@Relu --timeout 1
 run --inject nan@Relu
 run --inject nan@Relu:2 --fill ones
