@@ -283,6 +283,7 @@ static pl_status check_gold(pl_analysis *x, pl_err *err) {
         for (uint32_t k = 0; k < node->n_out; k++) {
             const pl_datum *d = node->out[k] == NULL ? NULL : pl_replay_get(r, node->out[k]);
             if (d == NULL || d->kind != PL_TYPE_TENSOR || d->tensor->dtype == PL_STRING) continue;
+            PL_TRY_GOTO(done, st, pl_analysis_reach(x, node->out[k], d, err));
             const pl_hash128 hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
             const pl_hash128 *first = &x->blame.gold_hash[node->out[k]->id];
             if (hash.low == first->low && hash.high == first->high) continue;
@@ -454,9 +455,12 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
         PL_TRY(pl_session_new(&x->session, err));
         PL_TRY(run_all(x, err));
         if (i > 0) PL_TRY(pl_analysis_merge(all->of[0].session, x->session, i, err));
+        pl_side_run_release(&x->b); /* samples may be many */
+        if (i > 0 && !o->advise) pl_side_run_release(&x->a);
     }
     pl_session *s = all->of[0].session;
     s->n_samples = n;
+    PL_TRY(pl_analysis_cover(s, err));
     PL_TRY(advise(all, o, err));
     s->peak_rss = peak_rss();
     return commit_folder(&all->folder, m->model, s, err);
