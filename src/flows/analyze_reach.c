@@ -113,8 +113,7 @@ pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datu
 pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err) {
     char more[60] = "";
     if (x->n_unreached == 0) return PL_OK;
-    if (x->n_unreached > 1)
-        snprintf(more, sizeof(more), " (and %zu more)", x->n_unreached - 1);
+    if (x->n_unreached > 1) snprintf(more, sizeof(more), " (and %zu more)", x->n_unreached - 1);
     return pl_analysis_note(x, err,
                             "random inputs do not reach everything: %s%s; a fault there cannot "
                             "show: give --range or real --inputs",
