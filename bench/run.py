@@ -281,9 +281,9 @@ def torch_case(name):
 
 def bench_analyze(bench):
     cases = []
-    for name in ("mobilenet_v3_small",) if bench.quick else ("mobilenet_v3_small", "resnet18", "efficientnet_b0", "encoder"):
+    for name in ("resnet18",) if bench.quick else ("mobilenet_v3_small", "resnet18", "efficientnet_b0", "encoder"):
         case, files = torch_case(name)
-        cases.append((name, case.path, files, lambda c=case, f=files: plumb(bench.plumb, c.path, f, repeat=5)["timing"]["best_ms"]))
+        cases.append((name, case.path, files, lambda c=case, f=files: ort(c.path, f, opt=99, threads=0, repeat=5)["timing"]["best_ms"]))
     parts.bench_analyze(bench, cases)
 
 
