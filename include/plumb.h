@@ -493,6 +493,7 @@ typedef struct plumb_minify_options {
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
     const plumb_progress *progress;
+    int trust; /* a command, program or library that the repro.json names may be run */
 } plumb_minify_options;
 /* The smallest model that fails in the same way, written as a repro and checked from its files in a
  * new process. A model that does not fail is PLUMB_E_INVALID. */
