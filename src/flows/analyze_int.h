@@ -4,6 +4,7 @@
 
 #include "compare/pair.h"
 #include "compare/session.h"
+#include "flows/accuracy.h"
 #include "flows/api.h"
 #include "flows/session_write.h"
 #include "flows/side_run.h"
@@ -37,9 +38,7 @@ typedef struct pl_analysis {
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
     pl_progress progress;
-    plumb_same_options same;
-    bool torch;
-    bool quantised; /* values go through integer codes */
+    pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
