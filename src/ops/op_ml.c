@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/emit_rules.h"
 #include "ops/ml_bound.h"
 #include "ops/ml_grad.h"
 
@@ -283,7 +284,7 @@ const pl_op_def pl_ops_ml[] = {
     { .name = "ArrayFeatureExtractor", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML | PL_T_STRING, 0 }, { "Y", PL_T_I64, 0 }), .out = PL_PORTS({ "Z", PL_T_ML | PL_T_STRING, 0 }),
       .infer = extractor_infer, .eval = extractor_eval, .grad = pl_grad_feature_extractor, .bound = PL_BOUND_EXACT,
-      .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .emit = pl_emit_array_features, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (z) <int64[2] y = {3, 0}> { z = ai.onnx.ml.ArrayFeatureExtractor(x, y) }", NULL, 0 }) },
     { .name = "Binarizer", ML, .since = 1, .flags = PL_OP_ELEMENTWISE, X_IN(PL_T_ML), .out = PL_PORTS({ "Y", PL_T_ML, 0 }),
       .attrs = PL_ATTRS(PL_A_FLOAT("threshold", 0)), .infer = pl_infer_same_as_first, .eval = binarizer_eval,

@@ -8,6 +8,7 @@
 
 #include "kernels/vmath.h"
 #include "ops/elementwise.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/ms_fused_bound.h"
 #include "ops/norm_rows.h"
@@ -546,7 +547,7 @@ static pl_status skip_group_norm_eval(pl_eval *c) {
 #define SIMPLIFIED                                                                                 \
     .name = "SimplifiedLayerNormalization", .in = PL_PORTS({ "X", F, 0 }, { "scale", F, 0 }),      \
     .out = PL_PORTS({ "Y", F, 0 }, { "inv_std_var", F, OPT }), LAYER_ATTRS,                        \
-    NORM(pl_rms_norm_infer, pl_rms_norm_eval, pl_rms_norm), .emit = PL_EMIT_TODO
+    NORM(pl_rms_norm_infer, pl_rms_norm_eval, pl_rms_norm), .emit = pl_emit_rms_norm
 #define SKIP_OUT                                                                                   \
     .out = PL_PORTS({ "output", F, 0 }, { "mean", F, OPT }, { "inv_std_var", F, OPT },             \
                     { "input_skip_bias_sum", F, OPT }),                                            \
@@ -584,12 +585,12 @@ const pl_op_def pl_ops_ms_fused[] = {
     { .name = "Gelu", MS, .in = PL_PORTS({ "X", F, 0 }), Y, RULES(PL_OP_ELEMENTWISE, pl_infer_same_as_first, gelu_eval, pl_ms_gelu, PL_AMP_KEEP), .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = com.microsoft.Gelu(x) }", NULL, 0 }) },
     { .name = "GroupNorm", MS, .in = PL_PORTS({ "X", F, 0 }, { "gamma", F, 0 }, { "beta", F, 0 }), Y, GROUP_ATTRS,
-      NORM(group_norm_infer, group_norm_eval, pl_ms_group_norm), .emit = PL_EMIT_TODO,
+      NORM(group_norm_infer, group_norm_eval, pl_ms_group_norm), .emit = pl_emit_ms_group_norm,
       .samples = PL_SAMPLES({ "(float[2,3,3,4] x, float[4] g, float[4] b) => (y) { y = com.microsoft.GroupNorm<activation=1, groups=2>(x, g, b) }", NULL, 0 },
                             { "(float[2,4,3,3] x, float[4] g, float[4] b) => (y) { y = com.microsoft.GroupNorm<activation=0, groups=2, channels_last=0>(x, g, b) }", NULL, 0 }) },
     { .name = "LayerNormalization", MS, .in = PL_PORTS({ "X", F, 0 }, { "scale", F, 0 }, { "B", F, OPT }),
       .out = PL_PORTS({ "Y", F, 0 }, { "mean", F, OPT }, { "inv_std_var", F, OPT }), LAYER_ATTRS,
-      NORM(pl_layer_norm_infer, pl_layer_norm_eval, pl_layer_norm), .emit = PL_EMIT_TODO,
+      NORM(pl_layer_norm_infer, pl_layer_norm_eval, pl_layer_norm), .emit = pl_emit_layer_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s, float[4] b) => (y) { y = com.microsoft.LayerNormalization(x, s, b) }", NULL, 0 }) },
     { .name = "QuickGelu", MS, .in = PL_PORTS({ "X", F, 0 }), Y, .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1.702)),
       RULES(PL_OP_ELEMENTWISE, pl_infer_same_as_first, quick_gelu_eval, pl_ms_quick_gelu, PL_AMP_KEEP), .emit = PL_EMIT_TODO,
@@ -600,20 +601,20 @@ const pl_op_def pl_ops_ms_fused[] = {
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s) => (y, i) { y, i = com.microsoft.SimplifiedLayerNormalization(x, s) }", NULL, 0 }) },
     { .name = "SkipGroupNorm", MS,
       .in = PL_PORTS({ "X", F, 0 }, { "gamma", F, 0 }, { "beta", F, 0 }, { "skip", F, 0 }, { "bias", F, OPT }),
-      .out = PL_PORTS({ "Y", F, 0 }, { "S", F, OPT }), GROUP_ATTRS, NORM(group_norm_infer, skip_group_norm_eval, pl_ms_skip_group_norm), .emit = PL_EMIT_TODO,
+      .out = PL_PORTS({ "Y", F, 0 }, { "S", F, OPT }), GROUP_ATTRS, NORM(group_norm_infer, skip_group_norm_eval, pl_ms_skip_group_norm), .emit = pl_emit_ms_skip_group_norm,
       .samples = PL_SAMPLES({ "(float[2,3,3,4] x, float[4] g, float[4] b, float[2,4] s, float[4] c) => (y, t) "
                               "{ y, t = com.microsoft.SkipGroupNorm<activation=1, groups=2>(x, g, b, s, c) }", NULL, 0 }) },
     { .name = "SkipLayerNormalization", MS,
       .in = PL_PORTS({ "input", F, PL_PORT_SAME }, { "skip", F, PL_PORT_SAME }, { "gamma", F, PL_PORT_SAME },
                      { "beta", F, PL_PORT_SAME | OPT }, { "bias", F, PL_PORT_SAME | OPT }), SKIP_OUT,
-      NORM(skip_norm_infer, skip_layer_norm_eval, pl_ms_skip_layer_norm), .emit = PL_EMIT_TODO,
+      NORM(skip_norm_infer, skip_layer_norm_eval, pl_ms_skip_layer_norm), .emit = pl_emit_skip_layer_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[2,3,4] s, float[4] g, float[4] b, float[4] c) => (y) "
                               "{ y = com.microsoft.SkipLayerNormalization<epsilon=0.00001>(x, s, g, b, c) }", NULL, 0 },
                             { "(float[2,3,4] x, float[1,3,4] s, float[4] g) => (y, m, i, t) "
                               "{ y, m, i, t = com.microsoft.SkipLayerNormalization(x, s, g) }", NULL, 0 }) },
     { .name = "SkipSimplifiedLayerNormalization", MS,
       .in = PL_PORTS({ "input", F, PL_PORT_SAME }, { "skip", F, PL_PORT_SAME }, { "gamma", F, PL_PORT_SAME },
-                     { "bias", F, PL_PORT_SAME | OPT }), SKIP_OUT, NORM(skip_norm_infer, skip_rms_norm_eval, pl_ms_skip_rms_norm), .emit = PL_EMIT_TODO,
+                     { "bias", F, PL_PORT_SAME | OPT }), SKIP_OUT, NORM(skip_norm_infer, skip_rms_norm_eval, pl_ms_skip_rms_norm), .emit = pl_emit_skip_rms_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[2,3,4] s, float[4] g) => (y, m, i, t) "
                               "{ y, m, i, t = com.microsoft.SkipSimplifiedLayerNormalization(x, s, g) }", NULL, 0 }) },
     { 0 },

@@ -161,6 +161,78 @@ static pl_ref build_reduce(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsi
     return ref_of_prim(plan, p);
 }
 
+static pl_ref build_iota(pl_emit *c, int rank, int axis, int64_t n) {
+    jit_plan *plan = plan_of(c);
+    int64_t dims[JIT_RANK];
+    pl_emit_index at;
+    jit_prim *p = add_prim(plan, JIT_IOTA, PL_I64, 1, &n);
+    const pl_ref ref = p == NULL ? -1 : ref_of_prim(plan, p);
+    if (ref < 0) return -1;
+    memset(&at, 0, sizeof(at));
+    at.rows = 1;
+    at.cols = rank;
+    at.c[0][axis] = 1;
+    for (int d = 0; d < rank; d++)
+        dims[d] = d == axis ? n : 1;
+    return view_of(plan, ref, rank, dims, &at);
+}
+
+static pl_ref build_load(pl_emit *c, pl_ref x, pl_ref at) {
+    jit_plan *plan = plan_of(c);
+    const int base = jit_whole(plan, x);
+    if (base < 0) return -1;
+    const jit_ref args[2] = { plan->refs[base], plan->refs[at] };
+    jit_prim *p =
+        add_prim(plan, JIT_LOAD, plan->prims[args[0].prim].dtype, args[1].rank, args[1].dims);
+    if (p == NULL || !set_args(plan, p, 2, args)) return -1;
+    p->node = c->node;
+    return ref_of_prim(plan, p);
+}
+
+static void tensor_release(void *object) {
+    pl_tensor_unref(object);
+}
+
+/* A constant in another type is another constant. */
+static pl_ref build_convert(pl_emit *c, pl_ref x, pl_dtype dtype) {
+    jit_plan *plan = plan_of(c);
+    jit_ref ref = plan->refs[x];
+    const jit_prim *from = &plan->prims[ref.prim];
+    if (from->dtype == dtype) return x;
+    if (from->kind != JIT_CONST) return map_of(plan, c->node, dtype, "$0", 1, &x);
+    pl_tensor *t = NULL;
+    if (pl_tensor_cast(from->tensor, dtype, &t, NULL) != PL_OK) return -1;
+    if (pl_arena_defer(plan->arena, tensor_release, t) != 0) return -1;
+    jit_prim *p = add_prim(plan, JIT_CONST, dtype, from->rank, from->dims);
+    if (p == NULL) return -1;
+    p->tensor = t;
+    p->forced = true;
+    ref.prim = (int)(p - plan->prims);
+    return add_ref(plan, &ref);
+}
+
+static pl_ref build_kernel(pl_emit *c, const pl_emit_kernel *kernel, int n, const pl_ref *args) {
+    jit_plan *plan = plan_of(c);
+    jit_ref refs[PL_EMIT_ARGS_MAX];
+    pl_emit_kernel *own = pl_arena_alloc(plan->arena, sizeof(*own));
+    void *params = pl_arena_alloc(plan->arena, kernel->n_params + 1);
+    if (own == NULL || params == NULL) return -1;
+    if (kernel->n_params > 0) memcpy(params, kernel->params, kernel->n_params);
+    *own = *kernel;
+    own->params = params;
+    own->dims = NULL;
+    for (int i = 0; i < n; i++) {
+        const int whole = jit_whole(plan, args[i]);
+        if (whole < 0) return -1;
+        refs[i] = plan->refs[whole];
+    }
+    jit_prim *p = add_prim(plan, JIT_CALL, kernel->dtype, kernel->rank, kernel->dims);
+    if (p == NULL || !set_args(plan, p, n, refs)) return -1;
+    p->node = c->node;
+    p->kernel = own;
+    return ref_of_prim(plan, p);
+}
+
 /* A copy in memory, in the reference's own order. */
 static pl_ref copy_of(jit_plan *plan, pl_ref x) {
     const jit_ref *ref = &plan->refs[x];
@@ -172,7 +244,8 @@ static pl_ref copy_of(jit_plan *plan, pl_ref x) {
 
 int jit_whole(jit_plan *plan, int ref) {
     if (ref < 0) return -1;
-    if (!jit_ref_is_whole(plan, &plan->refs[ref])) return copy_of(plan, ref);
+    const bool whole = jit_ref_is_whole(plan, &plan->refs[ref]);
+    if (!whole || plan->prims[plan->refs[ref].prim].kind == JIT_IOTA) return copy_of(plan, ref);
     plan->prims[plan->refs[ref].prim].forced = true;
     return ref;
 }
@@ -314,6 +387,10 @@ static void build_out(pl_emit *c, int i, pl_ref x) {
 
 static const pl_emit_builder builder = {
     .in = build_in,
+    .iota = build_iota,
+    .load = build_load,
+    .convert = build_convert,
+    .kernel = build_kernel,
     .map = build_map,
     .reduce = build_reduce,
     .view = build_view,
