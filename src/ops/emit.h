@@ -150,6 +150,8 @@ pl_ref pl_emit_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
 pl_ref pl_emit_slice(pl_emit *c, pl_ref x, const int64_t *starts, const int64_t *steps,
                      const int64_t *dims);
 pl_ref pl_emit_expand(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
+/* The window of a convolution of input 0 by the weights, input w; NULL, or what is wrong. */
+const char *pl_emit_conv_shape(pl_emit *c, int w, pl_conv_shape *out);
 pl_status pl_emit_out(pl_emit *c, int i, pl_ref x);
 pl_status pl_emit_decline(pl_emit *c, const char *reason); /* a static text */
 

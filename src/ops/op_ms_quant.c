@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "ops/bound_quant.h"
 #include "ops/elementwise.h"
+#include "ops/emit_rules.h"
 #include "ops/ms_quant.h"
 #include "ops/quant_grad.h"
 
@@ -388,7 +389,7 @@ static pl_status softmax_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_ms_quant[] = {
     { .name = "DequantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_QUANT | PL_T(PL_I32), 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, .grad = pl_grad_dequantize, .bound = pl_dequantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, .grad = pl_grad_dequantize, .bound = pl_dequantize_bound, .emit = pl_emit_dequantize, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float s = {0.5}, uint8 z = {3}> { y = com.microsoft.DequantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "DynamicQuantizeMatMul", MS, .in = PL_PORTS(SCALE("A"), Q8("B"), SCALE("b_scale"), ZERO("b_zero_point"), { "bias", PL_T(PL_F32), PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T(PL_F32), 0 }), .infer = pl_dynamic_quantize_matmul_infer, .eval = pl_dynamic_quantize_matmul_eval,
@@ -447,7 +448,7 @@ const pl_op_def pl_ops_ms_quant[] = {
       .samples = PL_SAMPLES({ "(bool[2,3] c, uint8[2,3] x, uint8[3] y) => (z)" XQ "{ z = com.microsoft.QLinearWhere(c, x, sx, zx, y, sy, zy, sx, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QuantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_FLOAT, 0 }, { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_QUANT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "y", PL_T_QUANT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_quantize_infer, .eval = pl_quantize_eval,
-      .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .emit = pl_emit_quantize, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float s = {0.1}, uint8 z = {128}> { y = com.microsoft.QuantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };
