@@ -83,6 +83,12 @@ pl_ref pl_emit_map3(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_r
     return pl_emit_map(c, dtype, expr, 3, (const pl_ref[]){ a, b, d });
 }
 
+pl_ref pl_emit_numbers(pl_emit *c, pl_dtype dtype, const double *values, int64_t n) {
+    pl_tensor *t = NULL;
+    if (pl_tensor_new(dtype, 1, &n, &t, NULL) != PL_OK) return -1;
+    pl_store_f64(dtype, values, t->data, (size_t)n);
+    return c->builder->tensor(c, t);
+}
 pl_ref pl_emit_constant(pl_emit *c, pl_dtype dtype, double value) {
     char number[64];
     return pl_emit_map(c, dtype, pl_emit_number(value, number), 0, NULL);
@@ -206,6 +212,11 @@ const char *pl_emit_number(double value, char *out) {
 pl_status pl_emit_types_only(pl_emit *c) {
     c->types_only = true;
     return PL_OK;
+}
+
+/* Constants are folded before a rule is asked; else the shape depends on data. */
+pl_status pl_emit_folds(pl_emit *c) {
+    return pl_emit_decline(c, "its shape depends on data");
 }
 
 pl_status pl_emit_identity(pl_emit *c) {

@@ -70,6 +70,7 @@ typedef struct pl_emit_builder {
     pl_ref (*in)(pl_emit *c, int i);
     pl_ref (*iota)(pl_emit *c, int rank, int axis, int64_t n);
     pl_ref (*load)(pl_emit *c, pl_ref x, pl_ref at);
+    pl_ref (*tensor)(pl_emit *c, pl_tensor *take);
     pl_ref (*convert)(pl_emit *c, pl_ref x, pl_dtype dtype);
     pl_ref (*kernel)(pl_emit *c, const pl_emit_kernel *kernel, int n, const pl_ref *args);
     pl_ref (*map)(pl_emit *c, pl_dtype dtype, const char *expr, int n, const pl_ref *args);
@@ -125,6 +126,8 @@ pl_ref pl_emit_map(pl_emit *c, pl_dtype dtype, const char *expr, int n, const pl
 pl_ref pl_emit_map1(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a);
 pl_ref pl_emit_map2(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_ref b);
 pl_ref pl_emit_map3(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_ref b, pl_ref d);
+/* A constant of the rule's own: n numbers as a vector. */
+pl_ref pl_emit_numbers(pl_emit *c, pl_dtype dtype, const double *values, int64_t n);
 /* A number as a scalar. */
 pl_ref pl_emit_constant(pl_emit *c, pl_dtype dtype, double value);
 /* int64: 0, 1 … n - 1 along one axis of a tensor whose other dims are 1. */

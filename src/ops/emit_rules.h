@@ -7,11 +7,15 @@
 /* ---- that several rows share (emit.c) ---- */
 pl_status pl_emit_types_only(pl_emit *c); /* the outputs depend on types and shapes alone */
 pl_status pl_emit_identity(pl_emit *c);
+pl_status
+pl_emit_folds(pl_emit *c); /* a constant when its inputs are; else it has no known shape */
 
 /* ---- of one operator ---- */
 pl_status pl_emit_abs(pl_emit *c);
 pl_status pl_emit_acos(pl_emit *c);
 pl_status pl_emit_acosh(pl_emit *c);
+pl_status pl_emit_adagrad(pl_emit *c);
+pl_status pl_emit_adam(pl_emit *c);
 pl_status pl_emit_add(pl_emit *c);
 pl_status pl_emit_and(pl_emit *c);
 pl_status pl_emit_arg_max(pl_emit *c);
@@ -21,8 +25,13 @@ pl_status pl_emit_asin(pl_emit *c);
 pl_status pl_emit_asinh(pl_emit *c);
 pl_status pl_emit_atan(pl_emit *c);
 pl_status pl_emit_atanh(pl_emit *c);
+pl_status pl_emit_attention(pl_emit *c);
 pl_status pl_emit_average_pool(pl_emit *c);
 pl_status pl_emit_batch_norm(pl_emit *c);
+pl_status pl_emit_bias_add(pl_emit *c);
+pl_status pl_emit_bias_gelu(pl_emit *c);
+pl_status pl_emit_bias_softmax(pl_emit *c);
+pl_status pl_emit_bias_split_gelu(pl_emit *c);
 pl_status pl_emit_bit_and(pl_emit *c);
 pl_status pl_emit_bit_cast(pl_emit *c);
 pl_status pl_emit_bit_or(pl_emit *c);
@@ -40,6 +49,7 @@ pl_status pl_emit_conv_rule(pl_emit *c);
 pl_status pl_emit_conv_transpose(pl_emit *c);
 pl_status pl_emit_cos(pl_emit *c);
 pl_status pl_emit_cosh(pl_emit *c);
+pl_status pl_emit_cross_entropy(pl_emit *c);
 pl_status pl_emit_cum_prod(pl_emit *c);
 pl_status pl_emit_cum_sum(pl_emit *c);
 pl_status pl_emit_depth_to_space(pl_emit *c);
@@ -52,6 +62,7 @@ pl_status pl_emit_equal(pl_emit *c);
 pl_status pl_emit_erf(pl_emit *c);
 pl_status pl_emit_exp(pl_emit *c);
 pl_status pl_emit_expand_rule(pl_emit *c);
+pl_status pl_emit_fast_gelu(pl_emit *c);
 pl_status pl_emit_floor(pl_emit *c);
 pl_status pl_emit_fused_conv(pl_emit *c);
 pl_status pl_emit_fused_gemm(pl_emit *c);
@@ -90,11 +101,14 @@ pl_status pl_emit_mean(pl_emit *c);
 pl_status pl_emit_min(pl_emit *c);
 pl_status pl_emit_mish(pl_emit *c);
 pl_status pl_emit_mod(pl_emit *c);
+pl_status pl_emit_momentum(pl_emit *c);
 pl_status pl_emit_ms_group_norm(pl_emit *c);
+pl_status pl_emit_ms_rotary(pl_emit *c);
 pl_status pl_emit_ms_skip_group_norm(pl_emit *c);
 pl_status pl_emit_mul(pl_emit *c);
 pl_status pl_emit_mvn(pl_emit *c);
 pl_status pl_emit_neg(pl_emit *c);
+pl_status pl_emit_nll_loss(pl_emit *c);
 pl_status pl_emit_not(pl_emit *c);
 pl_status pl_emit_one_hot(pl_emit *c);
 pl_status pl_emit_or(pl_emit *c);
@@ -104,6 +118,7 @@ pl_status pl_emit_prelu(pl_emit *c);
 pl_status pl_emit_qlinear_conv(pl_emit *c);
 pl_status pl_emit_qlinear_matmul(pl_emit *c);
 pl_status pl_emit_quantize(pl_emit *c);
+pl_status pl_emit_quick_gelu(pl_emit *c);
 pl_status pl_emit_reciprocal(pl_emit *c);
 pl_status pl_emit_reduce_l1(pl_emit *c);
 pl_status pl_emit_reduce_l2(pl_emit *c);
@@ -118,6 +133,7 @@ pl_status pl_emit_reduce_sum_square(pl_emit *c);
 pl_status pl_emit_relu(pl_emit *c);
 pl_status pl_emit_reverse_sequence(pl_emit *c);
 pl_status pl_emit_rms_norm(pl_emit *c);
+pl_status pl_emit_rotary(pl_emit *c);
 pl_status pl_emit_round(pl_emit *c);
 pl_status pl_emit_same_elements(pl_emit *c);
 pl_status pl_emit_selu(pl_emit *c);

@@ -275,8 +275,8 @@ static pl_status grid_sample_bound(pl_bound *c) {
         .attrs = PL_ATTRS(PL_A_INT("align_corners", 0), PL_A_STRING("mode", mode_),                \
                           PL_A_STRING("padding_mode", "zeros")),                                   \
         .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, .grad = pl_grid_sample_grad,   \
-        .bound = grid_sample_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,                 \
-        .samples = samples_                                                                        \
+        .bound = grid_sample_bound, PL_EMIT_BREAK("samples at places of data: a library routine"), \
+        .autocast = PL_AMP_FP32, .samples = samples_                                               \
     }
 
 /* clang-format off */

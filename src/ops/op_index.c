@@ -429,7 +429,7 @@ static pl_status one_hot_bound(pl_bound *c) {
 const pl_op_def pl_ops_index[] = {
     { .name = "Compress", .since = 9,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "condition", PL_T_BOOL, 0 }), OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = compress_infer, .eval = compress_eval, .grad = pl_grad_compress, MOVES, .emit = PL_EMIT_TODO,
+      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = compress_infer, .eval = compress_eval, .grad = pl_grad_compress, MOVES, PL_EMIT_BREAK("its shape depends on data"),
       .samples = PL_SAMPLES(
           { "(float[2,3] x) => (y) <bool[3] keep = {1,0,1}> { y = Compress<axis=-1>(x, keep) }", NULL, 0 },
           { "(float[2,3] x) => (y) <bool[5] keep = {0,1,0,0,1}> { y = Compress(x, keep) }", NULL, 0 }) },
@@ -455,7 +455,7 @@ const pl_op_def pl_ops_index[] = {
           { "(float[2,3,4] x) => (y) <int64[2,1] i = {1,0}> { y = GatherND<batch_dims=1>(x, i) }", NULL, 0 }) },
     { .name = "NonZero", .since = 9, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "X", PL_T_ANY, 0 }), .out = PL_PORTS({ "Y", PL_T_I64, 0 }),
-      .infer = non_zero_infer, .eval = non_zero_eval, .bound = non_zero_bound, NO_GRAD, .emit = PL_EMIT_TODO,
+      .infer = non_zero_infer, .eval = non_zero_eval, .bound = non_zero_bound, NO_GRAD, PL_EMIT_BREAK("its shape depends on data"),
       .samples = PL_SAMPLES({ "(int64[3,4] x) => (y) { y = NonZero(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },
     { .name = "OneHot", .since = 9,
       .in = PL_PORTS({ "indices", PL_T_NUMERIC, 0 }, { "depth", PL_T_NUMERIC, 0 }, { "values", PL_T_ANY, 0 }),

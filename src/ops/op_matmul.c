@@ -181,7 +181,7 @@ static pl_status det_bound(pl_bound *c) {
 /* clang-format off */
 const pl_op_def pl_ops_matmul[] = {
     { .name = "Det", .since = 11, .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
-      .infer = det_infer, .eval = det_eval, .grad = pl_det_grad, .bound = det_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = det_infer, .eval = det_eval, .grad = pl_det_grad, .bound = det_bound, PL_EMIT_BREAK("a factorisation: a library routine"), .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,3] x) => (y) { y = Det(x) }", NULL, 0 }) },
     { .name = "Einsum", .since = 12, .in = PL_PORTS({ "Inputs", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_VARIADIC }),
       .out = PL_PORTS({ "Output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("equation", STRING)),

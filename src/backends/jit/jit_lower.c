@@ -193,6 +193,16 @@ static void tensor_release(void *object) {
     pl_tensor_unref(object);
 }
 
+static pl_ref build_tensor(pl_emit *c, pl_tensor *take) {
+    jit_plan *plan = plan_of(c);
+    if (pl_arena_defer(plan->arena, tensor_release, take) != 0) return -1;
+    jit_prim *p = add_prim(plan, JIT_CONST, take->dtype, take->rank, take->dims);
+    if (p == NULL) return -1;
+    p->tensor = take;
+    p->forced = true;
+    return ref_of_prim(plan, p);
+}
+
 /* A constant in another type is another constant. */
 static pl_ref build_convert(pl_emit *c, pl_ref x, pl_dtype dtype) {
     jit_plan *plan = plan_of(c);
@@ -202,12 +212,9 @@ static pl_ref build_convert(pl_emit *c, pl_ref x, pl_dtype dtype) {
     if (from->kind != JIT_CONST) return map_of(plan, c->node, dtype, "$0", 1, &x);
     pl_tensor *t = NULL;
     if (pl_tensor_cast(from->tensor, dtype, &t, NULL) != PL_OK) return -1;
-    if (pl_arena_defer(plan->arena, tensor_release, t) != 0) return -1;
-    jit_prim *p = add_prim(plan, JIT_CONST, dtype, from->rank, from->dims);
-    if (p == NULL) return -1;
-    p->tensor = t;
-    p->forced = true;
-    ref.prim = (int)(p - plan->prims);
+    const pl_ref own = build_tensor(c, t);
+    if (own < 0) return -1;
+    ref.prim = plan->refs[own].prim;
     return add_ref(plan, &ref);
 }
 
@@ -389,6 +396,7 @@ static const pl_emit_builder builder = {
     .in = build_in,
     .iota = build_iota,
     .load = build_load,
+    .tensor = build_tensor,
     .convert = build_convert,
     .kernel = build_kernel,
     .map = build_map,
@@ -449,15 +457,21 @@ static pl_status add_source(jit_plan *plan, jit_kind kind, const pl_value *value
     return plan->value_ref[value->id] < 0 ? pl_fail_memory(err, sizeof(jit_ref)) : PL_OK;
 }
 
+static pl_status type_of_tensor(jit_plan *plan, const pl_tensor *t, const pl_type **out,
+                                pl_err *err) {
+    pl_dim dims[PL_RANK_MAX];
+    for (int i = 0; i < t->rank; i++)
+        dims[i] = pl_dim_of(t->dims[i]);
+    *out = pl_type_tensor(plan->arena, t->dtype, t->rank, dims);
+    return *out == NULL ? pl_fail_memory(err, sizeof(**out)) : PL_OK;
+}
+
 /* The reference of a node's input; a constant becomes a primitive when it is first used. */
 static pl_status need_ref(jit_plan *plan, const pl_value *value, pl_err *err) {
     const pl_datum *d = plan->constants[value->id];
     if (plan->value_ref[value->id] >= 0 || d == NULL || d->kind != PL_TYPE_TENSOR) return PL_OK;
-    pl_dim dims[PL_RANK_MAX];
-    for (int i = 0; i < d->tensor->rank; i++)
-        dims[i] = pl_dim_of(d->tensor->dims[i]);
-    const pl_type *type = pl_type_tensor(plan->arena, d->tensor->dtype, d->tensor->rank, dims);
-    if (type == NULL) return pl_fail_memory(err, sizeof(*type));
+    const pl_type *type = NULL;
+    PL_TRY(type_of_tensor(plan, d->tensor, &type, err));
     return add_source(plan, JIT_CONST, value, type, err);
 }
 
@@ -480,6 +494,11 @@ static pl_status gather(jit_plan *plan, const pl_node *node, operands *o, const 
         PL_TRY(need_ref(plan, value, err));
         const pl_datum *d = plan->constants[value->id];
         if (d != NULL && d->kind == PL_TYPE_TENSOR) o->tensor[i] = d->tensor;
+        if (plan->value_ref[value->id] < 0 && o->tensor[i] != NULL) {
+            /* Empty, or of another type: its numbers may serve, its elements cannot be read. */
+            PL_TRY(type_of_tensor(plan, o->tensor[i], &o->in[i], err));
+            continue;
+        }
         if (plan->value_ref[value->id] < 0) {
             if (!type_is_usable(value->type, why)) return PL_OK;
             *why = "an input is not a tensor of known shape";
