@@ -185,7 +185,7 @@ const pl_op_def pl_ops_matmul[] = {
       .samples = PL_SAMPLES({ "(float[2,3,3] x) => (y) { y = Det(x) }", NULL, 0 }) },
     { .name = "Einsum", .since = 12, .in = PL_PORTS({ "Inputs", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_VARIADIC }),
       .out = PL_PORTS({ "Output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("equation", STRING)),
-      .infer = pl_einsum_infer, .eval = pl_einsum_eval, .grad = pl_einsum_grad, .bound = pl_einsum_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_einsum_infer, .eval = pl_einsum_eval, .grad = pl_einsum_grad, .bound = pl_einsum_bound, .emit = pl_emit_einsum, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] a, float[2,4,5] b) => (y) { y = Einsum<equation=\"bij,bjk->bik\">(a, b) }", NULL, 0 },
                             { "(float[3,3] a) => (y) { y = Einsum<equation=\"ii\">(a) }", NULL, 0 },
                             { "(float[2,3,4] a, float[4] b, float[3] c) => (y) { y = Einsum<equation=\"...ij, j, i -> ...\">(a, b, c) }", NULL, 0 },

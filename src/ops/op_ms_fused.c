@@ -575,7 +575,7 @@ const pl_op_def pl_ops_ms_fused[] = {
       .in = PL_PORTS({ "input_ids", IDS, 0 }, { "segment_ids", IDS, OPT }, { "word_embedding", F, 0 }, { "position_embedding", F, 0 },
                      { "segment_embedding", F, OPT }, { "gamma", F, 0 }, { "beta", F, 0 }, { "mask", IDS, OPT }, { "position_ids", IDS, OPT }),
       .out = PL_PORTS({ "output", F, 0 }, { "mask_index", PL_T(PL_I32), OPT }, { "embedding_sum", F, OPT }),
-      .attrs = PL_ATTRS(PL_A_FLOAT("epsilon", 1e-12), PL_A_INT("mask_index_type", 0)), NORM(embed_infer, embed_eval, pl_ms_embed), .emit = PL_EMIT_TODO,
+      .attrs = PL_ATTRS(PL_A_FLOAT("epsilon", 1e-12), PL_A_INT("mask_index_type", 0)), NORM(embed_infer, embed_eval, pl_ms_embed), PL_EMIT_BREAK("looks up three tables and counts a mask: a library routine"),
       .samples = PL_SAMPLES({ "(int32[2,3] ids, int32[2,3] seg, float[10,4] w, float[5,4] p, float[10,4] s, float[4] g, float[4] b, int32[2,3] m) "
                               "=> (y, i, e) { y, i, e = com.microsoft.EmbedLayerNormalization(ids, seg, w, p, s, g, b, m) }", "m=0:1", 0 }) },
     { .name = "FastGelu", MS, .in = PL_PORTS({ "X", F, PL_PORT_SAME }, { "bias", F, PL_PORT_SAME | OPT }), Y,
