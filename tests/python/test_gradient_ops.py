@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
+import torchvision
 from onnx import TensorProto, helper, numpy_helper
 from torch.nn import functional as F
 
@@ -25,7 +26,12 @@ class Const:
     """An input that takes no gradient: an initialiser."""
 
     def __init__(self, *values, dtype=np.int64):
-        self.array = np.array(values[0] if len(values) == 1 and np.ndim(values[0]) else list(values), dtype)
+        one = len(values) == 1 and (np.ndim(values[0]) > 0 or isinstance(values[0], np.generic))
+        self.array = np.array(values[0] if one else list(values), dtype)
+
+
+class Weights(Const):
+    """The same, in the type of the other inputs."""
 
 
 RANDOM = np.random.default_rng(11)
@@ -221,7 +227,83 @@ case("Attention", [normal(1, 2, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 4)],
      lambda q, k, v: (q @ k.transpose(-1, -2) * 0.5).softmax(-1) @ v)
 case("RotaryEmbedding", [normal(1, 2, 3, 4), normal(1, 3, 2), normal(1, 3, 2)], lambda x, c, s: torch.cat(
     [x[..., :2] * c[:, None] - x[..., 2:] * s[:, None], x[..., :2] * s[:, None] + x[..., 2:] * c[:, None]], -1))
-CASES = [c for c in CASES if c[3] is not None]
+# ---- other attributes of the same operators ----
+case("Conv", [normal(1, 2, 5, 6, 4), normal(4, 2, 2, 3, 2)], lambda x, w: F.conv3d(x, w, stride=(1, 2, 1), padding=(1, 0, 1)), "3d",
+     strides=[1, 2, 1], pads=[1, 0, 1, 1, 0, 1])
+case("Conv", [normal(1, 2, 7, 8), normal(3, 2, 3, 3)], lambda x, w: F.conv2d(F.pad(x, (0, 1, 1, 1)), w, stride=2), "SAME_UPPER",
+     auto_pad="SAME_UPPER", strides=[2, 2])
+case("Conv", [normal(1, 2, 7, 8), normal(3, 2, 3, 3)], lambda x, w: F.conv2d(F.pad(x, (1, 0, 1, 1)), w, stride=2), "SAME_LOWER",
+     auto_pad="SAME_LOWER", strides=[2, 2])
+case("ConvTranspose", [normal(1, 3, 5), normal(3, 2, 4)], lambda x, w: F.conv_transpose1d(x, w, stride=3, padding=1, output_padding=1, dilation=2),
+     "1d dilated", strides=[3], pads=[1, 1], output_padding=[1], dilations=[2])
+case("ConvTranspose", [normal(1, 2, 3, 3), normal(2, 2, 3, 3)], lambda x, w: F.conv_transpose2d(x, w, stride=2)[:, :, :6, :6], "output_shape",
+     strides=[2, 2], output_shape=[6, 6], auto_pad="SAME_UPPER")
+case("DeformConv", [normal(1, 2, 4, 4), normal(3, 2, 2, 2), between(0.2, 0.4, 1, 8, 3, 3), normal(3)],
+     lambda x, w, o, b: torchvision.ops.deform_conv2d(x, o, w, b), kernel_shape=[2, 2])
+case("AveragePool", [normal(1, 2, 7, 8)], lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False), "ceil",
+     kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1)
+case("AveragePool", [normal(1, 2, 9)], lambda x: (x[..., 0:5] + x[..., 2:7] + x[..., 4:9]) / 3, "dilated", kernel_shape=[3], dilations=[2])
+case("MaxPool", [apart(1, 2, 7, 8)], lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), "ceil", kernel_shape=[3, 3], strides=[2, 2],
+     pads=[1, 1, 1, 1], ceil_mode=1)
+case("MaxPool", [apart(1, 2, 4, 5, 6)], lambda x: F.max_pool3d(x, 2, 2), "3d", kernel_shape=[2, 2, 2], strides=[2, 2, 2])
+case("GridSample", [normal(1, 2, 5, 6), between(-1.3, 1.3, 1, 3, 4, 2)], lambda x, g: F.grid_sample(x, g, "bilinear", "reflection", False),
+     "reflection", mode="linear", padding_mode="reflection", align_corners=0)
+case("GridSample", [normal(1, 2, 5, 6), between(-0.8, 0.8, 1, 3, 4, 2)], lambda x, g: F.grid_sample(x, g, "bicubic", "zeros", True),
+     "cubic", mode="cubic", padding_mode="zeros", align_corners=1)
+case("GridSample", [normal(1, 2, 3, 5, 6), between(-1.1, 1.1, 1, 2, 3, 4, 3)], lambda x, g: F.grid_sample(x, g, "bilinear", "zeros", False),
+     "3d", mode="linear", padding_mode="zeros", align_corners=0)
+case("Resize", [normal(1, 2, 7, 9), None, None, Const(1, 2, 3, 4)], lambda x: F.interpolate(x, size=(3, 4), mode="bilinear", antialias=True),
+     "antialias", mode="linear", antialias=1, exclude_outside=1)
+case("Resize", [normal(1, 2, 4, 5), None, None, Const(1, 2, 7, 9)],
+     lambda x: F.interpolate(x, size=(7, 9), mode="bicubic", align_corners=True), "cubic corners", mode="cubic", cubic_coeff_a=-0.75,
+     coordinate_transformation_mode="align_corners")
+case("ScatterElements", [between(0.5, 2, 3, 4), Const([[0, 0, 1], [2, 2, 3]]), between(0.5, 2, 2, 3)],
+     lambda x, u: x.scatter_reduce(1, torch.tensor([[0, 0, 1], [2, 2, 3]]), u, "prod"), "mul", axis=1, reduction="mul")
+case("ScatterElements", [apart(3, 4), Const([[0, 0, 1], [2, 2, 3]]), apart(2, 3) * 2 + 0.05],
+     lambda x, u: x.scatter_reduce(1, torch.tensor([[0, 0, 1], [2, 2, 3]]), u, "amax"), "max", axis=1, reduction="max")
+case("ScatterND", [between(0.5, 2, 4, 3), Const([[1], [1]]), between(0.5, 2, 2, 3)],
+     lambda x, u: torch.cat([x[:1], x[1:2] * u[:1] * u[1:], x[2:]]), "mul", reduction="mul")
+case("ScatterND", [apart(4, 3), Const([[1], [3]]), apart(2, 3) * 2 + 0.05], lambda x, u: torch.cat(
+    [x[:1], torch.minimum(x[1:2], u[:1]), x[2:3], torch.minimum(x[3:], u[1:])]), "min", reduction="min")
+case("GatherND", [normal(2, 3, 4), Const([[1], [2]])], lambda x: torch.stack([x[0, 1], x[1, 2]]), "batch_dims", batch_dims=1)
+case("Einsum", [normal(2, 3, 4), normal(2, 4, 5)], lambda a, b: torch.einsum("...ij,...jk->...ik", a, b), "ellipsis", equation="...ij,...jk->...ik")
+case("Einsum", [normal(3, 3, 4)], lambda a: torch.einsum("iij->ji", a), "diagonal", equation="iij->ji")
+case("Einsum", [normal(3, 4)], lambda a: a.sum(0), "sum", equation="ij->j")
+case("CumSum", [normal(3, 4), Const(np.int64(0))], lambda x: (x.flip(0).cumsum(0) - x.flip(0)).flip(0), "reverse exclusive", reverse=1, exclusive=1)
+case("LayerNormalization", [normal(2, 3, 4), normal(4)], lambda x, s: F.layer_norm(x, (4,), s, None, f32(1e-5)), "no bias")
+case("BatchNormalization", [normal(4, 3, 5), normal(3), normal(3), Const(0, 0, 0, dtype=np.float32), Const(1, 1, 1, dtype=np.float32)],
+     lambda x, s, b: F.batch_norm(x, None, None, s, b, True, 0.1, f32(1e-5)), "training", training_mode=1)
+case("LpNormalization", [apart(3, 4)], lambda x: x / x.abs().sum(0, keepdim=True), "p=1", axis=0, p=1)
+case("SoftmaxCrossEntropyLoss", [normal(3, 5, 2), Const([[1, 4], [0, 2], [3, 3]]), Weights(0.5, 1, 2, 0.25, 1, dtype=np.float32)],
+     lambda x: F.cross_entropy(x, torch.tensor([[1, 4], [0, 2], [3, 3]]), torch.tensor([0.5, 1, 2, 0.25, 1], dtype=x.dtype), ignore_index=3),
+     "weights, ignored", ignore_index=3)
+case("NegativeLogLikelihoodLoss", [normal(3, 5), Const(1, 4, 0), Weights(0.5, 1, 2, 0.25, 1, dtype=np.float32)],
+     lambda x: F.nll_loss(x, torch.tensor([1, 4, 0]), torch.tensor([0.5, 1, 2, 0.25, 1], dtype=x.dtype), reduction="none"), "weights",
+     reduction="none")
+case("TopK", [apart(3, 6), Const([3])], lambda x: x.topk(3, 1, largest=False)[0], "smallest", axis=1, largest=0)
+case("Attention", [normal(1, 4, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 4), normal(3, 5)], lambda q, k, v, m: (
+    q @ k.repeat_interleave(2, 1).transpose(-1, -2) * 0.5 + m).softmax(-1) @ v.repeat_interleave(2, 1), "grouped, mask")
+case("Attention", [normal(1, 2, 3, 4), normal(1, 2, 3, 4), normal(1, 2, 3, 4)], lambda q, k, v: (
+    torch.tanh(q @ k.transpose(-1, -2) * 0.5 / 2) * 2).masked_fill(torch.ones(3, 3).triu(1).bool(), -torch.inf).softmax(-1) @ v,
+    "softcap, causal", softcap=2.0, is_causal=1)
+case("Gather", [normal(2, 4, 3), Const(np.int64(-1))], lambda x: x[:, -1], "scalar", axis=1)
+case("Slice", [normal(3, 8), Const([1]), Const([100]), Const([1]), Const([3])], lambda x: x[:, 1::3], "beyond the end")
+case("DepthToSpace", [normal(1, 8, 2, 3)], lambda x: x.reshape(1, 2, 2, 2, 2, 3).permute(0, 3, 4, 1, 5, 2).reshape(1, 2, 4, 6), "DCR",
+     blocksize=2, mode="DCR")
+case("Gemm", [normal(3, 4), normal(4, 2), normal(3, 1)], lambda a, b, c: a @ b + c, "column bias")
+case("Pow", [between(0.3, 2, 2, 3), normal(2, 1)], torch.pow, "column exponent")
+case("Where", [Const([[True], [False]], dtype=np.bool_), normal(3), normal(2, 3)],
+     lambda a, b: torch.where(torch.tensor([[True], [False]]), a, b), "row")
+case("Max", [apart(2, 3)], lambda x: x * 1, "one input")
+case("Concat", [normal(1, 3), normal(2, 3), normal(3, 3)], lambda *x: torch.cat(x, 0), "three", axis=-2)
+case("GroupNormalization", [normal(2, 6, 5), normal(6), normal(6)], lambda x, s, b: F.group_norm(x, 3, s, b, f32(1e-5)), "1d", num_groups=3)
+case("RMSNormalization", [normal(2, 3, 4), normal(3, 4)], lambda x, s: x * (x.square().mean((1, 2), keepdim=True) + f32(1e-5)).rsqrt() * s,
+     "two axes", axis=1)
+case("MaxUnpool", [normal(1, 1, 2, 2), Const([[[[5, 7], [13, 15]]]])], lambda x: F.max_unpool2d(x, torch.tensor([[[[5, 7], [13, 15]]]]), 2, 2),
+     kernel_shape=[2, 2], strides=[2, 2])
+case("RoiAlign", [normal(1, 2, 8, 8), Weights([[1.3, 1.1, 6.2, 5.7], [0.4, 0.2, 7.1, 7.3]], dtype=np.float32), Const(0, 0)],
+     lambda x: torchvision.ops.roi_align(x, [torch.tensor([[1.3, 1.1, 6.2, 5.7], [0.4, 0.2, 7.1, 7.3]], dtype=torch.float32).to(x.dtype)],
+                                         (3, 3), 1.0, 2, True), output_height=3, output_width=3, sampling_ratio=2)
 OUTPUTS = {"TopK": 2}  # the second holds indices
 OLDER = {"Upsample": 9}  # the last opset that has it
 FLOAT_ONLY = {"Celu"}  # ONNX Celu-12: float
@@ -235,7 +317,7 @@ def model_of(op, inputs, attributes, kind, y_shape):
         if x is None:
             continue
         if isinstance(x, Const):
-            constants.append(numpy_helper.from_array(x.array, f"x{i}"))
+            constants.append(numpy_helper.from_array(x.array.astype(dtype) if isinstance(x, Weights) else x.array, f"x{i}"))
         else:
             infos.append(helper.make_tensor_value_info(f"x{i}", element, x.shape))
     outputs = ["y", "rest"][:OUTPUTS.get(op, 1)]
