@@ -40,6 +40,8 @@ typedef struct pl_analysis {
     plumb_same_options same;
     bool torch;
     bool quantised; /* values go through integer codes */
+    double
+        *spread; /* by output of `replayed`, in the arena: what rounding does; NULL = not asked */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
@@ -68,6 +70,19 @@ bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis *
 pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err);
 pl_status pl_analysis_settle(pl_analysis *x, pl_err *err);
+/* rms of a - b relative to b; NAN when they were not measured. */
+double pl_analysis_relative(const pl_sync_point *p);
+/* Where a difference begins. */
+const pl_sync_point *pl_analysis_birth(const pl_session *s, const pl_sync_point *failing);
+
+/* analyze_flips.c: outputs of models whose values go through codes of few bits */
+bool pl_analysis_is_quantised(const pl_model *model);
+/* Is the output further off than flipped codes explain? tol: of its size, below which nothing
+ * fails. */
+pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
+                            double tol, bool *fails, pl_err *err);
+/* A note on outputs that differ and do not fail; *said when there are some. */
+pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
 
 /* analyze_samples.c: several samples to one session, which keeps the worst of each */
 pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, pl_err *err);
