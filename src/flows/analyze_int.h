@@ -46,6 +46,8 @@ typedef struct pl_analysis {
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
     bool keep_all, keep_suspects; /* whose tensors are kept */
+    size_t n_unreached;           /* operators whose range the inputs do not reach */
+    const char *unreached;        /* the first of them */
     pl_buf *lines; /* NONDETERMINISTIC and DIVERGED lines, as PyTorch's analyze prints them */
 } pl_analysis;
 
@@ -88,6 +90,13 @@ pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
 pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, pl_err *err);
 /* Inputs that can hide a fault: constant, or all zero. */
 pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
+
+/* The fewest samples that show every culprit, and whose worst is whose; after the last merge. */
+pl_status pl_analysis_cover(pl_session *session, pl_err *err);
+
+/* analyze_reach.c: random inputs that leave a Clip or a Relu untouched */
+pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datum *d, pl_err *err);
+pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err);
 
 /* analyze_reuse.c: A's values from an earlier session (--reuse) instead of a run */
 pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
