@@ -33,6 +33,7 @@ typedef struct pl_analysis {
     pl_datum **replayed_in; /* of `replayed`; borrowed from `in` */
     pl_side_run a, b;
     pl_recording *recording; /* B is only a recording; NULL = it is a run */
+    pl_pair_map map;         /* the user's; arena NULL = none */
     pl_counterparts pairs;
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
@@ -100,6 +101,11 @@ pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err);
 
 /* analyze_reuse.c: A's values from an earlier session (--reuse) instead of a run */
 pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
+
+/* analyze_baseline.c: what is known and accepted does not fail; `lines` lose what they say of it */
+pl_status pl_analysis_check_baseline(const plumb_analyze_options *o, pl_err *err);
+pl_status pl_analysis_accept(pl_session *s, const plumb_analyze_options *o, pl_buf *lines,
+                             pl_err *err);
 
 /* analyze_search.c: what did it */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);
