@@ -415,6 +415,7 @@ typedef struct plumb_analyze_options {
     const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
     const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
     int skip_determinism, skip_gold;
+    int skip_search;     /* no runs of parts of the model, for failures and for black boxes */
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
     double tol;          /* of outputs without a culprit, relative to their size; 0 = 1e-4 */
