@@ -59,6 +59,7 @@ typedef struct pl_accuracy_figures {
     double error, scale; /* rms of its error against gold, and of gold */
     double relative;     /* rms of its distance from the reference, relative to that */
 } pl_accuracy_figures;
+double pl_accuracy_output_tol(const pl_accuracy *accuracy);
 bool pl_accuracy_output_fails(const pl_accuracy *accuracy, const pl_accuracy_figures *figures);
 
 /* A function that jumps (a gradient at a kink, a rounded code) may land on the other side for no

@@ -392,12 +392,14 @@ static pl_status open_folder(const plumb_analyze_options *o, pl_session_folder *
     return o->output == NULL ? PL_OK : pl_session_folder_new(o->output, out, err);
 }
 
-static pl_status commit_folder(pl_session_folder **taken, const pl_model *model,
-                               const pl_session *session, pl_err *err) {
+static pl_status commit_folder(pl_session_folder **taken, const pl_analysis *x, pl_err *err) {
     pl_session_folder *folder = *taken;
+    const pl_session *session = x->session;
     if (folder == NULL) return PL_OK;
     *taken = NULL;
-    const pl_status st = pl_session_folder_put_model(folder, model, err);
+    pl_status st = pl_session_folder_put_model(folder, x->model, err);
+    if (st == PL_OK && x->reference_model != NULL)
+        st = pl_session_folder_put_reference(folder, x->replayed, err);
     if (st != PL_OK) {
         pl_session_folder_abort_take(folder);
         return st;
@@ -470,6 +472,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     PL_TRY(pl_inputs_samples(&o->inputs, all->arena, &samples, &n, err));
     all->of = pl_arena_array(all->arena, n, sizeof(pl_analysis));
     if (all->of == NULL) return pl_fail_memory(err, n);
+    PL_TRY(pl_analysis_check_baseline(o, err));
     PL_TRY(transform(all, m, o, err));
     PL_TRY(open_folder(o, &all->folder, err));
     for (size_t i = 0; i < n; i++) {
@@ -495,7 +498,8 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     PL_TRY(pl_analysis_cover(s, err));
     PL_TRY(advise(all, o, err));
     s->peak_rss = peak_rss();
-    return commit_folder(&all->folder, m->model, s, err);
+    PL_TRY(pl_analysis_accept(s, o, &all->lines, err));
+    return commit_folder(&all->folder, &all->of[0], err);
 }
 
 static pl_status print_rollup(const pl_session *s, const plumb_analyze_options *o, pl_buf *out,

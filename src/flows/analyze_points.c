@@ -180,25 +180,33 @@ static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v
 }
 
 /* rms of a - b relative to b; NAN when they were not measured. */
-static double relative_error(const pl_sync_point *p) {
+double pl_analysis_relative(const pl_sync_point *p) {
     if (!p->measured || p->acc.n_finite == 0 || !(p->acc.sum_rr > 0)) return (double)NAN;
     return sqrt(p->acc.sum_sq / p->acc.sum_rr);
 }
 
-static bool output_fails(const pl_analysis *x, const pl_sync_point *p, const pl_judgement *v) {
-    if (x->accuracy.profile == PL_PROFILE_TORCH) return p->verdict == PL_VERDICT_MISMATCH;
-    const bool inherited = p->verdict == PL_VERDICT_INHERITED || p->verdict == PL_VERDICT_AMPLIFIED;
+/* An output that fails by itself: the predicate's answer, or that of codes that flip. */
+static pl_status output_fails(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
+                              bool *fails, pl_err *err) {
     const bool off_zero = p->measured && !(p->acc.sum_rr > 0) && p->acc.sum_sq > 0;
+    const bool no_gold = x->options->skip_gold != 0;
     const pl_accuracy_figures figures = {
         .structural = p->pair_class == PL_PAIR_STRUCTURAL && p->a.present && p->b.present,
         .nonfinite = p->pair_class == PL_PAIR_NONFINITE,
-        .inherited = inherited,
-        .no_gold = x->options->skip_gold != 0,
+        .inherited = p->verdict == PL_VERDICT_INHERITED || p->verdict == PL_VERDICT_AMPLIFIED,
+        .no_gold = no_gold,
         .error = v->propagated,
         .scale = v->scale,
-        .relative = off_zero && x->options->skip_gold ? (double)INFINITY : relative_error(p),
+        .relative = off_zero && no_gold ? (double)INFINITY : pl_analysis_relative(p),
     };
-    return pl_accuracy_output_fails(&x->accuracy, &figures);
+    if (x->accuracy.profile == PL_PROFILE_TORCH) {
+        *fails = p->verdict == PL_VERDICT_MISMATCH;
+    } else if (x->accuracy.flips && !figures.structural && !no_gold) {
+        return pl_analysis_flips(x, p, v, pl_accuracy_output_tol(&x->accuracy), fails, err);
+    } else {
+        *fails = pl_accuracy_output_fails(&x->accuracy, &figures);
+    }
+    return PL_OK;
 }
 
 /* Blame in the words of the model under test: groups are made of nodes of the replayed one. */
@@ -239,14 +247,14 @@ static pl_status say_nonfinite(pl_analysis *x, pl_err *err) {
 
 /* Where a difference begins: the first value whose codes differ, or that is off by more than its
  * type explains. */
-static const pl_sync_point *find_birth(const pl_session *s, const pl_sync_point *failing) {
+const pl_sync_point *pl_analysis_birth(const pl_session *s, const pl_sync_point *failing) {
     for (size_t i = 0; i < s->n_points; i++) {
         const pl_sync_point *p = &s->points[i];
         if (!p->measured || p->pair_class == PL_PAIR_EXACT) continue;
         if (p->pair_class == PL_PAIR_NONFINITE) return p;
         const bool code = pl_dtype_is_integer(p->a.dtype);
         const double u = code ? 0 : pl_dtype_unit_roundoff(p->a.dtype);
-        if (code ? p->acc.n_mismatch > 0 : relative_error(p) > 1024 * u) return p;
+        if (code ? p->acc.n_mismatch > 0 : pl_analysis_relative(p) > 1024 * u) return p;
     }
     return failing;
 }
@@ -277,7 +285,9 @@ pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
             }
             if (s->first_divergence == NULL) s->first_divergence = p->value;
         }
-        if (p->is_output && failing == NULL && output_fails(x, p, v)) failing = p;
+        bool fails = false;
+        if (p->is_output && failing == NULL) PL_TRY(output_fails(x, p, v, &fails, err));
+        if (fails) failing = p;
     }
     PL_TRY(name_blame(x, err));
     PL_TRY(say_nonfinite(x, err));
@@ -298,19 +308,25 @@ pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
                              ? "all values are the same by PyTorch's rule"
                              : "no operation is further off than rounding explains";
     if (s->outcome == PL_OUTCOME_NONDETERMINISTIC) return PL_OK;
+    if (s->n_blame == 0 && failing == NULL) {
+        bool said = false;
+        PL_TRY(pl_analysis_say_flips(x, &said, err));
+        if (said) PL_TRY(say_marking(x, err));
+    }
     if (s->n_blame > 0) {
         s->outcome = PL_OUTCOME_DIVERGED;
         reason = pl_arena_printf(x->arena, "%s that makes '%s': %s", s->blame[0].op,
                                  s->blame[0].value, s->blame[0].reason);
     } else if (failing != NULL) {
         s->outcome = PL_OUTCOME_DIVERGED;
-        const pl_sync_point *born = find_birth(s, failing);
+        const pl_sync_point *born = pl_analysis_birth(s, failing);
         s->first_divergence = born->value;
-        reason = pl_arena_printf(
-            x->arena,
-            "output '%s' is off by %.3g (%.2g of its size) and no operation is "
-            "to blame: amplified rounding, born at '%s' (%s)",
-            failing->value, failing->acc.max_abs, relative_error(failing), born->value, born->op);
+        reason =
+            pl_arena_printf(x->arena,
+                            "output '%s' is off by %.3g (%.2g of its size) and no operation is "
+                            "to blame: amplified rounding, born at '%s' (%s)",
+                            failing->value, failing->acc.max_abs, pl_analysis_relative(failing),
+                            born->value, born->op);
         PL_TRY(say_marking(x, err));
     }
     s->reason = reason == NULL ? "" : reason;
