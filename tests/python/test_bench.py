@@ -48,8 +48,8 @@ def test_plot_is_well_formed(tmp):
         assert plot.LEFT <= float(c.get("cx")) <= plot.WIDTH - plot.RIGHT and plot.TOP <= float(c.get("cy")) <= plot.HEIGHT - plot.BOTTOM
 
 
-def test_fx_minifier_model_asks_as_often_as_the_original(tmp):
-    # Counted with the original's algorithm, "contains X" on a chain of a ops, X, b ops: sanity, re-checks and final check included.
+def test_fx_minifier_model_asks_as_often_as_an_independent_one(tmp):
+    # Counted with another model of the fx minifier, made from its source: "contains X" on a chain of a ops, X, b ops: sanity, re-checks and final check included.
     counted = {(0, 0): 4, (0, 1): 9, (1, 1): 10, (10, 10): 19, (20, 20): 35, (100, 100): 37, (500, 500): 63}
     for (a, b), queries in counted.items():
         assert baselines.power_of_two(baselines.chain(a, b), baselines.has("Relu")) == (queries, 1), (a, b)
