@@ -191,7 +191,8 @@ def list_cases(lab, quick):
     return cases
 
 
-QUICK = ("cnn", "attention", "recurrent", "mixed", "dynamic", "qdq", "control", "mlp", "cnn-fp16", "mlp-bf16")
+QUICK = ("cnn", "attention", "recurrent", "mixed", "dynamic", "qdq", "control", "mlp", "cnn-fp16", "mlp-bf16", "vision", "indices", "qlinear",
+         "modern")
 
 
 def holds(entry, planted):
