@@ -33,6 +33,7 @@ typedef struct pl_analysis {
     pl_datum **replayed_in; /* of `replayed`; borrowed from `in` */
     pl_side_run a, b;
     pl_recording *recording; /* B is only a recording; NULL = it is a run */
+    pl_pair_map map;         /* the user's; arena NULL = none */
     pl_counterparts pairs;
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
@@ -46,6 +47,8 @@ typedef struct pl_analysis {
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
     bool keep_all, keep_suspects; /* whose tensors are kept */
+    size_t n_unreached;           /* operators whose range the inputs do not reach */
+    const char *unreached;        /* the first of them */
     pl_buf *lines; /* NONDETERMINISTIC and DIVERGED lines, as PyTorch's analyze prints them */
 } pl_analysis;
 
@@ -89,8 +92,20 @@ pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sam
 /* Inputs that can hide a fault: constant, or all zero. */
 pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
 
+/* The fewest samples that show every culprit, and whose worst is whose; after the last merge. */
+pl_status pl_analysis_cover(pl_session *session, pl_err *err);
+
+/* analyze_reach.c: random inputs that leave a Clip or a Relu untouched */
+pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datum *d, pl_err *err);
+pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err);
+
 /* analyze_reuse.c: A's values from an earlier session (--reuse) instead of a run */
 pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
+
+/* analyze_baseline.c: what is known and accepted does not fail; `lines` lose what they say of it */
+pl_status pl_analysis_check_baseline(const plumb_analyze_options *o, pl_err *err);
+pl_status pl_analysis_accept(pl_session *s, const plumb_analyze_options *o, pl_buf *lines,
+                             pl_err *err);
 
 /* analyze_search.c: what did it */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);

@@ -154,6 +154,9 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
         p->confidence = x->pairs.confidence[value->id];
     }
     PL_TRY(keep_tensors(x, p, value, a, b, gold, err));
+    if (x->options->skip_gold || x->options->skip_determinism) { /* else gold's second run looks */
+        PL_TRY(pl_analysis_reach(x, value, a, err));
+    }
     compare_metadata(x, p);
     PL_TRY(measure(x, p, a, b, err));
     return judge_torch(x, p, a, b, gold, err);
@@ -286,6 +289,7 @@ pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
     }
     PL_TRY(name_blame(x, err));
     PL_TRY(say_nonfinite(x, err));
+    PL_TRY(pl_analysis_say_reach(x, err));
     s->n_replayed = x->blame.n_replayed;
     s->n_unreplayed = x->blame.n_unreplayed;
     s->single_node_share =

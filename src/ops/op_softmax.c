@@ -341,7 +341,7 @@ static pl_status log_softmax_grad(pl_grad *c) { /* dy - exp(y) sum(dy) */
 
 /* clang-format off */
 const pl_op_def pl_ops_softmax[] = {
-    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, PL_EMIT_TODO, PL_AMP_KEEP),
+    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, pl_emit_hardmax, PL_AMP_KEEP),
     BOTH("LogSoftmax", log_softmax, log_softmax_grad, pl_emit_log_softmax, PL_AMP_FP32),
     BOTH("Softmax", softmax, softmax_grad, pl_emit_softmax, PL_AMP_FP32),
     { 0 },
