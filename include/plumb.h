@@ -468,6 +468,9 @@ typedef struct plumb_minify_options {
     double timeout;        /* seconds of each compile, run or check; 0 = found from the first run */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
+    /* Questions that are worked on at the same time, in forks of this process; 0 = one for each
+     * CPU, 1 = one at a time. The result is the same. A host with threads gets 1. */
+    int jobs;
     /* The user's own oracle instead of a backend: a command for /bin/sh. {model} is the candidate,
      * {dir} a folder with model.onnx and test_data_set_0/. Any exit code but 0 says that it fails,
      * 125 that it cannot tell. */

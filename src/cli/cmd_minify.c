@@ -15,16 +15,18 @@ static void print_line(void *ctx, const char *line) {
 }
 
 static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_error *err) {
-    long long threads = 0, queries = 0, code = 0;
+    long long threads = 0, queries = 0, code = 0, jobs = 0;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_args_int(args, "jobs", 0, 1, 4096, &jobs, err) ||
         !pl_args_int(args, "max-queries", 0, 0, INT64_MAX, &queries, err) ||
         !pl_args_int(args, "fail-code", -1, 0, 255, &code, err) ||
         !pl_args_double(args, "max-time", 0, &o->max_time, err)) {
         return false;
     }
     o->threads = (int)threads;
+    o->jobs = (int)jobs;
     o->max_queries = (size_t)queries;
     o->fail_code = (int)code;
     o->check = pl_args_value(args, "check");
@@ -130,6 +132,7 @@ static const pl_option options[] = {
     { 0, "strict-accuracy", NULL, "the first culprit, also one that changes no output" },
     { 0, "signature", "FILE", "ask for the failure of this repro.json" },
     { 0, "query", NULL, "only tell whether it fails: exit code 1 yes, 0 no" },
+    { 'j', "jobs", "N", "look ahead with N processes (default one for each CPU; 1: none)" },
     { 0, "max-queries", "N", "stop after N distinct candidates" },
     { 0, "max-time", "SECONDS", "stop after that time" },
     { 0, "checkpoints", "DIR", "where the best model after each step goes" },

@@ -268,6 +268,46 @@ def test_nothing_is_left_behind(folder):
     assert again.returncode == 2 and "exists already" in again.stderr
 
 
+# ---- looking ahead ----
+
+def jobs(folder, model, *args):
+    """The same with 1, 2 and 4 jobs: same queries, same files."""
+    found = []
+    for n in ("1", "2", "4"):
+        r, repro, _ = minify(folder, model, "--jobs", n, "--stable-output", "-q", *args)
+        files = {str(p.relative_to(repro)): p.read_bytes() for p in sorted(repro.rglob("*")) if p.is_file()}
+        found.append((r["queries"], files))
+        assert (r["looked_ahead_used"] > 0) == (n != "1") and r["looked_ahead_used"] <= r["looked_ahead"], r
+    assert found[0] == found[1] == found[2], [f[0] for f in found]
+    return f"{found[0][0]} queries"
+
+
+def slow_oracle(folder):
+    script = folder / "slow.sh"
+    script.write_text(f'echo "$$" >> {folder}/asked\nsleep 0.05\nexec {oracle(folder)} "$@"\n')
+    return f"sh {script} {{model}}"
+
+
+def test_jobs_do_not_change_the_result_of_a_check(folder):
+    bench.pair(folder / "m.onnxtxt", 20, 10)
+    note = jobs(folder, folder / "m.onnxtxt", "--check", f"{slow_oracle(folder)} op=Relu op=Tanh")
+    for pid in map(int, (folder / "asked").read_text().split()):
+        line = Path(f"/proc/{pid}/cmdline")
+        assert not line.exists() or b"slow.sh" not in line.read_bytes(), f"process {pid} goes on"
+    return note
+
+
+def test_jobs_do_not_change_the_result_of_a_backend(folder):
+    """A program of its own that is wrong for every Mul: each candidate is judged by blame."""
+    text(folder / "m.onnxtxt", "  a = Sin(x)\n  b = Softmax(a)\n  c = Mul(b, a)\n  d = Tanh(c)\n  y = Add(d, x)", "float[4,6] x", "float[4,6] y")
+    script = folder / "wrong.sh"
+    example = (ROOT / "examples/cmd/run_plumb.sh").read_text()
+    script.write_text(example.replace("--json)", "--json --backend jit:inject=scale@Mul)"))
+    assert "inject" in script.read_text()
+    script.chmod(0o755)
+    return jobs(folder, folder / "m.onnxtxt", "--backend", f"cmd:{script}")
+
+
 # ---- the user's own check ----
 
 def test_check_by_regex(folder):

@@ -17,7 +17,7 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
     pl_buf spec = PL_BUF_INIT, notes = PL_BUF_INIT;
     pl_measure now;
     const double time = pl_api_seconds();
-    if (m->checkpoints == NULL) return PL_OK;
+    if (m->checkpoints == NULL || pl_ahead_is_scout(m->ahead)) return PL_OK;
     pl_mini_state_measure(m->best, &now);
     if (now.n_elements > LARGE_ELEMENTS && time - m->last_checkpoint < SECONDS_BETWEEN) {
         return PL_OK;

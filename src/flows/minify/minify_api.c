@@ -25,6 +25,7 @@ typedef struct job {
 
 static void release(job *j) {
     pl_mini *m = &j->m;
+    pl_ahead_free(m->ahead);
     pl_oracle_free(m->oracle);
     pl_mini_state_free(m->best);
     pl_mini_state_free(m->good);
@@ -104,7 +105,7 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     PL_TRY(j->options.check != NULL ? pl_oracle_check_new(m, &m->oracle, err)
                                     : pl_oracle_backend_new(m, &m->oracle, err));
     if (info.has_signature) m->oracle->target = info.signature;
-    return PL_OK;
+    return pl_ahead_new(m, o->jobs > 0 ? o->jobs : pl_pool_cpus(), &m->ahead, err);
 }
 
 /* ---- the repro ---- */
@@ -243,6 +244,8 @@ static void describe_json(const job *j, const pl_measure *now, double seconds, p
     const pl_mini *m = &j->m;
     const pl_oracle *o = m->oracle;
     pl_json json;
+    size_t n_sent = 0, n_used = 0;
+    pl_ahead_counts(m->ahead, &n_sent, &n_used);
     pl_json_init(&json, out, true);
     pl_json_object_begin(&json);
     pl_json_key(&json, "signature");
@@ -255,6 +258,8 @@ static void describe_json(const job *j, const pl_measure *now, double seconds, p
     pl_json_put_string(&json, "repro", j->repro);
     pl_json_put_bool(&json, "verified", j->verified);
     pl_json_put_int(&json, "runs", (int64_t)o->n_runs);
+    pl_json_put_int(&json, "looked_ahead", (int64_t)n_sent);
+    pl_json_put_int(&json, "looked_ahead_used", (int64_t)n_used);
     pl_json_put_int(&json, "inputs_after", (int64_t)now->n_inputs);
     pl_json_put_int(&json, "elements_after", now->n_elements);
     pl_json_put_double(&json, "oracle_seconds", o->oracle_seconds);

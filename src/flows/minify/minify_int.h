@@ -93,17 +93,32 @@ void pl_mini_move_outputs(pl_graph *graph, pl_value *const *instead);
 typedef struct pl_mini_weights pl_mini_weights;
 pl_status pl_mini_weights_new(pl_mini_weights **out, pl_err *err);
 void pl_mini_weights_free(pl_mini_weights *weights);
+pl_status pl_mini_weights_know_originals(pl_mini_weights *weights, const pl_mini_state *state,
+                                         pl_err *err);
 /* Bytes without large weights; *key covers weights and data too. */
 pl_status pl_mini_state_bytes(const pl_mini_state *state, pl_mini_weights *weights, pl_buf *out,
                               pl_hash128 *key, pl_err *err);
+/* What a state is known by when names do not matter: the canonical hash, data and backend. */
+pl_status pl_mini_state_key(const pl_mini_state *state, pl_mini_weights *weights, const char *spec,
+                            pl_hash128 *out, pl_err *err);
 /* Puts the large weights back into bytes made above: those above a limit as references into
  * DIR/weights.bin, which gets what it lacks. */
 pl_status pl_mini_weights_attach(pl_mini_weights *weights, const pl_mini_state *state,
                                  const char *dir, const pl_buf *bytes, pl_buf *out, pl_err *err);
 
+/* This process is a fork: what it adds goes to a file of its own. */
+void pl_mini_weights_forked(pl_mini_weights *weights);
+
 /* The same for some of a state's weights: those with used[value id]. */
 pl_status pl_mini_weights_put_used(pl_mini_weights *weights, const pl_mini_state *state,
                                    const bool *used, const char *dir, pl_buf *out, pl_err *err);
+
+/* The files that candidates refer to appear in to_dir, too. */
+pl_status pl_mini_weights_link(const pl_mini_weights *weights, const char *from_dir,
+                               const char *to_dir, pl_err *err);
+/* What those are known by. */
+pl_status pl_mini_weights_put_key(pl_mini_weights *weights, const pl_mini_state *state,
+                                  const bool *used, pl_buf *key, pl_err *err);
 
 /* ---- asking without building (mini_fast.c) ---- */
 
@@ -147,6 +162,8 @@ typedef struct pl_oracle_row {
     /* A model that lies ready as bytes; NULL = it cannot be asked so. */
     pl_status (*observe_bytes)(pl_oracle *oracle, const pl_buf *model, pl_observed *out,
                                pl_err *err);
+    /* This process is a fork now: what is open is the other's. NULL = nothing is. */
+    void (*forked)(pl_oracle *oracle);
 } pl_oracle_row;
 
 struct pl_oracle {
@@ -182,7 +199,14 @@ void pl_oracle_free(pl_oracle *oracle); /* NULL is fine */
 pl_status pl_oracle_learn(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* PL_E_LIMIT when the budget is used up. */
 pl_status pl_oracle_ask(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
-pl_status pl_oracle_ask_bytes(pl_oracle *oracle, const pl_buf *model, pl_answer *out, pl_err *err);
+/* The same for a candidate that is not built; `finish` makes its bytes when they are needed. */
+typedef struct pl_bytes_question {
+    pl_hash128 key;
+    pl_status (*finish)(void *ctx, pl_buf *model, pl_err *err);
+    void *ctx;
+} pl_bytes_question;
+pl_status pl_oracle_ask_bytes(pl_oracle *oracle, const pl_bytes_question *q, pl_answer *out,
+                              pl_err *err);
 /* Asked anew: is the answer stable? Not counted. */
 pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* Bytes of a state without its large weights: oracle->bytes, and oracle->key. */
@@ -191,6 +215,37 @@ pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err);
 void pl_observed_release(pl_observed *o);
 /* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
 pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
+
+/* ---- looking ahead (mini_ahead.c) ---- */
+
+typedef struct pl_ahead pl_ahead;
+typedef struct pl_report { /* an answer with what was seen */
+    pl_hash128 key;
+    pl_answer answer;
+    pl_signature seen; /* of FAILS and OTHER */
+    double seconds;
+} pl_report;
+
+/* jobs: questions that may be worked on at the same time; 1 = no looking ahead. */
+pl_status pl_ahead_new(pl_mini *m, int jobs, pl_ahead **out, pl_err *err);
+void pl_ahead_stop(pl_ahead *ahead); /* ends all scouts and sends no more */
+void pl_ahead_free(pl_ahead *ahead); /* NULL is fine, here and in all of these */
+bool pl_ahead_is_scout(const pl_ahead *ahead);
+void pl_ahead_counts(const pl_ahead *ahead, size_t *n_sent, size_t *n_used);
+/* Called with a question at hand. This returns in the scouts, too: there *fails is the answer that
+ * they take for granted. */
+void pl_ahead_send(pl_ahead *ahead, bool *fails);
+/* The same for a repetition, whose answer is taken to be the same. */
+void pl_ahead_send_again(pl_ahead *ahead);
+/* The answer of the scout that has arrived here; false = there is none. Waits for it. */
+bool pl_ahead_receive(pl_ahead *ahead, pl_hash128 key, pl_report *out);
+/* The answer is known: who went another way is ended. seconds 0 = not measured. */
+void pl_ahead_settle(pl_ahead *ahead, bool fails, double seconds);
+void pl_ahead_settle_again(pl_ahead *ahead, bool fails);
+/* In a scout: the next answer to take for granted; false = this question is the one to report. */
+bool pl_ahead_assume(pl_ahead *ahead, bool *fails);
+/* In a scout: says it and ends the process; NULL = there is nothing to say. */
+void pl_ahead_report(pl_ahead *ahead, const pl_report *report) __attribute__((noreturn));
 
 /* ---- strategies ---- */
 
@@ -288,6 +343,7 @@ struct pl_mini {
     const plumb_minify_options *options;
     pl_pool *pool;
     pl_oracle *oracle;
+    pl_ahead *ahead;
     pl_mini_state *best;
     bool with_data; /* candidates need data for their inputs */
     bool one_minimal;

@@ -25,10 +25,13 @@ typedef struct under_test {
     double timeout;
     bool learning;
     double reference_seconds, first_seconds;
+    pl_backend *backend; /* open: its guard serves one question after the other; NULL = none */
+    double backend_timeout;
 } under_test;
 
 static void release(pl_oracle *o) {
     under_test *u = o->self;
+    pl_backend_close(u->backend);
     pl_planted_release(&u->planted);
     pl_free(u);
 }
@@ -73,10 +76,6 @@ static pl_status classify(const pl_side_run *run, const pl_mini_state *state, bo
     if (trouble->status != PL_E_BACKEND && trouble->status != PL_E_TIMEOUT &&
         trouble->status != PL_E_UNSUPPORTED && trouble->status != PL_E_INVALID &&
         trouble->status != PL_E_FORMAT && trouble->status != PL_E_LIMIT) {
-        *err = *trouble;
-        return trouble->status;
-    }
-    if (run->backend == NULL) { /* it could not be opened: bad spec, missing library */
         *err = *trouble;
         return trouble->status;
     }
@@ -319,6 +318,28 @@ static pl_status collect_values(pl_oracle *o, const pl_side_run *run, pl_mini_st
 
 /* ---- the whole ---- */
 
+/* Starting a guard, and a runtime in it, costs more than most candidates do. */
+static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
+    under_test *u = o->self;
+    const pl_backend_options options = { .guarded = strncmp(spec, "eager", 5) != 0,
+                                         .timeout_seconds = u->timeout,
+                                         .memory_limit = o->m->options->memory_limit };
+    const bool same_time = u->timeout <= u->backend_timeout && u->timeout >= u->backend_timeout;
+    if (u->backend != NULL && same_time && strcmp(pl_backend_spec(u->backend), spec) == 0) {
+        return PL_OK;
+    }
+    pl_backend_close(u->backend);
+    u->backend = NULL;
+    u->backend_timeout = u->timeout;
+    return pl_backend_open(spec, &options, &u->backend, err);
+}
+
+/* The other process talks to that guard. */
+static void forked(pl_oracle *o) {
+    under_test *u = o->self;
+    u->backend = NULL;
+}
+
 static pl_status run_backend(pl_oracle *o, pl_mini_state *state, pl_side_run *run, pl_observed *out,
                              pl_err *err) {
     under_test *u = o->self;
@@ -326,15 +347,14 @@ static pl_status run_backend(pl_oracle *o, pl_mini_state *state, pl_side_run *ru
     pl_err trouble = PL_ERR_INIT;
     bool compiling = true;
     pl_status st = pl_oracle_spec(o, state, &spec, err);
-    if (st != PL_OK) {
+    if (st == PL_OK) st = keep_open(o, pl_buf_str(&spec), err);
+    if (st != PL_OK) { /* a bad spec, a missing library */
         pl_buf_release(&spec);
         return st;
     }
     const pl_side_options options = { .spec = pl_buf_str(&spec),
+                                      .backend = u->backend,
                                       .file = state->file,
-                                      .guarded = strncmp(pl_buf_str(&spec), "eager", 5) != 0,
-                                      .timeout = u->timeout,
-                                      .memory_limit = o->m->options->memory_limit,
                                       .seed = o->m->options->inputs.seed,
                                       .threads = o->m->options->threads,
                                       .spool_memory = SPOOL_MEMORY };
@@ -396,7 +416,7 @@ done:
     return st;
 }
 
-static const pl_oracle_row row = { "backend", observe, release, NULL };
+static const pl_oracle_row row = { "backend", observe, release, NULL, forked };
 
 pl_status pl_oracle_backend_new(pl_mini *m, pl_oracle **out, pl_err *err) {
     under_test *u = pl_calloc(1, sizeof(*u));
