@@ -81,7 +81,7 @@ def minify(args, model, words, extra=()):
     check = f"{args.oracle} {{model}} {' '.join(words)}"
     subprocess.run(["rm", "-rf", f"{args.tmp}/repro"])
     begin = time.time()
-    done = subprocess.run([args.plumb, "minify", model, "--check", check, "--json", "-q", "-o", f"{args.tmp}/repro", *extra],
+    done = subprocess.run([args.plumb, "minify", model, "--check", check, "--json", "-q", "--jobs", "1", "-o", f"{args.tmp}/repro", *extra],
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{model}: {done.stderr}")

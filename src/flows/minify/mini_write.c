@@ -129,6 +129,16 @@ pl_status pl_mini_weights_know_originals(pl_mini_weights *w, const pl_mini_state
     return PL_OK;
 }
 
+pl_status pl_mini_weights_note(pl_mini_weights *w, pl_tensor *t, int64_t offset, size_t n_bytes,
+                               pl_err *err) {
+    known_tensor *k = NULL;
+    if (n_bytes != pl_tensor_bytes(t) || !pl_tensor_is_contiguous(t)) return PL_OK;
+    PL_TRY(know_as(w, t, true, &k, err));
+    k->offset = offset;
+    k->file = PL_ORIGINAL_FILE;
+    return PL_OK;
+}
+
 void pl_mini_weights_forked(pl_mini_weights *w) {
     if (w->fd >= 0) close(w->fd);
     w->fd = -1;
@@ -289,6 +299,7 @@ static pl_status link_file(const char *from_dir, const char *to_dir, const char 
 
 pl_status pl_mini_weights_link(const pl_mini_weights *w, const char *from_dir, const char *to_dir,
                                pl_err *err) {
+    PL_TRY(link_file(from_dir, to_dir, PL_ORIGINAL_FILE, err));
     PL_TRY(link_file(from_dir, to_dir, "weights.bin", err));
     return strcmp(w->file, "weights.bin") == 0 ? PL_OK : link_file(from_dir, to_dir, w->file, err);
 }

@@ -98,6 +98,10 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
     pl_mini_state_measure(m->best, &before);
     pl_mini_state_measure(candidate, &after);
     *success = false;
+    if (s->goal == PL_GOAL_COMPLEX) {
+        before.n_complex = pl_mini_count_complex(m->best);
+        after.n_complex = pl_mini_count_complex(candidate);
+    }
     if (s->goal == PL_GOAL_ORIGINAL) {
         st = pl_mini_count_original(m, m->best, &before.n_original, err);
         if (st == PL_OK) st = pl_mini_count_original(m, candidate, &after.n_original, err);
@@ -237,6 +241,9 @@ pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err) {
     const double since = pl_mini_cpu_seconds();
     m->best = start_take;
     PL_TRY(pl_mini_weights_know_originals(m->oracle->weights, m->best, err));
+    if (m->options->check != NULL) {
+        PL_TRY(pl_mini_weights_use_file(m->oracle->weights, m->best, m->work, err));
+    }
     const pl_status st = search(m, err);
     /* A scout that found no question to answer has nothing to say; what is left to do is not its
      * business. */

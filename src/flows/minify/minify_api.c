@@ -91,7 +91,7 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     pl_mini *m = &j->m;
     m->options = &j->options;
     m->original = model->model;
-    m->started = pl_api_seconds();
+    m->started = m->last_checkpoint = pl_api_seconds();
     j->arena = pl_arena_new();
     m->arena = pl_arena_new();
     m->pool = pl_pool_new(o->threads);

@@ -46,7 +46,7 @@ typedef struct pl_measure { /* of a state: what gets smaller */
     size_t n_inputs, n_outputs;
     int64_t n_elements;  /* of inputs and weights */
     size_t n_attrs;      /* attributes and optional inputs that are not left out */
-    int64_t n_complex;   /* elements that are neither 0 nor 1 nor like the one before */
+    int64_t n_complex;   /* of pl_mini_count_complex; only counted when they matter */
     int64_t n_original;  /* values of the original's weights; only counted when they matter */
     int64_t n_odd_types; /* inputs and weights of float types other than float32 */
 } pl_measure;
@@ -57,6 +57,8 @@ void pl_mini_state_free(pl_mini_state *state); /* NULL is fine */
 /* A copy to be changed; it shares tensors and values. */
 pl_status pl_mini_state_copy(const pl_mini_state *from, pl_mini_state **out, pl_err *err);
 void pl_mini_state_measure(const pl_mini_state *state, pl_measure *out);
+/* Elements of inputs and weights that are neither 0 nor 1 nor like the one before. */
+int64_t pl_mini_count_complex(const pl_mini_state *state);
 /* Element-wise work done: inner types are forgotten and inferred again, inputs get the types of
  * their data. *ok false: the shapes contradict each other. */
 pl_status pl_mini_state_settle(pl_mini *m, pl_mini_state *state, bool *ok, pl_err *err);
@@ -106,6 +108,13 @@ pl_status pl_mini_state_key(const pl_mini_state *state, pl_mini_weights *weights
 pl_status pl_mini_weights_attach(pl_mini_weights *weights, const pl_mini_state *state,
                                  const char *dir, const pl_buf *bytes, pl_buf *out, pl_err *err);
 
+/* Weights that lie in the original's own file are used there (mini_origin.c). */
+#define PL_ORIGINAL_FILE "original.bin"
+pl_status pl_mini_weights_use_file(pl_mini_weights *weights, const pl_mini_state *original,
+                                   const char *dir, pl_err *err);
+/* The tensor's bytes are those at `offset` of that file. */
+pl_status pl_mini_weights_note(pl_mini_weights *weights, pl_tensor *tensor, int64_t offset,
+                               size_t n_bytes, pl_err *err);
 /* This process is a fork: what it adds goes to a file of its own. */
 void pl_mini_weights_forked(pl_mini_weights *weights);
 
