@@ -490,6 +490,46 @@ def test_body_of_a_loop(folder):
     return planted(folder, "torch/control", "accuracy@Loop:1", 16, 64)
 
 
+SCAN = """  a = Sin(xs)
+  sN, ys = Scan<num_scan_inputs = 1, body = step (float[3] s, float[3] x) => (float[3] t, float[3] y) {
+    p = Cos(s)
+    q = Add(p, x)
+    t = Tanh(q)
+    y = Mul(t, x)
+  }>(s0, a)"""
+
+
+def test_body_of_a_scan(folder):
+    """Unrolled, and one operator of one step is left; also two that are connected, and the Scan itself."""
+    text(folder / "m.onnxtxt", SCAN, "float[3] s0, float[5,3] xs", "float[3] sN, float[5,3] ys")
+    for words, left in ((["Tanh"], ["Tanh"]), (["Tanh", "Mul"], ["Mul", "Tanh"]), (["Scan"], ["Scan"]), (["Scan", "Tanh"], ["Scan", "Tanh"])):
+        check = "; ".join(f"grep -q {w} {{model}} || exit 0" for w in words) + "; exit 1"
+        r, repro, _ = minify(folder, folder / "m.onnxtxt", "--check", check)
+        assert operators(repro) == left and r["nodes_after"] == len(words) and r["one_minimal"], r
+
+
+def test_a_loop_is_unrolled(folder):
+    """Only with what two steps compute: the copies are more nodes than the loop, what is left of them is not."""
+    body = "k (int64 i, bool c, float[3] s) => (bool d, float[3] t) {\n  d = Identity(c)\n  p = Cos(s)\n  q = Sin(p)\n  r = Neg(q)\n  t = Tanh(r)\n }"
+    text(folder / "m.onnxtxt", f"  n = Constant<value = int64 {{3}}>()\n  c = Constant<value = bool {{1}}>()\n  y = Loop<body = {body}>(n, c, x)", "float[3] x", "float[3] y")
+    check = "grep -q Loop {model} && grep -q Tanh {model} && grep -q Neg {model} && exit 1; [ $(grep -ao Tanh {model} | wc -l) -lt 2 ]"
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--check", check)
+    assert operators(repro) == ["Tanh"] and r["nodes_after"] == 2 and r["one_minimal"], r
+
+
+def test_a_fault_inside_a_body(folder):
+    """Blame names the Scan; the operator of its body that is wrong becomes the failure."""
+    text(folder / "m.onnxtxt", SCAN, "float[3] s0, float[5,3] xs", "float[3] sN, float[5,3] ys")
+    script = folder / "wrong.sh"
+    example = (ROOT / "examples/cmd/run_plumb.sh").read_text()
+    wrong = 'rm -f "$dir/m.onnxtxt"; "$PLUMB" convert "$dir/model.onnx" "$dir/m.onnxtxt" >/dev/null; sed -i "s/= Tanh/= Sin/" "$dir/m.onnxtxt"\n'
+    script.write_text(example.replace("report=", wrong + "report=").replace('"$dir/model.onnx" --inputs', '"$dir/m.onnxtxt" --inputs'))
+    script.chmod(0o755)
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--backend", f"cmd:{script}")
+    assert operators(repro) == ["Tanh"] and r["nodes_after"] == 1 and r["signature"]["op"] == "Tanh" and r["verified"], r
+    assert json.loads((repro / "repro.json").read_text())["original_signature"]["op"] == "Scan"
+
+
 def test_backward_graph(folder):
     """A joint graph is a model like any other: its gradients are minified the same way."""
     text(folder / "m.onnxtxt", "  a = Sin(x)\n  b = Mul(a, w)\n  c = Tanh(b)\n  y = Mul(c, a)", "float[4] x, float[4] w", "float[4] y")

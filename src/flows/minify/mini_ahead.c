@@ -282,7 +282,12 @@ void pl_ahead_settle(pl_ahead *a, bool fails, double seconds) {
     }
 }
 
+void pl_ahead_recall(pl_ahead *a) {
+    if (a != NULL && a->is_scout) pl_ahead_report(a, NULL);
+    while (a != NULL && a->n_scouts > 0)
+        end_scout(a, a->n_scouts - 1);
+}
+
 void pl_ahead_settle_again(pl_ahead *a, bool fails) {
-    for (int i = a == NULL || a->is_scout || fails ? 0 : a->n_scouts; i > 0; i--)
-        end_scout(a, i - 1);
+    if (!fails) pl_ahead_recall(a);
 }

@@ -122,6 +122,7 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
         candidate = NULL;
         *success = true;
         m->n_accepted++;
+        pl_oracle_narrow(m->oracle);
         report(m, &after);
         st = pl_mini_checkpoint(m, err);
     }

@@ -121,7 +121,7 @@ static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *sp
                        .command = "query",
                        .source = j->model->model->path,
                        .signature = &m->found,
-                       .original = &m->oracle->target,
+                       .original = &m->oracle->original,
                        .n_nodes_before = m->n_nodes_before,
                        .n_queries = m->oracle->n_queries,
                        .minified = true,

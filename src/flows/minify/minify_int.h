@@ -180,6 +180,11 @@ struct pl_oracle {
     pl_mini *m;
     void *self;
     pl_signature target;
+    pl_signature original; /* what the model as it was given showed */
+    /* When an If, Loop or Scan is to blame: operators of its bodies. One of them alone shows the
+     * same failure; the first that does becomes the target. */
+    const char **inner;
+    size_t n_inner;
     const char *check_str;
     pl_mini_weights *weights;
     pl_buf bytes; /* of the state asked last, without large weights */
@@ -206,6 +211,8 @@ pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_ora
 void pl_oracle_free(pl_oracle *oracle); /* NULL is fine */
 /* What does the model as it is show? Sets the target to the first signature. Counts as a query. */
 pl_status pl_oracle_learn(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
+/* The best model shows m->found. Was that an operator of the target's body? */
+void pl_oracle_narrow(pl_oracle *oracle);
 /* PL_E_LIMIT when the budget is used up. */
 pl_status pl_oracle_ask(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* The same for a candidate that is not built; `finish` makes its bytes when they are needed. */
@@ -251,6 +258,8 @@ bool pl_ahead_receive(pl_ahead *ahead, pl_hash128 key, pl_report *out);
 /* The answer is known: who went another way is ended. seconds 0 = not measured. */
 void pl_ahead_settle(pl_ahead *ahead, bool fails, double seconds);
 void pl_ahead_settle_again(pl_ahead *ahead, bool fails);
+/* What is asked from now on is another question: scouts cannot know it. */
+void pl_ahead_recall(pl_ahead *ahead);
 /* In a scout: the next answer to take for granted; false = this question is the one to report. */
 bool pl_ahead_assume(pl_ahead *ahead, bool *fails);
 /* In a scout: says it and ends the process; NULL = there is nothing to say. */
@@ -289,7 +298,7 @@ typedef struct pl_strategy {
 /* clang-format off */
 #define PL_STRATEGIES(X)                                                                           \
     X(blamed) X(window) X(suffix) X(delta) X(module) X(bypass) X(outputs) X(dead)                  \
-    X(unused) X(consolidate) X(bodies) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype) X(strip)  \
+    X(unused) X(consolidate) X(bodies) X(unroll) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype) X(strip)  \
     X(one_by_one)
 /* clang-format on */
 #define X(name) extern const pl_strategy pl_strategy_##name;

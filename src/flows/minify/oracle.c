@@ -106,6 +106,27 @@ static pl_status observe_question(pl_oracle *o, const question *q, pl_observed *
     return st;
 }
 
+static bool is_inner(const pl_oracle *o, const pl_signature *seen) {
+    if (seen->kind != o->target.kind || seen->kind > PL_FAIL_DETERMINISM) return false;
+    for (size_t i = 0; i < o->n_inner; i++)
+        if (strcmp(o->inner[i], seen->op) == 0) return true;
+    return false;
+}
+
+static bool matches(const pl_oracle *o, const pl_signature *seen) {
+    return pl_signature_matches(&o->target, seen, o->check_str) || is_inner(o, seen);
+}
+
+void pl_oracle_narrow(pl_oracle *o) {
+    if (o->n_inner == 0) return;
+    /* A scout has taken the answer for granted and does not know which operator it was. */
+    if (pl_ahead_is_scout(o->m->ahead)) pl_ahead_recall(o->m->ahead);
+    if (strcmp(o->m->found.op, o->target.op) == 0) return;
+    o->target = o->m->found;
+    o->n_inner = 0;
+    pl_ahead_recall(o->m->ahead);
+}
+
 static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *err) {
     pl_observed seen = { 0 };
     const double since = pl_api_seconds();
@@ -117,7 +138,7 @@ static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *
         out->answer = seen.invalid ? PL_ANSWER_INVALID : PL_ANSWER_PASSES;
     }
     for (size_t i = 0; i < seen.n_items && !seen.invalid; i++)
-        if (pl_signature_matches(&o->target, &seen.items[i], o->check_str)) {
+        if (matches(o, &seen.items[i])) {
             out->answer = PL_ANSWER_FAILS;
             out->seen = seen.items[i];
         }
@@ -191,6 +212,7 @@ pl_status pl_oracle_learn(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl
         st = note_other(o, &seen.items[0], state, err);
     }
 done:
+    o->original = o->target;
     pl_observed_release(&seen);
     return st;
 }

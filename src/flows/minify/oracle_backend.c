@@ -219,6 +219,37 @@ static void put_first_in_graph(const pl_graph *graph, pl_observed *out) {
     out->items[0] = s;
 }
 
+typedef struct inner_ops {
+    pl_mini *m;
+    size_t capacity;
+} inner_ops;
+
+static pl_status note_inner(void *ctx, pl_graph *body, pl_err *err) {
+    inner_ops *x = ctx;
+    pl_oracle *o = x->m->oracle;
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        if (o->n_inner < x->capacity) {
+            o->inner[o->n_inner] = pl_arena_strdup(x->m->arena, body->nodes[i]->op);
+            if (o->inner[o->n_inner] == NULL) return pl_fail_memory(err, 1);
+            o->n_inner++;
+        }
+        PL_TRY(pl_node_each_body(body->nodes[i], note_inner, ctx, err));
+    }
+    return PL_OK;
+}
+
+/* Blame sees an If, Loop or Scan as one operator; what is wrong may be one of its body. */
+static pl_status keep_inner(pl_mini *m, const pl_graph *graph, const char *value, pl_err *err) {
+    const pl_value *v = pl_graph_find(graph, value);
+    const pl_node *node = v == NULL ? NULL : v->producer;
+    if (node == NULL || node->def == NULL || (node->def->flags & PL_OP_CONTROL) == 0) return PL_OK;
+    inner_ops x = { m, pl_model_count_nodes(graph->model) };
+    m->oracle->n_inner = 0;
+    m->oracle->inner = pl_arena_array(m->arena, x.capacity + 1, sizeof(char *));
+    if (m->oracle->inner == NULL) return pl_fail_memory(err, x.capacity);
+    return pl_node_each_body(node, note_inner, &x, err);
+}
+
 static pl_status keep_blame(pl_mini *m, const pl_blame *blame, const pl_signature *leading,
                             pl_err *err) {
     snprintf(m->blamed, sizeof(m->blamed), "%s", leading->value);
@@ -259,6 +290,9 @@ static pl_status judge(pl_oracle *o, pl_side_run *run, pl_mini_state *state, pl_
         if (o->m->options->strict) put_first_in_graph(state->model->graph, out);
         if (st == PL_OK && u->learning && out->n_items > 0 && out->items[0].op[0] != '\0') {
             st = keep_blame(o->m, &blame, &out->items[0], err);
+            if (st == PL_OK) {
+                st = keep_inner(o->m, state->model->graph, out->items[0].value, err);
+            }
         }
     }
     pl_blame_release(&blame);
