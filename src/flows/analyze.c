@@ -8,10 +8,13 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "compare/rollup.h"
 #include "compare/session_print.h"
+#include "flows/advise.h"
 #include "flows/analyze_int.h"
 #include "flows/inputs.h"
+#include "flows/model_transform.h"
 #include "graph/edit.h"
 #include "interp/interp.h"
 #include "interp/replay.h"
@@ -223,6 +226,8 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
             "no way to record left the outputs of %s as they are: only its outputs "
             "are known",
             pl_backend_spec(a->backend)));
+    } else if (a->observer_effect && a->marked) {
+        x->session->observer_note = "marking values as outputs changes what this backend computes";
     } else if (a->observer_effect && modes != NULL) {
         PL_TRY(pl_analysis_note(x, err,
                                 "recording in mode '%s' changed the outputs; mode '%s' does not",
@@ -246,9 +251,9 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
                                 a->info.n_hidden));
     }
     if (a->info.n_disturbed > 0) {
-        PL_TRY(pl_analysis_note(x, err,
-                                "%zu values were not looked at: looking changes the outputs",
-                                a->info.n_disturbed));
+        PL_TRY(pl_analysis_note(x, err, "%zu values were not looked at: %s", a->info.n_disturbed,
+                                a->refused ? "the backend refuses models with these outputs"
+                                           : "looking changes the outputs"));
     }
     if (a->n_unknown > 0) {
         PL_TRY(pl_analysis_note(
@@ -329,7 +334,7 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
     } else {
         PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
         if (failed(x)) {
-            PL_TRY(pl_analysis_blame_failure(x, err));
+            if (!x->options->skip_search) PL_TRY(pl_analysis_blame_failure(x, err));
             return pl_analysis_bisect(x, err);
         }
         PL_TRY(say_observer(x, err));
@@ -340,6 +345,7 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
         if (failed(x)) return PL_OK;
     }
     PL_TRY(blame(x, err));
+    PL_TRY(pl_analysis_search_parts(x, err));
     return pl_analysis_bisect(x, err);
 }
 
@@ -390,7 +396,39 @@ typedef struct analyses {
     size_t n;
     pl_session_folder *folder;
     pl_buf lines;
+    pl_model *original; /* before autocast; NULL = the model itself */
+    pl_node **twins;    /* of `original`'s nodes, by index */
 } analyses;
+
+/* Autocast: the model itself is changed, what it was before is kept for the advice. */
+static pl_status transform(analyses *all, plumb_model *m, const plumb_analyze_options *o,
+                           pl_err *err) {
+    const plumb_transform_options options = { .amp = o->amp };
+    if (o->advise_out != NULL && pl_path_exists(o->advise_out)) { /* before the long work */
+        return pl_fail(err, PL_E_EXISTS, "'%s' exists already", o->advise_out);
+    }
+    if (o->amp == NULL) return PL_OK;
+    PL_TRY(pl_lower_gradient(m->model, err));
+    const pl_graph *graph = m->model->graph;
+    const size_t n = graph->n_nodes;
+    PL_TRY(pl_model_copy(m->model, &all->original, err));
+    PL_TRY(pl_ops_resolve(all->original, err));
+    PL_TRY(pl_model_infer(all->original, NULL, err));
+    all->twins = pl_arena_array(all->arena, n + 1, sizeof(pl_node *));
+    if (all->twins == NULL) return pl_fail_memory(err, n);
+    if (n > 0) memcpy(all->twins, graph->nodes, n * sizeof(pl_node *));
+    m->edited = true;
+    return pl_transform(m->model, &options, NULL, err);
+}
+
+static pl_status advise(analyses *all, const plumb_analyze_options *o, pl_err *err) {
+    const pl_advise_options options = {
+        .original = all->original, .twins = all->twins, .amp = o->amp, .out = o->advise_out
+    };
+    if (!o->advise) return PL_OK;
+    all->of[0].started = pl_api_seconds();
+    return pl_advise(all->of, all->n, &options, err);
+}
 
 static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_options *o,
                              pl_err *err) {
@@ -399,6 +437,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     PL_TRY(pl_inputs_samples(&o->inputs, all->arena, &samples, &n, err));
     all->of = pl_arena_array(all->arena, n, sizeof(pl_analysis));
     if (all->of == NULL) return pl_fail_memory(err, n);
+    PL_TRY(transform(all, m, o, err));
     PL_TRY(open_folder(o, &all->folder, err));
     for (size_t i = 0; i < n; i++) {
         pl_analysis *x = &all->of[all->n++];
@@ -418,6 +457,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     }
     pl_session *s = all->of[0].session;
     s->n_samples = n;
+    PL_TRY(advise(all, o, err));
     s->peak_rss = peak_rss();
     return commit_folder(&all->folder, m->model, s, err);
 }
@@ -462,6 +502,7 @@ done:
     pl_session_folder_abort_take(all.folder);
     for (size_t i = 0; i < all.n; i++)
         analysis_release(&all.of[i]);
+    pl_model_free(all.original);
     pl_arena_free(all.arena);
     return pl_api_return(st, &err, error);
 }

@@ -470,9 +470,8 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
     jit_plan *plan = l->plan;
     operands o = { 0 };
     *why = NULL;
-    const pl_emit_fn rule = pl_emit_rule_of(node->def);
-    if (rule == PL_EMIT_TODO || rule == PL_EMIT_NEVER) {
-        *why = "no emission rule";
+    if (node->def->no_emit != NULL || node->def->emit == PL_EMIT_TODO) {
+        *why = node->def->no_emit != NULL ? node->def->no_emit : "no emission rule";
         return PL_OK;
     }
     PL_TRY(gather(plan, node, &o, why, err));
@@ -487,7 +486,7 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
                   .ctx = l };
     l->node = node;
     const size_t n_prims = plan->n_prims;
-    const pl_status st = rule(&c);
+    const pl_status st = node->def->emit(&c);
     if (st == PL_OK && c.types_only && fold_types(l, node, &o)) return PL_OK;
     if (st == PL_OK && outputs_fit(plan, node, &o)) return PL_OK;
     for (uint32_t i = 0; i < node->n_out; i++)
@@ -588,7 +587,8 @@ pl_status jit_lower(jit_program *p, jit_plan *plan, pl_err *err) {
         const char *why = "a fault is planted here";
         if (jit_fault_of(p, node) == NULL) {
             if (jit_fold(p, plan, node)) continue;
-            PL_TRY(lower_node(&l, node, &why, err));
+            why = "lowering is left out";
+            if (jit_pass_on(p, JIT_PASS_LOWER)) PL_TRY(lower_node(&l, node, &why, err));
         }
         PL_TRY(why != NULL         ? lower_break(&l, node, why, err)
                : !p->options->fuse ? force_outputs(plan, node, err)
