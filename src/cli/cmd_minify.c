@@ -18,6 +18,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     long long threads = 0, queries = 0, code = 0, jobs = 0;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_context(args, &o->context, err) ||
         !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
         !pl_args_int(args, "jobs", 0, 1, 4096, &jobs, err) ||
         !pl_args_int(args, "max-queries", 0, 0, INT64_MAX, &queries, err) ||
@@ -131,6 +132,11 @@ static const pl_option options[] = {
     { 0, "fail-regex", "RE", "with --check: fails when what it prints fits" },
     { 0, "check-str", "TEXT", "must be in the error's text" },
     { 0, "strict-accuracy", NULL, "the first culprit, also one that changes no output" },
+    { 0, "eval", NULL, "training behaviour off" },
+    { 0, "amp", "TYPE", "minify the model under autocast: fp16 or bf16" },
+    { 0, "backward", NULL, "minify the graph with gradients" },
+    { 0, "loss-output", "NAME", "backward: the only output in the loss" },
+    { 0, "grad-seed", "N", "backward: random output gradients" },
     { 0, "signature", "FILE", "ask for the failure of this repro.json" },
     { 0, "trust", NULL, "run the command, program or library that the repro.json names" },
     { 0, "query", NULL, "only tell whether it fails: exit code 1 yes, 0 no" },

@@ -557,6 +557,57 @@ def test_backward_graph(folder):
     assert r["nodes_after"] == 1 and operators(repro) == ["Cos"] and r["verified"], r
 
 
+NET = ("  a = Sin(x)\n  b = MatMul(a, w)\n  c = Tanh(b)\n  y = Mul(c, b)", "float[4,8] x, float[8,6] w", "float[4,6] y")
+
+
+def context(repro):
+    found = json.loads((repro / "repro.json").read_text())["context"]
+    return {k: found[k] for k in ("seed", "threads", "eval", "amp", "backward")}
+
+
+def test_gradients_are_minified(folder):
+    """Parameters with defaults, incoming gradients: the fault is in the backward part only."""
+    weights = ", ".join("1 -2 0.5".split() * 16)
+    text(folder / "m.onnxtxt", NET[0], "float[4,8] x", NET[2])
+    model = (folder / "m.onnxtxt").read_text().replace("{\n", f"<float[8,6] w = {{{weights}}}>\n{{\n", 1)
+    (folder / "m.onnxtxt").write_text(model)
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--backward", "--eval", "--seed", "5", "--threads", "1", "--inject", "scale@Transpose:1")
+    assert operators(repro) == ["Transpose"] and r["nodes_after"] == 1 and r["nodes_before"] > 10 and r["verified"], r
+    assert context(repro) == {"seed": 5, "threads": 1, "eval": True, "amp": "", "backward": True}
+    # The folder is whole: it holds the graph with gradients, and its context goes on into what is made of it.
+    run = subprocess.run([repro / "run.sh", "run", "--save", "none"], capture_output=True, text=True, env=ENV)
+    assert run.returncode == 0 and "--seed 5 --threads 1" in (repro / "run.sh").read_text(), run.stderr
+    assert call("analyze", repro, "--backend", "jit:inject=scale@Transpose:1", "-o", folder / "s").returncode == 1
+    assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
+    _, again, _ = minify(folder, repro)
+    assert context(again) == context(repro)
+
+
+def test_autocast_is_minified(folder):
+    text(folder / "m.onnxtxt", *NET)
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--amp", "fp16", "--inject", "scale@MatMul:1")
+    assert operators(repro) == ["MatMul"] and r["verified"] and context(repro)["amp"] == "fp16", r
+    assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
+    _, _, log = minify(folder, folder / "m.onnxtxt", "--amp", "fp16", "--check", "true {model}", code=2)
+    assert "plumb convert" in log, log
+
+
+def test_a_checkpoint_holds_what_was_run(folder):
+    """run --accuracy under autocast with gradients: level 2 after a crash, level 4 after a wrong gradient."""
+    text(folder / "m.onnxtxt", *NET)
+    env = {k: v for k, v in ENV.items() if k != "PLUMB_REPRO_LEVEL"}
+    args = ("run", folder / "m.onnxtxt", "--accuracy", "--backward", "--seed", "3", "--threads", "1")
+    done = call(*args, "--amp", "fp16", "--inject", "crash@MatMul:2", cwd=folder, env=env)
+    assert done.returncode == 3 and "crashed" in done.stderr.splitlines()[0] and "Writing checkpoint" in done.stderr, done.stderr
+    assert context(folder / "repro") == {"seed": 3, "threads": 1, "eval": True, "amp": "fp16", "backward": True}
+    assert call("minify", "--query", folder / "repro").returncode == 1
+    assert call(*args, "--inject", "scale@Cos:1", cwd=folder, env=env).returncode == 1
+    assert context(folder / "repro")["amp"] == "fp16", "level 2 writes nothing about wrong values"
+    done = call(*args, "--inject", "scale@Cos:1", "--repro-level", "4", cwd=folder, env=env)
+    assert done.returncode == 1 and context(folder / "repro")["amp"] == "", done.stderr
+    assert call("minify", "--query", folder / "repro").returncode == 1
+
+
 # ---- repro levels ----
 
 def level(folder, value, *args, code=3):

@@ -43,7 +43,10 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
                              .stable = m->options->stable_output != 0,
                              .seed = m->options->inputs.seed,
                              .timeout = m->options->timeout,
-                             .threads = m->options->threads };
+                             .threads = m->options->threads,
+                             .eval = m->recorded.eval != 0,
+                             .amp = m->recorded.amp,
+                             .backward = m->recorded.backward != 0 };
     if (st == PL_OK) st = pl_repro_write(&repro, dir, &notes, err);
     if (st == PL_OK) {
         pl_mini_log(m, "Writing checkpoint with %zu nodes to %s", now.n_nodes, dir);

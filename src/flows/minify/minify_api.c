@@ -10,6 +10,7 @@
 #include "flows/inputs.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/repro.h"
+#include "flows/prepare.h"
 #include "graph/edit.h"
 #include "ops/infer.h"
 #include "passes/backward.h"
@@ -41,6 +42,40 @@ static void release(job *j) {
     pl_arena_free(j->arena);
 }
 
+/* Eval mode, autocast and gradients are done to the model once, before anything is asked. */
+static pl_status apply_context(pl_mini *m, pl_mini_state **state, pl_err *err) {
+    const plumb_minify_options *o = m->options;
+    pl_mini_state *made = NULL;
+    pl_prepared p = { .changes = PL_CHANGES_INIT };
+    pl_status st = pl_context_prepare(&o->context, (*state)->model, (*state)->in, o->inputs.seed,
+                                      m->pool, &p, err);
+    if (st == PL_OK) {
+        st = pl_mini_state_new_take(p.model, p.in, &made, err);
+        p.model = NULL;
+        p.in = NULL;
+    }
+    pl_prepared_release(&p);
+    if (st != PL_OK) return st;
+    pl_mini_state_free(*state);
+    *state = made;
+    PL_TRY(pl_ops_resolve(made->model, err));
+    return pl_model_infer(made->model, NULL, err);
+}
+
+/* Parameters that are inputs, with their values as defaults: data like any other. */
+static pl_status give_defaults(pl_mini_state *s, pl_err *err) {
+    const pl_graph *graph = s->model->graph;
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        pl_value *value = graph->inputs[i];
+        if (value->init == NULL) continue;
+        if (s->in[i] == NULL) {
+            PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(value->init), &s->in[i], err));
+        }
+        value->init = NULL;
+    }
+    return PL_OK;
+}
+
 static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
     pl_mini *m = &j->m;
     pl_model *copy = NULL;
@@ -64,6 +99,8 @@ static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
     PL_TRY(pl_ops_resolve(copy, err));
     PL_TRY(pl_model_infer(copy, NULL, err));
     PL_TRY(pl_inputs_make(copy, &m->options->inputs, in, err));
+    if (!pl_context_is_plain(&m->options->context)) PL_TRY(apply_context(m, out, err));
+    PL_TRY(give_defaults(*out, err));
     if (m->options->check == NULL) return PL_OK;
     bool ok = false; /* a check that wants data: values for the cuts come from the reference */
     PL_TRY(pl_mini_state_evaluate(m, *out, &ok, err));
@@ -91,6 +128,7 @@ static pl_status check_trust(const plumb_minify_options *o, const pl_repro_info 
 /* What a repro.json says stands in for what was not given. */
 static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
     plumb_minify_options *o = &j->options;
+    pl_mini *m = &j->m;
     if (o->signature == NULL) return PL_OK;
     PL_TRY(pl_repro_read_info(o->signature, j->arena, info, err));
     if (o->backend == NULL && o->check == NULL) {
@@ -101,6 +139,12 @@ static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
         if (o->fail_code < 0) o->fail_code = info->fail_code;
     }
     if (o->inputs.seed == 0) o->inputs.seed = info->seed;
+    if (o->threads == 0) o->threads = info->threads;
+    if (pl_context_is_plain(&o->context)) {
+        m->recorded = (plumb_context){ .eval = info->eval,
+                                       .amp = info->amp[0] == '\0' ? NULL : info->amp,
+                                       .backward = info->backward };
+    }
     return PL_OK;
 }
 
@@ -109,6 +153,7 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     pl_repro_info info = { .has_signature = false };
     *j = (job){ .model = model, .options = *o };
     pl_mini *m = &j->m;
+    m->recorded = o->context;
     m->options = &j->options;
     m->original = model->model;
     m->started = m->last_checkpoint = pl_api_seconds();
@@ -121,6 +166,11 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
         return pl_fail(err, PL_E_USAGE, "--check and --backend exclude each other");
     }
     m->with_data = j->options.check == NULL || strstr(j->options.check, "{dir}") != NULL;
+    if (!m->with_data && !pl_context_is_plain(&o->context)) {
+        return pl_fail(err, PL_E_USAGE,
+                       "--eval, --amp and --backward are for --backend, or a check of {dir}; "
+                       "`plumb convert` makes such a model for a check of {model}");
+    }
     PL_TRY(pl_dir_temporary(&m->work, err));
     PL_TRY(j->options.check != NULL ? pl_oracle_check_new(m, &m->oracle, err)
                                     : pl_oracle_backend_new(m, &m->oracle, err));
@@ -149,7 +199,10 @@ static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *sp
                        .stable = m->options->stable_output != 0,
                        .seed = m->options->inputs.seed,
                        .timeout = m->options->timeout,
-                       .threads = m->options->threads };
+                       .threads = m->options->threads,
+                       .eval = m->recorded.eval != 0,
+                       .amp = m->recorded.amp,
+                       .backward = m->recorded.backward != 0 };
     return PL_OK;
 }
 

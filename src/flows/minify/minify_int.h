@@ -376,6 +376,7 @@ struct pl_mini {
     double cpu_seconds; /* of this process, from the first query to the last */
     double last_checkpoint;
     const pl_model *original; /* as it was given */
+    plumb_context recorded;   /* what was done to the model, now or when the repro was made */
     pl_mini_fast *fast;
     size_t n_accepted;   /* successes so far */
     pl_mini_state *good; /* the last candidate that passed; kept when asked for */
