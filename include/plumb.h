@@ -494,6 +494,7 @@ typedef struct plumb_minify_options {
     const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
     int fail_code;           /* it fails only with this exit code; -1 = as the original */
     const char *check_str;   /* must be in the error's text; NULL = a similar text */
+    int accuracy;            /* outputs must also fail the predicate of plumb_run_checked */
     int strict;              /* the first culprit in the graph, also one that changes no output */
     const char *signature;   /* a repro.json whose signature is asked for; NULL = what it shows */
     size_t max_queries;      /* 0 = no limit */

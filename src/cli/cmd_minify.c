@@ -36,6 +36,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     o->signature = pl_args_value(args, "signature");
     o->checkpoints = pl_args_value(args, "checkpoints");
     o->good = pl_args_value(args, "good");
+    o->accuracy = pl_args_flag(args, "accuracy");
     o->strict = pl_args_flag(args, "strict-accuracy");
     o->strip_weights = pl_args_flag(args, "strip-weights");
     o->stable_output = pl_args_flag(args, "stable-output");
@@ -131,6 +132,7 @@ static const pl_option options[] = {
     { 0, "fail-code", "N", "with --check: only this exit code fails" },
     { 0, "fail-regex", "RE", "with --check: fails when what it prints fits" },
     { 0, "check-str", "TEXT", "must be in the error's text" },
+    { 0, "accuracy", NULL, "an output must be wrong by the rule of run --accuracy" },
     { 0, "strict-accuracy", NULL, "the first culprit, also one that changes no output" },
     { 0, "eval", NULL, "training behaviour off" },
     { 0, "amp", "TYPE", "minify the model under autocast: fp16 or bf16" },

@@ -191,6 +191,20 @@ def test_strict_accuracy_ends_at_the_first(folder):
     assert r["signature"]["op"] == "Log" and r["nodes_after"] == 1, r["signature"]
 
 
+def test_accuracy_is_the_gate_of_run(folder):
+    """A fault that changes no output: run --accuracy and minify --accuracy both say that nothing is wrong; strict says Log."""
+    text(folder / "m.onnxtxt", MASKED)
+    fault = ("--inject", "accuracy@Log")
+    assert call("run", folder / "m.onnxtxt", "--accuracy", *fault, "--repro-level", "0").returncode == 0
+    _, _, log = minify(folder, folder / "m.onnxtxt", *fault, "--accuracy", code=2)
+    assert "did not fail the tester" in log, log
+    r, _, _ = minify(folder, folder / "m.onnxtxt", *fault, "--strict-accuracy")
+    assert r["signature"]["op"] == "Log" and r["nodes_after"] == 1, r["signature"]
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", *fault, "--inject", "accuracy@Relu", "--accuracy")
+    assert r["signature"]["op"] == "Relu" and r["nodes_after"] == 1, r["signature"]
+    assert call("run", repro, "--accuracy", "--backend", "jit:inject=accuracy@Relu:1", "--repro-level", "0").returncode == 1
+
+
 def failing_kind(folder, kind, signature, *args):
     sins_and_coses(folder / "m.onnxtxt", 10, "Relu", 10)
     r, repro, _ = minify(folder, folder / "m.onnxtxt", "--inject", f"{kind}@Relu", *args)
@@ -672,6 +686,27 @@ def test_a_read_only_folder_hides_nothing(folder):
     env = {**ENV, "PLUMB_REPRO_LEVEL": "2"}
     done = call("run", folder / "m.onnxtxt", "--save", "none", "--inject", "crash@Relu", cwd="/proc", env=env)
     assert done.returncode == 3 and "crashed" in done.stderr.splitlines()[0] and "no checkpoint" in done.stderr, done.stderr
+
+
+def on_a_full_disk(folder, *args):
+    """plumb in a folder on a file system without a free block."""
+    (folder / "full").mkdir(exist_ok=True)
+    script = 'mount -t tmpfs -o size=16k,nr_inodes=40 tmpfs "$1" && cd "$1" || exit 77; head -c 100000 /dev/zero > filler 2>/dev/null; shift; "$@"; code=$?; ls >&2; exit $code'
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", str(folder / "full"), PLUMB, *map(str, args)],
+                          capture_output=True, text=True, env={k: v for k, v in ENV.items() if k != "PLUMB_REPRO_LEVEL"})
+    if done.returncode == 77 or "unshare" in done.stderr:
+        raise Skip(f"no file system of our own here: {done.stderr.strip()[-100:]}")
+    return done
+
+
+def test_a_full_disk_hides_nothing(folder):
+    sins_and_coses(folder / "m.onnxtxt", 2, "Relu", 2)
+    for level in ("2", "3"):
+        done = on_a_full_disk(folder, "run", folder / "m.onnxtxt", "--save", "none", "--inject", "crash@Relu", "--repro-level", level)
+        assert done.returncode == 3 and "crashed" in done.stderr and "No space left" in done.stderr, done.stderr
+    done = on_a_full_disk(folder, "minify", folder / "m.onnxtxt", "--inject", "crash@Relu", "-q", "-o", "out")
+    assert done.returncode == 4 and "signal 11" in done.stderr and "No space left" in done.stderr, done.stderr
+    assert done.stderr.split()[-1] == "filler", f"something was left behind: {done.stderr}"
 
 
 def test_no_data_keeps_shapes_only(folder):

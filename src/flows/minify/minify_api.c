@@ -36,6 +36,7 @@ static void release(job *j) {
     pl_arena_free(m->arena);
     if (m->work != NULL) pl_dir_remove(m->work, NULL);
     pl_free(m->work);
+    if (m->checkpoints != NULL) rmdir(m->checkpoints); /* when nothing could be written to it */
     pl_free(m->checkpoints);
     pl_free(j->repro);
     pl_buf_release(&j->notes);
@@ -405,7 +406,13 @@ plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *option
     const pl_status ran = pl_mini_run(&j.m, state, &err);
     state = NULL;
     PL_TRY_GOTO(done, st, ran);
-    PL_TRY_GOTO(done, st, finish(&j, &err));
+    st = finish(&j, &err);
+    if (st != PL_OK) { /* what was found comes first */
+        char failure[400];
+        pl_signature_describe(&j.m.oracle->target, failure, sizeof(failure));
+        st = pl_err_wrap(&err, st, "the model fails (%s), but there is no repro", failure);
+        goto done;
+    }
     if (j.repro != NULL && !j.verified) {
         st =
             pl_fail(&err, PL_E_INTERNAL,

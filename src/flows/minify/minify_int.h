@@ -229,6 +229,9 @@ pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer
 pl_status pl_oracle_bytes(pl_oracle *oracle, pl_mini_state *state, pl_err *err);
 pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err);
 void pl_observed_release(pl_observed *o);
+/* Does run --accuracy call these outputs wrong (oracle_accuracy.c)? */
+pl_status pl_mini_outputs_differ(pl_mini *m, const pl_mini_state *state, pl_datum *const *outputs,
+                                 bool *out, pl_err *err);
 /* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
 pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
 

@@ -435,6 +435,11 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
         st = add_unstable(&run, out, err);
     } else {
         st = judge(o, &run, state, out, err);
+        bool differ = true;
+        if (st == PL_OK && out->n_items > 0 && o->m->options->accuracy) {
+            st = pl_mini_outputs_differ(o->m, state, run.plain, &differ, err);
+        }
+        if (!differ) pl_observed_release(out);
     }
     if (st == PL_OK && u->learning && out->n_items > 0 && !out->invalid) {
         st = collect_values(o, broke ? NULL : &run, state, out, err);
