@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Reducing: plumb minify against what two older ways need for the same graphs and the same check (oracle.c): two sweeps, as Polygraphy's
 debug reduce, and powers of two, as PyTorch's fx minifier (baselines.py, in the same run); see README.md.
-  bench/minify/run.py [--plumb build/plumb] [--out FILE.md] [-k TEXT]"""
+  bench/minify/run.py [--plumb build/plumb] [--out FILE.md] [-k TEXT] [--planted]     --planted: the second table, faults planted in real models"""
 
 import argparse
 import json
@@ -74,6 +74,105 @@ def eight(path):
     g.write(path, g.chain("Cos", 100, ends[0]))
 
 
+def transformer(path, layers=12, width=32, heads=4, length=12):
+    """An encoder of that many layers, pre-norm, GELU by Erf, seeded weights."""
+    import numpy as np
+    import onnx
+    from onnx import helper, numpy_helper
+    random = np.random.default_rng(7)
+    nodes, weights = [], []
+
+    def weight(*shape, values=None):
+        value = random.normal(0, shape[0] ** -0.5, shape).astype("float32") if values is None else np.array(values)
+        weights.append(numpy_helper.from_array(value, f"w{len(weights)}"))
+        return weights[-1].name
+
+    def op(kind, *inputs, **attributes):
+        nodes.append(helper.make_node(kind, inputs, [f"{kind.lower()}_{len(nodes)}"], f"{kind}_{len(nodes)}", **attributes))
+        return nodes[-1].output[0]
+
+    def linear(x, n_in, n_out):
+        return op("Add", op("MatMul", x, weight(n_in, n_out)), weight(n_out))
+
+    def norm(x):
+        return op("LayerNormalization", x, weight(width, values=np.ones(width, "float32")), weight(width), axis=-1)
+
+    def split(x, perm):
+        return op("Transpose", op("Reshape", x, weight(values=np.int64([length, heads, width // heads]))), perm=perm)
+
+    at = "x"
+    for _ in range(layers):
+        h = norm(at)
+        q, k, v = (split(linear(h, width, width), perm) for perm in ([1, 0, 2], [1, 2, 0], [1, 0, 2]))
+        scores = op("Mul", op("MatMul", q, k), weight(values=np.float32((width // heads) ** -0.5)))
+        mixed = op("Transpose", op("MatMul", op("Softmax", scores, axis=-1), v), perm=[1, 0, 2])
+        merged = op("Reshape", mixed, weight(values=np.int64([length, width])))
+        at = op("Add", at, linear(merged, width, width))
+        h = linear(norm(at), width, 4 * width)
+        erf = op("Add", op("Erf", op("Mul", h, weight(values=np.float32(0.5 ** 0.5)))), weight(values=np.float32(1)))
+        gelu = op("Mul", op("Mul", h, erf), weight(values=np.float32(0.5)))
+        at = op("Add", at, linear(gelu, 4 * width, width))
+    shape = [length, width]
+    graph = helper.make_graph(nodes, "transformer", [helper.make_tensor_value_info("x", 1, shape)],
+                              [helper.make_tensor_value_info(at, 1, shape)], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+# Faults in the middle of real models: (name, model, faults of element-wise operators, faults of others)
+PLANTED = (
+    ("resnet18", "torch/resnet18.onnx", ("accuracy@Relu:5", "offset@Add:3"), ("scale@Conv:10",)),
+    ("transformer, 12 layers", None, ("offset@Add:50", "sign@Mul:20", "accuracy@Erf:7"), ("scale@Softmax:6", "scale@MatMul:40")),
+    ("ViT-B/16, 12 layers", "torch/vit_b_16.onnx", ("offset@Add:40", "accuracy@Erf:6"), ("scale@Softmax:9",)),
+    ("LSTM and GRU", "torch/recurrent.onnx", ("scale@Add:1",), ("accuracy@LSTM:1", "scale@GRU:1")),
+    ("YOLOX (ddddocr_det)", "ddddocr_det.onnx", ("accuracy@Sigmoid:3", "scale@Mul:30"), ("offset@Conv:40", "zero@MaxPool:2")),
+)
+
+
+def planted_path(model, tmp):
+    """The model's file; None when it has not been fetched or exported."""
+    if model is None:
+        path = Path(tmp) / "transformer12.onnx"
+        if not path.exists():
+            transformer(path)
+        return path
+    path = ROOT / ".cache/models" / model
+    return path if path.exists() else None
+
+
+def planted_row(plumb, tmp, model, fault):
+    """(result of minify, largest tensor of the repro in elements, does the reference pass it)"""
+    out = Path(tmp) / "planted"
+    subprocess.run(["rm", "-rf", out])
+    done = subprocess.run([plumb, "minify", str(model), "--inject", fault, "--json", "-q", "-o", out], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{model} {fault}: {done.stderr}")
+    import onnx
+    sizes = [math.prod(t.dims) for t in onnx.load(str(out / "model.onnx")).graph.initializer]
+    for file in (out / "test_data_set_0").glob("*.pb"):
+        tensor = onnx.TensorProto()
+        tensor.ParseFromString(file.read_bytes())
+        sizes.append(math.prod(tensor.dims))
+    passes = subprocess.run([plumb, "minify", "--query", out, "--backend", "eager"], capture_output=True).returncode == 0
+    return json.loads(done.stdout), max(sizes), passes
+
+
+def planted(args):
+    lines = ["| model | nodes | fault | left | largest tensor | queries | s | fails in a new process, passes on eager |", "|---|---|---|---|---|---|---|---|"]
+    bad = 0
+    for name, model, elementwise, others in PLANTED:
+        path = planted_path(model, args.tmp)
+        if path is None:
+            lines.append(f"| {name} | | not here | | | | | |")
+        for fault in (*elementwise, *others) if path is not None and args.k in name else ():
+            r, largest, passes = planted_row(args.plumb, args.tmp, path, fault)
+            ok = r["nodes_after"] <= 3 and (fault in others or largest <= 64) and r["seconds"] < 60 and r["verified"] and passes
+            bad += not ok
+            lines.append(f"| {name} | {r['nodes_before']} | {fault} | {r['nodes_after']}{'' if ok else ' MISSED'} | {largest} | {r['queries']} "
+                         f"| {r['seconds']:.1f} | {'yes' if r['verified'] and passes else 'no'} |")
+            print(lines[-1], flush=True)
+    return lines, bad
+
+
 def nodes_of(model):
     """Names and operators of a model's nodes."""
     import onnx
@@ -104,7 +203,7 @@ def minify(args, model, words, extra=()):
     check = f"{args.oracle} {{model}} {' '.join(words)}"
     subprocess.run(["rm", "-rf", f"{args.tmp}/repro"])
     begin = time.time()
-    done = subprocess.run([args.plumb, "minify", model, "--check", check, "--json", "-q", "-o", f"{args.tmp}/repro", *extra],
+    done = subprocess.run([args.plumb, "minify", model, "--check", check, "--json", "-q", "--jobs", "1", "-o", f"{args.tmp}/repro", *extra],
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{model}: {done.stderr}")
@@ -145,12 +244,18 @@ def main():
     parser.add_argument("--plumb", default=str(ROOT / "build/plumb"))
     parser.add_argument("--out")
     parser.add_argument("-k", default="")
+    parser.add_argument("--planted", action="store_true")
     args = parser.parse_args()
     lines = ["| graph | nodes | queries | limit | left | CPU ms of plumb per query | two sweeps: checks / left | powers of two: queries / left |",
              "|---|---|---|---|---|---|---|---|"]
     bad = 0
     with tempfile.TemporaryDirectory() as tmp:
         args.tmp, args.oracle = tmp, f"{tmp}/oracle"
+        if args.planted:
+            lines, bad = planted(args)
+            if args.out:
+                Path(args.out).write_text("\n".join(lines) + "\n")
+            return 1 if bad else 0
         subprocess.run(["cc", "-O2", "-o", args.oracle, str(Path(__file__).parent / "oracle.c")], check=True)
         for name, model, words, limit, left in synthetic(args, tmp):
             if args.k not in name:
