@@ -40,6 +40,7 @@ pl_status pl_compare_side_record(pl_compare_side *side, const plumb_record_optio
     if (st == PL_OK) st = pl_record_run(&job, err);
     if (st == PL_OK) st = pl_recording_open(path, &side->recording, err);
     if (st == PL_OK && notes != NULL) {
+        if (!pl_buf_ok(&job.notes)) notes->failed = true;
         pl_buf_append(notes, pl_buf_str(&job.notes), job.notes.n_bytes);
         if (inputs_from != NULL && job.n_inputs_taken < job.model->graph->n_inputs)
             pl_buf_printf(notes,
