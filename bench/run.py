@@ -65,6 +65,10 @@ class Bench:
             self.missed.append(what)
         self.say(f"- {what}: {value:.3g}{unit}, limit {top:g}{unit}: {'held' if good else '**missed**'}")
 
+    def ratio(self, what, value):
+        """Report one ratio that has no limit of its own."""
+        self.say(f"- {what}: {value:.3g}")
+
     def error(self, what, why):
         self.errors.append(what)
         self.say(f"- **{what} failed**: {why}")

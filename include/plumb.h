@@ -424,6 +424,9 @@ typedef struct plumb_analyze_options {
     int colour;          /* escape sequences in text */
     int bisect;          /* also: which level or pass of A's backend did it */
     const char *rollup;  /* after the table: "module", "op" or "dtype"; NULL = none */
+    const char *amp;     /* "fp16" or "bf16": the model under autocast, on both sides; NULL = no */
+    int advise;          /* also: which nodes to raise to float32 for the outputs to be near fp64 */
+    const char *advise_out; /* file for the model with these raised; NULL = none */
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or

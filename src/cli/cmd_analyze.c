@@ -27,6 +27,9 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->skip_gold = pl_args_flag(args, "skip-gold");
     o->rollup = pl_args_value(args, "by");
     o->bisect = pl_args_flag(args, "bisect");
+    o->amp = pl_args_value(args, "amp");
+    o->advise_out = pl_args_value(args, "advise-out");
+    o->advise = pl_args_flag(args, "advise") || o->advise_out != NULL;
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->metric = pl_args_value(args, "metric");
@@ -82,6 +85,9 @@ static const pl_option options[] = {
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
     { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
     { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },
+    { 0, "amp", "TYPE", "analyze the model under autocast: fp16 or bf16" },
+    { 0, "advise", NULL, "also find the fewest fp16, bf16 or int8 nodes to raise to float32" },
+    { 0, "advise-out", "FILE", "write the model with these nodes raised (implies --advise)" },
     { 0, "profile", "NAME", "rule for outputs: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same()" },
     { 0, "tol", "X", "how far an output may be off without a culprit (default 1e-4 of its size)" },

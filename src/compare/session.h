@@ -130,7 +130,8 @@ typedef struct pl_session {
     bool observer_effect;
     const char *observer_note;
     const char *bisect_level, *bisect_pass, *bisect_reason; /* --bisect; NULL = not asked for */
-    pl_sync_point *points;                                  /* in the order of the model */
+    struct pl_advice *advice; /* --advise (advice.h); NULL = not asked for */
+    pl_sync_point *points;    /* in the order of the model */
     size_t n_points;
     pl_left_over *left_b;
     size_t n_left_b;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "compare/advice.h"
 #include "compare/detail.h"
 #include "compare/rollup.h"
 #include "compare/session_int.h"
@@ -310,6 +311,10 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
         put_text(j, "pass", s->bisect_pass);
         put_text(j, "reason", s->bisect_reason);
         pl_json_object_end(j);
+    }
+    if (s->advice != NULL) {
+        pl_json_key(j, "advice");
+        pl_advice_put_json(s->advice, j);
     }
     put_text(j, "metric", s->metric);
     put_text(j, "profile", s->profile);

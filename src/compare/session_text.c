@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compare/advice.h"
 #include "compare/detail.h"
 #include "compare/session_print.h"
 
@@ -215,6 +216,9 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
     if (v->n_rows < s->n_points)
         pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", s->n_points - v->n_rows);
     put_limits(v, out);
+    if (s->advice != NULL) {
+        pl_advice_put_text(s->advice, v->n_rows < s->n_points ? v->n_rows : 0, out);
+    }
     for (size_t i = 0; i < s->n_points; i++) {
         if (s->points[i].detail == NULL) continue;
         pl_buf_puts(out, "\ndetail of ");

@@ -8,10 +8,13 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "compare/rollup.h"
 #include "compare/session_print.h"
+#include "flows/advise.h"
 #include "flows/analyze_int.h"
 #include "flows/inputs.h"
+#include "flows/model_transform.h"
 #include "graph/edit.h"
 #include "interp/interp.h"
 #include "interp/replay.h"
@@ -390,7 +393,39 @@ typedef struct analyses {
     size_t n;
     pl_session_folder *folder;
     pl_buf lines;
+    pl_model *original; /* before autocast; NULL = the model itself */
+    pl_node **twins;    /* of `original`'s nodes, by index */
 } analyses;
+
+/* Autocast: the model itself is changed, what it was before is kept for the advice. */
+static pl_status transform(analyses *all, plumb_model *m, const plumb_analyze_options *o,
+                           pl_err *err) {
+    const plumb_transform_options options = { .amp = o->amp };
+    if (o->advise_out != NULL && pl_path_exists(o->advise_out)) { /* before the long work */
+        return pl_fail(err, PL_E_EXISTS, "'%s' exists already", o->advise_out);
+    }
+    if (o->amp == NULL) return PL_OK;
+    PL_TRY(pl_lower_gradient(m->model, err));
+    const pl_graph *graph = m->model->graph;
+    const size_t n = graph->n_nodes;
+    PL_TRY(pl_model_copy(m->model, &all->original, err));
+    PL_TRY(pl_ops_resolve(all->original, err));
+    PL_TRY(pl_model_infer(all->original, NULL, err));
+    all->twins = pl_arena_array(all->arena, n + 1, sizeof(pl_node *));
+    if (all->twins == NULL) return pl_fail_memory(err, n);
+    if (n > 0) memcpy(all->twins, graph->nodes, n * sizeof(pl_node *));
+    m->edited = true;
+    return pl_transform(m->model, &options, NULL, err);
+}
+
+static pl_status advise(analyses *all, const plumb_analyze_options *o, pl_err *err) {
+    const pl_advise_options options = {
+        .original = all->original, .twins = all->twins, .amp = o->amp, .out = o->advise_out
+    };
+    if (!o->advise) return PL_OK;
+    all->of[0].started = pl_api_seconds();
+    return pl_advise(all->of, all->n, &options, err);
+}
 
 static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_options *o,
                              pl_err *err) {
@@ -399,6 +434,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     PL_TRY(pl_inputs_samples(&o->inputs, all->arena, &samples, &n, err));
     all->of = pl_arena_array(all->arena, n, sizeof(pl_analysis));
     if (all->of == NULL) return pl_fail_memory(err, n);
+    PL_TRY(transform(all, m, o, err));
     PL_TRY(open_folder(o, &all->folder, err));
     for (size_t i = 0; i < n; i++) {
         pl_analysis *x = &all->of[all->n++];
@@ -418,6 +454,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     }
     pl_session *s = all->of[0].session;
     s->n_samples = n;
+    PL_TRY(advise(all, o, err));
     s->peak_rss = peak_rss();
     return commit_folder(&all->folder, m->model, s, err);
 }
@@ -462,6 +499,7 @@ done:
     pl_session_folder_abort_take(all.folder);
     for (size_t i = 0; i < all.n; i++)
         analysis_release(&all.of[i]);
+    pl_model_free(all.original);
     pl_arena_free(all.arena);
     return pl_api_return(st, &err, error);
 }

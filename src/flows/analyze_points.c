@@ -307,7 +307,8 @@ pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
         PL_TRY(pl_analysis_note(x, err, "%zu values could not be replayed: %s",
                                 x->blame.n_unreplayed, x->blame.first_unreplayed));
     }
-    const char *reason = "";
+    const char *reason = x->torch ? "all values are the same by PyTorch's rule"
+                                  : "no operation is further off than rounding explains";
     if (s->outcome == PL_OUTCOME_NONDETERMINISTIC) return PL_OK;
     if (s->n_blame > 0) {
         s->outcome = PL_OUTCOME_DIVERGED;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/emit_rules.h"
+
 pl_dtype pl_emit_compute(pl_dtype dtype) {
     return dtype == PL_F16 || dtype == PL_BF16 ? PL_F32 : dtype;
 }

@@ -112,11 +112,4 @@ pl_status pl_emit_decline(pl_emit *c, const char *reason); /* a static text */
 /* A constant of type $T: exact, also when it is not finite. `out` has room for 64. */
 const char *pl_emit_number(double value, char *out);
 
-/* ---- rules that several rows share ---- */
-pl_status pl_emit_types_only(pl_emit *c); /* the outputs depend on types and shapes alone */
-pl_status pl_emit_identity(pl_emit *c);
-
-/* The rule of a row (emit_table.c); PL_EMIT_TODO or PL_EMIT_NEVER when it has none. */
-pl_emit_fn pl_emit_rule_of(const pl_op_def *row);
-
 #endif

@@ -181,6 +181,9 @@ BINARY(equal, "$0 == $1", "$0 == $1")
 BINARY(and, NULL, "$0 & $1")
 BINARY(or, NULL, "$0 | $1")
 BINARY(xor, NULL, "$0 ^ $1")
+BINARY(bit_and, NULL, "$0 & $1")
+BINARY(bit_or, NULL, "$0 | $1")
+BINARY(bit_xor, NULL, "$0 ^ $1")
 BINARY(prelu, "$0 < 0 ? $1 * $0 : $0", NULL)
 
 pl_status pl_emit_div(pl_emit *c) {

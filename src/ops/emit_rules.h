@@ -5,6 +5,11 @@
 
 #include "ops/op.h"
 
+/* ---- that several rows share (emit.c) ---- */
+pl_status pl_emit_types_only(pl_emit *c); /* the outputs depend on types and shapes alone */
+pl_status pl_emit_identity(pl_emit *c);
+
+/* ---- of one operator ---- */
 pl_status pl_emit_abs(pl_emit *c);
 pl_status pl_emit_acos(pl_emit *c);
 pl_status pl_emit_acosh(pl_emit *c);
@@ -15,6 +20,9 @@ pl_status pl_emit_asinh(pl_emit *c);
 pl_status pl_emit_atan(pl_emit *c);
 pl_status pl_emit_atanh(pl_emit *c);
 pl_status pl_emit_batch_norm(pl_emit *c);
+pl_status pl_emit_bit_and(pl_emit *c);
+pl_status pl_emit_bit_or(pl_emit *c);
+pl_status pl_emit_bit_xor(pl_emit *c);
 pl_status pl_emit_bitwise_not(pl_emit *c);
 pl_status pl_emit_cast(pl_emit *c);
 pl_status pl_emit_ceil(pl_emit *c);

@@ -669,12 +669,12 @@ static pl_status rotary_bound(pl_bound *c) {
                       PL_A_FLOAT("scale", 0), PL_A_FLOAT("softcap", 0),                            \
                       PL_A_INT("softmax_precision", 0)),                                           \
     .infer = attention_infer, .eval = attention_eval, .grad = pl_attention_grad,                   \
-    .bound = attention_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW
+    .bound = attention_bound, .autocast = PL_AMP_LOW
 
 /* clang-format off */
 const pl_op_def pl_ops_attention[] = {
     { .name = "Attention", .since = 24,
-      .in = PL_PORTS(ATTENTION_IN, { "nonpad_kv_seqlen", PL_T_I64, PL_PORT_OPTIONAL }), ATTENTION_REST,
+      .in = PL_PORTS(ATTENTION_IN, { "nonpad_kv_seqlen", PL_T_I64, PL_PORT_OPTIONAL }), ATTENTION_REST, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES(
           { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) <bool[3,4] m = {1,1,0,1, 0,0,0,0, 1,1,1,1}> "
             "{ y = Attention<softcap=2.0>(q, k, v, m) }", NULL, 0 },
@@ -682,7 +682,7 @@ const pl_op_def pl_ops_attention[] = {
             "{ y = Attention<q_num_heads=2, kv_num_heads=1, is_causal=1>(q, k, v, \"\", \"\", \"\", n) }", NULL, 0 },
           { "(float[1,2,3,4] q, float[1,2,5,4] k, float[1,2,5,4] v, float[1,1,3,5] m) => (y, a, b, s) "
             "{ y, a, b, s = Attention<scale=0.7, qk_matmul_output_mode=2>(q, k, v, m) }", NULL, 0 }) },
-    { .name = "Attention", .since = 23, .until = 23, .in = PL_PORTS(ATTENTION_IN), ATTENTION_REST,
+    { .name = "Attention", .since = 23, .until = 23, .in = PL_PORTS(ATTENTION_IN), ATTENTION_REST, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES(
           { "(float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,2,4] pk, float[1,2,2,4] pv, float[3,5] m) "
             "=> (y, ok, ov, s) { y, ok, ov, s = Attention<is_causal=1, qk_matmul_output_mode=3>(q, k, v, m, pk, pv) }",

@@ -432,16 +432,15 @@ static pl_status col2im_bound(pl_bound *c) {
                    { "past_state", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),                 \
     .out =                                                                                         \
         PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "present_state", PL_T_FLOAT, PL_PORT_OPTIONAL }),  \
-    .infer = causal_infer, .eval = causal_eval, .grad = pl_causal_conv_grad,                       \
-    .bound = causal_bound, .emit = PL_EMIT_TODO
+    .infer = causal_infer, .eval = causal_eval, .grad = pl_causal_conv_grad, .bound = causal_bound
 
 /* clang-format off */
 const pl_op_def pl_ops_conv_special[] = {
-    { .name = "CausalConvWithState", .since = 27, CAUSAL_PORTS, .attrs = PL_ATTRS(PL_A_STRING("activation", "none")), .autocast = PL_AMP_LOW,
+    { .name = "CausalConvWithState", .since = 27, CAUSAL_PORTS, .attrs = PL_ATTRS(PL_A_STRING("activation", "none")), .autocast = PL_AMP_LOW, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2,3,5] x, float[3,1,3] w, float[3] b, float[2,3,2] p) => (y, s) { y, s = CausalConvWithState<activation=\"silu\">(x, w, b, p) }", NULL, 0 },
                             { "(float[1,2,2] x, float[2,1,4] w) => (y, s) { y, s = CausalConvWithState(x, w) }", NULL, 0 }) },
     { .name = "CausalConvWithState", .domain = "com.microsoft", .since = 1, CAUSAL_PORTS,
-      .attrs = PL_ATTRS(PL_A_STRING("activation", "none"), PL_A_INT("ndim", 1)), .autocast = PL_AMP_LOW,
+      .attrs = PL_ATTRS(PL_A_STRING("activation", "none"), PL_A_INT("ndim", 1)), .autocast = PL_AMP_LOW, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2,3,5] x, float[3,1,3] w) => (y, s) { y, s = com.microsoft.CausalConvWithState<activation=\"swish\">(x, w) }", NULL, 0 }) },
     { .name = "Col2Im", .since = 18, .in = PL_PORTS({ "input", PL_T_NUMERIC, 0 }, { "image_shape", PL_T_I64, 0 }, { "block_shape", PL_T_I64, 0 }),
       .out = PL_PORTS({ "output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_LIST("dilations", INTS), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),

@@ -302,7 +302,7 @@ const pl_op_def pl_ops_image[] = {
       .in = PL_PORTS({ "encoded_stream", PL_T(PL_U8), 0 }), .out = PL_PORTS({ "image", PL_T(PL_U8), 0 }),
       .attrs = PL_ATTRS(PL_A_STRING("pixel_format", "RGB")),
       .infer = image_decoder_infer, .eval = image_decoder_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = PL_BOUND_EXACT, .emit = PL_EMIT_NEVER, .autocast = PL_AMP_KEEP,
+      .bound = PL_BOUND_EXACT, PL_EMIT_BREAK("decodes a file"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "() => (y) " PNM_FILE " { y = ImageDecoder<pixel_format=\"Grayscale\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },

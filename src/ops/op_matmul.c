@@ -5,6 +5,7 @@
 
 #include "ops/bound_nn.h"
 #include "ops/bound_quant.h"
+#include "ops/emit_rules.h"
 #include "ops/fused.h"
 #include "ops/grad_nn.h"
 #include "ops/matmul.h"
@@ -175,7 +176,7 @@ static pl_status det_bound(pl_bound *c) {
 #define GEMM_ATTRS                                                                                 \
     PL_A_FLOAT("alpha", 1), PL_A_FLOAT("beta", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
 #define FUSED_ATTRS PL_A_FLOAT("alpha", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
-#define INTEGER .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define INTEGER .grad = PL_GRAD_UNDEFINED, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_matmul[] = {
@@ -193,27 +194,27 @@ const pl_op_def pl_ops_matmul[] = {
                             { "(float[2,3,3] a, float[2,5] b) => (y) { y = Einsum<equation=\"bii,bk->bk\">(a, b) }", NULL, 0 },
                             { "(float[2,1,3] a, float[5,3] b) => (y) { y = Einsum<equation=\"...i,...i\">(a, b) }", NULL, 0 }) },
     { .name = "Gemm", .since = 1, .until = 6, GEMM_PORTS, .attrs = PL_ATTRS(GEMM_ATTRS, PL_A_INT("broadcast", 0)),
-      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = pl_gemm_grad, .bound = gemm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = pl_gemm_grad, .bound = gemm_bound, .emit = pl_emit_gemm_rule, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b, float[4] c) => (y) { y = Gemm<broadcast=1>(a, b, c) }", NULL, 0 }) },
     { .name = "Gemm", .since = 7, GEMM_PORTS, .attrs = PL_ATTRS(GEMM_ATTRS),
-      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = pl_gemm_grad, .bound = gemm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = pl_gemm_grad, .bound = gemm_bound, .emit = pl_emit_gemm_rule, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[4,3] b, float[4] c) => (y) { y = Gemm<transB=1, alpha=0.5, beta=2.0>(a, b, c) }", NULL, 0 },
                             { "(float[3,2] a, float[3,4] b) => (y) { y = Gemm<transA=1>(a, b) }", NULL, 0 }) },
     { .name = "MatMul", .since = 1, .in = PL_PORTS(AB(PL_T_NUMERIC)), .out = PL_PORTS({ "Y", PL_T_NUMERIC, 0 }),
-      .infer = matmul_infer, .eval = matmul_eval, .grad = pl_matmul_grad, .bound = matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = matmul_infer, .eval = matmul_eval, .grad = pl_matmul_grad, .bound = matmul_bound, .emit = pl_emit_matmul, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
                             { "(float[2,1,3,4] a, float[5,4,2] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
                             { "(float[4] a, float[2,4,3] b) => (y) { y = MatMul(a, b) }", NULL, 0 }) },
     { .name = "MatMulInteger", .since = 10,
       .in = PL_PORTS({ "A", PL_T_8BIT, 0 }, { "B", PL_T_8BIT, 0 }, { "a_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL },
                      { "b_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "Y", PL_T(PL_I32), 0 }), .infer = pl_matmul_integer_infer, .eval = pl_matmul_integer_eval, .bound = pl_matmul_integer_bound, INTEGER,
+      .out = PL_PORTS({ "Y", PL_T(PL_I32), 0 }), .infer = pl_matmul_integer_infer, .eval = pl_matmul_integer_eval, .bound = pl_matmul_integer_bound, INTEGER, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3,4] b, uint8 za, uint8[4] zb) => (y) { y = MatMulInteger(a, b, za, zb) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearMatMul", .since = 10,
       .in = PL_PORTS({ "a", PL_T_8BIT | PL_T_FLOAT8, 0 }, { "a_scale", PL_T_FLOAT, 0 }, { "a_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 },
                      { "b", PL_T_8BIT | PL_T_FLOAT8, 0 }, { "b_scale", PL_T_FLOAT, 0 }, { "b_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 },
                      { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 }),
-      .out = PL_PORTS({ "y", PL_T_8BIT | PL_T_FLOAT8, 0 }), .infer = pl_qlinear_matmul_infer, .eval = pl_qlinear_matmul_eval, .bound = pl_qlinear_matmul_bound, INTEGER,
+      .out = PL_PORTS({ "y", PL_T_8BIT | PL_T_FLOAT8, 0 }), .infer = pl_qlinear_matmul_infer, .eval = pl_qlinear_matmul_eval, .bound = pl_qlinear_matmul_bound, INTEGER, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3,4] b) => (y) <float sa = {0.1}, uint8 za = {3}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, "
                               "uint8[4] zb = {1, 2, 3, 4}, float sy = {0.5}, uint8 zy = {100}> { y = QLinearMatMul(a, sa, za, b, sb, zb, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "FusedGemm", MS, GEMM_PORTS,

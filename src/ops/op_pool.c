@@ -6,6 +6,7 @@
 #include "kernels/vmath.h"
 #include "ops/bound_nn.h"
 #include "ops/compute.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/pool_window.h"
 
@@ -458,7 +459,7 @@ const pl_op_def pl_ops_pool[] = {
                             { "(float[1,2,6,5] x) => (y) { y = AveragePool<kernel_shape=[3,2], pads=[1,0,1,1], strides=[2,2]>(x) }", NULL, 0 },
                             { "(float[1,1,4,4,3] x) => (y) { y = AveragePool<kernel_shape=[2,2,2], auto_pad=\"SAME_UPPER\">(x) }", NULL, 0 }) },
     { .name = "GlobalAveragePool", .since = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .infer = pl_global_pool_infer, .eval = global_average_eval,
-      .grad = pl_global_average_grad, .bound = global_average_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP, .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalAveragePool(x) }", NULL, 0 }) },
+      .grad = pl_global_average_grad, .bound = global_average_bound, .emit = pl_emit_global_average_pool, .autocast = PL_AMP_KEEP, .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalAveragePool(x) }", NULL, 0 }) },
     { .name = "GlobalLpPool", .since = 1, .until = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_FLOAT("p", 2)),
       .infer = global_lp_infer, .eval = global_lp_eval, .grad = pl_global_lp_grad, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = GlobalLpPool<p=3.0>(x) }", NULL, 0 }) },
@@ -466,7 +467,7 @@ const pl_op_def pl_ops_pool[] = {
       .infer = global_lp_infer, .eval = global_lp_eval, .grad = pl_global_lp_grad, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = GlobalLpPool(x) }", NULL, 0 }) },
     { .name = "GlobalMaxPool", .since = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .infer = pl_global_pool_infer, .eval = global_max_eval,
-      .grad = pl_global_max_grad, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = pl_global_max_grad, .bound = PL_BOUND_EXACT, .emit = pl_emit_global_max_pool, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalMaxPool(x) }", NULL, 0 }) },
     { .name = "LpPool", .since = 1, .until = 1, X_TO_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_STRING("auto_pad", "NOTSET"), PL_A_LIST("kernel_shape", INTS), PL_A_FLOAT("p", 2), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),

@@ -387,7 +387,7 @@ static pl_status has_eval(pl_eval *c) {
 
 /* ---- rows ---- */
 
-#define EXACT .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define EXACT .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP
 #define SEQ(name_)                                                                                 \
     { name_, PL_T_ANY, PL_PORT_NOT_TENSOR }
 #define TENSOR(name_)                                                                              \
@@ -400,7 +400,7 @@ const pl_op_def pl_ops_sequence[] = {
     { .name = "ConcatFromSequence", .since = 11, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS(SEQ("input_sequence")), .out = PL_PORTS(TENSOR("concat_result")),
       .attrs = PL_ATTRS(PL_A_REQUIRED("axis", INT), PL_A_INT("new_axis", 0)),
-      .infer = concat_infer, .eval = concat_eval, .grad = pl_grad_apart, EXACT,
+      .infer = concat_infer, .eval = concat_eval, .grad = pl_grad_apart, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES(
           { "(float[2,3] x, float[2,4] y) => (z) { s = SequenceConstruct(x, y) z = ConcatFromSequence<axis = 1>(s) }", NULL, 0 },
           { "(float[2,3] x, float[2,3] y) => (z) { s = SequenceConstruct(x, y) z = ConcatFromSequence<axis = -1, new_axis = 1>(s) }", NULL, 0 }) },
@@ -408,11 +408,11 @@ const pl_op_def pl_ops_sequence[] = {
       .in = PL_PORTS({ "input", PL_T_ANY, PL_PORT_OPTIONAL | PL_PORT_ANY_KIND }),
       .out = PL_PORTS({ "output", PL_T_ANY, PL_PORT_NOT_TENSOR }),
       .attrs = PL_ATTRS(PL_A_LIST("type", TYPE_PROTO)),
-      .infer = optional_infer, .eval = optional_eval, .grad = pl_grad_view, EXACT,
+      .infer = optional_infer, .eval = optional_eval, .grad = pl_grad_view, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { o = Optional(x) y = OptionalGetElement(o) }", NULL, 0 }) },
     { .name = "OptionalGetElement", .since = 15, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS({ "input", PL_T_ANY, PL_PORT_ANY_KIND }), .out = PL_PORTS({ "output", PL_T_ANY, PL_PORT_ANY_KIND }),
-      .infer = get_infer, .eval = get_eval, .grad = pl_grad_view, EXACT,
+      .infer = get_infer, .eval = get_eval, .grad = pl_grad_view, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = OptionalGetElement(x) }", NULL, 0 }) },
     { .name = "OptionalHasElement", .since = 15,
       .in = PL_PORTS({ "input", PL_T_ANY, PL_PORT_OPTIONAL | PL_PORT_ANY_KIND }), .out = PL_PORTS({ "output", PL_T_BOOL, 0 }),
@@ -421,24 +421,24 @@ const pl_op_def pl_ops_sequence[] = {
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { o = Optional(x) y = OptionalHasElement(o) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "SequenceAt", .since = 11, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS(SEQ("input_sequence"), POSITION(0)), .out = PL_PORTS(TENSOR("tensor")),
-      .infer = at_infer, .eval = at_eval, .grad = pl_grad_apart, EXACT,
+      .infer = at_infer, .eval = at_eval, .grad = pl_grad_apart, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[4] y) => (z) <int64 p = {-2}> { s = SequenceConstruct(x, y) z = SequenceAt(s, p) }", NULL, 0 }) },
     { .name = "SequenceConstruct", .since = 11, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS({ "inputs", PL_T_ANY, PL_PORT_VARIADIC | PL_PORT_SAME }), .out = PL_PORTS(SEQ("output_sequence")),
-      .infer = construct_infer, .eval = construct_eval, .grad = pl_grad_apart, EXACT,
+      .infer = construct_infer, .eval = construct_eval, .grad = pl_grad_apart, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[4] y) => (s) { s = SequenceConstruct(x, y) }", NULL, 0 }) },
     { .name = "SequenceEmpty", .since = 11, .flags = PL_OP_OWN_OUT,
       .in = PL_NO_PORTS, .out = PL_PORTS(SEQ("output")), .attrs = PL_ATTRS(PL_A_INT("dtype", PL_F32)),
-      .infer = empty_infer, .eval = empty_eval, .grad = pl_grad_apart, EXACT,
+      .infer = empty_infer, .eval = empty_eval, .grad = pl_grad_apart, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2] x) => (y) { s = SequenceEmpty<dtype = 1>() t = SequenceInsert(s, x) y = SequenceLength(t) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "SequenceErase", .since = 11, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS(SEQ("input_sequence"), POSITION(PL_PORT_OPTIONAL)), .out = PL_PORTS(SEQ("output_sequence")),
-      .infer = erase_infer, .eval = erase_eval, .grad = pl_grad_apart, EXACT,
+      .infer = erase_infer, .eval = erase_eval, .grad = pl_grad_apart, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2] x, float[3] y) => (t) <int64 p = {0}> { s = SequenceConstruct(x, y) t = SequenceErase(s, p) }", NULL, 0 },
                             { "(float[2] x, float[3] y) => (t) { s = SequenceConstruct(x, y) t = SequenceErase(s) }", NULL, 0 }) },
     { .name = "SequenceInsert", .since = 11, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS(SEQ("input_sequence"), TENSOR("tensor"), POSITION(PL_PORT_OPTIONAL)), .out = PL_PORTS(SEQ("output_sequence")),
-      .infer = insert_infer, .eval = insert_eval, .grad = pl_grad_apart, EXACT,
+      .infer = insert_infer, .eval = insert_eval, .grad = pl_grad_apart, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2] x, float[3] y) => (t) <int64 p = {-1}> { s = SequenceConstruct(x, y) t = SequenceInsert(s, y, p) }", NULL, 0 },
                             { "(float[2] x, float[3] y) => (t) { s = SequenceConstruct(x) t = SequenceInsert(s, y) }", NULL, 0 }) },
     { .name = "SequenceLength", .since = 11,
@@ -449,7 +449,7 @@ const pl_op_def pl_ops_sequence[] = {
     { .name = "SplitToSequence", .since = 11, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS(TENSOR("input"), { "split", PL_T_INDEX, PL_PORT_OPTIONAL }), .out = PL_PORTS(SEQ("output_sequence")),
       .attrs = PL_ATTRS(PL_A_INT("axis", 0), PL_A_INT("keepdims", 1)),
-      .infer = split_infer, .eval = split_eval, .grad = pl_grad_apart, EXACT,
+      .infer = split_infer, .eval = split_eval, .grad = pl_grad_apart, EXACT, .emit = PL_EMIT_TODO,
       .samples = PL_SAMPLES({ "(float[2,5] x) => (s) <int64 n = {2}> { s = SplitToSequence<axis = 1>(x, n) }", NULL, 0 },
                             { "(float[2,5] x) => (s) <int64[2] n = {1,4}> { s = SplitToSequence<axis = -1>(x, n) }", NULL, 0 },
                             { "(float[2,5] x) => (s) { s = SplitToSequence<keepdims = 0>(x) }", NULL, 0 }) },

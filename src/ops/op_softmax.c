@@ -8,6 +8,7 @@
 
 #include "kernels/vmath.h"
 #include "ops/bound.h"
+#include "ops/emit_rules.h"
 #include "ops/float_io.h"
 #include "ops/grad.h"
 #include "ops/infer.h"
@@ -304,12 +305,12 @@ static pl_status log_softmax_grad(pl_grad *c) { /* dy - exp(y) sum(dy) */
 
 /* ---- rows ---- */
 
-#define ROW(name_, since_, until_, axis_, fn, grad_, amp)                                          \
+#define ROW(name_, since_, until_, axis_, fn, grad_, emit_, amp)                                   \
     {                                                                                              \
         .name = name_, .since = since_, .until = until_, .flags = PL_OP_REDUCTION,                 \
         .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),  \
         .attrs = PL_ATTRS(PL_A_INT("axis", axis_)), .infer = axis_infer, .eval = fn##_eval,        \
-        .grad = grad_, .bound = fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,                 \
+        .grad = grad_, .bound = fn##_bound, .emit = emit_, .autocast = amp,                        \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", NULL, 0 },                           \
             { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", NULL, 0 },                   \
@@ -318,14 +319,14 @@ static pl_status log_softmax_grad(pl_grad *c) { /* dy - exp(y) sum(dy) */
               PL_SAMPLE_NO_GRAD },                                                                 \
             { "(float16[4,300] x) => (y) { y = " name_ "(x) }", "x=-20:20", PL_SAMPLE_NO_GRAD })   \
     }
-#define BOTH(name_, fn, grad_, amp)                                                                \
-    ROW(name_, 13, 0, -1, fn, grad_, amp), ROW(name_, 1, 12, 1, fn, grad_, amp)
+#define BOTH(name_, fn, grad_, emit_, amp)                                                         \
+    ROW(name_, 13, 0, -1, fn, grad_, emit_, amp), ROW(name_, 1, 12, 1, fn, grad_, emit_, amp)
 
 /* clang-format off */
 const pl_op_def pl_ops_softmax[] = {
-    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, PL_AMP_KEEP),
-    BOTH("LogSoftmax", log_softmax, log_softmax_grad, PL_AMP_FP32),
-    BOTH("Softmax", softmax, softmax_grad, PL_AMP_FP32),
+    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, PL_EMIT_TODO, PL_AMP_KEEP),
+    BOTH("LogSoftmax", log_softmax, log_softmax_grad, pl_emit_log_softmax, PL_AMP_FP32),
+    BOTH("Softmax", softmax, softmax_grad, pl_emit_softmax, PL_AMP_FP32),
     { 0 },
 };
 /* clang-format on */

@@ -480,9 +480,8 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
     jit_plan *plan = l->plan;
     operands o = { 0 };
     *why = NULL;
-    const pl_emit_fn rule = pl_emit_rule_of(node->def);
-    if (rule == PL_EMIT_TODO || rule == PL_EMIT_NEVER) {
-        *why = "no emission rule";
+    if (node->def->no_emit != NULL || node->def->emit == PL_EMIT_TODO) {
+        *why = node->def->no_emit != NULL ? node->def->no_emit : "no emission rule";
         return PL_OK;
     }
     PL_TRY(gather(plan, node, &o, why, err));
@@ -498,7 +497,7 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
     l->node = node;
     const size_t n_prims = plan->n_prims;
     pl_err trouble = PL_ERR_INIT;
-    pl_status st = rule(&c);
+    pl_status st = node->def->emit(&c);
     if (st == PL_OK && c.types_only) {
         if (fold_types(l, node, &o, &trouble)) return PL_OK;
         st = trouble.status;
