@@ -415,6 +415,7 @@ typedef struct plumb_analyze_options {
     const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
     const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
     int skip_determinism, skip_gold;
+    int skip_search;     /* no runs of parts of the model, for failures and for black boxes */
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
     double tol;          /* of outputs without a culprit, relative to their size; 0 = 1e-4 */
@@ -492,6 +493,7 @@ typedef struct plumb_minify_options {
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
     const plumb_progress *progress;
+    int trust; /* a command, program or library that the repro.json names may be run */
 } plumb_minify_options;
 /* The smallest model that fails in the same way, written as a repro and checked from its files in a
  * new process. A model that does not fail is PLUMB_E_INVALID. */

@@ -25,6 +25,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->reuse = pl_args_value(args, "reuse");
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
+    o->skip_search = pl_args_flag(args, "skip-search");
     o->rollup = pl_args_value(args, "by");
     o->bisect = pl_args_flag(args, "bisect");
     o->amp = pl_args_value(args, "amp");
@@ -84,6 +85,7 @@ static const pl_option options[] = {
     { 0, "reuse", "DIR", "take A from this session instead of running it" },
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
     { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
+    { 0, "skip-search", NULL, "do not run parts of the model to find what fails or hides" },
     { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },
     { 0, "amp", "TYPE", "analyze the model under autocast: fp16 or bf16" },
     { 0, "advise", NULL, "also find the fewest fp16, bf16 or int8 nodes to raise to float32" },

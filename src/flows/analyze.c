@@ -226,6 +226,8 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
             "no way to record left the outputs of %s as they are: only its outputs "
             "are known",
             pl_backend_spec(a->backend)));
+    } else if (a->observer_effect && a->marked) {
+        x->session->observer_note = "marking values as outputs changes what this backend computes";
     } else if (a->observer_effect && modes != NULL) {
         PL_TRY(pl_analysis_note(x, err,
                                 "recording in mode '%s' changed the outputs; mode '%s' does not",
@@ -249,9 +251,9 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
                                 a->info.n_hidden));
     }
     if (a->info.n_disturbed > 0) {
-        PL_TRY(pl_analysis_note(x, err,
-                                "%zu values were not looked at: looking changes the outputs",
-                                a->info.n_disturbed));
+        PL_TRY(pl_analysis_note(x, err, "%zu values were not looked at: %s", a->info.n_disturbed,
+                                a->refused ? "the backend refuses models with these outputs"
+                                           : "looking changes the outputs"));
     }
     if (a->n_unknown > 0) {
         PL_TRY(pl_analysis_note(
@@ -332,7 +334,7 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
     } else {
         PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
         if (failed(x)) {
-            PL_TRY(pl_analysis_blame_failure(x, err));
+            if (!x->options->skip_search) PL_TRY(pl_analysis_blame_failure(x, err));
             return pl_analysis_bisect(x, err);
         }
         PL_TRY(say_observer(x, err));
@@ -343,6 +345,7 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
         if (failed(x)) return PL_OK;
     }
     PL_TRY(blame(x, err));
+    PL_TRY(pl_analysis_search_parts(x, err));
     return pl_analysis_bisect(x, err);
 }
 

@@ -80,5 +80,7 @@ pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
 /* analyze_search.c: what did it */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);
 pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err);
+/* A backend that cannot be looked into: parts of the model on it, the rest on the reference. */
+pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err);
 
 #endif

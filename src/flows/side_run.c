@@ -265,7 +265,8 @@ static pl_status record_marked(pl_side_run *r, pl_datum *const *in, pl_err *err)
     r->info.n_seen = counts.n_shown;
     r->info.n_disturbed = counts.n_disturbed;
     r->info.n_runs += counts.n_runs;
-    r->observer_effect = counts.n_disturbed > 0;
+    r->observer_effect = counts.n_other > 0;
+    r->refused = counts.n_refused > 0 && counts.n_other == 0;
     return PL_OK;
 }
 

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/spec.h"
 #include "base/alloc.h"
 #include "base/json.h"
 #include "view/server_int.h"
@@ -74,11 +75,7 @@ static pl_status add_option(pl_server_job *job, const char *key, const char *val
 }
 
 pl_status pl_job_check_spec(const char *text, pl_err *err) {
-    static const char *const refused[] = { "lib=", "explain=", "debug-dir=" };
-    bool bad = strncmp(text, "cmd:", 4) == 0 || strncmp(text, "plugin:", 7) == 0;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        bad = bad || strstr(text, refused[i]) != NULL;
-    if (!bad) return PL_OK;
+    if (!pl_spec_is_foreign(text)) return PL_OK;
     return pl_fail(
         err, PL_E_UNSUPPORTED,
         "'%.80s' runs programs or writes files: start such a comparison with plumb analyze", text);

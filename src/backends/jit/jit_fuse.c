@@ -271,7 +271,8 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     }
     if (p->folded_in) return PL_OK;
     jit_each_read(plan, p, note_step, &last);
-    if (last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL && p->kind == JIT_MAP) {
+    if (last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL && p->kind == JIT_MAP &&
+        jit_pass_on(program, JIT_PASS_EPILOGUE)) {
         PL_TRY(open_after(plan, last.step, err));
     }
     const bool joined =
@@ -289,7 +290,7 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
 pl_status jit_fuse(jit_program *p, jit_plan *plan, pl_err *err) {
     if (!p->options->fuse) keep_values(plan);
     find_live(plan);
-    fold_in(plan);
+    if (jit_pass_on(p, JIT_PASS_INLINE)) fold_in(plan);
     for (size_t i = 0; i < plan->n_prims; i++) {
         if (plan->prims[i].live) PL_TRY(place_prim(p, plan, (int)i, err));
     }
