@@ -178,6 +178,8 @@ ssize_t writev(int fd, const struct iovec *v, int n) {
     return broken("writev", NULL) ? -1 : syscall(SYS_writev, fd, v, n);
 }
 static int open_at(int dir, const char *path, int flags, mode_t mode) {
+    const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+    if (fault_errno == ENOSPC && !makes) return (int)syscall(SYS_openat, dir, path, flags, mode);
     return broken("open", NULL) ? -1 : (int)syscall(SYS_openat, dir, path, flags, mode);
 }
 #define MODE_OF(flags, mode)                                                                       \
