@@ -40,6 +40,7 @@ bench: all ## measure against peers and physical limits; tables go to bench/READ
 	@tools/fetch-models full
 	@tools/export-models full
 	@/usr/bin/python3 bench/run.py
+	@/usr/bin/python3 bench/run.py --quick --write-ratios >build/bench-quick.txt
 
 bench-check: all ## the quick bench against the committed ratios; what is more than 20 % worse is shown
 	@tools/setup --quiet bench

@@ -49,10 +49,12 @@ typedef enum jit_kind {
     JIT_CONST,  /* a weight, or folded */
     JIT_EXTERN, /* made by a break */
     JIT_BREAK,  /* a node on eager's kernel; args: what it reads */
+    JIT_IOTA,   /* the numbers 0, 1, …: has no memory */
     JIT_MAP,    /* expr of args, element by element */
+    JIT_LOAD,   /* elements of args[0] at the flat positions args[1] */
     JIT_REDUCE, /* fold of args[0] over axes */
     JIT_CONCAT, /* args one after the other along axis */
-    JIT_CALL    /* a kernel */
+    JIT_CALL    /* a kernel: `call`, with what follows it, or `kernel` */
 } jit_kind;
 
 typedef struct jit_break { /* a node that runs on eager's kernel */
@@ -84,6 +86,7 @@ typedef struct jit_prim {
     int axis;      /* CONCAT */
     jit_break *brk;
     jit_call *call;
+    const pl_emit_kernel *kernel;
     /* fuse */
     bool live, forced, heap, leaves, folded_in; /* leaves: an output of the model; folded_in:
                                                    computed where it is used, never by itself */
@@ -170,7 +173,8 @@ typedef struct jit_plan {
     pl_datum **heap; /* by slot: tensors of their own, while it runs */
     char *memory;    /* the rest, one block */
     size_t n_memory, n_memory_naive;
-    int64_t *params; /* numbers of the emitted code when shapes are symbolic */
+    int64_t failed_prim; /* an emitted loop met an index out of range: 1 + its primitive */
+    int64_t *params;     /* numbers of the emitted code when shapes are symbolic */
     size_t n_params, params_capacity;
     jit_shown *first_shown; /* values that are there before the first step */
     size_t n_first_shown, n_visible;
