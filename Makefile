@@ -2,7 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
-.PHONY: all help demo test test-full check bench bench-check install deb clean format
+.PHONY: all campaign help demo test test-full check bench bench-check install deb clean format
 
 all: ## build build/plumb and libplumb
 	@tools/setup --quiet build
@@ -25,6 +25,11 @@ test-full: all ## the same, with all that is slow
 	@tools/fetch-models full
 	@tools/export-models full
 	@tests/run --full
+	@tests/campaign/run --quick alloc io disk kill clock storm corrupt
+
+campaign: all ## faults done on purpose: memory, disk, kills, damage; the table goes to bench/campaign.md
+	@tools/setup --quiet test
+	@tests/campaign/run --write bench/campaign.md
 
 check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-tidy
 	@tools/setup --quiet build test

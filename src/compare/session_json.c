@@ -273,6 +273,8 @@ static void put_rollup(pl_json *j, const pl_session *s, pl_rollup_key key) {
             pl_json_object_end(j);
         }
         pl_rollup_release(&r);
+    } else {
+        j->buf->failed = true;
     }
     pl_json_array_end(j);
 }
