@@ -244,23 +244,22 @@ static double error_at(const sides *s, int i, int64_t k) {
     return s->e[i] == NULL ? 0 : s->e[i][k];
 }
 
-/* u(4k(|x| + |m|) + |b|) and what comes in, k = |scale| / sqrt(var + epsilon). */
-static void bound_fixed(const pl_bound *c, const pl_axis_view *v, const sides *s, double epsilon,
+/* u(4k(|x| + |m|) + |b|) and what comes in, k = |scale| / sqrt(var + epsilon). Low precision is
+ * computed in float and rounded once. */
+static void bound_fixed(pl_bound *c, const pl_axis_view *v, const sides *s, double epsilon,
                         double *e) {
     const double *x = s->x[0], *ex = s->e[0];
     for (int64_t i = 0; i < v->outer * v->n * v->inner; i++) {
         const int64_t ch = i / v->inner % v->n;
         const double m = s->x[IN_MEAN][ch], var = s->x[IN_VAR][ch] + epsilon;
         const double k = fabs(s->x[IN_SCALE][ch]) / sqrt(var), d = fabs(x[i] - m);
-        e[i] = c->u * (4 * k * (fabs(x[i]) + fabs(m)) + fabs(s->x[IN_BIAS][ch]));
+        e[i] = c->u_acc * (4 * k * (fabs(x[i]) + fabs(m)) + fabs(s->x[IN_BIAS][ch]));
         e[i] += k * ((ex == NULL ? 0 : ex[i]) + error_at(s, IN_MEAN, ch));
         e[i] += d * (error_at(s, IN_SCALE, ch) / sqrt(var) + k * error_at(s, IN_VAR, ch) / var / 2);
         e[i] += error_at(s, IN_BIAS, ch);
     }
-    if (c->u > c->u_acc) {
-        for (int64_t i = 0; i < v->outer * v->n * v->inner; i++)
-            e[i] += c->tiny / 2;
-    }
+    const double *y = pl_b_y(c, 0);
+    if (y != NULL) pl_b_add_stored(c, y, e, v->outer * v->n * v->inner);
 }
 
 /* (outer, channels, inner) with the channels in front, or back. NULL in gives NULL. */

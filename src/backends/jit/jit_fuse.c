@@ -285,7 +285,7 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     jit_each_read(plan, p, note_step, &last);
     const bool after_call = last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL &&
                             plan->prims[plan->steps[last.step].prim].call != NULL;
-    if (after_call && p->kind == JIT_MAP) {
+    if (after_call && p->kind == JIT_MAP && jit_pass_on(program, JIT_PASS_EPILOGUE)) {
         PL_TRY(open_after(plan, last.step, err));
     }
     const bool joined =
@@ -303,7 +303,7 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
 pl_status jit_fuse(jit_program *p, jit_plan *plan, pl_err *err) {
     if (!p->options->fuse) keep_values(plan);
     find_live(plan);
-    fold_in(plan);
+    if (jit_pass_on(p, JIT_PASS_INLINE)) fold_in(plan);
     for (size_t i = 0; i < plan->n_prims; i++) {
         if (plan->prims[i].live) PL_TRY(place_prim(p, plan, (int)i, err));
     }

@@ -15,6 +15,7 @@
 
 #include "backends/backend.h"
 #include "backends/jit/jit_fault.h"
+#include "backends/jit/jit_passes.h"
 #include "base/buf.h"
 #include "base/pool.h"
 #include "interp/interp.h"
@@ -25,6 +26,7 @@ enum { JIT_FAULTS_MAX = 8, JIT_PHASES_MAX = 8, JIT_RANK = PL_EMIT_RANK_MAX };
 typedef struct jit_options {
     int threads; /* -1: as the model's source wishes */
     bool fuse, symbolic, fresh_cache, winograd;
+    unsigned off;              /* passes that are left out: 1 << jit_pass */
     char *debug_dir, *explain; /* NULL = none */
     pl_jit_fault faults[JIT_FAULTS_MAX];
     size_t n_faults;
@@ -198,6 +200,10 @@ typedef struct jit_program {
     size_t n_values, n_hidden;
     const plumb_run_args *args; /* while it runs */
 } jit_program;
+
+static inline bool jit_pass_on(const jit_program *p, jit_pass pass) {
+    return (p->options->off >> pass & 1) == 0;
+}
 
 double jit_now_ms(void);
 void jit_phase_note(jit_plan *plan, const char *name, double since);

@@ -683,7 +683,8 @@ pl_status jit_lower(jit_program *p, jit_plan *plan, pl_err *err) {
         const char *why = "a fault is planted here";
         if (jit_fault_of(p, node) == NULL) {
             if (jit_fold(p, plan, node)) continue;
-            PL_TRY(lower_node(&l, node, &why, err));
+            why = "lowering is left out";
+            if (jit_pass_on(p, JIT_PASS_LOWER)) PL_TRY(lower_node(&l, node, &why, err));
         }
         PL_TRY(why != NULL         ? lower_break(&l, node, why, err)
                : !p->options->fuse ? force_outputs(plan, node, err)

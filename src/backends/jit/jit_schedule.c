@@ -99,7 +99,7 @@ static size_t find_place(const placed *list, size_t n, const jit_prim *p) {
     return at;
 }
 
-static pl_status place_all(jit_plan *plan, pl_err *err) {
+static pl_status place_all(const jit_program *program, jit_plan *plan, pl_err *err) {
     placed *list = pl_calloc(plan->n_prims + 1, sizeof(*list));
     size_t n = 0;
     if (list == NULL) return pl_fail_memory(err, plan->n_prims);
@@ -111,11 +111,12 @@ static pl_status place_all(jit_plan *plan, pl_err *err) {
         plan->n_memory_naive += p->n_bytes;
         list[n++].prim = p;
     }
+    const bool reuse = jit_pass_on(program, JIT_PASS_REUSE);
     qsort(list, n, sizeof(*list), larger_first);
     for (size_t i = 0; i < n; i++) {
         jit_prim *p = list[i].prim;
         /* The search is quadratic: what comes after so many lies by itself. */
-        p->offset = i < PLACED_MAX ? find_place(list, i, p) : plan->n_memory;
+        p->offset = reuse && i < PLACED_MAX ? find_place(list, i, p) : plan->n_memory;
         if (p->offset + p->n_bytes > plan->n_memory) plan->n_memory = p->offset + p->n_bytes;
     }
     pl_free(list);
@@ -256,10 +257,9 @@ static pl_status find_shown(jit_plan *plan, pl_err *err) {
 }
 
 pl_status jit_schedule(jit_program *p, jit_plan *plan, pl_err *err) {
-    (void)p;
     find_memory(plan);
-    find_overwritten(plan);
-    PL_TRY(place_all(plan, err));
+    if (jit_pass_on(p, JIT_PASS_OVERWRITE)) find_overwritten(plan);
+    PL_TRY(place_all(p, plan, err));
     PL_TRY(number_slots(plan, err));
     PL_TRY(find_deaths(plan, err));
     return find_shown(plan, err);
