@@ -133,6 +133,10 @@ pl_status pl_blaming_shape_did_it(pl_blaming *j, const pl_segment *segment, cons
     if (!ran) {
         v->verdict = PL_VERDICT_UNVERIFIED;
         v->reason = "its inputs have another shape than the model says: it cannot be replayed";
+        j->out->n_replayed--;
+        j->out->n_single -= segment->n_computing == 1;
+        j->out->n_unreplayed++;
+        if (*j->out->first_unreplayed == '\0') j->out->first_unreplayed = v->reason;
         return PL_OK;
     }
     v->verdict = PL_VERDICT_INHERITED;
