@@ -375,6 +375,28 @@ static void test_blame__lets_inner_values_be_held_in_another_shape(void **state)
     release(&x);
 }
 
+/* A Transpose that the runtime moved: the value is there with its axes in another order. */
+static void test_blame__lets_inner_values_be_held_transposed(void **state) {
+    (void)state;
+    static const char text[] = "(float[2,3,4] x) => (y) { h = Exp(x) t = Tanh(h) y = Neg(t) }";
+    static const char other_text[] =
+        "(float[2,3,4] x) => (y) { e = Exp(x) h = Transpose<perm=[0,2,1]>(e) y = Neg(h) }";
+    const fault later[] = { { "t", 0.5, 1, -1 } };
+    for (int faulty = 0; faulty < 2; faulty++) {
+        fixture x, other;
+        run(&x, text, later, (size_t)faulty);
+        run(&other, other_text, NULL, 0);
+        const uint32_t id = pl_graph_find(x.model->graph, "h")->id;
+        pl_datum_unref(x.seen[id]);
+        x.seen[id] = pl_datum_ref(other.seen[pl_graph_find(other.model->graph, "h")->id]);
+        judge(&x);
+        assert_int_equal(x.blame.n_groups, faulty);
+        if (faulty) assert_string_equal(x.blame.groups[0].value, "t");
+        release(&x);
+        release(&other);
+    }
+}
+
 /* What is computed from the wrong shape is right for that shape: the shape is to blame. */
 static void test_blame__blames_a_shape_that_does_harm(void **state) {
     (void)state;
@@ -614,6 +636,7 @@ int main(void) {
         cmocka_unit_test(test_blame__never_replays_random_operators),
         cmocka_unit_test(test_blame__excuses_what_a_plain_sum_does_too),
         cmocka_unit_test(test_blame__lets_inner_values_be_held_in_another_shape),
+        cmocka_unit_test(test_blame__lets_inner_values_be_held_transposed),
         cmocka_unit_test(test_blame__blames_a_shape_that_does_harm),
         cmocka_unit_test(test_blame__leaves_what_follows_a_wrong_shape_alone),
         cmocka_unit_test(test_blame__lets_maxima_lose_nan),
