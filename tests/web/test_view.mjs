@@ -3,7 +3,7 @@
 // The session is of a small model with a planted fault (test_resnet18.mjs has a real one). Values on screen are checked
 // against the blobs of the session, read here without plumb.
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, ftruncateSync, openSync, readFileSync, readdirSync, writeFileSync, writeSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { analyze, ask, blob, dir, equal, figures, finish, make, ok, open, plumb, report, serve, settled, shots, test, text, until, values } from "./harness.mjs";
@@ -472,6 +472,27 @@ await test("scale: 10,000 nodes: first paint, pan, selection", async () => {
   equal(page.problems, []);
   await page.screenshot({ path: join(shots, "chain.png") });
   await page.context().close();
+  equal((await server.stop()).code, 0);
+});
+
+await test("scale: a tensor of 512 MB in somebody else's recording: a sample at once, and the worst element in it", async () => {
+  const dims = [128, 1024, 1024], at = 77 * 1024 * 1024 + 12345, files = ["big-a.safetensors", "big-b.safetensors"].map((x) => join(dir, x));
+  files.forEach((file, i) => { // a file of holes takes no room
+    const n = 4 * dims.reduce((x, y) => x * y, 1), head = Buffer.from(JSON.stringify({ big: { dtype: "F32", shape: dims, data_offsets: [0, n] } }).padEnd(120)), size = Buffer.alloc(8), value = Buffer.alloc(4);
+    size.writeBigUInt64LE(BigInt(head.length));
+    value.writeFloatLE(1 + i / 2);
+    const fd = openSync(file, "w");
+    writeSync(fd, Buffer.concat([size, head]));
+    ftruncateSync(fd, 8 + head.length + n);
+    writeSync(fd, value, 0, 4, 8 + head.length + 4 * at);
+    closeSync(fd);
+  });
+  equal(spawnSync(plumb, ["compare", ...files, "-o", join(dir, "big")]).status, 1);
+  const server = await serve([join(dir, "big")]), headers = { "X-Plumb-Token": server.token };
+  const stats = JSON.parse((await ask(server.port, "/api/stats?point=0", headers)).body);
+  equal([stats.n, stats.seen < 1 << 22, stats.worst], [dims[0] << 20, true, [{ index: [77, 12, 57], a: 1, b: 1.5 }]]);
+  const slice = (await ask(server.port, "/api/slice?point=0&max=64", headers)).body, head = JSON.parse(slice.subarray(8, 8 + slice.readUInt32LE(4)));
+  equal([head.index[0], head.mode, slice.length < 200000], [77, "max", true], "the slice with the worst element, reduced");
   equal((await server.stop()).code, 0);
 });
 
