@@ -392,7 +392,10 @@ void pl_session_put_model_explorer(const pl_session_view *v, pl_buf *out) {
         const pl_sync_point *p = &s->points[v->order[k]];
         const double x = pl_sync_point_metric(s, p, v->metric);
         if (pl_strmap_has(&seen, p->value)) continue;
-        if (pl_strmap_put(&seen, p->value, out) != 0) break;
+        if (pl_strmap_put(&seen, p->value, out) != 0) {
+            out->failed = true;
+            break;
+        }
         pl_json_key(&j, p->value);
         pl_json_object_begin(&j);
         pl_json_key(&j, "value");

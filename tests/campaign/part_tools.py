@@ -15,6 +15,7 @@ from subjects import ROOT, SHIM, SUBJECTS, environment
 CORES = len(os.sched_getaffinity(0))
 VALGRIND = ["valgrind", "-q", "--error-exitcode=0", "--leak-check=full", "--show-leak-kinds=definite,indirect",
             "--errors-for-leak-kinds=definite,indirect", "--num-callers=20"]
+EVERY, EVERY_QUICK = 1, 25  # of the cases of tests/cli
 CRASHING = ("minify-query",)  # its child crashes on purpose
 # Cases that need more than valgrind offers: a time limit, other programs' memory, ONNX Runtime.
 NOT_UNDER_VALGRIND = re.compile(r"ort|timeout|failures|engine|hang|web|cmd_|bisect|memory|fresh|torch")
@@ -59,7 +60,7 @@ def memory_cases(bench, tally, logs, quick):
     wrapper.write_text(f"#!/bin/sh\nexec {' '.join(VALGRIND)} --log-file={logs}/%p.log {bench.program} \"$@\"\n")
     wrapper.chmod(0o755)
     cases = [c for c in sorted((ROOT / "tests/cli").glob("*/*.sh")) if not NOT_UNDER_VALGRIND.search(str(c))]
-    for case in cases[::25] if quick else cases:
+    for case in cases[::EVERY_QUICK if quick else EVERY]:
         name = str(case.relative_to(ROOT / "tests/cli").with_suffix(""))
         if not tally.wanted(name):
             continue

@@ -1,9 +1,12 @@
 /* Parcels between plumb and a guarded child: what is written comes back, or nothing does. */
-#include <cmocka.h> /* needs the headers above it */
+/* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
 #include <string.h>
 #include <unistd.h>
 
