@@ -276,7 +276,7 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     if (p->folded_in) return PL_OK;
     jit_each_read(plan, p, note_step, &last);
     const bool after_call = last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL &&
-                             plan->prims[plan->steps[last.step].prim].call != NULL;
+                            plan->prims[plan->steps[last.step].prim].call != NULL;
     if (after_call && p->kind == JIT_MAP && jit_pass_on(program, JIT_PASS_EPILOGUE)) {
         PL_TRY(open_after(plan, last.step, err));
     }
