@@ -1,17 +1,20 @@
 #!/usr/bin/python3
-"""Reducing: plumb minify against what peers need for the same graphs and the same check (oracle.c).
-Peers' figures were measured once with Polygraphy 0.49.27 (bisect) and a model of the fx minifier; see README.md.
+"""Reducing: plumb minify against what two older ways need for the same graphs and the same check (oracle.c): two sweeps, as Polygraphy's
+debug reduce, and powers of two, as PyTorch's fx minifier (baselines.py, in the same run); see README.md.
   bench/minify/run.py [--plumb build/plumb] [--out FILE.md] [-k TEXT] [--planted]     --planted: the second table, faults planted in real models"""
 
 import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import baselines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -176,6 +179,26 @@ def nodes_of(model):
     return [(n.name, n.op_type) for n in onnx.load(model, load_external_data=False).graph.node]
 
 
+def read_text(path):
+    """Nodes of a graph that Graph wrote, for baselines.py."""
+    found = re.findall(r"^  (\w+) = (\w+)\((.*)\)$", Path(path).read_text(), re.M)
+    return [(name, op, inputs.split(", ")) for name, op, inputs in found]
+
+
+def read_onnx(model):
+    """The same of an ONNX file; a node is asked for by its name, which stands for the operator. Weights are no inputs."""
+    import onnx
+    graph = onnx.load(model, load_external_data=False).graph
+    weights, first = {w.name for w in graph.initializer}, {}
+    for n in graph.node:
+        first.update({o: n.output[0] for o in n.output})
+    return [(n.output[0], n.name, [first.get(i, i) for i in n.input if i and i not in weights]) for n in graph.node]
+
+
+def peers(nodes, *wanted):
+    return "%d / %d" % baselines.two_sweep(nodes, baselines.has(*wanted)), "%d / %d" % baselines.power_of_two(nodes, baselines.has(*wanted))
+
+
 def minify(args, model, words, extra=()):
     check = f"{args.oracle} {{model}} {' '.join(words)}"
     subprocess.run(["rm", "-rf", f"{args.tmp}/repro"])
@@ -190,24 +213,22 @@ def minify(args, model, words, extra=()):
 
 
 def synthetic(args, tmp):
-    """(name, model, words, limit of queries, nodes that may be left, peers)"""
+    """(name, model, words, limit of queries, nodes that may be left)"""
     rows = []
-    for n, polygraphy, fx in ((20, "10 / 1", "35 / 1"), (100, "14 / 1", "37 / 1"), (500, "18 / 1", "63 / 1"),
-                              (2500, "24 / 1", "68 / 1")):
+    for n in (20, 100, 500, 2500):
         chain(f"{tmp}/chain{n}.onnxtxt", n)
-        rows.append((f"chain {n}", f"{tmp}/chain{n}.onnxtxt", ["op=Relu"], 2 * math.log2(2 * n + 1) + 8, 1, polygraphy, fx))
-    for n, polygraphy, fx in ((20, "11 / 11", "80 / 11"), (100, "15 / 11", "125 / 11"), (500, "19 / 11", "99 / 11"),
-                              (2500, "24 / 11", "115 / 11")):
+        rows.append((f"chain {n}", f"{tmp}/chain{n}.onnxtxt", ["op=Relu"], 2 * math.log2(2 * n + 1) + 8, 1))
+    for n in (20, 100, 500, 2500):
         pair(f"{tmp}/pair{n}.onnxtxt", n)
-        rows.append((f"pair {n}, 10 apart", f"{tmp}/pair{n}.onnxtxt", ["op=Relu", "op=Tanh"], 60, 2, polygraphy, fx))
+        rows.append((f"pair {n}, 10 apart", f"{tmp}/pair{n}.onnxtxt", ["op=Relu", "op=Tanh"], 60, 2))
     pair(f"{tmp}/far.onnxtxt", 400, 200)
-    rows.append(("pair, 200 apart", f"{tmp}/far.onnxtxt", ["op=Relu", "op=Tanh"], 60, 2, "19 / 201", "922 / 201"))
-    rows.append(("pair, 200 apart, connected", f"{tmp}/far.onnxtxt", ["-j", "op=Relu", "op=Tanh"], 60, 2, "", ""))
+    rows.append(("pair, 200 apart", f"{tmp}/far.onnxtxt", ["op=Relu", "op=Tanh"], 60, 2))
+    rows.append(("pair, 200 apart, connected", f"{tmp}/far.onnxtxt", ["-j", "op=Relu", "op=Tanh"], 60, 2))
     branches(f"{tmp}/branches.onnxtxt")
-    rows.append(("two branches, a site in each", f"{tmp}/branches.onnxtxt", ["op=Relu", "op=Tanh"], 80, 3, "18 / 201", "984 / 101"))
-    rows.append(("two branches, connected", f"{tmp}/branches.onnxtxt", ["-j", "op=Relu", "op=Tanh"], 80, 3, "", ""))
+    rows.append(("two branches, a site in each", f"{tmp}/branches.onnxtxt", ["op=Relu", "op=Tanh"], 80, 3))
+    rows.append(("two branches, connected", f"{tmp}/branches.onnxtxt", ["-j", "op=Relu", "op=Tanh"], 80, 3))
     eight(f"{tmp}/eight.onnxtxt")
-    rows.append(("8 branches, one site", f"{tmp}/eight.onnxtxt", ["op=Relu"], 2 * math.log2(601) + 8, 1, "19 / 26", "33 / 1"))
+    rows.append(("8 branches, one site", f"{tmp}/eight.onnxtxt", ["op=Relu"], 2 * math.log2(601) + 8, 1))
     return rows
 
 
@@ -225,7 +246,7 @@ def main():
     parser.add_argument("-k", default="")
     parser.add_argument("--planted", action="store_true")
     args = parser.parse_args()
-    lines = ["| graph | nodes | queries | limit | left | CPU ms of plumb per query | Polygraphy: checks / left | fx: queries / ops left |",
+    lines = ["| graph | nodes | queries | limit | left | CPU ms of plumb per query | two sweeps: checks / left | powers of two: queries / left |",
              "|---|---|---|---|---|---|---|---|"]
     bad = 0
     with tempfile.TemporaryDirectory() as tmp:
@@ -236,7 +257,7 @@ def main():
                 Path(args.out).write_text("\n".join(lines) + "\n")
             return 1 if bad else 0
         subprocess.run(["cc", "-O2", "-o", args.oracle, str(Path(__file__).parent / "oracle.c")], check=True)
-        for name, model, words, limit, left, polygraphy, fx in synthetic(args, tmp):
+        for name, model, words, limit, left in synthetic(args, tmp):
             if args.k not in name:
                 continue
             whole = model.replace(".onnxtxt", ".onnx")
@@ -247,11 +268,10 @@ def main():
             ok = r["queries"] <= limit and r["nodes_after"] <= left and r["one_minimal"]
             bad += not ok
             lines.append(f"| {name} | {r['nodes_before']} | {r['queries']} | {int(limit)} | {r['nodes_after']}{'' if ok else ' MISSED'} "
-                         f"| {overhead:.2f} | {polygraphy} | {fx} |")
+                         f"| {overhead:.2f} | {' | '.join(peers(read_text(model), *(w[3:] for w in words if w != '-j')))} |")
             print(lines[-1], flush=True)
-        for name, model, count, peer, fx in (
-                ("resnet18", ROOT / ".cache/models/torch/resnet18.onnx", 16, "11.1 / 1 (15 of 16)", "33 / 1"),
-                ("QDQ mobilenet", Path("/tmp/conf/mobilenet_qdq/model.onnx"), 24, "18.3 / 1 (10 of 24)", "64 / 1")):
+        for name, model, count in (("resnet18", ROOT / ".cache/models/torch/resnet18.onnx", 16),
+                                   ("QDQ mobilenet", Path("/tmp/conf/mobilenet_qdq/model.onnx"), 24)):
             if not model.exists() or args.k not in name:
                 continue
             results, limit = sweep(args, str(model), count, lambda n: 2 * math.log2(n) + 8)
@@ -259,8 +279,12 @@ def main():
             ones = sum(r["nodes_after"] == 1 for _, r in results)
             overhead = 1000 * sum(r["overhead_seconds"] for _, r in results) / sum(r["runs"] for _, r in results)
             bad += ones != count or max(queries) > limit
+            nodes, cells = read_onnx(str(model)), []
+            for reduce in (baselines.two_sweep, baselines.power_of_two):
+                found = [reduce(nodes, baselines.has(node)) for node, _ in results]
+                cells.append(f"{sum(q for q, _ in found) / count:.1f} / {sum(n for _, n in found) / count:.3g} (one node: {sum(n == 1 for _, n in found)} of {count})")
             lines.append(f"| {name}, {count} nodes | {results[0][1]['nodes_before']} | {sum(queries) / count:.1f} ({min(queries)}-{max(queries)}) | {int(limit)} "
-                         f"| 1 ({ones} of {count}) | {overhead:.2f} | {peer} | {fx} |")
+                         f"| 1 ({ones} of {count}) | {overhead:.2f} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     if args.out:
         Path(args.out).write_text("\n".join(lines) + "\n")

@@ -79,6 +79,7 @@ static int spawn_attributes(posix_spawnattr_t *attr, bool in_our_group) {
     sigemptyset(&none);
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE); /* a host that ignores it would pass that on */
+    sigaddset(&defaults, SIGXFSZ);
     sigaddset(&defaults, SIGINT);
     sigaddset(&defaults, SIGQUIT);
     sigaddset(&defaults, SIGCHLD);

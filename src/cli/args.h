@@ -81,6 +81,8 @@ void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_mo
         { 0, "seed", "N", "seed of generated inputs and random operators (default 0)" },           \
         { 0, "range", "NAME=LO:HI", "range of a generated input (repeatable)" },                   \
         { 0, "fill", "KIND", "zeros, ones or random (default random)" }, PL_OPTION_DIM
+/* "out of memory" in *err. */
+plumb_status pl_cli_no_memory(plumb_error *err);
 bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err);
 void pl_cli_inputs_release(plumb_inputs *inputs);
 

@@ -178,6 +178,7 @@ static void put_value(pl_buf *out, const pl_mini_fast *f, uint32_t field, const 
     }
     pl_buf name = PL_BUF_INIT;
     pl_wire_put_string(&name, VALUE_NAME, v->name);
+    if (!pl_buf_ok(&name)) out->failed = true;
     pl_wire_put_bytes(out, field, pl_buf_str(&name), name.n_bytes);
     pl_buf_release(&name);
 }

@@ -262,7 +262,7 @@ static pl_status store(pl_mini_weights *w, const char *dir, known_tensor *k, pl_
     pl_status st = PL_OK;
     char *path = pl_path_join(dir, w->file);
     if (path == NULL) return pl_fail_memory(err, 1);
-    if (w->fd < 0) w->fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (w->fd < 0) w->fd = pl_fd_open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     const int64_t at = (w->end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (w->fd < 0) {
         st = pl_fail_errno(err, errno, "create", path);
@@ -308,6 +308,7 @@ static void put_entry(pl_buf *out, const char *key, const char *value) {
     pl_buf buf = PL_BUF_INIT;
     pl_wire_put_string(&buf, ENTRY_KEY, key);
     pl_wire_put_string(&buf, ENTRY_VALUE, value);
+    if (!pl_buf_ok(&buf)) out->failed = true;
     pl_wire_put_bytes(out, TENSOR_EXTERNAL_DATA, pl_buf_str(&buf), buf.n_bytes);
     pl_buf_release(&buf);
 }

@@ -90,8 +90,9 @@ static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
     const char *file = pl_api_model_file(j->model);
     if (file != NULL && !pl_path_has_suffix(file, ".onnxtxt")) (*out)->file = file;
     if (!m->with_data) { /* a user's check may know operators that plumb does not */
-        if (pl_ops_resolve(copy, &ignored) == PL_OK) pl_model_infer(copy, NULL, &ignored);
-        return PL_OK;
+        pl_status st = pl_ops_resolve(copy, &ignored);
+        if (st == PL_OK) st = pl_model_infer(copy, NULL, &ignored);
+        return st == PL_E_MEMORY ? pl_fail_memory(err, 1) : PL_OK;
     }
     const size_t n_nodes = copy->graph->n_nodes;
     PL_TRY(pl_lower_gradient(copy, err));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "flows/accuracy.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/planted.h"
@@ -18,7 +19,6 @@
 
 enum { SPOOL_MEMORY = 64 << 20 };
 #define FIRST_TIMEOUT 20.0
-#define OUTPUT_TOL 1e-4 /* as in analyze: below this no output fails without a culprit */
 
 typedef struct under_test {
     pl_planted planted;
@@ -189,12 +189,19 @@ static pl_status add_groups(pl_oracle *o, const pl_side_run *run, const pl_blame
 static pl_status add_outputs(const pl_side_run *run, const pl_blame *blame, pl_observed *out,
                              pl_err *err) {
     const pl_graph *graph = run->model->graph;
+    pl_accuracy accuracy;
+    pl_accuracy_init(&accuracy);
     for (size_t i = 0; i < graph->n_outputs; i++) {
         const pl_value *value = graph->outputs[i];
         const pl_judgement *v = &blame->of[value->id];
         if (value->producer == NULL || !v->judged) continue;
-        if (v->verdict != PL_VERDICT_INHERITED && v->verdict != PL_VERDICT_AMPLIFIED) continue;
-        if (v->propagated <= OUTPUT_TOL * v->scale) continue;
+        const pl_accuracy_figures figures = {
+            .inherited = v->verdict == PL_VERDICT_INHERITED || v->verdict == PL_VERDICT_AMPLIFIED,
+            .error = v->propagated,
+            .scale = v->scale,
+            .relative = (double)NAN,
+        };
+        if (!pl_accuracy_output_fails(&accuracy, &figures)) continue;
         pl_signature s;
         pl_signature_init(&s);
         fill_signature(run, v, value, &s);

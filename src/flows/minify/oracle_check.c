@@ -46,7 +46,7 @@ static void release(pl_oracle *o) {
 
 /* Without the sync of pl_file_write: a query's file need not outlive a crash. */
 static pl_status write_file(const char *path, const pl_buf *buf, pl_err *err) {
-    const int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd = pl_fd_open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     size_t at = 0;
     pl_status st = PL_OK;
     if (fd < 0) return pl_fail_errno(err, errno, "create", path);
