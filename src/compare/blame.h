@@ -23,6 +23,8 @@ typedef struct pl_run_data {
     /* What a low-precision value was computed from may be another copy of it than the recorded one:
      * the run has values that the model does not know. */
     bool has_copies;
+    /* May be NULL. The run is of another model, which gives this value another shape. */
+    bool (*reshaped)(void *ctx, const pl_value *value);
 } pl_run_data;
 
 typedef struct pl_judgement { /* of one value of the main graph that the run has */
@@ -39,7 +41,8 @@ typedef struct pl_judgement { /* of one value of the main graph that the run has
     const int64_t
         *view; /* the model's dims, where the run holds the right elements in other ones */
     int view_rank;
-    bool fallback; /* gold ran this operator at the model's own precision */
+    const char *layout; /* how to come to them (layout.h); NULL = the elements are in order */
+    bool fallback;      /* gold ran this operator at the model's own precision */
 } pl_judgement;
 
 /* Called for each recorded value after it was judged; b and gold are NULL where there is none. */

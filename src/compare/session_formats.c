@@ -77,6 +77,7 @@ void pl_session_put_csv(const pl_session_view *v, pl_buf *out) {
 static void put_xml(pl_buf *out, const char *s) {
     pl_buf clean = PL_BUF_INIT;
     pl_session_put_clean(&clean, s);
+    if (!pl_buf_ok(&clean)) out->failed = true;
     for (const char *c = pl_buf_str(&clean); *c != '\0'; c++) {
         switch (*c) {
         case '&': pl_buf_puts(out, "&amp;"); break;
@@ -136,6 +137,7 @@ void pl_session_put_junit(const pl_session_view *v, pl_buf *out) {
         pl_buf headline = PL_BUF_INIT;
         pl_session_put_headline(s, &headline);
         pl_buf_printf(out, ">\n      <failure type=\"%s\" message=\"", pl_outcome_name(s->outcome));
+        if (!pl_buf_ok(&headline)) out->failed = true;
         put_xml(out, pl_buf_str(&headline));
         pl_buf_puts(out, "\"/>\n    </testcase>\n");
         pl_buf_release(&headline);
@@ -206,6 +208,7 @@ static void each_finding(const pl_session_view *v, put_finding put, void *ctx) {
 static void put_escaped(pl_buf *out, const char *s, bool property) {
     pl_buf clean = PL_BUF_INIT;
     pl_session_put_clean(&clean, s);
+    if (!pl_buf_ok(&clean)) out->failed = true;
     for (const char *c = pl_buf_str(&clean); *c != '\0'; c++) {
         if (*c == '%' || (property && (*c == ':' || *c == ','))) {
             pl_buf_printf(out, "%%%02X", (unsigned)*c);
@@ -224,6 +227,7 @@ static void put_annotation(void *ctx, const finding *f) {
     if (pl_session_split_source(f->source, &n_file, &line)) {
         pl_buf file = PL_BUF_INIT;
         pl_buf_append(&file, f->source, n_file);
+        if (!pl_buf_ok(&file)) out->failed = true;
         pl_buf_puts(out, "file=");
         put_escaped(out, pl_buf_str(&file), true);
         pl_buf_printf(out, ",line=%ld,", line);
@@ -232,6 +236,7 @@ static void put_annotation(void *ctx, const finding *f) {
     pl_buf_puts(out, "title=plumb ");
     put_escaped(out, f->rule, true);
     pl_buf_puts(out, "::");
+    if (!pl_buf_ok(&f->message)) out->failed = true;
     put_escaped(out, pl_buf_str(&f->message), false);
     pl_buf_putc(out, '\n');
 }
@@ -320,6 +325,7 @@ static void put_result(void *ctx, const finding *f) {
     pl_json_put_string(j, "level", f->is_error ? "error" : "warning");
     pl_json_key(j, "message");
     pl_json_object_begin(j);
+    if (!pl_buf_ok(&f->message)) j->buf->failed = true;
     pl_json_put_string(j, "text", pl_buf_str(&f->message));
     pl_json_object_end(j);
     put_location(j, s->session, f);
@@ -377,6 +383,7 @@ void pl_session_put_model_explorer(const pl_session_view *v, pl_buf *out) {
     pl_json_object_begin(&j);
     pl_buf name = PL_BUF_INIT;
     pl_buf_printf(&name, "plumb %s", v->metric);
+    if (!pl_buf_ok(&name)) out->failed = true;
     pl_json_put_string(&j, "name", pl_buf_str(&name));
     pl_buf_release(&name);
     pl_json_key(&j, "results");
@@ -385,7 +392,10 @@ void pl_session_put_model_explorer(const pl_session_view *v, pl_buf *out) {
         const pl_sync_point *p = &s->points[v->order[k]];
         const double x = pl_sync_point_metric(s, p, v->metric);
         if (pl_strmap_has(&seen, p->value)) continue;
-        if (pl_strmap_put(&seen, p->value, out) != 0) break;
+        if (pl_strmap_put(&seen, p->value, out) != 0) {
+            out->failed = true;
+            break;
+        }
         pl_json_key(&j, p->value);
         pl_json_object_begin(&j);
         pl_json_key(&j, "value");

@@ -166,6 +166,14 @@ static void put_side_info(pl_json *j, const char *key, const pl_side_info *i) {
     pl_json_object_end(j);
 }
 
+static void put_numbers(pl_json *j, const char *key, const int64_t *numbers, size_t n) {
+    pl_json_key(j, key);
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < n; i++)
+        pl_json_int(j, numbers[i]);
+    pl_json_array_end(j);
+}
+
 static void put_blame(pl_json *j, const pl_session *s) {
     pl_json_key(j, "blame");
     pl_json_array_begin(j);
@@ -188,6 +196,7 @@ static void put_blame(pl_json *j, const pl_session *s) {
         put_text(j, "reason", b->reason);
         put_text(j, "module", b->module);
         put_text(j, "source", b->source);
+        if (b->n_samples > 0) put_numbers(j, "samples", b->samples, b->n_samples);
         pl_json_object_end(j);
     }
     pl_json_array_end(j);
@@ -266,6 +275,8 @@ static void put_rollup(pl_json *j, const pl_session *s, pl_rollup_key key) {
             pl_json_object_end(j);
         }
         pl_rollup_release(&r);
+    } else {
+        j->buf->failed = true;
     }
     pl_json_array_end(j);
 }
@@ -300,11 +311,8 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     put_text(j, "observer_note", s->observer_note);
     if (s->n_samples > 1) {
         pl_json_put_int(j, "samples", (int64_t)s->n_samples);
-        pl_json_key(j, "failing_samples");
-        pl_json_array_begin(j);
-        for (size_t i = 0; i < s->n_failing_samples; i++)
-            pl_json_int(j, s->failing_samples[i]);
-        pl_json_array_end(j);
+        put_numbers(j, "failing_samples", s->failing_samples, s->n_failing_samples);
+        put_numbers(j, "smallest_failing_set", s->cover, s->n_cover);
     }
     if (s->bisect_level != NULL) {
         pl_json_key(j, "bisect");

@@ -275,6 +275,18 @@ static void read_points(reader *r, const pl_json_value *root) {
 
 /* ---- the rest ---- */
 
+static const int64_t *get_numbers(reader *r, const pl_json_value *o, const char *key, size_t *n) {
+    const pl_json_value *list = get_list(r, o, key);
+    int64_t *numbers = new_array(r, list, sizeof *numbers);
+    *n = 0;
+    if (list == NULL || numbers == NULL) return NULL;
+    for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
+        if (!v->is_integer || v->integer < 0) fault(r, key, "a list of numbers");
+        numbers[(*n)++] = v->is_integer ? v->integer : 0;
+    }
+    return numbers;
+}
+
 static void read_blame(reader *r, const pl_json_value *root) {
     const pl_json_value *list = get_list(r, root, "blame");
     pl_session *s = r->session;
@@ -294,6 +306,7 @@ static void read_blame(reader *r, const pl_json_value *root) {
         b->reason = get_text(r, v, "reason", "");
         b->module = get_text(r, v, "module", "");
         b->source = get_text(r, v, "source", "");
+        b->samples = get_numbers(r, v, "samples", &b->n_samples);
     }
 }
 
@@ -350,15 +363,9 @@ static void read_lists(reader *r, const pl_json_value *root) {
 
 static void read_samples(reader *r, const pl_json_value *root) {
     pl_session *s = r->session;
-    const pl_json_value *list = get_list(r, root, "failing_samples");
-    int64_t *numbers = new_array(r, list, sizeof *numbers);
     s->n_samples = (size_t)get_int(r, root, "samples", 0, 0, INT64_MAX);
-    if (list == NULL || numbers == NULL) return;
-    for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
-        if (!v->is_integer || v->integer < 0) fault(r, "failing_samples", "a list of numbers");
-        numbers[s->n_failing_samples++] = v->is_integer ? v->integer : 0;
-    }
-    s->failing_samples = numbers;
+    s->failing_samples = get_numbers(r, root, "failing_samples", &s->n_failing_samples);
+    s->cover = get_numbers(r, root, "smallest_failing_set", &s->n_cover);
 }
 
 static void read_bisect(reader *r, const pl_json_value *root) {

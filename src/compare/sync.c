@@ -218,6 +218,8 @@ static pl_status measure(const syncing *s, pl_pool *pool, work *w, pl_err *err) 
     }
     PL_TRY_GOTO(done, st, pl_recording_read(s->side[0]->recording, w->a, &a, err));
     PL_TRY_GOTO(done, st, pl_recording_read(s->side[1]->recording, w->b, &b, err));
+    PL_TRY_GOTO(done, st, pl_recording_check_tensor(s->side[0]->recording, w->a, a, err));
+    PL_TRY_GOTO(done, st, pl_recording_check_tensor(s->side[1]->recording, w->b, b, err));
     fill_from_tensor(&w->point->a, a);
     fill_from_tensor(&w->point->b, b);
     if (s->options->probe) {

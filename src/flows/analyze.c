@@ -82,10 +82,15 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     x->in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
     if (x->pool == NULL || x->in == NULL) return pl_fail_memory(err, 1);
     if (o->progress != NULL) x->progress = (pl_progress){ o->progress->update, o->progress->ctx };
-    pl_same_options_init(&x->same);
-    if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &x->same, err));
-    x->torch = o->profile != NULL && strcmp(o->profile, "torch") == 0;
-    if (o->profile != NULL && !x->torch && strcmp(o->profile, "plumb") != 0) {
+    pl_accuracy_init(&x->accuracy);
+    pl_same_options_init(&x->accuracy.same); /* PyTorch's analyze, not its repro */
+    if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &x->accuracy.same, err));
+    x->accuracy.pool = x->pool;
+    x->accuracy.strict = true;
+    if (o->tol > 0) x->accuracy.tol = o->tol;
+    const bool torch = o->profile != NULL && strcmp(o->profile, "torch") == 0;
+    if (torch) x->accuracy.profile = PL_PROFILE_TORCH;
+    if (o->profile != NULL && !torch && strcmp(o->profile, "plumb") != 0) {
         return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
     }
     PL_TRY(pl_inputs_make(x->model, x->inputs, x->in, err));
@@ -103,8 +108,8 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->model_hash = pl_analysis_keep(x, hex);
     s->model_nodes = graph->n_nodes;
     s->metric = pl_analysis_keep(x, o->metric == NULL ? "psnr" : o->metric);
-    s->profile = x->torch ? "torch" : "plumb";
-    s->tol = o->tol > 0 ? o->tol : (double)NAN;
+    s->profile = torch ? "torch" : "plumb";
+    s->tol = x->accuracy.tol;
     PL_TRY(pl_analysis_warn_inputs(x, err));
     return pl_analysis_timed(x, "prepare", err);
 }
@@ -176,6 +181,16 @@ static pl_status say_unstable(pl_analysis *x, const pl_side_run *run, const char
     return PL_OK;
 }
 
+/* A step of one side begins: its name stands beside the bar. */
+static pl_status begin(pl_analysis *x, pl_side_run *run, const char *doing, const char *name,
+                       pl_err *err) {
+    const char *phase = pl_arena_printf(x->arena, "%s %s", name, doing);
+    if (phase == NULL) return pl_fail_memory(err, 1);
+    run->options.phase = phase;
+    pl_progress_update(&x->progress, phase, 0, 0);
+    return PL_OK;
+}
+
 /* Compile, plain run, recorded run, the same again: of one side. */
 static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, const char *spec,
                           const char *who, const char *name, pl_err *err) {
@@ -186,22 +201,26 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
     if (!is_a && x->reference_model != NULL) options.file = pl_api_model_file(x->reference_model);
     pl_err trouble = PL_ERR_INIT;
     const char *doing = "compile";
+    PL_TRY(begin(x, run, "compiles", name, err));
     pl_status st = pl_side_run_init(run, model, &options, &trouble);
     run->wants = is_a ? NULL : pl_analysis_a_has;
     run->wants_ctx = x;
     describe_side(x, run, info);
     if (st == PL_OK) {
         PL_TRY(timed_side(x, "compile", name, err));
+        PL_TRY(begin(x, run, "runs", name, err));
         doing = "run";
         st = pl_side_run_plain(run, in, &trouble);
     }
     if (st == PL_OK) {
         PL_TRY(timed_side(x, "run", name, err));
+        PL_TRY(begin(x, run, "is recorded", name, err));
         doing = "record";
         st = pl_side_run_record(run, in, &trouble);
     }
     if (st == PL_OK && !x->options->skip_determinism) {
         PL_TRY(timed_side(x, "record", name, err));
+        PL_TRY(begin(x, run, "is recorded again", name, err));
         doing = "run again";
         st = pl_side_run_repeat(run, in, &trouble);
     }
@@ -211,28 +230,41 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
     return say_unstable(x, run, name, err);
 }
 
-static pl_status say_observer(pl_analysis *x, pl_err *err) {
+/* What looking did to A. */
+static pl_status say_disturbed(pl_analysis *x, pl_err *err) {
     const pl_side_run *a = &x->a;
     const char *const *modes = pl_backend_record_modes(a->backend);
+    const char *spec = pl_backend_spec(a->backend), *note = "";
+    if (a->observer_effect && a->unstable != NULL) { /* it does not need to be looked at for that */
+        x->session->observer_effect = false;
+        return PL_OK;
+    }
     x->session->observer_effect = a->observer_effect;
     if (a->outputs_differ) {
-        PL_TRY(pl_analysis_note(x, err,
-                                "the outputs of %s were other ones when it was recorded; the "
-                                "recorded run is the one that is judged",
-                                pl_backend_spec(a->backend)));
+        note = pl_arena_printf(x->arena,
+                               "the outputs of %s were other ones when it was recorded; the "
+                               "recorded run is the one that is judged",
+                               spec);
     } else if (a->info.differs) {
-        PL_TRY(pl_analysis_note(
-            x, err,
-            "no way to record left the outputs of %s as they are: only its outputs "
-            "are known",
-            pl_backend_spec(a->backend)));
+        note = pl_arena_printf(x->arena,
+                               "no way to record left the outputs of %s as they are: only its "
+                               "outputs are known",
+                               spec);
     } else if (a->observer_effect && a->marked) {
-        x->session->observer_note = "marking values as outputs changes what this backend computes";
-    } else if (a->observer_effect && modes != NULL) {
-        PL_TRY(pl_analysis_note(x, err,
-                                "recording in mode '%s' changed the outputs; mode '%s' does not",
-                                modes[0], modes[a->mode]));
+        note = "marking values as outputs changes what this backend computes";
+    } else if (a->observer_effect && modes != NULL && modes[0] != NULL) {
+        note = pl_arena_printf(x->arena,
+                               "recording in mode '%s' changed the outputs; mode '%s' does not",
+                               modes[0], modes[a->mode]);
     }
+    if (note == NULL) return pl_fail_memory(err, 1);
+    x->session->observer_note = note;
+    return PL_OK;
+}
+
+static pl_status say_observer(pl_analysis *x, pl_err *err) {
+    const pl_side_run *a = &x->a;
+    PL_TRY(say_disturbed(x, err));
     if (*a->record_trouble != '\0') {
         PL_TRY(
             pl_analysis_note(x, err,
@@ -283,6 +315,7 @@ static pl_status check_gold(pl_analysis *x, pl_err *err) {
         for (uint32_t k = 0; k < node->n_out; k++) {
             const pl_datum *d = node->out[k] == NULL ? NULL : pl_replay_get(r, node->out[k]);
             if (d == NULL || d->kind != PL_TYPE_TENSOR || d->tensor->dtype == PL_STRING) continue;
+            PL_TRY_GOTO(done, st, pl_analysis_reach(x, node->out[k], d, err));
             const pl_hash128 hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
             const pl_hash128 *first = &x->blame.gold_hash[node->out[k]->id];
             if (hash.low == first->low && hash.high == first->high) continue;
@@ -457,9 +490,12 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
         PL_TRY(pl_session_new(&x->session, err));
         PL_TRY(run_all(x, err));
         if (i > 0) PL_TRY(pl_analysis_merge(all->of[0].session, x->session, i, err));
+        pl_side_run_release(&x->b); /* samples may be many */
+        if (i > 0 && !o->advise) pl_side_run_release(&x->a);
     }
     pl_session *s = all->of[0].session;
     s->n_samples = n;
+    PL_TRY(pl_analysis_cover(s, err));
     PL_TRY(advise(all, o, err));
     s->peak_rss = peak_rss();
     PL_TRY(pl_analysis_accept(s, o, &all->lines, err));

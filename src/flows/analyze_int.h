@@ -4,6 +4,7 @@
 
 #include "compare/pair.h"
 #include "compare/session.h"
+#include "flows/accuracy.h"
 #include "flows/api.h"
 #include "flows/session_write.h"
 #include "flows/side_run.h"
@@ -38,13 +39,15 @@ typedef struct pl_analysis {
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
     pl_progress progress;
-    plumb_same_options same;
-    bool torch;
-    bool quantised; /* values go through integer codes */
+    pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */
+    double
+        *spread; /* by output of `replayed`, in the arena: what rounding does; NULL = not asked */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
     bool keep_all, keep_suspects; /* whose tensors are kept */
+    size_t n_unreached;           /* operators whose range the inputs do not reach */
+    const char *unreached;        /* the first of them */
     pl_buf *lines; /* NONDETERMINISTIC and DIVERGED lines, as PyTorch's analyze prints them */
 } pl_analysis;
 
@@ -69,11 +72,30 @@ bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis *
 pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err);
 pl_status pl_analysis_settle(pl_analysis *x, pl_err *err);
+/* rms of a - b relative to b; NAN when they were not measured. */
+double pl_analysis_relative(const pl_sync_point *p);
+/* Where a difference begins. */
+const pl_sync_point *pl_analysis_birth(const pl_session *s, const pl_sync_point *failing);
+
+/* analyze_flips.c: outputs of models whose values go through codes of few bits */
+/* Is the output further off than flipped codes explain? tol: of its size, below which nothing
+ * fails. */
+pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
+                            double tol, bool *fails, pl_err *err);
+/* A note on outputs that differ and do not fail; *said when there are some. */
+pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
 
 /* analyze_samples.c: several samples to one session, which keeps the worst of each */
 pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, pl_err *err);
 /* Inputs that can hide a fault: constant, or all zero. */
 pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
+
+/* The fewest samples that show every culprit, and whose worst is whose; after the last merge. */
+pl_status pl_analysis_cover(pl_session *session, pl_err *err);
+
+/* analyze_reach.c: random inputs that leave a Clip or a Relu untouched */
+pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datum *d, pl_err *err);
+pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err);
 
 /* analyze_reuse.c: A's values from an earlier session (--reuse) instead of a run */
 pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);

@@ -7,10 +7,6 @@
 #include "flows/analyze_int.h"
 #include "flows/marking.h"
 
-/* Codes that flip cost this much of an output at most, before it is said that the runs differ. */
-#define QUANTISED_TOL 0.02
-#define OUTPUT_TOL 1e-4 /* of an output's size: below this no output fails without a culprit */
-
 /* ---- sync points ---- */
 
 static void fill_side(pl_side *side, const pl_datum *d, const pl_hash128 *hash) {
@@ -67,12 +63,12 @@ static pl_status measure(pl_analysis *x, pl_sync_point *p, const pl_datum *a, co
 
 static pl_status judge_torch(pl_analysis *x, pl_sync_point *p, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err) {
-    pl_same_result same;
-    if (!x->torch || b == NULL) return PL_OK;
-    PL_TRY(pl_same(b, a, gold, &x->same, &same, err));
-    if (same.verdict == PL_SAME_YES) return PL_OK;
-    p->reason = pl_analysis_keep(x, same.why);
-    pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, same.why);
+    pl_accuracy_check check;
+    if (x->accuracy.profile != PL_PROFILE_TORCH || b == NULL) return PL_OK;
+    PL_TRY(pl_accuracy_compare(&x->accuracy, b, a, gold, &check, err));
+    if (check.same) return PL_OK;
+    p->reason = pl_analysis_keep(x, check.why);
+    pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, check.why);
     if (x->session->first_divergence == NULL) x->session->first_divergence = p->value;
     if (p->is_output) p->verdict = PL_VERDICT_MISMATCH; /* settled with the judgement later */
     return PL_OK;
@@ -156,6 +152,9 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
         p->confidence = x->pairs.confidence[value->id];
     }
     PL_TRY(keep_tensors(x, p, value, a, b, gold, err));
+    if (x->options->skip_gold || x->options->skip_determinism) { /* else gold's second run looks */
+        PL_TRY(pl_analysis_reach(x, value, a, err));
+    }
     compare_metadata(x, p);
     PL_TRY(measure(x, p, a, b, err));
     return judge_torch(x, p, a, b, gold, err);
@@ -170,7 +169,9 @@ static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v
     p->q = v->q;
     p->excuse = pl_analysis_keep(x, v->excuse);
     if (*v->reason != '\0') p->reason = pl_analysis_keep(x, v->reason);
-    if (x->torch && p->verdict == PL_VERDICT_MISMATCH && v->verdict == PL_VERDICT_WITHIN) return;
+    if (x->accuracy.profile == PL_PROFILE_TORCH && p->verdict == PL_VERDICT_MISMATCH &&
+        v->verdict == PL_VERDICT_WITHIN)
+        return;
     p->verdict = v->verdict;
     if (p->verdict == PL_VERDICT_WITHIN && p->measured && p->pair_class == PL_PAIR_EXACT) {
         p->verdict = PL_VERDICT_SAME;
@@ -178,41 +179,34 @@ static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v
     if (p->verdict == PL_VERDICT_WITHIN && !has_b) p->verdict = PL_VERDICT_UNPAIRED;
 }
 
-/* Values went through integer codes of 8 bits or less: rounding flips codes, and a flip is large.
- */
-static bool is_quantised(const pl_model *model) {
-    const pl_graph *graph = model->graph;
-    for (size_t i = 0; i < graph->n_values; i++) {
-        const pl_type *type = graph->values[i]->type;
-        if (graph->values[i]->producer == NULL || type == NULL || type->kind != PL_TYPE_TENSOR) {
-            continue;
-        }
-        if (pl_dtype_is_integer(type->dtype) && pl_dtype_bits(type->dtype) <= 8) return true;
-    }
-    return false;
-}
-
 /* rms of a - b relative to b; NAN when they were not measured. */
-static double relative_error(const pl_sync_point *p) {
+double pl_analysis_relative(const pl_sync_point *p) {
     if (!p->measured || p->acc.n_finite == 0 || !(p->acc.sum_rr > 0)) return (double)NAN;
     return sqrt(p->acc.sum_sq / p->acc.sum_rr);
 }
 
-/* An output that inherited more than the reference's own error, and more than the tolerance. */
-static bool output_fails(const pl_analysis *x, const pl_sync_point *p, const pl_judgement *v) {
-    const double tol = isnan(x->session->tol) ? OUTPUT_TOL : x->session->tol;
-    if (x->torch) return p->verdict == PL_VERDICT_MISMATCH;
-    if (p->pair_class == PL_PAIR_STRUCTURAL && p->a.present && p->b.present) return true;
-    if (x->options->skip_gold) {
-        const double size =
-            p->measured && p->acc.n_finite > 0 ? sqrt(p->acc.sum_rr / (double)p->acc.n_finite) : 0;
-        const double off =
-            p->measured && p->acc.n_finite > 0 ? sqrt(p->acc.sum_sq / (double)p->acc.n_finite) : 0;
-        return p->pair_class == PL_PAIR_NONFINITE || off > tol * size;
+/* An output that fails by itself: the predicate's answer, or that of codes that flip. */
+static pl_status output_fails(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
+                              bool *fails, pl_err *err) {
+    const bool off_zero = p->measured && !(p->acc.sum_rr > 0) && p->acc.sum_sq > 0;
+    const bool no_gold = x->options->skip_gold != 0;
+    const pl_accuracy_figures figures = {
+        .structural = p->pair_class == PL_PAIR_STRUCTURAL && p->a.present && p->b.present,
+        .nonfinite = p->pair_class == PL_PAIR_NONFINITE,
+        .inherited = p->verdict == PL_VERDICT_INHERITED || p->verdict == PL_VERDICT_AMPLIFIED,
+        .no_gold = no_gold,
+        .error = v->propagated,
+        .scale = v->scale,
+        .relative = off_zero && no_gold ? (double)INFINITY : pl_analysis_relative(p),
+    };
+    if (x->accuracy.profile == PL_PROFILE_TORCH) {
+        *fails = p->verdict == PL_VERDICT_MISMATCH;
+    } else if (x->accuracy.flips && !figures.structural && !no_gold) {
+        return pl_analysis_flips(x, p, v, pl_accuracy_output_tol(&x->accuracy), fails, err);
+    } else {
+        *fails = pl_accuracy_output_fails(&x->accuracy, &figures);
     }
-    if (x->quantised && relative_error(p) > fmax(tol, QUANTISED_TOL)) return true;
-    if (p->verdict != PL_VERDICT_INHERITED && p->verdict != PL_VERDICT_AMPLIFIED) return false;
-    return !(v->propagated <= tol * v->scale);
+    return PL_OK;
 }
 
 /* Blame in the words of the model under test: groups are made of nodes of the replayed one. */
@@ -253,14 +247,14 @@ static pl_status say_nonfinite(pl_analysis *x, pl_err *err) {
 
 /* Where a difference begins: the first value whose codes differ, or that is off by more than its
  * type explains. */
-static const pl_sync_point *find_birth(const pl_session *s, const pl_sync_point *failing) {
+const pl_sync_point *pl_analysis_birth(const pl_session *s, const pl_sync_point *failing) {
     for (size_t i = 0; i < s->n_points; i++) {
         const pl_sync_point *p = &s->points[i];
         if (!p->measured || p->pair_class == PL_PAIR_EXACT) continue;
         if (p->pair_class == PL_PAIR_NONFINITE) return p;
         const bool code = pl_dtype_is_integer(p->a.dtype);
         const double u = code ? 0 : pl_dtype_unit_roundoff(p->a.dtype);
-        if (code ? p->acc.n_mismatch > 0 : relative_error(p) > 1024 * u) return p;
+        if (code ? p->acc.n_mismatch > 0 : pl_analysis_relative(p) > 1024 * u) return p;
     }
     return failing;
 }
@@ -279,22 +273,25 @@ static pl_status say_marking(pl_analysis *x, pl_err *err) {
 pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     const pl_sync_point *failing = NULL;
-    x->quantised = is_quantised(x->replayed);
+    x->accuracy.precision = pl_model_precision(x->replayed, &x->accuracy.flips);
     for (size_t i = 0; i < s->n_points; i++) {
         pl_sync_point *p = &s->points[i];
         const pl_judgement *v = &x->blame.of[p->replayed->id];
         settle_point(x, p, v, p->b.present);
         if (p->verdict == PL_VERDICT_CULPRIT) {
             /* The headline names the first. */
-            if (!x->torch && s->first_divergence != NULL) {
+            if (x->accuracy.profile != PL_PROFILE_TORCH && s->first_divergence != NULL) {
                 pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, p->reason);
             }
             if (s->first_divergence == NULL) s->first_divergence = p->value;
         }
-        if (p->is_output && failing == NULL && output_fails(x, p, v)) failing = p;
+        bool fails = false;
+        if (p->is_output && failing == NULL) PL_TRY(output_fails(x, p, v, &fails, err));
+        if (fails) failing = p;
     }
     PL_TRY(name_blame(x, err));
     PL_TRY(say_nonfinite(x, err));
+    PL_TRY(pl_analysis_say_reach(x, err));
     s->n_replayed = x->blame.n_replayed;
     s->n_unreplayed = x->blame.n_unreplayed;
     s->single_node_share =
@@ -307,22 +304,29 @@ pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
         PL_TRY(pl_analysis_note(x, err, "%zu values could not be replayed: %s",
                                 x->blame.n_unreplayed, x->blame.first_unreplayed));
     }
-    const char *reason = x->torch ? "all values are the same by PyTorch's rule"
-                                  : "no operation is further off than rounding explains";
+    const char *reason = x->accuracy.profile == PL_PROFILE_TORCH
+                             ? "all values are the same by PyTorch's rule"
+                             : "no operation is further off than rounding explains";
     if (s->outcome == PL_OUTCOME_NONDETERMINISTIC) return PL_OK;
+    if (s->n_blame == 0 && failing == NULL) {
+        bool said = false;
+        PL_TRY(pl_analysis_say_flips(x, &said, err));
+        if (said) PL_TRY(say_marking(x, err));
+    }
     if (s->n_blame > 0) {
         s->outcome = PL_OUTCOME_DIVERGED;
         reason = pl_arena_printf(x->arena, "%s that makes '%s': %s", s->blame[0].op,
                                  s->blame[0].value, s->blame[0].reason);
     } else if (failing != NULL) {
         s->outcome = PL_OUTCOME_DIVERGED;
-        const pl_sync_point *born = find_birth(s, failing);
+        const pl_sync_point *born = pl_analysis_birth(s, failing);
         s->first_divergence = born->value;
-        reason = pl_arena_printf(
-            x->arena,
-            "output '%s' is off by %.3g (%.2g of its size) and no operation is "
-            "to blame: amplified rounding, born at '%s' (%s)",
-            failing->value, failing->acc.max_abs, relative_error(failing), born->value, born->op);
+        reason =
+            pl_arena_printf(x->arena,
+                            "output '%s' is off by %.3g (%.2g of its size) and no operation is "
+                            "to blame: amplified rounding, born at '%s' (%s)",
+                            failing->value, failing->acc.max_abs, pl_analysis_relative(failing),
+                            born->value, born->op);
         PL_TRY(say_marking(x, err));
     }
     s->reason = reason == NULL ? "" : reason;

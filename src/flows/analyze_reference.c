@@ -240,6 +240,22 @@ static bool nothing_has(void *ctx, const pl_value *value) {
     return false;
 }
 
+static bool mapped_reshaped(void *ctx, const pl_value *value) {
+    const mapped *m = ctx;
+    const pl_value *own = m->x->pairs.a[value->id];
+    const pl_type *x = own == NULL ? NULL : own->type, *y = value->type;
+    if (own == value || x == NULL || y == NULL || x->kind != PL_TYPE_TENSOR ||
+        y->kind != PL_TYPE_TENSOR || !x->has_rank || !y->has_rank) {
+        return false;
+    }
+    if (x->rank != y->rank) return true;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->dims[i].value >= 0 && y->dims[i].value >= 0 && x->dims[i].value != y->dims[i].value)
+            return true;
+    }
+    return false;
+}
+
 pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
     mapped *m = pl_arena_alloc(x->arena, sizeof(*m));
     if (m == NULL) return (pl_run_data){ .has = nothing_has, .get = mapped_get };
@@ -247,7 +263,8 @@ pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
     return (pl_run_data){ .has = mapped_has,
                           .get = mapped_get,
                           .ctx = m,
-                          .has_copies = run->n_unknown > 0 || run->marked };
+                          .has_copies = run->n_unknown > 0 || run->marked || run->mode > 0,
+                          .reshaped = mapped_reshaped };
 }
 
 static bool record_has(void *ctx, const pl_value *value) {

@@ -484,7 +484,7 @@ const pl_op_def pl_ops_activation[] = {
         PL_ATTRS(PL_A_FLOAT("alpha", 1.6732), PL_A_FLOAT("gamma", 1.0507), OLD), PL_AMP_KEEP, "", NULL),
     { .name = "Shrink", .since = 9, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_NUMERIC),
       .attrs = PL_ATTRS(PL_A_FLOAT("lambd", 0.5), PL_A_FLOAT("bias", 0)), .infer = pl_infer_same_as_first,
-      .eval = shrink_eval, .grad = pl_shrink_grad, .bound = pl_shrink_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .eval = shrink_eval, .grad = pl_shrink_grad, .bound = pl_shrink_bound, .emit = pl_emit_shrink, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Shrink<lambd=0.3, bias=0.1>(x) }", NULL, 0 },
                             { "(int8[2,3] x) => (y) { y = Shrink<lambd=1.5, bias=1.5>(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
     ROW("Sigmoid", 1, 0, PL_T_FLOAT, sigmoid, PL_ATTRS(OLD), PL_AMP_KEEP, "", NULL),
@@ -493,7 +493,7 @@ const pl_op_def pl_ops_activation[] = {
     { .name = "SwiGLU", .since = 28, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "A", PL_T_FLOAT, PL_PORT_SAME }, { "B", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1)), .infer = swiglu_infer,
-      .eval = swiglu_eval, .grad = pl_swiglu_grad, .bound = pl_swiglu_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
+      .eval = swiglu_eval, .grad = pl_swiglu_grad, .bound = pl_swiglu_bound, .emit = pl_emit_swiglu, .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[2,3] b) => (y) { y = SwiGLU<alpha=1.7>(a, b) }", NULL, 0 }) },
     ROW("Swish", 24, 0, PL_T_FLOAT, swish, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, "<alpha=1.7>", NULL),
     /* Experimental in opset 1, with the same meaning. */

@@ -287,7 +287,7 @@ const pl_op_def pl_ops_type[] = {
       .in = PL_PORTS({ "input", PL_T_ANY & ~PL_T_STRING, 0 }),
       .out = PL_PORTS({ "output", PL_T_ANY & ~PL_T_STRING, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("to", INT)), .infer = bitcast_infer, .eval = bitcast_eval,
-      .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = pl_emit_bit_cast, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = BitCast<to=6>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(int8[4] x) => (y) { y = BitCast<to=2>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Cast", .since = 1, .until = 5, CASTS, INPUT, OUTPUT,

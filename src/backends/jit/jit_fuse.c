@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/size.h"
 
-enum { LOOP_PRIMS_MAX = 400 };
+enum { LOOP_PRIMS_MAX = 400, FOLD_DEPTH_MAX = 32 };
 
 /* ---- who reads what ---- */
 
@@ -54,10 +54,12 @@ static bool repeats(const jit_prim *from, const jit_ref *ref) {
     return n > from->n;
 }
 
+/* From the end: a place that is read for a place that is folded in goes with it. */
 static void fold_in(jit_plan *plan) {
-    for (size_t i = 0; i < plan->n_prims; i++) {
+    for (size_t i = plan->n_prims; i-- > 0;) {
         const jit_prim *p = &plan->prims[i];
-        if (!p->live || (p->kind != JIT_MAP && p->kind != JIT_REDUCE && p->kind != JIT_CONCAT)) {
+        if (!p->live || (p->kind != JIT_MAP && p->kind != JIT_LOAD && p->kind != JIT_REDUCE &&
+                         p->kind != JIT_CONCAT)) {
             continue;
         }
         for (int k = 0; k < p->n_args; k++) {
@@ -68,7 +70,14 @@ static void fold_in(jit_plan *plan) {
             const bool plain = p->kind != JIT_CONCAT && from->rank == ref->rank &&
                                memcmp(from->dims, ref->dims, sizeof(from->dims)) == 0 &&
                                jit_index_equal(&ref->at, &same, ref->dims);
-            if (!plain && !repeats(from, ref)) from->folded_in = true;
+            /* Places are cheap, and what does not vary along a row is computed once for it. */
+            const bool place = from->dtype == PL_I64;
+            const int depth = p->folded_in ? p->depth + 1 : 1;
+            if (depth > FOLD_DEPTH_MAX) continue;
+            if (plain ? place && p->folded_in : place || !repeats(from, ref)) {
+                from->folded_in = true;
+                from->depth = depth;
+            }
         }
     }
 }
@@ -108,6 +117,7 @@ static bool reads_fit(const jit_plan *plan, const jit_prim *reader, const pl_emi
             continue;
         }
         if (from->step != step) continue;
+        if (reader->kind == JIT_LOAD && k == 0) return false; /* must be whole before */
         if (ref->flat || (row && !from->row)) return false;
         if (!jit_index_equal(&at, &from->place, loop->dims)) return false;
     }
@@ -194,7 +204,7 @@ static bool join(const jit_program *program, const jit_plan *plan, jit_prim *p, 
     const int first = loop->follows ? plan->steps[step].prim : loop->prims[0];
     if (!program->options->fuse && plan->prims[first].node != p->node) return false;
     if (loop->follows && !columns_merge(plan, p, loop, step)) return false;
-    if (p->kind == JIT_MAP) return join_map(plan, p, loop, step);
+    if (p->kind == JIT_MAP || p->kind == JIT_LOAD) return join_map(plan, p, loop, step);
     if (p->kind == JIT_REDUCE) return join_reduce(plan, p, loop, step);
     return false;
 }
@@ -256,7 +266,8 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     last_step last = { plan, -1 };
     switch (p->kind) {
     case JIT_INPUT:
-    case JIT_CONST: return PL_OK;
+    case JIT_CONST:
+    case JIT_IOTA: return PL_OK;
     case JIT_EXTERN: p->step = plan->prims[p->axis].step; return PL_OK;
     case JIT_BREAK:
     case JIT_CALL:
@@ -266,13 +277,15 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
         p->step = (int)plan->n_steps - 1;
         return PL_OK;
     case JIT_MAP:
+    case JIT_LOAD:
     case JIT_REDUCE:
     case JIT_CONCAT: break;
     }
     if (p->folded_in) return PL_OK;
     jit_each_read(plan, p, note_step, &last);
-    if (last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL && p->kind == JIT_MAP &&
-        jit_pass_on(program, JIT_PASS_EPILOGUE)) {
+    const bool after_call = last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL &&
+                            plan->prims[plan->steps[last.step].prim].call != NULL;
+    if (after_call && p->kind == JIT_MAP && jit_pass_on(program, JIT_PASS_EPILOGUE)) {
         PL_TRY(open_after(plan, last.step, err));
     }
     const bool joined =

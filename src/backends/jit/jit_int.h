@@ -49,10 +49,12 @@ typedef enum jit_kind {
     JIT_CONST,  /* a weight, or folded */
     JIT_EXTERN, /* made by a break */
     JIT_BREAK,  /* a node on eager's kernel; args: what it reads */
+    JIT_IOTA,   /* the numbers 0, 1, …: has no memory */
     JIT_MAP,    /* expr of args, element by element */
+    JIT_LOAD,   /* elements of args[0] at the flat positions args[1] */
     JIT_REDUCE, /* fold of args[0] over axes */
     JIT_CONCAT, /* args one after the other along axis */
-    JIT_CALL    /* a kernel */
+    JIT_CALL    /* a kernel: `call`, with what follows it, or `kernel` */
 } jit_kind;
 
 typedef struct jit_break { /* a node that runs on eager's kernel */
@@ -84,13 +86,14 @@ typedef struct jit_prim {
     int axis;      /* CONCAT */
     jit_break *brk;
     jit_call *call;
+    const pl_emit_kernel *kernel;
     /* fuse */
     bool live, forced, heap, leaves, folded_in; /* leaves: an output of the model; folded_in:
                                                    computed where it is used, never by itself */
-    int uses;
-    int step;            /* -1: there before the first */
-    pl_emit_index place; /* its index in terms of its loop's */
-    bool row;            /* one for each row of its loop */
+    int uses, depth;                            /* depth: folded into one that is folded in … */
+    int step;                                   /* -1: there before the first */
+    pl_emit_index place;                        /* its index in terms of its loop's */
+    bool row;                                   /* one for each row of its loop */
     int stage;
     /* schedule */
     int place_of; /* a call whose result is overwritten in place by this primitive; -1 = none */
@@ -158,6 +161,7 @@ typedef struct jit_plan {
     jit_ref *refs; /* what emission rules hold */
     size_t n_refs, refs_capacity;
     int *value_ref; /* by value id; -1 = known to breaks only */
+    bool no_memory; /* an emission rule failed for want of it: that is no break */
     jit_step *steps;
     size_t n_steps, steps_capacity;
     pl_datum **constants; /* by value id: folded or initializer */
@@ -169,7 +173,8 @@ typedef struct jit_plan {
     pl_datum **heap; /* by slot: tensors of their own, while it runs */
     char *memory;    /* the rest, one block */
     size_t n_memory, n_memory_naive;
-    int64_t *params; /* numbers of the emitted code when shapes are symbolic */
+    int64_t failed_prim; /* an emitted loop met an index out of range: 1 + its primitive */
+    int64_t *params;     /* numbers of the emitted code when shapes are symbolic */
     size_t n_params, params_capacity;
     jit_shown *first_shown; /* values that are there before the first step */
     size_t n_first_shown, n_visible;

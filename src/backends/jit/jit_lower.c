@@ -14,12 +14,15 @@ typedef struct lowering {
     const pl_node *node;
 } lowering;
 
-static bool grow(void *array, size_t n, size_t *capacity, size_t size) {
+static bool grow(jit_plan *plan, void *array, size_t n, size_t *capacity, size_t size) {
     void **at = array;
     if (n < *capacity) return true;
     const size_t more = *capacity == 0 ? 64 : 2 * *capacity;
     void *bigger = pl_realloc_array(*at, more, size);
-    if (bigger == NULL) return false;
+    if (bigger == NULL) {
+        plan->no_memory = true;
+        return false;
+    }
     *at = bigger;
     *capacity = more;
     return true;
@@ -33,14 +36,15 @@ static jit_plan *plan_of(pl_emit *c) {
 
 static int add_ref(jit_plan *plan, const jit_ref *ref) {
     const jit_ref copy = *ref;
-    if (!grow(&plan->refs, plan->n_refs, &plan->refs_capacity, sizeof(jit_ref))) return -1;
+    if (!grow(plan, &plan->refs, plan->n_refs, &plan->refs_capacity, sizeof(jit_ref))) return -1;
     plan->refs[plan->n_refs] = copy;
     return (int)plan->n_refs++;
 }
 
 static jit_prim *add_prim(jit_plan *plan, jit_kind kind, pl_dtype dtype, int rank,
                           const int64_t *dims) {
-    if (!grow(&plan->prims, plan->n_prims, &plan->prims_capacity, sizeof(jit_prim))) return NULL;
+    if (!grow(plan, &plan->prims, plan->n_prims, &plan->prims_capacity, sizeof(jit_prim)))
+        return NULL;
     jit_prim *p = &plan->prims[plan->n_prims++];
     memset(p, 0, sizeof(*p));
     p->kind = kind;
@@ -67,7 +71,10 @@ static int ref_of_prim(jit_plan *plan, const jit_prim *p) {
 
 static bool set_args(jit_plan *plan, jit_prim *p, int n, const jit_ref *args) {
     p->args = pl_arena_array(plan->arena, (size_t)n, sizeof(jit_ref));
-    if (p->args == NULL) return false;
+    if (p->args == NULL) {
+        plan->no_memory = true;
+        return false;
+    }
     memcpy(p->args, args, (size_t)n * sizeof(jit_ref));
     p->n_args = n;
     return true;
@@ -140,6 +147,7 @@ static pl_ref map_of(jit_plan *plan, const pl_node *node, pl_dtype dtype, const 
     if (p == NULL || !set_args(plan, p, n, refs)) return -1;
     p->node = node;
     p->expr = pl_arena_strdup(plan->arena, expr);
+    plan->no_memory |= p->expr == NULL;
     return p->expr == NULL ? -1 : ref_of_prim(plan, p);
 }
 
@@ -161,6 +169,85 @@ static pl_ref build_reduce(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsi
     return ref_of_prim(plan, p);
 }
 
+static pl_ref build_iota(pl_emit *c, int rank, int axis, int64_t n) {
+    jit_plan *plan = plan_of(c);
+    int64_t dims[JIT_RANK];
+    pl_emit_index at;
+    jit_prim *p = add_prim(plan, JIT_IOTA, PL_I64, 1, &n);
+    const pl_ref ref = p == NULL ? -1 : ref_of_prim(plan, p);
+    if (ref < 0) return -1;
+    memset(&at, 0, sizeof(at));
+    at.rows = 1;
+    at.cols = rank;
+    at.c[0][axis] = 1;
+    for (int d = 0; d < rank; d++)
+        dims[d] = d == axis ? n : 1;
+    return view_of(plan, ref, rank, dims, &at);
+}
+
+static pl_ref build_load(pl_emit *c, pl_ref x, pl_ref at) {
+    jit_plan *plan = plan_of(c);
+    const int base = jit_whole(plan, x);
+    if (base < 0) return -1;
+    const jit_ref args[2] = { plan->refs[base], plan->refs[at] };
+    jit_prim *p =
+        add_prim(plan, JIT_LOAD, plan->prims[args[0].prim].dtype, args[1].rank, args[1].dims);
+    if (p == NULL || !set_args(plan, p, 2, args)) return -1;
+    p->node = c->node;
+    return ref_of_prim(plan, p);
+}
+
+static void tensor_release(void *object) {
+    pl_tensor_unref(object);
+}
+
+static pl_ref build_tensor(pl_emit *c, pl_tensor *take) {
+    jit_plan *plan = plan_of(c);
+    if (pl_arena_defer(plan->arena, tensor_release, take) != 0) return -1;
+    jit_prim *p = add_prim(plan, JIT_CONST, take->dtype, take->rank, take->dims);
+    if (p == NULL) return -1;
+    p->tensor = take;
+    p->forced = true;
+    return ref_of_prim(plan, p);
+}
+
+/* A constant in another type is another constant. */
+static pl_ref build_convert(pl_emit *c, pl_ref x, pl_dtype dtype) {
+    jit_plan *plan = plan_of(c);
+    jit_ref ref = plan->refs[x];
+    const jit_prim *from = &plan->prims[ref.prim];
+    if (from->dtype == dtype) return x;
+    if (from->kind != JIT_CONST) return map_of(plan, c->node, dtype, "$0", 1, &x);
+    pl_tensor *t = NULL;
+    if (pl_tensor_cast(from->tensor, dtype, &t, NULL) != PL_OK) return -1;
+    const pl_ref own = build_tensor(c, t);
+    if (own < 0) return -1;
+    ref.prim = plan->refs[own].prim;
+    return add_ref(plan, &ref);
+}
+
+static pl_ref build_kernel(pl_emit *c, const pl_emit_kernel *kernel, int n, const pl_ref *args) {
+    jit_plan *plan = plan_of(c);
+    jit_ref refs[PL_EMIT_ARGS_MAX];
+    pl_emit_kernel *own = pl_arena_alloc(plan->arena, sizeof(*own));
+    void *params = pl_arena_alloc(plan->arena, kernel->n_params + 1);
+    if (own == NULL || params == NULL) return -1;
+    if (kernel->n_params > 0) memcpy(params, kernel->params, kernel->n_params);
+    *own = *kernel;
+    own->params = params;
+    own->dims = NULL;
+    for (int i = 0; i < n; i++) {
+        const int whole = jit_whole(plan, args[i]);
+        if (whole < 0) return -1;
+        refs[i] = plan->refs[whole];
+    }
+    jit_prim *p = add_prim(plan, JIT_CALL, kernel->dtype, kernel->rank, kernel->dims);
+    if (p == NULL || !set_args(plan, p, n, refs)) return -1;
+    p->node = c->node;
+    p->kernel = own;
+    return ref_of_prim(plan, p);
+}
+
 /* A copy in memory, in the reference's own order. */
 static pl_ref copy_of(jit_plan *plan, pl_ref x) {
     const jit_ref *ref = &plan->refs[x];
@@ -172,7 +259,8 @@ static pl_ref copy_of(jit_plan *plan, pl_ref x) {
 
 int jit_whole(jit_plan *plan, int ref) {
     if (ref < 0) return -1;
-    if (!jit_ref_is_whole(plan, &plan->refs[ref])) return copy_of(plan, ref);
+    const bool whole = jit_ref_is_whole(plan, &plan->refs[ref]);
+    if (!whole || plan->prims[plan->refs[ref].prim].kind == JIT_IOTA) return copy_of(plan, ref);
     plan->prims[plan->refs[ref].prim].forced = true;
     return ref;
 }
@@ -231,6 +319,7 @@ static pl_ref build_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims)
 static pl_ref build_concat(pl_emit *c, int axis, int n, const pl_ref *args) {
     jit_plan *plan = plan_of(c);
     jit_ref *refs = pl_arena_array(plan->arena, (size_t)n, sizeof(jit_ref));
+    plan->no_memory |= refs == NULL;
     if (refs == NULL) return -1;
     int64_t dims[JIT_RANK] = { 0 };
     for (int i = 0; i < n; i++) {
@@ -314,6 +403,11 @@ static void build_out(pl_emit *c, int i, pl_ref x) {
 
 static const pl_emit_builder builder = {
     .in = build_in,
+    .iota = build_iota,
+    .load = build_load,
+    .tensor = build_tensor,
+    .convert = build_convert,
+    .kernel = build_kernel,
     .map = build_map,
     .reduce = build_reduce,
     .view = build_view,
@@ -372,15 +466,21 @@ static pl_status add_source(jit_plan *plan, jit_kind kind, const pl_value *value
     return plan->value_ref[value->id] < 0 ? pl_fail_memory(err, sizeof(jit_ref)) : PL_OK;
 }
 
+static pl_status type_of_tensor(jit_plan *plan, const pl_tensor *t, const pl_type **out,
+                                pl_err *err) {
+    pl_dim dims[PL_RANK_MAX];
+    for (int i = 0; i < t->rank; i++)
+        dims[i] = pl_dim_of(t->dims[i]);
+    *out = pl_type_tensor(plan->arena, t->dtype, t->rank, dims);
+    return *out == NULL ? pl_fail_memory(err, sizeof(**out)) : PL_OK;
+}
+
 /* The reference of a node's input; a constant becomes a primitive when it is first used. */
 static pl_status need_ref(jit_plan *plan, const pl_value *value, pl_err *err) {
     const pl_datum *d = plan->constants[value->id];
     if (plan->value_ref[value->id] >= 0 || d == NULL || d->kind != PL_TYPE_TENSOR) return PL_OK;
-    pl_dim dims[PL_RANK_MAX];
-    for (int i = 0; i < d->tensor->rank; i++)
-        dims[i] = pl_dim_of(d->tensor->dims[i]);
-    const pl_type *type = pl_type_tensor(plan->arena, d->tensor->dtype, d->tensor->rank, dims);
-    if (type == NULL) return pl_fail_memory(err, sizeof(*type));
+    const pl_type *type = NULL;
+    PL_TRY(type_of_tensor(plan, d->tensor, &type, err));
     return add_source(plan, JIT_CONST, value, type, err);
 }
 
@@ -403,6 +503,11 @@ static pl_status gather(jit_plan *plan, const pl_node *node, operands *o, const 
         PL_TRY(need_ref(plan, value, err));
         const pl_datum *d = plan->constants[value->id];
         if (d != NULL && d->kind == PL_TYPE_TENSOR) o->tensor[i] = d->tensor;
+        if (plan->value_ref[value->id] < 0 && o->tensor[i] != NULL) {
+            /* Empty, or of another type: its numbers may serve, its elements cannot be read. */
+            PL_TRY(type_of_tensor(plan, o->tensor[i], &o->in[i], err));
+            continue;
+        }
         if (plan->value_ref[value->id] < 0) {
             if (!type_is_usable(value->type, why)) return PL_OK;
             *why = "an input is not a tensor of known shape";
@@ -439,12 +544,13 @@ static bool outputs_fit(const jit_plan *plan, const pl_node *node, const operand
 }
 
 /* Shape, Size: the kernel looks at the types of its inputs only, so that any address serves. */
-static bool fold_types(lowering *l, const pl_node *node, const operands *o) {
+static bool fold_types(lowering *l, const pl_node *node, const operands *o, pl_err *err) {
     static const char nowhere[16];
     pl_arena *scratch = l->program->scratch;
     pl_datum **in = pl_arena_array(scratch, node->n_in, sizeof(*in));
     pl_datum **out = pl_arena_array(scratch, node->n_out, sizeof(*out));
     bool ok = in != NULL && out != NULL;
+    if (!ok) (void)pl_fail_memory(err, node->n_in);
     for (uint32_t i = 0; ok && i < node->n_in; i++) {
         int64_t dims[JIT_RANK];
         pl_tensor *t = NULL;
@@ -452,11 +558,11 @@ static bool fold_types(lowering *l, const pl_node *node, const operands *o) {
         for (int d = 0; d < o->in[i]->rank; d++)
             dims[d] = o->in[i]->dims[d].value;
         ok = pl_tensor_borrow(o->in[i]->dtype, o->in[i]->rank, dims, nowhere, NULL, NULL, &t,
-                              NULL) == PL_OK &&
-             pl_datum_of_tensor_take(t, &in[i], NULL) == PL_OK;
+                              err) == PL_OK &&
+             pl_datum_of_tensor_take(t, &in[i], err) == PL_OK;
     }
     const pl_eval_setup setup = { .scratch = scratch };
-    ok = ok && pl_eval_node(node, in, out, &setup, NULL) == PL_OK;
+    ok = ok && pl_eval_node(node, in, out, &setup, err) == PL_OK;
     for (uint32_t i = 0; ok && i < node->n_out; i++)
         if (node->out[i] != NULL) l->plan->constants[node->out[i]->id] = out[i];
     for (uint32_t i = 0; in != NULL && i < node->n_in; i++)
@@ -486,8 +592,13 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
                   .ctx = l };
     l->node = node;
     const size_t n_prims = plan->n_prims;
-    const pl_status st = node->def->emit(&c);
-    if (st == PL_OK && c.types_only && fold_types(l, node, &o)) return PL_OK;
+    pl_err trouble = PL_ERR_INIT;
+    pl_status st = node->def->emit(&c);
+    if (st == PL_OK && c.types_only) {
+        if (fold_types(l, node, &o, &trouble)) return PL_OK;
+        st = trouble.status;
+    }
+    if (st == PL_E_MEMORY || plan->no_memory) return pl_fail_memory(err, 1);
     if (st == PL_OK && outputs_fit(plan, node, &o)) return PL_OK;
     for (uint32_t i = 0; i < node->n_out; i++)
         if (node->out[i] != NULL) plan->value_ref[node->out[i]->id] = -1;

@@ -21,6 +21,7 @@ typedef struct reading {
 static void note_read(void *ctx, int at) {
     const reading *r = ctx;
     jit_prim *p = &r->plan->prims[at];
+    if (p->kind == JIT_IOTA) return;
     if (p->step != r->step) p->in_memory = true;
     if (r->step > p->last_use) p->last_use = r->step;
 }
@@ -61,8 +62,8 @@ static void find_overwritten(jit_plan *plan) {
 }
 
 static bool is_computed(const jit_prim *p) {
-    return p->kind == JIT_MAP || p->kind == JIT_REDUCE || p->kind == JIT_CONCAT ||
-           p->kind == JIT_CALL;
+    return p->kind == JIT_MAP || p->kind == JIT_LOAD || p->kind == JIT_REDUCE ||
+           p->kind == JIT_CONCAT || p->kind == JIT_CALL;
 }
 
 /* ---- one block for all ---- */
@@ -126,7 +127,7 @@ static pl_status place_all(const jit_program *program, jit_plan *plan, pl_err *e
 
 static pl_status number_slots(jit_plan *plan, pl_err *err) {
     plan->slot_prim = pl_arena_array(plan->arena, plan->n_prims, sizeof(int));
-    plan->buffers = pl_arena_array(plan->arena, plan->n_prims, sizeof(void *));
+    plan->buffers = pl_arena_array(plan->arena, plan->n_prims + 1, sizeof(void *));
     plan->heap = pl_arena_array(plan->arena, plan->n_prims, sizeof(pl_datum *));
     if (plan->slot_prim == NULL || plan->buffers == NULL || plan->heap == NULL) {
         return pl_fail_memory(err, plan->n_prims);
@@ -138,6 +139,7 @@ static pl_status number_slots(jit_plan *plan, pl_err *err) {
         if (p->place_of >= 0) plan->prims[p->place_of].slot = p->slot;
         plan->slot_prim[plan->n_slots++] = (int)i;
     }
+    plan->buffers[plan->n_slots] = &plan->failed_prim;
     for (size_t i = 0; i < plan->n_slots; i++) {
         const jit_prim *p = &plan->prims[plan->slot_prim[i]];
         if (p->kind == JIT_CONST) plan->buffers[i] = p->tensor->data;
