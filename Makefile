@@ -36,14 +36,14 @@ check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-
 	@tools/check
 
 bench: all ## measure against peers and physical limits; tables go to bench/README.md, plots to bench/plots
-	@tools/setup --quiet bench
+	@tools/setup --quiet test bench
 	@tools/fetch-models full
 	@tools/export-models full
 	@/usr/bin/python3 bench/run.py
 	@/usr/bin/python3 bench/run.py --quick --write-ratios >build/bench-quick.txt
 
 bench-check: all ## the quick bench against the committed ratios; what is more than 20 % worse is shown
-	@tools/setup --quiet bench
+	@tools/setup --quiet test bench
 	@tools/fetch-models full
 	@tools/export-models full
 	@/usr/bin/python3 bench/run.py --quick --against

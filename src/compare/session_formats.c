@@ -247,23 +247,42 @@ void pl_session_put_github(const pl_session_view *v, pl_buf *out) {
 
 /* ---- SARIF ---- */
 
-static void put_location(pl_json *j, const pl_session *s, const finding *f) {
+/* A path as a reference of RFC 3986, which SARIF 2.1.0 §3.4.3 asks for: what is not unreserved or a
+ * slash is percent-encoded, and two leading slashes would be a host. */
+static void put_uri(pl_json *j, const char *path, size_t n) {
+    pl_buf uri = PL_BUF_INIT;
+    while (n > 1 && path[0] == '/' && path[1] == '/') {
+        path++;
+        n--;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)path[i];
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || strchr("-._~/", c) != NULL;
+        if (c != '\0' && plain) {
+            pl_buf_putc(&uri, (char)c);
+        } else {
+            pl_buf_printf(&uri, "%%%02X", (unsigned)c);
+        }
+    }
+    if (!pl_buf_ok(&uri)) j->buf->failed = true;
+    pl_json_put_string(j, "uri", pl_buf_str(&uri));
+    pl_buf_release(&uri);
+}
+
+/* The line of the program, else the model; without either there is none. */
+static void put_physical(pl_json *j, const pl_session *s, const finding *f) {
     size_t n_file = 0;
     long line = 0;
     const bool has_line = pl_session_split_source(f->source, &n_file, &line);
-    pl_json_key(j, "locations");
-    pl_json_array_begin(j);
-    pl_json_object_begin(j);
+    const char *path = has_line ? f->source : s->model_path[0] != '\0' ? s->model_path : s->a.path;
+    if (!has_line) n_file = strlen(path);
+    if (n_file == 0) return;
     pl_json_key(j, "physicalLocation");
     pl_json_object_begin(j);
     pl_json_key(j, "artifactLocation");
     pl_json_object_begin(j);
-    pl_json_key(j, "uri");
-    if (has_line) {
-        pl_json_string_n(j, f->source, n_file);
-    } else {
-        pl_json_string(j, s->model_path[0] != '\0' ? s->model_path : s->a.path);
-    }
+    put_uri(j, path, n_file);
     pl_json_object_end(j);
     if (has_line) {
         pl_json_key(j, "region");
@@ -272,6 +291,13 @@ static void put_location(pl_json *j, const pl_session *s, const finding *f) {
         pl_json_object_end(j);
     }
     pl_json_object_end(j);
+}
+
+static void put_location(pl_json *j, const pl_session *s, const finding *f) {
+    pl_json_key(j, "locations");
+    pl_json_array_begin(j);
+    pl_json_object_begin(j);
+    put_physical(j, s, f);
     if (f->value[0] != '\0') {
         pl_json_key(j, "logicalLocations");
         pl_json_array_begin(j);

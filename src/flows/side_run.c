@@ -46,7 +46,8 @@ pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_option
                                          .any_shape = true, /* a wrong shape is a finding */
                                          .record = true };
     PL_TRY(pl_side_run_prepare(r, model, options, err));
-    PL_TRY(pl_backend_open(options->spec, &backend, &r->backend, err));
+    r->backend = options->backend;
+    if (r->backend == NULL) PL_TRY(pl_backend_open(options->spec, &backend, &r->backend, err));
     return pl_program_new(r->backend, model, &compile, &r->program, err);
 }
 
@@ -66,7 +67,7 @@ void pl_side_run_release(pl_side_run *r) {
     pl_strmap_release(&r->by_name);
     pl_spool_free(r->spool);
     pl_program_free(r->program);
-    pl_backend_close(r->backend);
+    if (r->options.backend == NULL) pl_backend_close(r->backend);
     *r = (pl_side_run){ .model = NULL };
 }
 

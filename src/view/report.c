@@ -86,15 +86,14 @@ static pl_status put_pictures(const pl_view_pair *pair, int64_t worst, pl_buf *o
 static pl_status put_point(report *r, size_t point, pl_buf *out, pl_err *err) {
     const pl_sync_point *p = &pl_viewed_session(r->viewed)->points[point];
     pl_view_pair pair;
-    int64_t worst = p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
-    if (!p->measured) worst = -1;
+    const int64_t worst = pl_view_worst(p);
     PL_TRY(pl_viewed_pair(r->viewed, point, &pair, err));
     if (pair.unreadable && r->n_unreadable++ == 0)
         (void)snprintf(r->why, sizeof r->why, "%s", pair.why);
     pl_status st = PL_OK;
     if (pl_view_is_numeric(pair.a) || pl_view_is_numeric(pair.b)) {
         pl_buf_printf(out, "\"%zu\":{\"stats\":", point);
-        st = pl_figures_put(&pair, out, err);
+        st = pl_figures_put(&pair, worst, out, err);
         pl_buf_puts(out, ",\"slices\":[");
         if (st == PL_OK) st = put_pictures(&pair, worst, out, err);
         pl_buf_puts(out, "]}");

@@ -9,7 +9,7 @@
 #include "store/recording.h"
 #include "store/store.h"
 
-enum { N_RECENT = 4 };
+enum { N_RECENT = 4, HASH_AGAIN_BELOW = 64 << 20 };
 
 struct pl_viewed {
     char *path;
@@ -100,12 +100,27 @@ static pl_status read_blob(pl_viewed *v, const pl_side *side, pl_tensor **out, p
     return pl_store_get(v->store, &blob, side->rank, side->dims, out, err);
 }
 
+static pl_status hash_of(const pl_tensor *t, bool probe, pl_hash128 *out, pl_err *err) {
+    pl_dense dense;
+    pl_status st = PL_OK;
+    PL_TRY(pl_dense_init(&dense, t, err));
+    if (probe) {
+        st = pl_dense_probe(&dense, out, err);
+    } else {
+        *out = pl_dense_blob(&dense, t->dtype).hash;
+    }
+    pl_dense_release(&dense);
+    return st;
+}
+
 /* The session's word for where the recording lies is not enough: the tensor must have the hash that
- * the comparison saw, so that a session from a stranger shows no file that he does not know. */
+ * the comparison saw, so that a session from a stranger shows no file that he does not know. A
+ * large one that plumb recorded has its hash beside it: it opens at once. */
 static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_tensor **out,
                              pl_err *err) {
     const pl_side_info *info = which == 0 ? &v->session->a : &v->session->b;
-    if (!side->has_hash) return pl_fail(err, PL_E_NOT_FOUND, "the session has no hash of it");
+    if (!side->has_hash && !side->has_probe)
+        return pl_fail(err, PL_E_NOT_FOUND, "the session has no hash of it");
     if (!v->tried[which]) {
         const pl_status st = pl_recording_open(info->path, &v->recordings[which], err);
         v->tried[which] = st != PL_E_MEMORY;
@@ -117,16 +132,15 @@ static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_te
     if (record == NULL)
         return pl_fail(err, PL_E_NOT_FOUND, "'%s' is not in '%s'", side->key, info->path);
     pl_tensor *t = NULL;
-    pl_dense dense;
     PL_TRY(pl_recording_read(v->recordings[which], record, &t, err));
-    pl_status st = pl_dense_init(&dense, t, err);
-    if (st == PL_OK) {
-        const pl_hash128 hash = pl_dense_blob(&dense, t->dtype).hash;
-        pl_dense_release(&dense);
-        if (hash.low != side->hash.low || hash.high != side->hash.high)
-            st = pl_fail(err, PL_E_NOT_FOUND, "'%s' of '%s' is no longer what was compared",
-                         side->key, info->path);
-    }
+    const pl_hash128 *seen = side->has_hash ? &side->hash : &side->probe;
+    pl_hash128 hash = record->hash;
+    pl_status st = PL_OK;
+    if (!side->has_hash || !record->has_hash || pl_tensor_bytes(t) < HASH_AGAIN_BELOW)
+        st = hash_of(t, !side->has_hash, &hash, err);
+    if (st == PL_OK && (hash.low != seen->low || hash.high != seen->high))
+        st = pl_fail(err, PL_E_NOT_FOUND, "'%s' of '%s' is no longer what was compared", side->key,
+                     info->path);
     if (st != PL_OK) {
         pl_tensor_unref(t);
         return st;
@@ -164,6 +178,11 @@ static pl_status read_side(pl_viewed *v, int which, const pl_side *side, pl_tens
     pair->unreadable = side->blob != NULL || side->key != NULL;
     (void)snprintf(pair->why, sizeof pair->why, "%c: %.200s", names[which], err.message);
     return PL_OK;
+}
+
+int64_t pl_view_worst(const pl_sync_point *p) {
+    if (!p->measured) return -1;
+    return p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
 }
 
 bool pl_view_is_numeric(const pl_tensor *t) {

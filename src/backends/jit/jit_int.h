@@ -90,10 +90,10 @@ typedef struct jit_prim {
     /* fuse */
     bool live, forced, heap, leaves, folded_in; /* leaves: an output of the model; folded_in:
                                                    computed where it is used, never by itself */
-    int uses;
-    int step;            /* -1: there before the first */
-    pl_emit_index place; /* its index in terms of its loop's */
-    bool row;            /* one for each row of its loop */
+    int uses, depth;                            /* depth: folded into one that is folded in … */
+    int step;                                   /* -1: there before the first */
+    pl_emit_index place;                        /* its index in terms of its loop's */
+    bool row;                                   /* one for each row of its loop */
     int stage;
     /* schedule */
     int place_of; /* a call whose result is overwritten in place by this primitive; -1 = none */
