@@ -306,6 +306,7 @@ pl_status pl_program_new(pl_backend *b, pl_model *model, const pl_compile_option
     if (p == NULL) return pl_fail_memory(err, sizeof(*p));
     p->backend = b;
     p->model = model;
+    b->failure = (pl_failure){ 0 };
     PL_TRY_GOTO(done, st, source_of_model(p, options == NULL ? &defaults : options, err));
     st = b->guard != NULL ? compile_guarded(p, err) : compile_here(p, err);
     if (st != PL_OK) goto done;

@@ -429,7 +429,7 @@ static pl_status write_names(const plumb_source *s, int *fd, pl_err *err) {
 
 static pl_status open_model(const plumb_source *s, int *fd, pl_err *err) {
     if (s->path == NULL) return pl_parcel_write_bytes(s->onnx, s->n_onnx, fd, err);
-    *fd = open(s->path, O_RDONLY | O_CLOEXEC);
+    *fd = pl_fd_open(s->path, O_RDONLY | O_CLOEXEC, 0);
     return *fd < 0 ? pl_fail_errno(err, errno, "open", s->path) : PL_OK;
 }
 

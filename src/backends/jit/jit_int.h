@@ -161,6 +161,7 @@ typedef struct jit_plan {
     jit_ref *refs; /* what emission rules hold */
     size_t n_refs, refs_capacity;
     int *value_ref; /* by value id; -1 = known to breaks only */
+    bool no_memory; /* an emission rule failed for want of it: that is no break */
     jit_step *steps;
     size_t n_steps, steps_capacity;
     pl_datum **constants; /* by value id: folded or initializer */

@@ -17,7 +17,7 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
     pl_buf spec = PL_BUF_INIT, notes = PL_BUF_INIT;
     pl_measure now;
     const double time = pl_api_seconds();
-    if (m->checkpoints == NULL) return PL_OK;
+    if (m->checkpoints == NULL || pl_ahead_is_scout(m->ahead)) return PL_OK;
     pl_mini_state_measure(m->best, &now);
     if (now.n_elements > LARGE_ELEMENTS && time - m->last_checkpoint < SECONDS_BETWEEN) {
         return PL_OK;
@@ -43,7 +43,10 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
                              .stable = m->options->stable_output != 0,
                              .seed = m->options->inputs.seed,
                              .timeout = m->options->timeout,
-                             .threads = m->options->threads };
+                             .threads = m->options->threads,
+                             .eval = m->recorded.eval != 0,
+                             .amp = m->recorded.amp,
+                             .backward = m->recorded.backward != 0 };
     if (st == PL_OK) st = pl_repro_write(&repro, dir, &notes, err);
     if (st == PL_OK) {
         pl_mini_log(m, "Writing checkpoint with %zu nodes to %s", now.n_nodes, dir);

@@ -28,7 +28,7 @@ typedef struct pl_repro {
     uint64_t seed;
     double timeout;
     int threads;
-    bool eval, backward;
+    bool eval, backward; /* what was done to the model before */
     const char *amp;     /* "", "fp16", "bf16" */
     const char *remains; /* JSON of what is left of the original's weights; NULL = not asked */
     /* Filled by pl_repro_observe. */
@@ -66,6 +66,10 @@ typedef struct pl_repro_info {
     pl_signature signature;
     bool has_signature;
     uint64_t seed;
+    int threads;
+    double timeout;
+    bool eval, backward;
+    const char *amp;
     int fail_code;
     const char *fail_regex;
 } pl_repro_info;
