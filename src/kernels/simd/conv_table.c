@@ -67,6 +67,36 @@ static inline f32_half f32_half_mac(f32_half a, f32_half b, f32_half c) {
 static inline f64_half f64_half_mac(f64_half a, f64_half b, f64_half c) {
     return (f64_half)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 }
+typedef __mmask16 f32_mask;
+typedef __mmask8 f64_mask;
+static inline pl_vf f32_load_masked(f32_mask m, const void *p) {
+    return (pl_vf)_mm512_maskz_loadu_ps(m, p);
+}
+static inline pl_vd f64_load_masked(f64_mask m, const void *p) {
+    return (pl_vd)_mm512_maskz_loadu_pd(m, p);
+}
+static inline f32_half f32_half_load_masked(__mmask8 m, const void *p) {
+    return (f32_half)_mm256_maskz_loadu_ps(m, p);
+}
+static inline f64_half f64_half_load_masked(__mmask8 m, const void *p) {
+    return (f64_half)_mm256_maskz_loadu_pd(m, p);
+}
+/* Of columns 0 … in three vectors: those from 0, 1, 2, 3 and 4 on, every second one. */
+#define SHUFFLE __builtin_shufflevector
+static inline void f32_taps_2(pl_vf a, pl_vf b, pl_vf c, pl_vf to[5]) {
+    to[0] = f32_even(a, b);
+    to[1] = SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    to[2] = SHUFFLE(to[0], c, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
+    to[3] = SHUFFLE(to[1], c, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17);
+    to[4] = SHUFFLE(to[0], c, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18);
+}
+static inline void f64_taps_2(pl_vd a, pl_vd b, pl_vd c, pl_vd to[5]) {
+    to[0] = f64_even(a, b);
+    to[1] = SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+    to[2] = SHUFFLE(to[0], c, 1, 2, 3, 4, 5, 6, 7, 8);
+    to[3] = SHUFFLE(to[1], c, 1, 2, 3, 4, 5, 6, 7, 9);
+    to[4] = SHUFFLE(to[0], c, 2, 3, 4, 5, 6, 7, 8, 10);
+}
 static inline void f32_half_store_n(pl_f32 *p, f32_half v, int64_t n) {
     _mm256_mask_storeu_ps(p, (__mmask8)((1u << n) - 1u), (__m256)v);
 }
@@ -76,6 +106,7 @@ static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
 #endif
 
 enum { BLOCK_ROWS = 7 }; /* planes are often multiples of it; the sums fit the registers */
+enum { DIRECT_WIDTH_MAX = 1024 };
 
 #define T float
 #define E pl_f32
@@ -112,7 +143,8 @@ enum { BLOCK_ROWS = 7 }; /* planes are often multiples of it; the sums fit the r
     .stage_##suffix = suffix##_stage, .fill_##suffix = suffix##_fill,                              \
     .restage_##suffix = suffix##_restage, .depthwise_##suffix = suffix##_depthwise,                \
     .transpose_##suffix = suffix##_transpose, .depthwise_rows_##suffix = suffix##_depthwise_rows,  \
-    .depthwise_block_##suffix = suffix##_depthwise_block, .max_row_##suffix = suffix##_max_row,    \
+    .depthwise_block_##suffix = suffix##_depthwise_block,                                          \
+    .depthwise_direct_##suffix = suffix##_depthwise_direct, .max_row_##suffix = suffix##_max_row,  \
     .sum_row_##suffix = suffix##_sum_row, .scatter_##suffix = suffix##_scatter
 
 const pl_conv_table PL_SIMD(pl_conv_table) = { PL_ROWS(f32), PL_ROWS(f64) };
