@@ -150,7 +150,8 @@ static pl_status pack_weights(pl_pool *pool, const pl_conv_shape *s, const pl_f3
                               pl_conv_state *st, pl_err *err) {
     const int64_t one = s->c_out * s->c_in;
     float *plain = pl_aligned_alloc(64, (size_t)(16 * one) * sizeof(float));
-    st->packed = pl_aligned_alloc(64, (size_t)(16 * one) * sizeof(float));
+    st->n_bytes = (size_t)(16 * one) * sizeof(float);
+    st->packed = pl_large_alloc(st->n_bytes);
     if (plain == NULL || st->packed == NULL) {
         pl_free(plain);
         return pl_fail_memory(err, (size_t)(16 * one) * sizeof(float));
@@ -184,6 +185,14 @@ static pl_status state_ensure(pl_pool *pool, const pl_conv_shape *s, const pl_f3
     }
     *slot = st;
     return PL_OK;
+}
+
+pl_status pl_conv_winograd_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
+                                       pl_conv_state **state, pl_err *err) {
+    if (!pl_conv_winograd_fits(shape)) {
+        return pl_fail(err, PL_E_INVALID, "convolution: no Winograd form for this shape");
+    }
+    return state_ensure(pool, shape, w, state, err);
 }
 
 pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
