@@ -106,7 +106,7 @@ static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
 #endif
 
 enum { BLOCK_ROWS = 7 }; /* planes are often multiples of it; the sums fit the registers */
-enum { DIRECT_WIDTH_MAX = 1024 };
+enum { DIRECT_WIDTH_MAX = 1024, STEM_CHANNELS = 4 };
 
 #define T float
 #define E pl_f32
@@ -139,12 +139,69 @@ enum { DIRECT_WIDTH_MAX = 1024 };
 #define F(name) f64_##name
 #include "kernels/simd/conv_rows.inc"
 
+#if PL_SIMD_AVX512
+/* bias NULL: none. n is a constant in both instances. */
+static inline __attribute__((always_inline)) void stem_of(const pl_conv_stem *g, const pl_f32 *x,
+                                                          const pl_f32 *w, const pl_f32 *bias,
+                                                          int64_t row, const int n, pl_f32 *y) {
+    const pl_conv_plane *p = &g->plane;
+    const pl_f32 *rows[3 * STEM_CHANNELS];
+    for (int64_t c = 0; c < g->c_in; c++)
+        for (int64_t k = 0; k < 3; k++) {
+            const int64_t at = 2 * row + k - p->pad_y;
+            const bool inside = at >= 0 && at < p->in_h;
+            rows[3 * c + k] = inside ? x + (c * p->in_h + at) * p->in_w : f32_zeros;
+        }
+    for (int64_t i = 0; i < p->out_w; i += PL_VF) {
+        const int64_t at = 2 * i - p->pad_x, left = p->out_w - i;
+        const f32_mask m0 = (f32_mask)f32_lanes_inside(at, p->in_w);
+        const f32_mask m1 = (f32_mask)f32_lanes_inside(at + PL_VF, p->in_w);
+        const f32_mask m2 = (f32_mask)f32_lanes_inside(at + 2 * PL_VF, p->in_w);
+        const pl_f32 *wq = w;
+        pl_vf acc[16];
+        PL_UNROLL
+        for (int c = 0; c < n; c++)
+            acc[c] = pl_vf_set(0);
+        for (int64_t q = 0; q < 3 * g->c_in; q++, wq += 3 * g->c_out) {
+            const pl_f32 *from = rows[q] + at;
+            pl_vf v[5];
+            f32_taps_2(f32_load_masked(m0, from), f32_load_masked(m1, from + PL_VF),
+                       f32_load_masked(m2, from + 2 * PL_VF), v);
+            PL_UNROLL
+            for (int t = 0; t < 3; t++) {
+                PL_UNROLL
+                for (int c = 0; c < n; c++)
+                    acc[c] = pl_vf_mac(pl_vf_set(wq[t * g->c_out + c]), v[t], acc[c]);
+            }
+        }
+        pl_f32 *to = y + row * p->out_w + i;
+        PL_UNROLL
+        for (int c = 0; c < n; c++) {
+            const pl_vf r = bias == NULL ? acc[c] : acc[c] + bias[c];
+            f32_store_n(to + c * p->out_h * p->out_w, r, left < PL_VF ? left : PL_VF);
+        }
+    }
+}
+static void f32_stem(const pl_conv_stem *g, const pl_f32 *x, const pl_f32 *w, const pl_f32 *bias,
+                     int64_t row, int64_t n, pl_f32 *y) {
+    if (n == 16) {
+        stem_of(g, x, w, bias, row, 16, y);
+    } else {
+        stem_of(g, x, w, bias, row, 8, y);
+    }
+}
+#else
+#define f32_stem NULL
+#endif
+#define f64_stem NULL
+
 #define PL_ROWS(suffix)                                                                            \
     .stage_##suffix = suffix##_stage, .fill_##suffix = suffix##_fill,                              \
     .restage_##suffix = suffix##_restage, .depthwise_##suffix = suffix##_depthwise,                \
     .transpose_##suffix = suffix##_transpose, .depthwise_rows_##suffix = suffix##_depthwise_rows,  \
     .depthwise_block_##suffix = suffix##_depthwise_block,                                          \
-    .depthwise_direct_##suffix = suffix##_depthwise_direct, .max_row_##suffix = suffix##_max_row,  \
-    .sum_row_##suffix = suffix##_sum_row, .scatter_##suffix = suffix##_scatter
+    .depthwise_direct_##suffix = suffix##_depthwise_direct, .stem_##suffix = suffix##_stem,        \
+    .max_row_##suffix = suffix##_max_row, .sum_row_##suffix = suffix##_sum_row,                    \
+    .scatter_##suffix = suffix##_scatter
 
 const pl_conv_table PL_SIMD(pl_conv_table) = { PL_ROWS(f32), PL_ROWS(f64) };
