@@ -2,7 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
-.PHONY: all help demo test test-full check bench install clean format
+.PHONY: all help demo test test-full check bench bench-check install deb clean format
 
 all: ## build build/plumb and libplumb
 	@tools/setup --quiet build
@@ -30,15 +30,25 @@ check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-
 	@tools/setup --quiet build test
 	@tools/check
 
-bench: all ## measure against ONNX Runtime; the table goes to bench/README.md
+bench: all ## measure against peers and physical limits; tables go to bench/README.md, plots to bench/plots
 	@tools/setup --quiet bench
 	@tools/fetch-models full
 	@tools/export-models full
 	@/usr/bin/python3 bench/run.py
+	@/usr/bin/python3 bench/run.py --quick --write-ratios >build/bench-quick.txt
 
-install: all ## library, program, header, man page, plumb.pc; PREFIX (/usr/local) and DESTDIR count
+bench-check: all ## the quick bench against the committed ratios; what is more than 20 % worse is shown
+	@tools/setup --quiet bench
+	@tools/fetch-models full
+	@tools/export-models full
+	@/usr/bin/python3 bench/run.py --quick --against
+
+install: all ## program, library, header, plumb.pc, man pages, completion; PREFIX (/usr/local) and DESTDIR count
 	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
 	@meson install -C $(BUILD)
+
+deb: all ## a Debian package, plumb_VERSION_ARCH.deb
+	@tools/make-deb --build $(BUILD)
 
 format: ## rewrite the C files with clang-format 14
 	@tools/check-format --fix

@@ -1,16 +1,21 @@
 #!/usr/bin/python3
-"""The benches of plumb: load, graph and run, each against its rival, in one go. `make bench` calls it.
+"""The benches of plumb, each against a peer or a physical limit in the same run, in one go. `make bench` calls it.
 
-Usage: bench/run.py [--quick] [--check] [--rounds N] [--plumb FILE] [NAME...]
+Usage: bench/run.py [--quick] [--check] [--only PART,PART…] [--against] [--fresh FILE] [--write-ratios] [--rounds N] [--plumb FILE] [NAME...]
 
-  --quick    fewer models and rounds; bench/README.md is left alone
-  --check    exit 1 if a limit is missed (a model that does not run is exit 1 always)
-  NAME       only these cases of tests/models/inputs.py; bench/README.md is left alone
+  --quick    fewer models, smaller data, fewer rounds; bench/README.md is left alone
+  --check    exit 1 if a limit is missed (a part that does not run is exit 1 always)
+  --only     of load, graph, guard, compare, run, jit, analyze, blame, minify, viewer, growth; bench/README.md is left alone
+  --against  show every ratio that is more than 20 % worse than the committed one (bench/ratios.json), and exit 1 then
+  --fresh    with --against: do not run, take the ratios of this file (a run leaves build/bench.json)
+  --write-ratios   commit the ratios to bench/ratios.json; a full run of everything always does
+  NAME       only these cases of tests/models/inputs.py in the part run; bench/README.md is left alone
 
 A full run writes its tables into bench/README.md; how they are measured is written there.
 """
 import argparse
 import datetime
+import json
 import math
 import os
 import platform
@@ -21,6 +26,10 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "models"))
 sys.path.insert(0, os.path.join(ROOT, "bench", "compare"))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+import growth  # noqa: E402
+import parts  # noqa: E402
+import ratios  # noqa: E402
 from inputs import CACHE, CASES  # noqa: E402
 from runners import ORT_VERSION, Failed, execute, ort, ort_prepare, plumb, save_inputs  # noqa: E402
 
@@ -53,6 +62,7 @@ class Bench:
         self.plumb, self.quick, self.names = os.path.abspath(args.plumb), args.quick, args.names
         self.rounds = args.rounds or (2 if args.quick else 5)
         self.lines, self.errors, self.missed = [], [], []
+        self.head, self.ratios = "", {}
 
     def say(self, line=""):
         print(line, flush=True)
@@ -63,7 +73,14 @@ class Bench:
         good = value <= top
         if not good:
             self.missed.append(what)
+        if not unit:
+            self.ratios[ratios.key_of(what)] = value
         self.say(f"- {what}: {value:.3g}{unit}, limit {top:g}{unit}: {'held' if good else '**missed**'}")
+
+    def ratio(self, what, value):
+        """Report one ratio that has no limit of its own; smaller is better."""
+        self.ratios[ratios.key_of(what)] = value
+        self.say(f"- {what}: {value:.3g}")
 
     def error(self, what, why):
         self.errors.append(what)
@@ -103,6 +120,18 @@ def info_figures(bench, model):
     return best, max(peak, own / 1024)
 
 
+def protobuf_figures(bench, model):
+    """The same for protobuf's C++ library; None when it cannot be built (libonnx-dev, libprotobuf-dev)."""
+    program = os.path.join(ROOT, "build", "bench_load_protobuf")
+    source = os.path.join(ROOT, "bench", "load", "load_protobuf.cc")
+    done = subprocess.run(["c++", "-O2", source, "-o", program, "-lonnx_proto", "-lprotobuf"], capture_output=True, text=True)
+    if done.returncode:
+        bench.say(f"- no figure of protobuf's C++ library: {(done.stderr.splitlines() or ['it does not build'])[0][:120]}")
+        return None
+    best = min(execute([program, model])["ms"] for _ in range(1 if bench.quick else 3))
+    return best, private_peak_mb([program, model])
+
+
 def onnx_figures(bench, model, *steps):
     command = [sys.executable, "-c", ONNX_SCRIPT, model, *steps]
     best = min(execute(command)["ms"] for _ in range(1 if bench.quick else 3))
@@ -124,7 +153,14 @@ def bench_load(bench):
     bench.say("| | ms | private MB |\n|---|---|---|")
     bench.say(f"| plumb info | {ms:.1f} | {mb:.1f} |")
     bench.say(f"| python-onnx load | {load[0]:.0f} | {load[1]:.0f} |")
-    bench.say(f"| python-onnx load, shape inference | {infer[0]:.0f} | {infer[1]:.0f} |\n")
+    bench.say(f"| python-onnx load, shape inference | {infer[0]:.0f} | {infer[1]:.0f} |")
+    cxx = protobuf_figures(bench, model)
+    if cxx:
+        bench.say(f"| protobuf's C++ library, load | {cxx[0]:.0f} | {cxx[1]:.0f} |")
+        bench.ratio("time of info over protobuf's load in C++", ms / cxx[0])
+    bench.say()
+    bench.ratio("time of info over python-onnx load", ms / load[0])
+    bench.ratio("private memory of info over python-onnx load", mb / load[1])
     bench.limit("time of info", ms, INFO_MS, " ms")
     bench.limit("private memory of info", mb, INFO_MB, " MB")
     bench.say()
@@ -232,10 +268,41 @@ def bench_run(bench):
 def bench_sessions(bench):
     from throughput import bench_compare  # needs numpy, the rest does not
 
-    try:
-        bench_compare(bench, private_peak_mb)
-    except (OSError, RuntimeError, subprocess.CalledProcessError) as e:
-        raise Failed(str(e)) from e
+    bench_compare(bench, private_peak_mb)
+
+
+def torch_case(name):
+    """Model, inputs by name, of a case of tests/models/inputs.py."""
+    case = next(c for c in CASES if c.name == name)
+    if not os.path.exists(case.path):
+        raise Failed(f"no {os.path.relpath(case.path, ROOT)} (tools/fetch-models full, tools/export-models full)")
+    return case, save_inputs(os.path.join(CACHE, "io", case.name), case.inputs())
+
+
+def bench_analyze(bench):
+    cases = []
+    for name in ("resnet18",) if bench.quick else ("mobilenet_v3_small", "resnet18", "efficientnet_b0", "encoder"):
+        case, files = torch_case(name)
+        cases.append((name, case.path, files, lambda c=case, f=files: ort(c.path, f, opt=99, threads=0, repeat=5)["timing"]["best_ms"]))
+    parts.bench_analyze(bench, cases)
+
+
+def bench_growth(bench):
+    from throughput import build
+
+    bench.say("### Growth\n")
+    growth.grow_nodes(bench, big_model, info_figures, onnx_figures)
+    growth.grow_bytes(bench, lambda out: build(out, "read_mapped.c", "-lpthread"))
+    case, files = torch_case("resnet18")
+    growth.grow_threads(bench, case.path, files, lambda t: plumb(bench.plumb, case.path, files, threads=t, repeat=5)["timing"]["best_ms"],
+                        lambda t: ort(case.path, files, threads=t, repeat=5)["timing"]["best_ms"])
+    bench.say()
+
+
+PARTS = {  # in the order of the report
+    "load": bench_load, "graph": bench_graph, "guard": bench_guard, "compare": bench_sessions, "run": bench_run, "jit": parts.bench_jit,
+    "analyze": bench_analyze, "blame": parts.bench_blame, "minify": parts.bench_minify, "viewer": parts.bench_viewer, "growth": bench_growth,
+}
 
 
 def output_of(*command):
@@ -252,6 +319,7 @@ def describe(bench):
     commit = output_of("git", "rev-parse", "--short", "HEAD")
     changed = " with changes" if output_of("git", "status", "--porcelain", "--untracked-files=no", "--", ":!bench/README.md") else ""
     python_onnx = output_of(sys.executable, "-c", "import onnx; print(onnx.__version__)")
+    bench.head = f"{datetime.date.today()}, {cpu}, {CORES} cores, commit {commit}{changed}, load {os.getloadavg()[0]:.1f}"
     bench.say(f"{datetime.date.today()}, {cpu}, {CORES} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f} at the start; "
               f"{version} (commit {commit}{changed}), ONNX Runtime {ORT_VERSION}, python-onnx {python_onnx}; {bench.rounds} rounds or more.\n")
 
@@ -265,10 +333,14 @@ def write_readme(bench):
         f.write(before + BEGIN + "\n".join(bench.lines).rstrip() + "\n" + END + after)
 
 
-def main():
+def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--against", action="store_true")
+    parser.add_argument("--fresh", metavar="FILE")
+    parser.add_argument("--write-ratios", action="store_true")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--plumb", default=os.path.join(ROOT, "build", "plumb"))
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -276,26 +348,53 @@ def main():
     unknown = set(args.names) - {c.name for c in CASES if not c.quantised}
     if unknown:
         parser.error(f"no fp32 case {', '.join(sorted(unknown))}")
-    bench = Bench(args)
+    args.parts = ["run"] if args.names else [p for p in args.only.split(",") if p] or list(PARTS)
+    if wrong := [p for p in args.parts if p not in PARTS]:
+        parser.error(f"no part {wrong[0]}; there are {', '.join(PARTS)}")
+    return parser, args
+
+
+def measure(bench, names):
+    describe(bench)
+    for name in names:
+        try:
+            PARTS[name](bench)
+        except (Failed, parts.PartFailed, RuntimeError, OSError, subprocess.SubprocessError) as e:
+            bench.error(name, e)
+    bench.say(f"Load {os.getloadavg()[0]:.1f} at the end.")
+
+
+def show_against(kind, found):
+    lines, worse = ratios.compare(kind, found)
+    print("\n" + "\n".join(lines))
+    return worse
+
+
+def main():
+    parser, args = parse_args()
+    if args.fresh:
+        with open(args.fresh, encoding="utf-8") as f:
+            found = json.load(f)
+        return 1 if show_against(found["kind"], found["ratios"]) else 0
+    bench, kind = Bench(args), "quick" if args.quick else "full"
     try:
         if not os.access(bench.plumb, os.X_OK):
             raise Failed(f"{bench.plumb} does not exist: run make first")
         ort_prepare()
     except Failed as e:
         parser.exit(2, f"bench: {e}\n")
-    describe(bench)
-    for part in ([] if bench.names else [bench_load, bench_graph, bench_guard, bench_sessions]) + [bench_run]:
-        try:
-            part(bench)
-        except Failed as e:
-            bench.error(part.__name__, e)
-    bench.say(f"Load {os.getloadavg()[0]:.1f} at the end.")
-    if not bench.quick and not bench.names:
-        if bench.errors:
-            print("bench: not all ran; bench/README.md is left alone", file=sys.stderr)
-        else:
-            write_readme(bench)
-    return 1 if bench.errors or (args.check and bench.missed) else 0
+    measure(bench, args.parts)
+    with open(os.path.join(ROOT, "build", "bench.json"), "w", encoding="utf-8") as f:
+        json.dump({"kind": kind, "measured": bench.head, "ratios": bench.ratios}, f, indent=1)
+    whole = not args.quick and not bench.names and args.parts == list(PARTS)
+    worse = show_against(kind, bench.ratios) if args.against else 0
+    if whole and bench.errors:
+        print("bench: not all ran; bench/README.md is left alone", file=sys.stderr)
+    elif whole and not args.against:
+        write_readme(bench)
+    if args.write_ratios or (whole and not bench.errors and not args.against):
+        ratios.save(kind, bench.head, bench.ratios)
+    return 1 if bench.errors or worse or (args.check and bench.missed) else 0
 
 
 if __name__ == "__main__":

@@ -415,6 +415,7 @@ typedef struct plumb_analyze_options {
     const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
     const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
     int skip_determinism, skip_gold;
+    int skip_search;     /* no runs of parts of the model, for failures and for black boxes */
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
     double tol;          /* of outputs without a culprit, relative to their size; 0 = 1e-4 */
@@ -424,6 +425,12 @@ typedef struct plumb_analyze_options {
     int colour;          /* escape sequences in text */
     int bisect;          /* also: which level or pass of A's backend did it */
     const char *rollup;  /* after the table: "module", "op" or "dtype"; NULL = none */
+    const char *amp;     /* "fp16" or "bf16": the model under autocast, on both sides; NULL = no */
+    int advise;          /* also: which nodes to raise to float32 for the outputs to be near fp64 */
+    const char *advise_out; /* file for the model with these raised; NULL = none */
+    /* Files, NULL = none: which value of A is which of a recording or another model as B; accepted
+     * divergences; where to write what diverges now, which then does not fail (docs/formats). */
+    const char *map, *baseline, *write_baseline;
     const plumb_progress *progress;
 } plumb_analyze_options;
 /* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
@@ -454,6 +461,7 @@ typedef struct plumb_viewer_options { /* all zero: a free port, no source files,
     int port;                         /* 0 = a free one */
     const char *source;  /* folder below which source files may be shown; NULL = none */
     const char *program; /* the plumb program, which runs comparisons; NULL = none are offered */
+    const char *host;    /* IPv4 address to listen on instead of 127.0.0.1; NULL = only there */
 } plumb_viewer_options;
 PLUMB_API plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,
                                          plumb_viewer **out, plumb_error *err);
@@ -489,6 +497,7 @@ typedef struct plumb_minify_options {
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
     const plumb_progress *progress;
+    int trust; /* a command, program or library that the repro.json names may be run */
 } plumb_minify_options;
 /* The smallest model that fails in the same way, written as a repro and checked from its files in a
  * new process. A model that does not fail is PLUMB_E_INVALID. */

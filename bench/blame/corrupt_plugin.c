@@ -3,11 +3,14 @@
  *
  *   plumb analyze MODEL --backend plugin:build/corrupt_plugin.so,node=12,kind=scale,size=1e-4
  *
- * node counts the nodes of the main graph from 0, out its outputs; what comes after sees the
- * corrupted value. show=3 records every third value only, as a runtime that fuses would. It has its
- * own copy of the library inside: nothing is shared with the plumb that judges it. */
+ * node counts the nodes of the main graph from 0, out its outputs; value=NAME names it instead, in
+ * parts of the model too. What comes after sees the corrupted value. show=3 records every third
+ * value only, as a runtime that fuses would, blind none; inner: the fault is there only while the
+ * value is not an output, most=N only in models of at most N outputs. It has its own copy of the
+ * library inside: nothing is shared with the plumb that judges it. */
 #include <math.h>
 #include <plumb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +27,9 @@ static const plumb_host *host;
 typedef struct fault_row fault_row;
 
 typedef struct engine {
-    long node, out, show;
+    long node, out, show, most;
+    bool blind, inner;
+    char value[128]; /* "" = by node and out */
     double size;
     uint64_t seed;
     const fault_row *row;
@@ -261,13 +266,21 @@ static plumb_status show(const plumb_run_args *args, const pl_value *value, cons
     return st;
 }
 
+static bool is_victim(const program *p, const pl_node *node, uint32_t k) {
+    const engine *e = p->engine;
+    if (e->row == NULL || (e->inner && node->out[k]->is_output)) return false;
+    if (e->most > 0 && (long)p->model->graph->n_outputs > e->most) return false;
+    if (e->value[0] != '\0') return strcmp(node->out[k]->name, e->value) == 0;
+    return (long)node->index == e->node && (long)k == e->out;
+}
+
 static plumb_status visit(const program *p, pl_replay *r, const pl_node *node,
                           const plumb_run_args *args, pl_err *err, plumb_error *error) {
     const engine *e = p->engine;
     for (uint32_t k = 0; k < node->n_out; k++) {
         if (node->out[k] == NULL) continue;
         pl_datum *d = pl_datum_ref(pl_replay_get(r, node->out[k]));
-        if (e->row != NULL && (long)node->index == e->node && (long)k == e->out) {
+        if (is_victim(p, node, k)) {
             if (corrupt(e, &d, err) != PL_OK ||
                 pl_replay_put(r, node->out[k], d, NULL, err) != PL_OK) {
                 pl_datum_unref(d);
@@ -336,6 +349,10 @@ static plumb_status engine_open(const plumb_host *h, const plumb_option *options
         if (strcmp(key, "node") == 0) e->node = strtol(value, NULL, 10);
         if (strcmp(key, "out") == 0) e->out = strtol(value, NULL, 10);
         if (strcmp(key, "show") == 0) e->show = strtol(value, NULL, 10);
+        if (strcmp(key, "most") == 0) e->most = strtol(value, NULL, 10);
+        if (strcmp(key, "value") == 0) snprintf(e->value, sizeof(e->value), "%s", value);
+        e->blind = e->blind || strcmp(key, "blind") == 0;
+        e->inner = e->inner || strcmp(key, "inner") == 0;
         if (strcmp(key, "size") == 0) e->size = strtod(value, NULL);
         if (strcmp(key, "seed") == 0) e->seed = strtoull(value, NULL, 10);
         for (size_t k = 0; k < N_ROWS && strcmp(key, "kind") == 0; k++)
@@ -354,8 +371,10 @@ static plumb_status engine_compile(void *self, const plumb_source *source, void 
     pl_err err = PL_ERR_INIT;
     if (p == NULL) return host->fail(error, PLUMB_E_MEMORY, "out of memory");
     p->engine = self;
-    pl_status st =
-        source->path != NULL ? pl_model_read(source->path, &p->model, &err) : PL_E_UNSUPPORTED;
+    const pl_bytes bytes = { source->onnx, source->n_onnx };
+    pl_status st = source->path != NULL
+                       ? pl_model_read(source->path, &p->model, &err)
+                       : pl_model_read_bytes(bytes, NULL, NULL, "model", &p->model, &err);
     if (st == PL_OK) st = pl_ops_resolve(p->model, &err);
     if (st == PL_OK) st = pl_model_infer(p->model, NULL, &err);
     if (st != PL_OK) {
@@ -376,13 +395,17 @@ static void program_free(void *self) {
 
 static const char *const *record_modes(void *self) {
     static const char *const modes[] = { "hooks", NULL };
-    (void)self;
-    return modes;
+    const engine *e = self;
+    return e->blind ? modes + 1 : modes;
 }
 
 static const plumb_option_def options[] = {
     { "node", "N", "the node whose output is corrupted, from 0" },
     { "out", "N", "which of its outputs, from 0" },
+    { "value", "TEXT", "the value that is corrupted, by name" },
+    { "blind", NULL, "show no values" },
+    { "inner", NULL, "only while the value is not an output of the model" },
+    { "most", "N", "only in models of at most N outputs" },
     { "kind", "TEXT", "how; absent = not at all" },
     { "size", "TEXT", "by how much, relative" },
     { "seed", "N", "of random places" },

@@ -1,11 +1,14 @@
-"""`plumb compare` and recording against a plain mapped read, numpy, and cp: called by bench/run.py.
+"""`plumb compare` and recording against a plain mapped read, numpy, torch, and cp: called by bench/run.py.
 
 By hand: bench/compare/throughput.py [--gb N] [--rounds N] [KIND…]
-All contenders alternate in one run on the same files in the page cache; wall time of whole processes, the best round counts.
+All contenders alternate in one run on the same files in the page cache, wall time of whole processes. The ratio to the plain read is the
+median over the rounds of each round's own ratio: single reads have two speeds (33 or 55 GB/s on one machine), and the best of each
+contender would set a lucky read against an unlucky comparison.
 """
 import json
 import os
 import shutil
+import statistics
 import struct
 import subprocess
 import sys
@@ -62,20 +65,47 @@ def wall(command):
     return spent
 
 
-def numpy_seconds(paths):
-    """The five metrics on one of the tensors, scaled to all: MSE, MAE, max abs, mean relative, PSNR."""
-    arrays = []
-    for path in paths:
-        with open(path, "rb") as f:
-            (n,) = struct.unpack("<Q", f.read(8))
-            shape = json.loads(f.read(n))["t0"]["shape"]
-        arrays.append(np.memmap(path, np.float32, "r", 8 + n, tuple(shape)))
-    a, r = arrays
-    start = time.perf_counter()
+def mapped(path):
+    """The tensors of one of make_pair's float32 files, not yet read."""
+    with open(path, "rb") as f:
+        (n,) = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(n))
+    return [np.memmap(path, np.float32, "c", 8 + n + t["data_offsets"][0], tuple(t["shape"])) for t in header.values()]
+
+
+def numpy_metrics(a, r):
+    """MSE, MAE, max abs, mean relative, PSNR, in double."""
     d = a.astype(np.float64) - r.astype(np.float64)
     mse, peak = np.mean(d * d), np.max(np.abs(r))
-    np.mean(np.abs(d)), np.max(np.abs(d)), np.mean(np.abs(d) / np.maximum(np.abs(r), 1e-7 * peak)), 10 * np.log10(float(peak) ** 2 / mse)
-    return (time.perf_counter() - start) * TENSORS
+    e = np.abs(d)
+    return mse, np.mean(e), np.max(e), np.mean(e / np.maximum(np.abs(r), 1e-7 * peak)), 10 * np.log10(float(peak) ** 2 / mse)
+
+
+def torch_metrics(a, r):
+    import torch
+
+    a, r = torch.from_numpy(a), torch.from_numpy(r)
+    d = a.double() - r.double()
+    mse, peak = (d * d).mean().item(), r.abs().max().item()
+    e = d.abs()
+    return mse, e.mean().item(), e.max().item(), (e / r.abs().clamp(min=1e-7 * peak)).mean().item(), 10 * np.log10(peak**2 / mse)
+
+
+def library_seconds(paths, metrics):
+    """The five metrics on every tensor, one after the other: the time of all of them, not the best of one scaled up."""
+    pairs = list(zip(*map(mapped, paths)))
+    start = time.perf_counter()
+    for a, r in pairs:
+        metrics(a, r)
+    return time.perf_counter() - start
+
+
+def torch_there():
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def compare_command(plumb, paths):
@@ -83,16 +113,22 @@ def compare_command(plumb, paths):
 
 
 def measure_kind(plumb, reader, folder, kind, n_bytes, rounds):
+    """Median seconds of each contender, and the median of the rounds' own ratios read/plumb (`share`)."""
     paths = make_pair(folder, kind, n_bytes)
     threads = str(len(os.sched_getaffinity(0)))
-    best = {"read": 1e9, "plumb": 1e9}
+    times = {"read": [], "plumb": []}
     for _ in range(rounds):
-        best["read"] = min(best["read"], wall([reader, threads, *paths]))
-        best["plumb"] = min(best["plumb"], wall(compare_command(plumb, paths)))
-    best["numpy"] = min(numpy_seconds(paths) for _ in range(2)) if kind == "f32" else None
-    best["gb"] = sum(os.path.getsize(p) for p in paths) / 1e9
-    best["paths"] = paths
-    return best
+        times["read"].append(wall([reader, threads, *paths]))
+        times["plumb"].append(wall(compare_command(plumb, paths)))
+    found = {name: statistics.median(t) for name, t in times.items()}
+    found["share"] = statistics.median(r / p for r, p in zip(times["read"], times["plumb"]))
+    found["numpy"] = found["torch"] = None
+    if kind == "f32":
+        found["numpy"] = min(library_seconds(paths, numpy_metrics) for _ in range(2))
+        found["torch"] = min(library_seconds(paths, torch_metrics) for _ in range(2)) if torch_there() else None
+    found["gb"] = sum(os.path.getsize(p) for p in paths) / 1e9
+    found["paths"] = paths
+    return found
 
 
 def measure_write(writer, folder, n_bytes, rounds):
@@ -118,7 +154,7 @@ def bench_compare(bench, private_peak_mb, n_bytes=None, kinds=tuple(KINDS)):
     n_bytes = n_bytes or (256 << 20 if bench.quick else 2 << 30)
     library = os.path.dirname(bench.plumb)
     bench.say(f"### `compare` of two recordings of {n_bytes / 2**30:.3g} GB in the page cache, and writing one\n")
-    bench.say("| | plain mapped read GB/s | plumb compare GB/s | part of the read | numpy GB/s |\n|---|---|---|---|---|")
+    bench.say("| | plain mapped read GB/s | plumb compare GB/s | part of the read | numpy GB/s | torch GB/s |\n|---|---|---|---|---|---|")
     folder = tempfile.mkdtemp(prefix="plumb-bench-")
     rounds = 2 * bench.rounds + 2
     shares, memory = {}, 0
@@ -128,13 +164,12 @@ def bench_compare(bench, private_peak_mb, n_bytes=None, kinds=tuple(KINDS)):
         build(writer, "write_recording.c", "-L", library, "-lplumb", f"-Wl,-rpath,{library}")
         for kind in kinds:
             f = measure_kind(bench.plumb, reader, folder, kind, n_bytes, rounds)
-            shares[kind] = f["read"] / f["plumb"]
-            times = f["numpy"] / f["plumb"] if f["numpy"] else None
-            other = f"{f['gb'] / f['numpy']:.2f} ({times:.0f} times slower)" if times else ""
-            bench.say(f"| {kind} | {f['gb'] / f['read']:.1f} | {f['gb'] / f['plumb']:.1f} | {shares[kind]:.2f} | {other} |")
-            if times:
+            shares[kind] = f["share"]
+            cells = [f"{f['gb'] / f[lib]:.2f} ({f[lib] / f['plumb']:.0f} times slower)" if f[lib] else "" for lib in ("numpy", "torch")]
+            bench.say(f"| {kind} | {f['gb'] / f['read']:.1f} | {f['gb'] / f['plumb']:.1f} | {shares[kind]:.2f} | {' | '.join(cells)} |")
+            if kind == "f32":
                 memory = private_peak_mb(compare_command(bench.plumb, f["paths"]))
-                slower = times
+                slower = {lib: f[lib] / f["plumb"] for lib in ("numpy", "torch") if f[lib]}
             for path in f["paths"]:
                 os.unlink(path)
         write = measure_write(writer, folder, n_bytes / 2, 3)
@@ -144,7 +179,9 @@ def bench_compare(bench, private_peak_mb, n_bytes=None, kinds=tuple(KINDS)):
     for kind, share in shares.items():
         bench.limit(f"time of compare over a plain read, {kind}", 1 / share, 1 / KINDS[kind][2])
     if "f32" in shares:
-        bench.limit("time of compare over numpy's", 1 / slower, 1 / NUMPY_TIMES)
+        bench.limit("time of compare over numpy's", 1 / slower["numpy"], 1 / NUMPY_TIMES)
+        if "torch" in slower:
+            bench.ratio("time of compare over torch's", 1 / slower["torch"])
         bench.limit("private memory of compare", memory, PRIVATE_MB, " MB")
     bench.limit("time to hash and write a recording over cp and sync", write["plumb"] / write["cp"], 1 / WRITE_SHARE)
     bench.say()
@@ -158,6 +195,9 @@ class Plain:
 
     def say(self, line=""):
         print(line, flush=True)
+
+    def ratio(self, what, value):
+        print(f"- {what}: {value:.3g}", flush=True)
 
     def limit(self, what, value, top, unit=""):
         print(f"- {what}: {value:.3g}{unit}, limit {top:.3g}{unit}: {'held' if value <= top else '**missed**'}", flush=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 
 from . import _export, _file, _fx, _match, _watch
+from ._version import VERSION
 
-PLUMB_VERSION = "0.1.0"
 _RANK_MAX = 16  # of plumb's reader
 _SAMPLES = 64
 
@@ -332,7 +332,7 @@ def _provenance(result, model, training, exporter, notes):
                  "options": f"training={training},exporter={exporter}"}
     about.update({
         "backend": "torch", "backend_version": torch.__version__, "threads": torch.get_num_threads(),
-        "plumb": PLUMB_VERSION, "cpu": _cpu_name(), "cpus": os.cpu_count(),
+        "plumb": VERSION, "cpu": _cpu_name(), "cpus": os.cpu_count(),
         "system": " ".join((platform.system(), platform.release(), platform.machine())),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "notes": notes,
         "torch": {"class": f"{type(model).__module__}.{type(model).__qualname__}", "fx": result.fx,

@@ -27,6 +27,9 @@ pl_status pl_spec_parse(const char *text, const char *name, const plumb_option_d
 pl_status pl_spec_check(const plumb_option *options, size_t n_options, const char *name,
                         const plumb_option_def *defs, size_t n_defs, pl_err *err);
 void pl_spec_release(pl_spec *spec);
+/* Whether it runs a program, loads a library or writes files: a spec that came with data (a
+ * session, a repro, a request) and not from the user is refused then. */
+bool pl_spec_is_foreign(const char *text);
 
 /* The last value of a key; NULL when it was not given. */
 const char *pl_option_value(const plumb_option *options, size_t n_options, const char *key);

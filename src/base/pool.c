@@ -3,9 +3,9 @@
  * A worker that wakes late finds the loop closed and goes back to sleep: the caller waits only for
  * workers that joined, never for one that is still waking up. Everything but the block counter is
  * guarded by one mutex; there is one lock round per worker and loop, none per block.
- * Waits look at an atomic for some 50 microseconds before they sleep: as long as the steps of a model
- * follow each other, nobody sleeps, for waking a thread costs as much as a small convolution. Not
- * longer: the OpenMP runtime of a backend may want the same cores. */
+ * Waits look at an atomic for some 50 microseconds before they sleep: as long as the steps of a
+ * model follow each other, nobody sleeps, for waking a thread costs as much as a small convolution.
+ * Not longer: the OpenMP runtime of a backend may want the same cores. */
 #include "base/pool.h"
 
 #include <pthread.h>

@@ -98,7 +98,9 @@ static void time_left_text(char *out, size_t n, double seconds) {
 static void line_format(char out[LINE_MAX_BYTES], const pl_progress_bar *bar, int64_t done,
                         int64_t total, int64_t now) {
     if (total <= 0) {
-        snprintf(out, LINE_MAX_BYTES, "%s  %lld", bar->phase, (long long)done);
+        char count[24] = ""; /* begun, and nothing to count yet */
+        if (done > 0) snprintf(count, sizeof count, "  %lld", (long long)done);
+        snprintf(out, LINE_MAX_BYTES, "%s%s", bar->phase, count);
         return;
     }
     if (done < 0) done = 0;

@@ -25,8 +25,15 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->reuse = pl_args_value(args, "reuse");
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
+    o->skip_search = pl_args_flag(args, "skip-search");
     o->rollup = pl_args_value(args, "by");
+    o->map = pl_args_value(args, "map");
+    o->baseline = pl_args_value(args, "baseline");
+    o->write_baseline = pl_args_value(args, "write-baseline");
     o->bisect = pl_args_flag(args, "bisect");
+    o->amp = pl_args_value(args, "amp");
+    o->advise_out = pl_args_value(args, "advise-out");
+    o->advise = pl_args_flag(args, "advise") || o->advise_out != NULL;
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->metric = pl_args_value(args, "metric");
@@ -81,12 +88,19 @@ static const pl_option options[] = {
     { 0, "reuse", "DIR", "take A from this session instead of running it" },
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },
     { 0, "skip-gold", NULL, "no fp64 run: no propagated error, no effect on the outputs" },
+    { 0, "skip-search", NULL, "do not run parts of the model to find what fails or hides" },
     { 0, "bisect", NULL, "also find the level, optimiser or pass that does it" },
+    { 0, "amp", "TYPE", "analyze the model under autocast: fp16 or bf16" },
+    { 0, "advise", NULL, "also find the fewest fp16, bf16 or int8 nodes to raise to float32" },
+    { 0, "advise-out", "FILE", "write the model with these nodes raised (implies --advise)" },
     { 0, "profile", "NAME", "rule for outputs: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same()" },
     { 0, "tol", "X", "how far an output may be off without a culprit (default 1e-4 of its size)" },
     { 0, "metric", "NAME", "that colours and sorts (default psnr)" },
     { 0, "limit", "N", "rows of the table (default 20, 0 = all)" },
+    { 0, "map", "FILE", "which value of A is which of a recording or another model" },
+    { 0, "baseline", "FILE", "accepted divergences: only new ones fail" },
+    { 0, "write-baseline", "FILE", "accept what diverges now" },
     { 0, "by", "KEY", "roll up by module, op or dtype after the table" },
     { 0, "format", "NAME", "json, csv, md, junit, github, sarif or model-explorer" },
     PL_OPTIONS_REPRO,

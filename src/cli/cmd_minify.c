@@ -38,6 +38,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     o->stable_output = pl_args_flag(args, "stable-output");
     o->zip = pl_args_flag(args, "zip");
     o->keep_other = pl_args_flag(args, "keep-other");
+    o->trust = pl_args_flag(args, "trust");
     o->output = pl_args_value(args, "output");
     o->format = pl_args_format(args);
     if (!pl_args_flag(args, "quiet")) o->log = print_line;
@@ -129,6 +130,7 @@ static const pl_option options[] = {
     { 0, "check-str", "TEXT", "must be in the error's text" },
     { 0, "strict-accuracy", NULL, "the first culprit, also one that changes no output" },
     { 0, "signature", "FILE", "ask for the failure of this repro.json" },
+    { 0, "trust", NULL, "run the command, program or library that the repro.json names" },
     { 0, "query", NULL, "only tell whether it fails: exit code 1 yes, 0 no" },
     { 0, "max-queries", "N", "stop after N distinct candidates" },
     { 0, "max-time", "SECONDS", "stop after that time" },

@@ -39,7 +39,8 @@ static int run(const pl_args *args) {
     self[n > 0 ? n : 0] = '\0';
     const plumb_viewer_options options = { .port = (int)port,
                                            .source = pl_args_value(args, "source"),
-                                           .program = n > 0 ? self : NULL };
+                                           .program = n > 0 ? self : NULL,
+                                           .host = pl_args_value(args, "host") };
     sigemptyset(&end); /* before the server's threads, which inherit it */
     sigaddset(&end, SIGINT);
     sigaddset(&end, SIGTERM);
@@ -58,6 +59,8 @@ static int run(const pl_args *args) {
 
 static const pl_option options[] = {
     { 0, "port", "N", "port on 127.0.0.1 (default 0: a free one)" },
+    { 0, "host", "ADDRESS",
+      "listen there instead of on 127.0.0.1; the token is then all that guards it" },
     { 0, "no-open", NULL, "only print the link" },
     { 0, "source", "DIR", "show source files of the model's program from below DIR" },
     PL_OPTIONS_END,

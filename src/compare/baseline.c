@@ -131,7 +131,14 @@ static bool is_divergence(const pl_sync_point *p) {
     return pl_sync_point_is_bad(p) || p->accepted;
 }
 
-void pl_baseline_put(const pl_session *s, pl_buf *out) {
+static bool is_named(const char *value, const char *const *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(values[i], value) == 0) return true;
+    return false;
+}
+
+/* `values` NULL: all that diverges. */
+static void put_baseline(const pl_session *s, const char *const *values, size_t n, pl_buf *out) {
     pl_strmap seen = PL_STRMAP_INIT;
     pl_json j;
     pl_json_init(&j, out, true);
@@ -141,7 +148,8 @@ void pl_baseline_put(const pl_session *s, pl_buf *out) {
     pl_json_array_begin(&j);
     for (size_t i = 0; i < s->n_points; i++) {
         const pl_sync_point *p = &s->points[i];
-        if (!is_divergence(p) || pl_strmap_has(&seen, p->value)) continue;
+        if (values == NULL ? !is_divergence(p) : !is_named(p->value, values, n)) continue;
+        if (pl_strmap_has(&seen, p->value)) continue;
         if (pl_strmap_put(&seen, p->value, out) != 0) break;
         pl_json_object_begin(&j);
         pl_json_put_string(&j, "value", p->value);
@@ -160,4 +168,13 @@ void pl_baseline_put(const pl_session *s, pl_buf *out) {
     pl_json_object_end(&j);
     pl_buf_putc(out, '\n');
     pl_strmap_release(&seen);
+}
+
+void pl_baseline_put(const pl_session *s, pl_buf *out) {
+    put_baseline(s, NULL, 0, out);
+}
+
+void pl_baseline_put_values(const pl_session *s, const char *const *values, size_t n, pl_buf *out) {
+    static const char *const none = "";
+    put_baseline(s, n == 0 ? &none : values, n, out);
 }

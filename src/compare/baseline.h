@@ -23,5 +23,8 @@ pl_status pl_baseline_apply(const pl_baseline *baseline, pl_session *session, si
                             pl_err *err);
 /* All that diverges in this session, accepted before or not. */
 void pl_baseline_put(const pl_session *session, pl_buf *out);
+/* Only these values, as far as the session has them. */
+void pl_baseline_put_values(const pl_session *session, const char *const *values, size_t n,
+                            pl_buf *out);
 
 #endif

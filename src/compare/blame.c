@@ -86,8 +86,8 @@ static const char *or_empty(const char *s) { /* out of memory costs a reason, no
     return s == NULL ? "" : s;
 }
 
-static pl_status flag(pl_blaming *j, const pl_value *value, const pl_segment *segment,
-                      const pl_tensor *a, const pl_tensor *d, pl_err *err) {
+pl_status pl_blaming_flag(pl_blaming *j, const pl_value *value, const pl_segment *segment,
+                          const pl_tensor *a, const pl_tensor *d, pl_err *err) {
     if (j->n_flagged == j->flagged_capacity) {
         const size_t capacity = j->flagged_capacity == 0 ? 16 : 2 * j->flagged_capacity;
         pl_flagged *grown = pl_realloc_array(j->flagged, capacity, sizeof(pl_flagged));
@@ -141,72 +141,12 @@ static const char *describe_culprit(pl_blaming *j, const pl_judgement *v, const 
                                                                           : "were off already");
 }
 
-/* Is the value what comes of inputs in the shapes in which the run holds them? */
-static pl_status follows_from_views(pl_blaming *j, const pl_segment *segment, const pl_value *value,
-                                    const pl_tensor *a, bool *yes, pl_err *err) {
-    const pl_replay_options options = { .pool = j->options->pool, .seed = j->options->seed };
-    pl_replay *r = NULL;
-    pl_err trouble = PL_ERR_INIT;
-    pl_local_error e;
-    pl_status st = pl_replay_new(j->model, &options, &r, err);
-    bool ran = st == PL_OK;
-    for (size_t i = 0; i < segment->n_inputs && ran; i++) {
-        const pl_value *in = segment->inputs[i];
-        const pl_datum *there = pl_replay_get(j->local, in);
-        pl_datum *d = there == NULL ? NULL : pl_datum_ref(there);
-        if (j->out->of[in->id].view != NULL) {
-            pl_datum_unref(d);
-            d = NULL;
-            st = j->a->get(j->a->ctx, in, &d, err);
-        }
-        ran = st == PL_OK && d != NULL && pl_replay_put(r, in, d, NULL, &trouble) == PL_OK;
-        pl_datum_unref(d);
-    }
-    for (size_t i = 0; i < segment->n_nodes && ran; i++)
-        ran = pl_replay_node(r, segment->nodes[i], &trouble) == PL_OK;
-    const pl_tensor *d = ran ? tensor_of(pl_replay_get(r, value)) : NULL;
-    if (d != NULL) {
-        st = pl_local_error_measure(j->options->pool, a, d, pl_replay_bound(r, value),
-                                    pl_blaming_native(j, value, a), &e, err);
-        *yes = st == PL_OK && e.kind == PL_LOCAL_MEASURED && e.q <= PL_Q_CULPRIT;
-    }
-    pl_replay_free(r);
-    return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
-}
-
-/* An input that the run holds in another shape than the model says did harm after all: it is the
- * culprit, not what was computed from it. */
-static pl_status blame_view(pl_blaming *j, const pl_segment *segment, const pl_value *value,
-                            const pl_tensor *a, pl_judgement *v, bool *done, pl_err *err) {
-    const pl_value *shaped = NULL;
-    *done = false;
-    for (size_t i = 0; i < segment->n_inputs; i++) {
-        const pl_judgement *in = &j->out->of[segment->inputs[i]->id];
-        if (in->judged && in->view != NULL) shaped = segment->inputs[i];
-    }
-    if (shaped == NULL) return PL_OK;
-    PL_TRY(follows_from_views(j, segment, value, a, done, err));
-    if (!*done) return PL_OK;
-    pl_judgement *in = &j->out->of[shaped->id];
-    pl_segment own;
-    v->verdict = PL_VERDICT_INHERITED;
-    v->reason = "computed from a value of another shape";
-    if (in->verdict == PL_VERDICT_CULPRIT) return PL_OK;
-    in->verdict = PL_VERDICT_CULPRIT;
-    in->q = (double)INFINITY;
-    in->kind = "shape";
-    in->excuse = "";
-    in->local_class = PL_LOCAL_SHAPE;
-    PL_TRY(pl_segment_find(&j->segmenter, shaped, j->out->arena, &own, err));
-    return flag(j, shaped, &own, NULL, NULL, err);
-}
-
 static pl_status make_culprit(pl_blaming *j, const pl_value *value, const pl_segment *segment,
                               pl_judgement *v, const pl_local_error *e, const pl_tensor *a,
                               const pl_tensor *d, pl_err *err) {
     pl_kind_fit kind = { "shape", "", "" };
     bool done = false;
-    PL_TRY(blame_view(j, segment, value, a, v, &done, err));
+    PL_TRY(pl_blaming_shape_did_it(j, segment, value, a, v, &done, err));
     if (done) return PL_OK;
     v->verdict = PL_VERDICT_CULPRIT;
     v->reason = or_empty(describe_culprit(j, v, e, a, d));
@@ -217,7 +157,7 @@ static pl_status make_culprit(pl_blaming *j, const pl_value *value, const pl_seg
     }
     v->kind = *kind.text != '\0' ? kind.text : kind.kind;
     v->where = kind.where;
-    return flag(j, value, segment, a, d, err);
+    return pl_blaming_flag(j, value, segment, a, d, err);
 }
 
 /* The value is near its replay: is it near gold too? */
@@ -289,50 +229,6 @@ static void unverified(pl_blaming *j, pl_judgement *v, const char *why) {
     if (*j->out->first_unreplayed == '\0') j->out->first_unreplayed = v->reason;
 }
 
-/* A runtime may keep an inner value flat, [24,32] for [2,12,32]: a MatMul that became a Gemm. The
- * same elements in the same order are no fault as long as nothing that uses them is off; a shape
- * that leaves the model is one. *a is replaced. */
-static pl_status view_as_declared(pl_blaming *j, const pl_value *value, pl_datum **a,
-                                  const pl_tensor *d, pl_judgement *v, pl_err *err) {
-    const pl_tensor *held = (*a)->tensor;
-    pl_local_error e;
-    pl_tensor *dense = NULL, *viewed = NULL;
-    pl_datum *datum = NULL;
-    pl_status st = PL_OK;
-    if (value->is_output || pl_tensor_same_shape(held, d) || held->n_elements != d->n_elements ||
-        held->n_elements == 0 || held->dtype == PL_STRING) {
-        return PL_OK;
-    }
-    PL_TRY(pl_tensor_contiguous(held, &dense, err));
-    PL_TRY_GOTO(done, st, pl_tensor_reshape(dense, d->rank, d->dims, &viewed, err));
-    PL_TRY_GOTO(done, st,
-                pl_local_error_measure(j->options->pool, viewed, d,
-                                       pl_replay_bound(j->local, value),
-                                       pl_blaming_native(j, value, viewed), &e, err));
-    if (e.kind != PL_LOCAL_MEASURED || e.q > PL_Q_CULPRIT) goto done;
-    char found[160], expected[160];
-    int64_t *dims = pl_arena_array(j->out->arena, (size_t)d->rank + 1, sizeof(int64_t));
-    if (dims == NULL) {
-        st = pl_fail_memory(err, 1);
-        goto done;
-    }
-    memcpy(dims, d->dims, (size_t)d->rank * sizeof(int64_t));
-    v->view = dims;
-    v->view_rank = d->rank;
-    v->reason =
-        or_empty(pl_arena_printf(j->out->arena, "has shape %s, the model says %s",
-                                 pl_dims_describe(held->rank, held->dims, found, sizeof(found)),
-                                 pl_dims_describe(d->rank, d->dims, expected, sizeof(expected))));
-    v->excuse = "the same elements in another shape";
-    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(pl_tensor_ref(viewed), &datum, err));
-    pl_datum_unref(*a);
-    *a = datum;
-done:
-    pl_tensor_unref(dense);
-    pl_tensor_unref(viewed);
-    return st;
-}
-
 /* Judges a recorded value and lets it stand in for its replay. `why` is set when there is none. */
 static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *why, pl_err *err) {
     pl_datum *a = NULL, *b = NULL;
@@ -363,7 +259,7 @@ static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *w
         unverified(j, v, "a sequence or an optional: there is no bound for it");
     } else {
         v->fallback = (value->producer->def->flags & PL_OP_NO_FP64) != 0;
-        PL_TRY_GOTO(done, st, view_as_declared(j, value, &a, d->tensor, v, err));
+        PL_TRY_GOTO(done, st, pl_blaming_view(j, value, &a, d->tensor, v, err));
         pl_tensor *dense = NULL;
         st = pl_tensor_contiguous(a->tensor, &dense, err);
         if (st == PL_OK) st = judge_tensor(j, value, dense, tensor_of(b), d->tensor, v, err);

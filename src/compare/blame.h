@@ -23,6 +23,8 @@ typedef struct pl_run_data {
     /* What a low-precision value was computed from may be another copy of it than the recorded one:
      * the run has values that the model does not know. */
     bool has_copies;
+    /* May be NULL. The run is of another model, which gives this value another shape. */
+    bool (*reshaped)(void *ctx, const pl_value *value);
 } pl_run_data;
 
 typedef struct pl_judgement { /* of one value of the main graph that the run has */

@@ -206,12 +206,6 @@ static double score_of(const group *g) {
     return isnan(g->effect) ? 0 : g->effect;
 }
 
-static int by_score(const void *a, const void *b) {
-    const pl_blame_entry *x = a, *y = b;
-    if (x->score != y->score) return x->score < y->score ? 1 : -1;
-    return (x->q < y->q) - (x->q > y->q);
-}
-
 static const char *first_output(const pl_node *node) {
     for (uint32_t i = 0; i < node->n_out; i++)
         if (node->out[i] != NULL) return node->out[i]->name;
@@ -250,13 +244,15 @@ static pl_status fill_entry(pl_blaming *j, const group *g, pl_blame_entry *e, pl
     return PL_OK;
 }
 
-typedef struct root_q {
+typedef struct rank {
     size_t root;
-    double q;
-} root_q;
+    double score, q;
+} rank;
 
-static int by_q(const void *a, const void *b) {
-    const root_q *x = a, *y = b;
+/* What comes first in the model comes first when nothing else tells them apart. */
+static int by_rank(const void *a, const void *b) {
+    const rank *x = a, *y = b;
+    if (x->score != y->score) return x->score < y->score ? 1 : -1;
     if (x->q != y->q) return x->q < y->q ? 1 : -1;
     return (x->root > y->root) - (x->root < y->root);
 }
@@ -264,7 +260,7 @@ static int by_q(const void *a, const void *b) {
 pl_status pl_blame_group(pl_blaming *j, pl_err *err) {
     const size_t n = j->n_flagged;
     group *groups = pl_calloc(n + 1, sizeof(group));
-    root_q *ranked = pl_calloc(n + 1, sizeof(root_q));
+    rank *ranked = pl_calloc(n + 1, sizeof(rank));
     size_t *roots = pl_calloc(n + 1, sizeof(size_t));
     size_t n_roots = 0;
     pl_status st = PL_OK;
@@ -276,8 +272,8 @@ pl_status pl_blame_group(pl_blaming *j, pl_err *err) {
         PL_TRY_GOTO(done, st, group_init(j, &groups[i], i, err));
     PL_TRY_GOTO(done, st, join(j, groups, err));
     for (size_t i = 0; i < n; i++)
-        if (find_root(groups, i) == i) ranked[n_roots++] = (root_q){ i, groups[i].q };
-    qsort(ranked, n_roots, sizeof(root_q), by_q);
+        if (find_root(groups, i) == i) ranked[n_roots++] = (rank){ i, 0, groups[i].q };
+    qsort(ranked, n_roots, sizeof(rank), by_rank);
     for (size_t i = 0; i < n_roots; i++)
         roots[i] = ranked[i].root;
     PL_TRY_GOTO(done, st, measure_effects(j, groups, roots, n_roots, err));
@@ -287,9 +283,11 @@ pl_status pl_blame_group(pl_blaming *j, pl_err *err) {
         goto done;
     }
     for (size_t i = 0; i < n_roots; i++)
-        PL_TRY_GOTO(done, st, fill_entry(j, &groups[roots[i]], &j->out->groups[i], err));
+        ranked[i].score = score_of(&groups[ranked[i].root]);
+    qsort(ranked, n_roots, sizeof(rank), by_rank);
+    for (size_t i = 0; i < n_roots; i++)
+        PL_TRY_GOTO(done, st, fill_entry(j, &groups[ranked[i].root], &j->out->groups[i], err));
     j->out->n_groups = n_roots;
-    qsort(j->out->groups, n_roots, sizeof(pl_blame_entry), by_score);
 done:
     pl_free(groups);
     pl_free(ranked);

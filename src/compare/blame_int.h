@@ -40,6 +40,16 @@ pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *
  * interval of inputs that go wrong. */
 pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                           const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
+/* A culprit, with what its fault added; a and d may be NULL. */
+pl_status pl_blaming_flag(pl_blaming *j, const pl_value *value, const pl_segment *segment,
+                          const pl_tensor *a, const pl_tensor *d, pl_err *err);
+/* blame_shape.c: a recorded value that has the right elements in other dims is seen in the model's
+ * (*a is replaced); and a value that is right for inputs of another shape than the model says is
+ * none of its node's fault: *done, and the verdict is set. */
+pl_status pl_blaming_view(pl_blaming *j, const pl_value *value, pl_datum **a, const pl_tensor *d,
+                          pl_judgement *v, pl_err *err);
+pl_status pl_blaming_shape_did_it(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                                  const pl_tensor *a, pl_judgement *v, bool *done, pl_err *err);
 /* Culprit values to groups, ranked by effect. */
 pl_status pl_blame_group(pl_blaming *j, pl_err *err);
 /* A recorded value in the shape that the model says; a new reference. */

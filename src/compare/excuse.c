@@ -263,11 +263,71 @@ static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_valu
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
+/* ---- NaN where nothing says who wins ---- */
+
+static bool has_nan(const pl_tensor *t) {
+    if (t->dtype == PL_STRING || !pl_dtype_is_float(t->dtype)) return false;
+    for (int64_t i = 0; i < t->n_elements; i++)
+        if (isnan(pl_tensor_get_f64(t, i))) return true;
+    return false;
+}
+
+static bool has_any(const pl_segment *segment, const char *const *ops) {
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        if (is_any(segment->nodes[i], ops)) return true;
+    return false;
+}
+
+/* ONNX does not say whether NaN or a number is the larger one (MaxPool-12, Max-13, Clip-13,
+ * TopK-11): one of them comes out, and what is picked or sorted by it is anything. */
+static const char *const largest_of[] = { "Max",        "Min",       "MaxPool", "GlobalMaxPool",
+                                          "ReduceMax",  "ReduceMin", "Clip",    "Relu",
+                                          "MaxRoiPool", "RoiAlign",  NULL };
+static const char *const sorted_by[] = { "TopK", "Hardmax", "NonMaxSuppression", "Unique", NULL };
+
+/* *e becomes the error where both are numbers, or neither is. */
+static pl_status forgive_nan(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                             const pl_tensor *a, pl_local_error *e, pl_err *err) {
+    const pl_tensor *d = result_of(j->local, value);
+    bool nan_in = false;
+    const bool sorts = has_any(segment, sorted_by);
+    if (d == NULL || !(sorts || (e->kind == PL_LOCAL_NONFINITE && has_any(segment, largest_of)))) {
+        return PL_OK;
+    }
+    for (size_t i = 0; i < segment->n_inputs && !nan_in; i++) {
+        pl_datum *in = NULL;
+        if (segment->inputs[i]->producer == NULL) continue;
+        PL_TRY(pl_blaming_get(j, segment->inputs[i], &in, err));
+        nan_in = in->kind == PL_TYPE_TENSOR && has_nan(in->tensor);
+        pl_datum_unref(in);
+    }
+    if (!nan_in) return PL_OK;
+    if (sorts) e->q = 0;
+    if (sorts) return PL_OK;
+    pl_tensor *same = NULL;
+    PL_TRY(pl_tensor_cast(d, PL_F64, &same, err));
+    double *x = same->data;
+    for (int64_t i = 0; i < same->n_elements; i++) {
+        const double held = pl_tensor_get_f64(a, i);
+        if (isnan(held) != isnan(x[i])) x[i] = held;
+    }
+    const pl_status st =
+        pl_local_error_measure(j->options->pool, a, same, pl_replay_bound(j->local, value),
+                               pl_blaming_native(j, value, a), e, err);
+    pl_tensor_unref(same);
+    return st;
+}
+
 pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err) {
     const pl_dtype native = pl_blaming_native(j, value, a);
     *excuse = "";
+    PL_TRY(forgive_nan(j, segment, value, a, e, err));
+    if (e->q <= PL_Q_CULPRIT) {
+        *excuse = "NaN against a number: either may be the largest";
+        return PL_OK;
+    }
     PL_TRY(naive_q(j, segment, value, native, q_ref, err));
     if (e->q / fmax(1, *q_ref) <= PL_Q_CULPRIT) {
         *excuse = "a plain sum in the model's own precision is as far off";

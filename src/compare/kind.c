@@ -95,8 +95,9 @@ static bool nonfinite(pl_kind_data *k) {
     return true;
 }
 
+/* Codes without a sign wrap around. */
 static double negated(const pl_kind_data *k, int64_t i) {
-    return -k->d[i];
+    return k->is_integer && k->least == 0 && k->d[i] > 0 ? k->most + 1 - k->d[i] : -k->d[i];
 }
 static bool sign(pl_kind_data *k) {
     return explains_bad(k, negated);

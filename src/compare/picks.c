@@ -34,6 +34,13 @@ static bool as_good(const picks *p, int64_t o, int64_t t, int64_t i) {
            (isnan(p->x[xa]) && isnan(p->x[xd]));
 }
 
+/* With NaN among them nothing says which comes first. */
+static bool has_nan(const picks *p, int64_t o, int64_t i) {
+    for (int64_t t = 0; t < p->n; t++)
+        if (isnan(p->x[(o * p->n + t) * p->inner + i])) return true;
+    return false;
+}
+
 /* Does the output have the input's shape but for the axis (kept, dropped, or k long)? */
 static bool layout(picks *p, const pl_tensor *x, int axis) {
     p->outer = p->inner = 1;
@@ -71,6 +78,7 @@ pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *
     for (int64_t o = 0; good && o < p.outer; o++) {
         for (int64_t i = 0; good && i < p.inner; i++) {
             good = in_range(&p, o, i);
+            if (has_nan(&p, o, i)) continue;
             for (int64_t t = 0; good && t < p.k; t++)
                 good = as_good(&p, o, t, i);
         }

@@ -90,6 +90,8 @@ typedef struct pl_blame_entry {
     const char *kind, *where; /* "offset 0.25", "channel 3 of axis 1" */
     double q, effect, score;
     const char *reason, *module, *source;
+    const int64_t *samples; /* with several: those in which it is to blame, the worst first */
+    size_t n_samples;
 } pl_blame_entry;
 
 typedef struct pl_side_info { /* "a", "b" of the JSON */
@@ -126,11 +128,14 @@ typedef struct pl_session {
     size_t n_samples;               /* of inputs; 0 = one */
     const int64_t *failing_samples; /* numbers of those that did not agree */
     size_t n_failing_samples;
+    const int64_t *cover; /* the fewest of them that show every culprit */
+    size_t n_cover;
     pl_side_info a, b;
     bool observer_effect;
     const char *observer_note;
     const char *bisect_level, *bisect_pass, *bisect_reason; /* --bisect; NULL = not asked for */
-    pl_sync_point *points;                                  /* in the order of the model */
+    struct pl_advice *advice; /* --advise (advice.h); NULL = not asked for */
+    pl_sync_point *points;    /* in the order of the model */
     size_t n_points;
     pl_left_over *left_b;
     size_t n_left_b;

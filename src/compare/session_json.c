@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "compare/advice.h"
 #include "compare/detail.h"
 #include "compare/rollup.h"
 #include "compare/session_int.h"
@@ -163,6 +164,14 @@ static void put_side_info(pl_json *j, const char *key, const pl_side_info *i) {
     pl_json_object_end(j);
 }
 
+static void put_numbers(pl_json *j, const char *key, const int64_t *numbers, size_t n) {
+    pl_json_key(j, key);
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < n; i++)
+        pl_json_int(j, numbers[i]);
+    pl_json_array_end(j);
+}
+
 static void put_blame(pl_json *j, const pl_session *s) {
     pl_json_key(j, "blame");
     pl_json_array_begin(j);
@@ -185,6 +194,7 @@ static void put_blame(pl_json *j, const pl_session *s) {
         put_text(j, "reason", b->reason);
         put_text(j, "module", b->module);
         put_text(j, "source", b->source);
+        if (b->n_samples > 0) put_numbers(j, "samples", b->samples, b->n_samples);
         pl_json_object_end(j);
     }
     pl_json_array_end(j);
@@ -297,11 +307,8 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     put_text(j, "observer_note", s->observer_note);
     if (s->n_samples > 1) {
         pl_json_put_int(j, "samples", (int64_t)s->n_samples);
-        pl_json_key(j, "failing_samples");
-        pl_json_array_begin(j);
-        for (size_t i = 0; i < s->n_failing_samples; i++)
-            pl_json_int(j, s->failing_samples[i]);
-        pl_json_array_end(j);
+        put_numbers(j, "failing_samples", s->failing_samples, s->n_failing_samples);
+        put_numbers(j, "smallest_failing_set", s->cover, s->n_cover);
     }
     if (s->bisect_level != NULL) {
         pl_json_key(j, "bisect");
@@ -310,6 +317,10 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
         put_text(j, "pass", s->bisect_pass);
         put_text(j, "reason", s->bisect_reason);
         pl_json_object_end(j);
+    }
+    if (s->advice != NULL) {
+        pl_json_key(j, "advice");
+        pl_advice_put_json(s->advice, j);
     }
     put_text(j, "metric", s->metric);
     put_text(j, "profile", s->profile);

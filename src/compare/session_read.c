@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json_read.h"
+#include "compare/advice.h"
 #include "compare/session_int.h"
 #include "store/blob.h"
 #include "store/recorder.h"
@@ -270,6 +271,18 @@ static void read_points(reader *r, const pl_json_value *root) {
 
 /* ---- the rest ---- */
 
+static const int64_t *get_numbers(reader *r, const pl_json_value *o, const char *key, size_t *n) {
+    const pl_json_value *list = get_list(r, o, key);
+    int64_t *numbers = new_array(r, list, sizeof *numbers);
+    *n = 0;
+    if (list == NULL || numbers == NULL) return NULL;
+    for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
+        if (!v->is_integer || v->integer < 0) fault(r, key, "a list of numbers");
+        numbers[(*n)++] = v->is_integer ? v->integer : 0;
+    }
+    return numbers;
+}
+
 static void read_blame(reader *r, const pl_json_value *root) {
     const pl_json_value *list = get_list(r, root, "blame");
     pl_session *s = r->session;
@@ -289,6 +302,7 @@ static void read_blame(reader *r, const pl_json_value *root) {
         b->reason = get_text(r, v, "reason", "");
         b->module = get_text(r, v, "module", "");
         b->source = get_text(r, v, "source", "");
+        b->samples = get_numbers(r, v, "samples", &b->n_samples);
     }
 }
 
@@ -345,15 +359,9 @@ static void read_lists(reader *r, const pl_json_value *root) {
 
 static void read_samples(reader *r, const pl_json_value *root) {
     pl_session *s = r->session;
-    const pl_json_value *list = get_list(r, root, "failing_samples");
-    int64_t *numbers = new_array(r, list, sizeof *numbers);
     s->n_samples = (size_t)get_int(r, root, "samples", 0, 0, INT64_MAX);
-    if (list == NULL || numbers == NULL) return;
-    for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
-        if (!v->is_integer || v->integer < 0) fault(r, "failing_samples", "a list of numbers");
-        numbers[s->n_failing_samples++] = v->is_integer ? v->integer : 0;
-    }
-    s->failing_samples = numbers;
+    s->failing_samples = get_numbers(r, root, "failing_samples", &s->n_failing_samples);
+    s->cover = get_numbers(r, root, "smallest_failing_set", &s->n_cover);
 }
 
 static void read_bisect(reader *r, const pl_json_value *root) {
@@ -362,6 +370,56 @@ static void read_bisect(reader *r, const pl_json_value *root) {
     r->session->bisect_level = get_text(r, o, "level", "");
     r->session->bisect_pass = get_text(r, o, "pass", "");
     r->session->bisect_reason = get_text(r, o, "reason", "");
+}
+
+static const char *loss_at(int i) {
+    return pl_loss_name((pl_loss)i);
+}
+
+static void read_advice_row(reader *r, const pl_json_value *v, pl_advice_row *row) {
+    *row = (pl_advice_row){
+        .node = get_text(r, v, "node", ""),
+        .op = get_text(r, v, "op", ""),
+        .value = get_text(r, v, "value", ""),
+        .module = get_text(r, v, "module", ""),
+        .loss = (pl_loss)get_name(r, v, "loss", loss_at, PL_LOSS_COUNT, PL_LOSS_NONE),
+        .raise = get_bool(r, v, "raise"),
+        .n = get_int(r, v, "elements", 0, 0, INT64_MAX),
+        .n_over = get_int(r, v, "overflow", 0, 0, INT64_MAX),
+        .n_under = get_int(r, v, "underflow", 0, 0, INT64_MAX),
+        .largest = get_number(r, v, "largest", (double)NAN),
+        .condition = get_number(r, v, "condition", (double)NAN),
+        .local = get_number(r, v, "local", (double)NAN),
+        .effect = get_number(r, v, "effect", (double)NAN),
+    };
+}
+
+static void read_advice(reader *r, const pl_json_value *root) {
+    const pl_json_value *o = get_object(r, root, "advice");
+    if (o == NULL) return;
+    const pl_json_value *list = get_list(r, o, "rows");
+    pl_advice *a = pl_arena_array(r->arena, 1, sizeof(*a));
+    pl_advice_row *rows = new_array(r, list, sizeof(*rows));
+    if (a == NULL && r->st == PL_OK) r->st = pl_fail_memory(r->err, sizeof(*a));
+    if (a == NULL || rows == NULL) return;
+    *a = (pl_advice){
+        .precision = get_text(r, o, "precision", ""),
+        .limit = get_text(r, o, "limit", ""),
+        .reason = get_text(r, o, "reason", ""),
+        .met = get_bool(r, o, "met"),
+        .one_minimal = get_bool(r, o, "one_minimal"),
+        .before = get_number(r, o, "before", (double)NAN),
+        .after = get_number(r, o, "after", (double)NAN),
+        .n_nodes = (size_t)get_int(r, o, "nodes", 0, 0, INT64_MAX),
+        .n_queries = (size_t)get_int(r, o, "queries", 0, 0, INT64_MAX),
+        .model = get_text(r, o, "model", ""),
+        .rows = rows,
+    };
+    for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next) {
+        read_advice_row(r, v, &rows[a->n_rows]);
+        a->n_raised += rows[a->n_rows++].raise;
+    }
+    r->session->advice = a;
 }
 
 static void read_head(reader *r, const pl_json_value *root) {
@@ -401,6 +459,7 @@ static pl_status read_root(reader *r, const char *text, size_t n) {
     read_head(r, root);
     read_samples(r, root);
     read_bisect(r, root);
+    read_advice(r, root);
     read_user_rows(r, root);
     read_points(r, root);
     read_blame(r, root);

@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compare/advice.h"
 #include "compare/detail.h"
 #include "compare/session_print.h"
 
-enum { LIMIT_ROWS = 16 };
+enum { LIMIT_ROWS = 16, LIST_MAX = 16 };
 
 static const char *letter_of(pl_colour c) {
     static const char *const letters[] = { "G", "Y", "R", "-" };
@@ -69,6 +70,30 @@ static void put_side(const char *name, const pl_side_info *i, pl_buf *out) {
     pl_buf_putc(out, '\n');
 }
 
+static void put_numbers(const int64_t *numbers, size_t n, pl_buf *out) {
+    for (size_t i = 0; i < n && i < LIST_MAX; i++)
+        pl_buf_printf(out, "%s%lld", i > 0 ? ", " : "", (long long)numbers[i]);
+    if (n > LIST_MAX) pl_buf_printf(out, " and %zu more", n - LIST_MAX);
+}
+
+/* "3 of 8 samples fail: 1, 2, 5; 2 alone shows every culprit" */
+static void put_samples(const pl_session *s, pl_buf *out) {
+    if (s->n_samples < 2) return;
+    pl_buf_printf(out, "  %zu of %zu samples fail", s->n_failing_samples, s->n_samples);
+    if (s->n_failing_samples > 0) {
+        pl_buf_puts(out, ": ");
+        put_numbers(s->failing_samples, s->n_failing_samples, out);
+    }
+    if (s->n_cover > 0) {
+        pl_buf_puts(out, s->n_cover == 1 ? "; sample " : "; samples ");
+        put_numbers(s->cover, s->n_cover, out);
+        pl_buf_puts(out, s->n_blame == 0   ? " is the worst"
+                         : s->n_cover == 1 ? " alone shows every culprit"
+                                           : " together show every culprit");
+    }
+    pl_buf_putc(out, '\n');
+}
+
 static void put_blame(const pl_session *s, pl_buf *out) {
     if (s->n_blame > 0) pl_buf_puts(out, "\nblame\n");
     for (size_t i = 0; i < s->n_blame; i++) {
@@ -89,6 +114,10 @@ static void put_blame(const pl_session *s, pl_buf *out) {
         }
         if (!isnan(b->q)) pl_buf_printf(out, "; q %.4g", b->q);
         if (!isnan(b->effect)) pl_buf_printf(out, "; effect %.4g", b->effect);
+        if (b->n_samples > 0) {
+            pl_buf_puts(out, b->n_samples > 1 ? "; samples " : "; sample ");
+            put_numbers(b->samples, b->n_samples, out);
+        }
         pl_buf_putc(out, '\n');
         const char *const more[] = { b->reason, b->module, b->source };
         for (size_t k = 0; k < 3; k++) {
@@ -135,6 +164,7 @@ static void put_row(const pl_session_view *v, const pl_sync_point *p, widths w, 
         pl_buf_putc(out, ']');
     }
     if (p->accepted) pl_buf_puts(out, " (accepted)");
+    if (v->session->n_samples > 1) pl_buf_printf(out, " [sample %lld]", (long long)p->sample);
     if (reason_of(p)[0] != '\0') {
         pl_buf_puts(out, "  ");
         pl_session_put_clean(out, reason_of(p));
@@ -203,6 +233,7 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
         pl_session_put_clean(out, s->observer_note);
         pl_buf_putc(out, '\n');
     }
+    put_samples(s, out);
     put_counts(s, out);
     put_blame(s, out);
     snprintf(head, sizeof head, "%s%s%s", v->metric, v->unit[0] != '\0' ? " " : "", v->unit);
@@ -215,6 +246,9 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
     if (v->n_rows < s->n_points)
         pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", s->n_points - v->n_rows);
     put_limits(v, out);
+    if (s->advice != NULL) {
+        pl_advice_put_text(s->advice, v->n_rows < s->n_points ? v->n_rows : 0, out);
+    }
     for (size_t i = 0; i < s->n_points; i++) {
         if (s->points[i].detail == NULL) continue;
         pl_buf_puts(out, "\ndetail of ");

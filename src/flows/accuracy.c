@@ -21,6 +21,10 @@ static const double floors[PL_PRECISION_COUNT] = {
     [PL_PRECISION_INT4] = 0.5,  [PL_PRECISION_INT2] = 1,     [PL_PRECISION_EXACT] = 0,
 };
 
+double pl_accuracy_floor(pl_precision precision) {
+    return floors[precision];
+}
+
 void pl_accuracy_init(pl_accuracy *a) {
     *a = (pl_accuracy){ .profile = PL_PROFILE_PLUMB,
                         .tol = (double)NAN,

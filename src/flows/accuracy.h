@@ -55,6 +55,9 @@ pl_status pl_accuracy_compare(const pl_accuracy *accuracy, const pl_datum *ref, 
 pl_status pl_accuracy_excuse(const pl_accuracy *accuracy, const pl_datum *gold,
                              const pl_datum *moved, pl_accuracy_check *check, pl_err *err);
 
+/* Of an output's rms: the error that is never too large at this precision. */
+double pl_accuracy_floor(pl_precision precision);
+
 /* What values of this model go through: the coarsest of its float types, or its integer codes. */
 pl_precision pl_model_precision(const pl_model *model, bool *flips);
 

@@ -8,10 +8,13 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "compare/rollup.h"
 #include "compare/session_print.h"
+#include "flows/advise.h"
 #include "flows/analyze_int.h"
 #include "flows/inputs.h"
+#include "flows/model_transform.h"
 #include "graph/edit.h"
 #include "interp/interp.h"
 #include "interp/replay.h"
@@ -173,6 +176,16 @@ static pl_status say_unstable(pl_analysis *x, const pl_side_run *run, const char
     return PL_OK;
 }
 
+/* A step of one side begins: its name stands beside the bar. */
+static pl_status begin(pl_analysis *x, pl_side_run *run, const char *doing, const char *name,
+                       pl_err *err) {
+    const char *phase = pl_arena_printf(x->arena, "%s %s", name, doing);
+    if (phase == NULL) return pl_fail_memory(err, 1);
+    run->options.phase = phase;
+    pl_progress_update(&x->progress, phase, 0, 0);
+    return PL_OK;
+}
+
 /* Compile, plain run, recorded run, the same again: of one side. */
 static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, const char *spec,
                           const char *who, const char *name, pl_err *err) {
@@ -183,22 +196,26 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
     if (!is_a && x->reference_model != NULL) options.file = pl_api_model_file(x->reference_model);
     pl_err trouble = PL_ERR_INIT;
     const char *doing = "compile";
+    PL_TRY(begin(x, run, "compiles", name, err));
     pl_status st = pl_side_run_init(run, model, &options, &trouble);
     run->wants = is_a ? NULL : pl_analysis_a_has;
     run->wants_ctx = x;
     describe_side(x, run, info);
     if (st == PL_OK) {
         PL_TRY(timed_side(x, "compile", name, err));
+        PL_TRY(begin(x, run, "runs", name, err));
         doing = "run";
         st = pl_side_run_plain(run, in, &trouble);
     }
     if (st == PL_OK) {
         PL_TRY(timed_side(x, "run", name, err));
+        PL_TRY(begin(x, run, "is recorded", name, err));
         doing = "record";
         st = pl_side_run_record(run, in, &trouble);
     }
     if (st == PL_OK && !x->options->skip_determinism) {
         PL_TRY(timed_side(x, "record", name, err));
+        PL_TRY(begin(x, run, "is recorded again", name, err));
         doing = "run again";
         st = pl_side_run_repeat(run, in, &trouble);
     }
@@ -208,26 +225,41 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
     return say_unstable(x, run, name, err);
 }
 
-static pl_status say_observer(pl_analysis *x, pl_err *err) {
+/* What looking did to A. */
+static pl_status say_disturbed(pl_analysis *x, pl_err *err) {
     const pl_side_run *a = &x->a;
     const char *const *modes = pl_backend_record_modes(a->backend);
+    const char *spec = pl_backend_spec(a->backend), *note = "";
+    if (a->observer_effect && a->unstable != NULL) { /* it does not need to be looked at for that */
+        x->session->observer_effect = false;
+        return PL_OK;
+    }
     x->session->observer_effect = a->observer_effect;
     if (a->outputs_differ) {
-        PL_TRY(pl_analysis_note(x, err,
-                                "the outputs of %s were other ones when it was recorded; the "
-                                "recorded run is the one that is judged",
-                                pl_backend_spec(a->backend)));
+        note = pl_arena_printf(x->arena,
+                               "the outputs of %s were other ones when it was recorded; the "
+                               "recorded run is the one that is judged",
+                               spec);
     } else if (a->info.differs) {
-        PL_TRY(pl_analysis_note(
-            x, err,
-            "no way to record left the outputs of %s as they are: only its outputs "
-            "are known",
-            pl_backend_spec(a->backend)));
-    } else if (a->observer_effect && modes != NULL) {
-        PL_TRY(pl_analysis_note(x, err,
-                                "recording in mode '%s' changed the outputs; mode '%s' does not",
-                                modes[0], modes[a->mode]));
+        note = pl_arena_printf(x->arena,
+                               "no way to record left the outputs of %s as they are: only its "
+                               "outputs are known",
+                               spec);
+    } else if (a->observer_effect && a->marked) {
+        note = "marking values as outputs changes what this backend computes";
+    } else if (a->observer_effect && modes != NULL && modes[0] != NULL) {
+        note = pl_arena_printf(x->arena,
+                               "recording in mode '%s' changed the outputs; mode '%s' does not",
+                               modes[0], modes[a->mode]);
     }
+    if (note == NULL) return pl_fail_memory(err, 1);
+    x->session->observer_note = note;
+    return PL_OK;
+}
+
+static pl_status say_observer(pl_analysis *x, pl_err *err) {
+    const pl_side_run *a = &x->a;
+    PL_TRY(say_disturbed(x, err));
     if (*a->record_trouble != '\0') {
         PL_TRY(
             pl_analysis_note(x, err,
@@ -246,9 +278,9 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
                                 a->info.n_hidden));
     }
     if (a->info.n_disturbed > 0) {
-        PL_TRY(pl_analysis_note(x, err,
-                                "%zu values were not looked at: looking changes the outputs",
-                                a->info.n_disturbed));
+        PL_TRY(pl_analysis_note(x, err, "%zu values were not looked at: %s", a->info.n_disturbed,
+                                a->refused ? "the backend refuses models with these outputs"
+                                           : "looking changes the outputs"));
     }
     if (a->n_unknown > 0) {
         PL_TRY(pl_analysis_note(
@@ -278,6 +310,7 @@ static pl_status check_gold(pl_analysis *x, pl_err *err) {
         for (uint32_t k = 0; k < node->n_out; k++) {
             const pl_datum *d = node->out[k] == NULL ? NULL : pl_replay_get(r, node->out[k]);
             if (d == NULL || d->kind != PL_TYPE_TENSOR || d->tensor->dtype == PL_STRING) continue;
+            PL_TRY_GOTO(done, st, pl_analysis_reach(x, node->out[k], d, err));
             const pl_hash128 hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
             const pl_hash128 *first = &x->blame.gold_hash[node->out[k]->id];
             if (hash.low == first->low && hash.high == first->high) continue;
@@ -329,7 +362,7 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
     } else {
         PL_TRY(run_side(x, &x->a, &x->session->a, a, "the backend under test", "A", err));
         if (failed(x)) {
-            PL_TRY(pl_analysis_blame_failure(x, err));
+            if (!x->options->skip_search) PL_TRY(pl_analysis_blame_failure(x, err));
             return pl_analysis_bisect(x, err);
         }
         PL_TRY(say_observer(x, err));
@@ -340,6 +373,7 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
         if (failed(x)) return PL_OK;
     }
     PL_TRY(blame(x, err));
+    PL_TRY(pl_analysis_search_parts(x, err));
     return pl_analysis_bisect(x, err);
 }
 
@@ -353,12 +387,14 @@ static pl_status open_folder(const plumb_analyze_options *o, pl_session_folder *
     return o->output == NULL ? PL_OK : pl_session_folder_new(o->output, out, err);
 }
 
-static pl_status commit_folder(pl_session_folder **taken, const pl_model *model,
-                               const pl_session *session, pl_err *err) {
+static pl_status commit_folder(pl_session_folder **taken, const pl_analysis *x, pl_err *err) {
     pl_session_folder *folder = *taken;
+    const pl_session *session = x->session;
     if (folder == NULL) return PL_OK;
     *taken = NULL;
-    const pl_status st = pl_session_folder_put_model(folder, model, err);
+    pl_status st = pl_session_folder_put_model(folder, x->model, err);
+    if (st == PL_OK && x->reference_model != NULL)
+        st = pl_session_folder_put_reference(folder, x->replayed, err);
     if (st != PL_OK) {
         pl_session_folder_abort_take(folder);
         return st;
@@ -390,7 +426,39 @@ typedef struct analyses {
     size_t n;
     pl_session_folder *folder;
     pl_buf lines;
+    pl_model *original; /* before autocast; NULL = the model itself */
+    pl_node **twins;    /* of `original`'s nodes, by index */
 } analyses;
+
+/* Autocast: the model itself is changed, what it was before is kept for the advice. */
+static pl_status transform(analyses *all, plumb_model *m, const plumb_analyze_options *o,
+                           pl_err *err) {
+    const plumb_transform_options options = { .amp = o->amp };
+    if (o->advise_out != NULL && pl_path_exists(o->advise_out)) { /* before the long work */
+        return pl_fail(err, PL_E_EXISTS, "'%s' exists already", o->advise_out);
+    }
+    if (o->amp == NULL) return PL_OK;
+    PL_TRY(pl_lower_gradient(m->model, err));
+    const pl_graph *graph = m->model->graph;
+    const size_t n = graph->n_nodes;
+    PL_TRY(pl_model_copy(m->model, &all->original, err));
+    PL_TRY(pl_ops_resolve(all->original, err));
+    PL_TRY(pl_model_infer(all->original, NULL, err));
+    all->twins = pl_arena_array(all->arena, n + 1, sizeof(pl_node *));
+    if (all->twins == NULL) return pl_fail_memory(err, n);
+    if (n > 0) memcpy(all->twins, graph->nodes, n * sizeof(pl_node *));
+    m->edited = true;
+    return pl_transform(m->model, &options, NULL, err);
+}
+
+static pl_status advise(analyses *all, const plumb_analyze_options *o, pl_err *err) {
+    const pl_advise_options options = {
+        .original = all->original, .twins = all->twins, .amp = o->amp, .out = o->advise_out
+    };
+    if (!o->advise) return PL_OK;
+    all->of[0].started = pl_api_seconds();
+    return pl_advise(all->of, all->n, &options, err);
+}
 
 static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_options *o,
                              pl_err *err) {
@@ -399,6 +467,8 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     PL_TRY(pl_inputs_samples(&o->inputs, all->arena, &samples, &n, err));
     all->of = pl_arena_array(all->arena, n, sizeof(pl_analysis));
     if (all->of == NULL) return pl_fail_memory(err, n);
+    PL_TRY(pl_analysis_check_baseline(o, err));
+    PL_TRY(transform(all, m, o, err));
     PL_TRY(open_folder(o, &all->folder, err));
     for (size_t i = 0; i < n; i++) {
         pl_analysis *x = &all->of[all->n++];
@@ -415,11 +485,16 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
         PL_TRY(pl_session_new(&x->session, err));
         PL_TRY(run_all(x, err));
         if (i > 0) PL_TRY(pl_analysis_merge(all->of[0].session, x->session, i, err));
+        pl_side_run_release(&x->b); /* samples may be many */
+        if (i > 0 && !o->advise) pl_side_run_release(&x->a);
     }
     pl_session *s = all->of[0].session;
     s->n_samples = n;
+    PL_TRY(pl_analysis_cover(s, err));
+    PL_TRY(advise(all, o, err));
     s->peak_rss = peak_rss();
-    return commit_folder(&all->folder, m->model, s, err);
+    PL_TRY(pl_analysis_accept(s, o, &all->lines, err));
+    return commit_folder(&all->folder, &all->of[0], err);
 }
 
 static pl_status print_rollup(const pl_session *s, const plumb_analyze_options *o, pl_buf *out,
@@ -462,6 +537,7 @@ done:
     pl_session_folder_abort_take(all.folder);
     for (size_t i = 0; i < all.n; i++)
         analysis_release(&all.of[i]);
+    pl_model_free(all.original);
     pl_arena_free(all.arena);
     return pl_api_return(st, &err, error);
 }

@@ -33,6 +33,7 @@ typedef struct pl_analysis {
     pl_datum **replayed_in; /* of `replayed`; borrowed from `in` */
     pl_side_run a, b;
     pl_recording *recording; /* B is only a recording; NULL = it is a run */
+    pl_pair_map map;         /* the user's; arena NULL = none */
     pl_counterparts pairs;
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
@@ -40,10 +41,14 @@ typedef struct pl_analysis {
     plumb_same_options same;
     bool torch;
     bool quantised; /* values go through integer codes */
+    double
+        *spread; /* by output of `replayed`, in the arena: what rounding does; NULL = not asked */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
     bool keep_all, keep_suspects; /* whose tensors are kept */
+    size_t n_unreached;           /* operators whose range the inputs do not reach */
+    const char *unreached;        /* the first of them */
     pl_buf *lines; /* NONDETERMINISTIC and DIVERGED lines, as PyTorch's analyze prints them */
 } pl_analysis;
 
@@ -68,17 +73,44 @@ bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis *
 pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err);
 pl_status pl_analysis_settle(pl_analysis *x, pl_err *err);
+/* rms of a - b relative to b; NAN when they were not measured. */
+double pl_analysis_relative(const pl_sync_point *p);
+/* Where a difference begins. */
+const pl_sync_point *pl_analysis_birth(const pl_session *s, const pl_sync_point *failing);
+
+/* analyze_flips.c: outputs of models whose values go through codes of few bits */
+bool pl_analysis_is_quantised(const pl_model *model);
+/* Is the output further off than flipped codes explain? tol: of its size, below which nothing
+ * fails. */
+pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
+                            double tol, bool *fails, pl_err *err);
+/* A note on outputs that differ and do not fail; *said when there are some. */
+pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
 
 /* analyze_samples.c: several samples to one session, which keeps the worst of each */
 pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, pl_err *err);
 /* Inputs that can hide a fault: constant, or all zero. */
 pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
 
+/* The fewest samples that show every culprit, and whose worst is whose; after the last merge. */
+pl_status pl_analysis_cover(pl_session *session, pl_err *err);
+
+/* analyze_reach.c: random inputs that leave a Clip or a Relu untouched */
+pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datum *d, pl_err *err);
+pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err);
+
 /* analyze_reuse.c: A's values from an earlier session (--reuse) instead of a run */
 pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
+
+/* analyze_baseline.c: what is known and accepted does not fail; `lines` lose what they say of it */
+pl_status pl_analysis_check_baseline(const plumb_analyze_options *o, pl_err *err);
+pl_status pl_analysis_accept(pl_session *s, const plumb_analyze_options *o, pl_buf *lines,
+                             pl_err *err);
 
 /* analyze_search.c: what did it */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);
 pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err);
+/* A backend that cannot be looked into: parts of the model on it, the rest on the reference. */
+pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err);
 
 #endif

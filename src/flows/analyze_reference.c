@@ -69,10 +69,39 @@ pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err) {
         x->session->b.backend = "recording";
         x->session->b.spec = x->session->b.path;
     }
+    if (o->map != NULL) {
+        if (x->recording == NULL && x->reference_model == NULL)
+            return pl_fail(err, PL_E_USAGE,
+                           "a map pairs values with those of a recording or of another model; "
+                           "--reference names neither");
+        PL_TRY(pl_pair_map_open(o->map, &x->map, err));
+    }
     return match_inputs(x, err);
 }
 
 /* ---- pairing ---- */
+
+static pl_status pair(pl_analysis *x, const pl_pair_side *a, const pl_pair_side *b,
+                      pl_pairing *found, pl_err *err) {
+    pl_pair_options options = PL_PAIR_OPTIONS_INIT;
+    if (x->map.arena != NULL) options.map = &x->map;
+    PL_TRY(pl_pair_values(a, b, &options, found, err));
+    pl_session *s = x->session;
+    s->left_b = pl_arena_array(x->arena, found->n_unpaired_b, sizeof(*s->left_b));
+    if (s->left_b == NULL) {
+        pl_pairing_release(found);
+        return pl_fail_memory(err, found->n_unpaired_b);
+    }
+    for (size_t i = 0; i < found->n_unpaired_b; i++) {
+        const pl_pair_item *item = &b->items[found->unpaired_b[i].item];
+        s->left_b[s->n_left_b++] =
+            (pl_left_over){ .value = pl_analysis_keep(x, item->name),
+                            .op = pl_analysis_keep(x, item->op),
+                            .reason = pl_analysis_keep(x, found->unpaired_b[i].reason),
+                            .expected = found->unpaired_b[i].expected };
+    }
+    return PL_OK;
+}
 
 static pl_status pairs_init(pl_analysis *x, pl_err *err) {
     const size_t n = (size_t)x->replayed->n_values + 1;
@@ -103,7 +132,7 @@ static pl_status pair_models(pl_analysis *x, pl_err *err) {
     pl_pairing found;
     PL_TRY(pl_pair_side_of_model(x->model, x->arena, &a, err));
     PL_TRY(pl_pair_side_of_model(x->replayed, x->arena, &b, err));
-    PL_TRY(pl_pair_values(&a, &b, NULL, &found, err));
+    PL_TRY(pair(x, &a, &b, &found, err));
     for (size_t i = 0; i < found.n_pairs; i++) {
         const pl_pair *p = &found.pairs[i];
         const pl_value *va = a.items[p->a].in_graph, *vb = b.items[p->b].in_graph;
@@ -133,7 +162,7 @@ static pl_status pair_recording(pl_analysis *x, pl_err *err) {
     if (x->recorded == NULL) return pl_fail_memory(err, x->replayed->n_values);
     PL_TRY(pl_pair_side_of_model(x->model, x->arena, &a, err));
     PL_TRY(pl_pair_side_of_recording(x->recording, NULL, x->arena, &b, err));
-    PL_TRY(pl_pair_values(&a, &b, NULL, &found, err));
+    PL_TRY(pair(x, &a, &b, &found, err));
     size_t n_paired = 0;
     for (size_t i = 0; i < found.n_pairs; i++) {
         const pl_pair *p = &found.pairs[i];
@@ -173,6 +202,7 @@ void pl_analysis_close_reference(pl_analysis *x) {
     pl_free(x->pairs.confidence);
     pl_free(x->recorded);
     pl_free(x->replayed_in);
+    if (x->map.arena != NULL) pl_pair_map_release(&x->map);
     pl_recording_close(x->recording);
     plumb_model_close(x->reference_model);
 }
@@ -210,6 +240,22 @@ static bool nothing_has(void *ctx, const pl_value *value) {
     return false;
 }
 
+static bool mapped_reshaped(void *ctx, const pl_value *value) {
+    const mapped *m = ctx;
+    const pl_value *own = m->x->pairs.a[value->id];
+    const pl_type *x = own == NULL ? NULL : own->type, *y = value->type;
+    if (own == value || x == NULL || y == NULL || x->kind != PL_TYPE_TENSOR ||
+        y->kind != PL_TYPE_TENSOR || !x->has_rank || !y->has_rank) {
+        return false;
+    }
+    if (x->rank != y->rank) return true;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->dims[i].value >= 0 && y->dims[i].value >= 0 && x->dims[i].value != y->dims[i].value)
+            return true;
+    }
+    return false;
+}
+
 pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
     mapped *m = pl_arena_alloc(x->arena, sizeof(*m));
     if (m == NULL) return (pl_run_data){ .has = nothing_has, .get = mapped_get };
@@ -217,7 +263,8 @@ pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
     return (pl_run_data){ .has = mapped_has,
                           .get = mapped_get,
                           .ctx = m,
-                          .has_copies = run->n_unknown > 0 || run->marked };
+                          .has_copies = run->n_unknown > 0 || run->marked,
+                          .reshaped = mapped_reshaped };
 }
 
 static bool record_has(void *ctx, const pl_value *value) {

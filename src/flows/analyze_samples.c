@@ -4,6 +4,8 @@
 
 #include "flows/analyze_int.h"
 
+enum { NOTES_MAX = 64, COVER_MAX = 12 };
+
 /* ---- merging ---- */
 
 /* Larger is worse. */
@@ -44,22 +46,39 @@ static bool same_group(const pl_blame_entry *x, const pl_blame_entry *y) {
     return strcmp(x->value, y->value) == 0;
 }
 
+/* `list` with one more number, in front when it is the worst so far. */
+static pl_status add_number(pl_arena *arena, const int64_t **list, size_t *n, int64_t number,
+                            bool in_front, pl_err *err) {
+    int64_t *all = pl_arena_array(arena, *n + 1, sizeof(int64_t));
+    if (all == NULL) return pl_fail_memory(err, *n);
+    if (*n > 0) memcpy(all + (in_front ? 1 : 0), *list, *n * sizeof(int64_t));
+    all[in_front ? 0 : *n] = number;
+    *list = all;
+    ++*n;
+    return PL_OK;
+}
+
 /* The union of the culprits, each with its worst sample; by score. */
-static pl_status merge_blame(pl_session *into, const pl_session *from, pl_err *err) {
+static pl_status merge_blame(pl_session *into, const pl_session *from, size_t sample, pl_err *err) {
     pl_blame_entry *all =
         pl_arena_array(into->arena, into->n_blame + from->n_blame + 1, sizeof(pl_blame_entry));
     size_t n = into->n_blame;
     if (all == NULL) return pl_fail_memory(err, n);
     if (n > 0) memcpy(all, into->blame, n * sizeof(*all));
+    for (size_t i = 0; sample == 1 && i < n; i++)
+        PL_TRY(add_number(into->arena, &all[i].samples, &all[i].n_samples, 0, true, err));
     for (size_t i = 0; i < from->n_blame; i++) {
         size_t k = 0;
         while (k < n && !same_group(&all[k], &from->blame[i]))
             k++;
-        if (k == n) {
-            all[n++] = from->blame[i];
-        } else if (from->blame[i].score > all[k].score) {
-            all[k] = from->blame[i];
-        }
+        const bool worse = k == n || from->blame[i].score > all[k].score;
+        const pl_blame_entry known = k == n ? (pl_blame_entry){ 0 } : all[k];
+        if (worse) all[k] = from->blame[i];
+        all[k].samples = known.samples;
+        all[k].n_samples = known.n_samples;
+        PL_TRY(add_number(into->arena, &all[k].samples, &all[k].n_samples, (int64_t)sample, worse,
+                          err));
+        if (k == n) n++;
     }
     for (size_t i = 1; i < n; i++) { /* few */
         const pl_blame_entry e = all[i];
@@ -74,13 +93,24 @@ static pl_status merge_blame(pl_session *into, const pl_session *from, pl_err *e
 }
 
 static pl_status note_failing(pl_session *into, size_t sample, pl_err *err) {
-    int64_t *all = pl_arena_array(into->arena, into->n_failing_samples + 1, sizeof(int64_t));
-    if (all == NULL) return pl_fail_memory(err, 1);
-    if (into->n_failing_samples > 0) {
-        memcpy(all, into->failing_samples, into->n_failing_samples * sizeof(int64_t));
+    return add_number(into->arena, &into->failing_samples, &into->n_failing_samples,
+                      (int64_t)sample, false, err);
+}
+
+/* What only another sample made worth saying. */
+static pl_status merge_notes(pl_session *into, const pl_session *from, pl_err *err) {
+    const char **all = pl_arena_array(into->arena, NOTES_MAX, sizeof(*all)); /* room for more */
+    size_t n = into->n_notes;
+    if (all == NULL) return pl_fail_memory(err, n);
+    if (n > 0) memcpy(all, into->notes, n * sizeof(*all));
+    for (size_t i = 0; i < from->n_notes && n < NOTES_MAX; i++) {
+        bool known = false;
+        for (size_t k = 0; k < n && !known; k++)
+            known = strcmp(all[k], from->notes[i]) == 0;
+        if (!known) all[n++] = from->notes[i];
     }
-    all[into->n_failing_samples++] = (int64_t)sample;
-    into->failing_samples = all;
+    into->notes = all;
+    into->n_notes = n;
     return PL_OK;
 }
 
@@ -88,7 +118,8 @@ pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sam
     if (sample == 1 && into->outcome != PL_OUTCOME_AGREE) PL_TRY(note_failing(into, 0, err));
     if (from->outcome != PL_OUTCOME_AGREE) PL_TRY(note_failing(into, sample, err));
     PL_TRY(merge_points(into, from, err));
-    PL_TRY(merge_blame(into, from, err));
+    PL_TRY(merge_blame(into, from, sample, err));
+    PL_TRY(merge_notes(into, from, err));
     if (from->outcome > into->outcome) {
         into->outcome = from->outcome;
         into->reason = from->reason;
@@ -101,6 +132,60 @@ pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sam
         if (strcmp(into->timing[i].phase, from->timing[i].phase) != 0) break;
         into->timing[i].seconds += from->timing[i].seconds;
     }
+    return PL_OK;
+}
+
+/* ---- the fewest samples ---- */
+
+static bool shows(const pl_blame_entry *e, int64_t sample) {
+    for (size_t i = 0; i < e->n_samples; i++)
+        if (e->samples[i] == sample) return true;
+    return false;
+}
+
+/* Culprits that these samples (bits of failing ones) do not show. */
+static size_t count_hidden(const pl_session *s, uint32_t chosen) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_blame; i++) {
+        bool shown = false;
+        for (size_t k = 0; k < s->n_failing_samples && k < COVER_MAX && !shown; k++)
+            shown = (chosen >> k & 1) != 0 && shows(&s->blame[i], s->failing_samples[k]);
+        n += !shown;
+    }
+    return n;
+}
+
+static int count_bits(uint32_t x) {
+    int n = 0;
+    for (; x != 0; x &= x - 1)
+        n++;
+    return n;
+}
+
+pl_status pl_analysis_cover(pl_session *s, pl_err *err) {
+    const size_t n = s->n_failing_samples < COVER_MAX ? s->n_failing_samples : COVER_MAX;
+    uint32_t best = 0;
+    if (s->n_failing_samples == 0 || s->n_samples < 2) return PL_OK;
+    if (s->n_blame == 0) { /* no culprit: the sample of the worst output will do */
+        int64_t worst = s->failing_samples[0];
+        double largest = -1;
+        for (size_t i = 0; i < s->n_points; i++) {
+            const pl_sync_point *p = &s->points[i];
+            if (!p->is_output || !p->measured || !(p->acc.sum_rr > 0)) continue;
+            if (p->acc.sum_sq / p->acc.sum_rr <= largest) continue;
+            largest = p->acc.sum_sq / p->acc.sum_rr;
+            worst = p->sample;
+        }
+        return add_number(s->arena, &s->cover, &s->n_cover, worst, false, err);
+    }
+    const size_t least = count_hidden(s, (uint32_t)((UINT64_C(1) << n) - 1));
+    for (uint32_t chosen = 1; chosen < UINT32_C(1) << n; chosen++) {
+        const bool fewer = best == 0 || count_bits(chosen) < count_bits(best);
+        if (fewer && count_hidden(s, chosen) == least) best = chosen;
+    }
+    for (size_t k = 0; k < n; k++)
+        if ((best >> k & 1) != 0)
+            PL_TRY(add_number(s->arena, &s->cover, &s->n_cover, s->failing_samples[k], false, err));
     return PL_OK;
 }
 

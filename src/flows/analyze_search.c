@@ -4,6 +4,7 @@
 
 #include "flows/analyze_int.h"
 #include "flows/bisect.h"
+#include "flows/parts.h"
 
 /* A failure that has no values to replay: the node with which it begins. */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err) {
@@ -45,6 +46,104 @@ pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err) {
     s->first_divergence = members[0];
     return PL_OK;
 }
+
+/* ---- parts ---- */
+
+/* Its values are not known, or not all: what is blamed is what happens to lie between two. */
+static bool is_black_box(const pl_analysis *x) {
+    if (x->a.backend == NULL || x->replayed != x->model) return false;
+    return (x->a.marked && x->a.info.n_disturbed > 0) || x->a.info.differs ||
+           *x->a.record_trouble != '\0';
+}
+
+static const char *first_value(const pl_node *node) {
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (node->out[i] != NULL) return node->out[i]->name;
+    return node->name;
+}
+
+static pl_status entry_of(pl_analysis *x, const pl_guilty_part *part, pl_blame_entry *e,
+                          pl_err *err) {
+    const pl_node *last = part->nodes[part->n_nodes - 1];
+    const char **members = pl_arena_array(x->arena, part->n_nodes, sizeof(char *));
+    pl_origin origin;
+    if (members == NULL) return pl_fail_memory(err, part->n_nodes);
+    for (size_t i = 0; i < part->n_nodes; i++)
+        members[i] = first_value(part->nodes[i]);
+    PL_TRY(pl_node_origin(last, x->arena, &origin, err));
+    *e = (pl_blame_entry){ .node = last->name,
+                           .op = last->op,
+                           .value = first_value(last),
+                           .members = members,
+                           .n_members = part->n_nodes,
+                           .kind = part->kind,
+                           .where = part->where,
+                           .q = part->q,
+                           .effect = (double)NAN,
+                           .reason = part->reason,
+                           .module = origin.module,
+                           .source = origin.file };
+    return PL_OK;
+}
+
+static bool is_guilty(const pl_parts_found *found, const pl_sync_point *p) {
+    for (size_t i = 0; i < found->n_parts; i++)
+        for (size_t k = 0; k < found->parts[i].n_nodes; k++)
+            if (found->parts[i].nodes[k] == p->replayed->producer) return true;
+    return false;
+}
+
+/* What was blamed for the segment that holds the guilty part has only inherited. */
+static pl_status clear_others(pl_analysis *x, const pl_parts_found *found, pl_err *err) {
+    for (size_t i = 0; i < x->session->n_points; i++) {
+        pl_sync_point *p = &x->session->points[i];
+        if (p->verdict != PL_VERDICT_CULPRIT || is_guilty(found, p)) continue;
+        p->verdict = PL_VERDICT_INHERITED;
+        p->reason = pl_arena_printf(x->arena, "'%s' goes into it", x->session->blame[0].value);
+        if (p->reason == NULL) return pl_fail_memory(err, 1);
+    }
+    return PL_OK;
+}
+
+pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err) {
+    pl_session *s = x->session;
+    pl_parts_found found;
+    if (x->options->skip_search || !is_black_box(x) || s->n_blame == 0) return PL_OK;
+    if (s->n_blame == 1 && s->blame[0].n_members == 1) return PL_OK; /* it is one node already */
+    const pl_parts_options options = { .side = pl_analysis_side(x, x->a.options.spec, "A"),
+                                       .backend = x->a.backend,
+                                       .pool = x->pool,
+                                       .arena = x->arena };
+    PL_TRY(pl_parts_search(x->model, x->in, &options, &found, err));
+    PL_TRY(pl_analysis_timed(x, "parts of the model", err));
+    if (found.n_parts == 0) {
+        return pl_analysis_note(x, err,
+                                "%zu parts of the model were run on %s and %s: the whole is to "
+                                "blame, not one part",
+                                found.n_queries, pl_backend_name(x->a.backend),
+                                found.whole ? "none is wrong each time" : "none is wrong");
+    }
+    pl_blame_entry *entries = pl_arena_array(x->arena, found.n_parts, sizeof(*entries));
+    if (entries == NULL) return pl_fail_memory(err, found.n_parts);
+    for (size_t i = 0; i < found.n_parts; i++)
+        PL_TRY(entry_of(x, &found.parts[i], &entries[i], err));
+    if (found.n_parts == 1) entries[0].effect = s->blame[0].effect; /* all of it */
+    for (size_t i = 0; i < found.n_parts; i++)
+        entries[i].score = isnan(entries[i].effect) ? 0 : entries[i].effect;
+    s->blame = entries;
+    s->n_blame = found.n_parts;
+    s->first_divergence = entries[0].value;
+    s->reason = pl_arena_printf(x->arena, "%s that makes '%s': %s", entries[0].op, entries[0].value,
+                                entries[0].reason);
+    if (s->reason == NULL) return pl_fail_memory(err, 1);
+    PL_TRY(clear_others(x, &found, err));
+    return pl_analysis_note(x, err,
+                            "found by running parts of the model on %s, the rest on eager: %zu "
+                            "runs, %zu refused",
+                            pl_backend_name(x->a.backend), found.n_queries, found.n_refused);
+}
+
+/* ---- passes ---- */
 
 /* Is the run with this spec wrong, or does it fail? */
 static pl_status is_bad(void *ctx, const char *spec, bool *bad, pl_err *err) {

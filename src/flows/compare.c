@@ -303,6 +303,8 @@ static pl_status write_session(comparison *c, pl_err *err) {
         PL_TRY(pl_session_folder_put_model(c->folder, c->side[i].model->model, err));
         break;
     }
+    if (c->side[0].is_model && c->side[1].is_model)
+        PL_TRY(pl_session_folder_put_reference(c->folder, c->side[1].model->model, err));
     pl_session_folder *folder = c->folder;
     c->folder = NULL;
     return pl_session_folder_commit_take(folder, c->session, err);

@@ -104,12 +104,14 @@ static pl_status run_chosen(marks *m, bool show, answer *how, pl_err *err) {
     if (pl_program_new(m->run->backend, model, &compile, &program, &trouble) != PL_OK ||
         pl_program_run(program, m->in, out, &trouble) != PL_OK) {
         if (trouble.status == PL_E_MEMORY) st = pl_fail_memory(err, 0);
+        m->out->n_refused++;
         goto done;
     }
     *how = SAME_OUTPUTS;
     for (size_t i = 0; i < n_plain; i++) {
         if (out[i] == NULL || !pl_datum_identical(out[i], m->run->plain[i])) *how = OTHER_OUTPUTS;
     }
+    m->out->n_other += *how == OTHER_OUTPUTS;
     if (show && *how == SAME_OUTPUTS) st = show_chosen(m, out + n_plain, err);
 done:
     drop(out, n);
@@ -177,7 +179,7 @@ static void marks_release(marks *m) {
 
 pl_status pl_mark_values(pl_side_run *run, pl_datum *const *in, size_t max_runs, pl_marked_fn fn,
                          void *ctx, pl_marking *out, pl_err *err) {
-    *out = (pl_marking){ 0, 0, 0 };
+    *out = (pl_marking){ .n_runs = 0 };
     marks m = { .run = run, .in = in, .max_runs = max_runs, .fn = fn, .ctx = ctx, .out = out };
     pl_status st = marks_init(&m, err);
     if (st == PL_OK) st = find_groups(&m, 0, m.n_values, err);
@@ -189,7 +191,7 @@ pl_status pl_mark_values(pl_side_run *run, pl_datum *const *in, size_t max_runs,
 
 pl_status pl_mark_disturbs(pl_side_run *run, pl_datum *const *in, bool *tried, bool *disturbs,
                            pl_err *err) {
-    pl_marking counts = { 0, 0, 0 };
+    pl_marking counts = { .n_runs = 0 };
     marks m = { .run = run, .in = in, .max_runs = 1, .out = &counts };
     answer how = REFUSED;
     pl_status st = marks_init(&m, err);

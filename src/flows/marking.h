@@ -12,6 +12,7 @@ typedef struct pl_marking {
     size_t n_shown;     /* values seen, with the outputs as in the plain run */
     size_t n_disturbed; /* values that cannot be looked at without changing the outputs */
     size_t n_runs;
+    size_t n_other, n_refused; /* of these runs: with other outputs; that the backend refused */
 } pl_marking;
 
 /* Marks every value of the main graph that nodes make, all at once; groups that change the outputs

@@ -22,9 +22,8 @@ static const char *bound_word(const pl_op_def *row) {
 }
 
 static const char *emit_word(const pl_op_def *row) {
-    const pl_emit_fn rule = pl_emit_rule_of(row);
-    if (rule == PL_EMIT_TODO) return "todo";
-    return rule == PL_EMIT_NEVER ? "break" : "yes";
+    if (row->emit == PL_EMIT_TODO) return "todo";
+    return row->no_emit != NULL ? "break" : "yes";
 }
 
 static const char *amp_word(const pl_op_def *row) {
@@ -41,7 +40,7 @@ static void count(totals *t, const pl_op_def *row) {
     t->rows++;
     t->grad += row->grad == PL_GRAD_TODO;
     t->bound += row->bound == PL_BOUND_TODO;
-    t->emit += pl_emit_rule_of(row) == PL_EMIT_TODO;
+    t->emit += row->emit == PL_EMIT_TODO;
 }
 
 static void put_row_json(pl_json *j, const pl_op_def *row, const char *family) {

@@ -21,6 +21,9 @@ pl_status pl_session_folder_put(pl_session_folder *folder, const char *side, con
 /* model.onnx; weights beside it when they are large. */
 pl_status pl_session_folder_put_model(pl_session_folder *folder, const pl_model *model,
                                       pl_err *err);
+/* reference.onnx: the model of B, when it is another one. */
+pl_status pl_session_folder_put_reference(pl_session_folder *folder, const pl_model *model,
+                                          pl_err *err);
 /* Writes session.json and the indexes, syncs, renames. Freed either way. */
 pl_status pl_session_folder_commit_take(pl_session_folder *folder, const pl_session *session,
                                         pl_err *err);

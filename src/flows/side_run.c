@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/size.h"
 #include "flows/marking.h"
 #include "store/blob.h"
 
@@ -218,12 +219,39 @@ static pl_status keep_other_outputs(pl_side_run *r, pl_datum *const *out, pl_err
     return PL_OK;
 }
 
+/* Bytes of all values whose dims are known. */
+static uint64_t bytes_of_values(const pl_graph *graph) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const pl_type *type = graph->values[i]->type;
+        if (graph->values[i]->producer == NULL || type == NULL || type->kind != PL_TYPE_TENSOR ||
+            !type->has_rank || type->dtype == PL_UNDEFINED) {
+            continue;
+        }
+        size_t n = pl_dtype_bytes(type->dtype);
+        for (int d = 0; d < type->rank; d++) {
+            if (!pl_dim_known(type->dims[d])) n = 0;
+            if (!pl_size_mul(n, (size_t)type->dims[d].value, &n)) n = RECORD_MEMORY;
+        }
+        if (n > RECORD_MEMORY) n = RECORD_MEMORY;
+        sum += n;
+    }
+    return sum;
+}
+
+/* How much a backend may hold of what it shows. One that keeps all values to the end of a run shows
+ * a large model's in several. */
+static uint64_t record_limit(const pl_side_run *r) {
+    if (r->options.memory_limit > 0) return r->options.memory_limit;
+    return bytes_of_values(r->model->graph) > RECORD_MEMORY ? RECORD_MEMORY : 0;
+}
+
 static pl_status record(pl_side_run *r, pl_datum *const *in, bool again, pl_err *err) {
     const pl_graph *graph = r->model->graph;
     hook_ctx ctx = { .run = r, .again = again };
     const plumb_hook hook = { .value = on_value, .ctx = &ctx };
     const pl_record_args args = {
-        .mode = r->mode, .hook = &hook, .plain = r->plain, .memory_limit = r->options.memory_limit
+        .mode = r->mode, .hook = &hook, .plain = r->plain, .memory_limit = record_limit(r)
     };
     pl_datum **out = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
     plumb_record_info info = { 0 };
@@ -262,7 +290,8 @@ static pl_status record_marked(pl_side_run *r, pl_datum *const *in, pl_err *err)
     r->info.n_seen = counts.n_shown;
     r->info.n_disturbed = counts.n_disturbed;
     r->info.n_runs += counts.n_runs;
-    r->observer_effect = counts.n_disturbed > 0;
+    r->observer_effect = counts.n_other > 0;
+    r->refused = counts.n_refused > 0 && counts.n_other == 0;
     return PL_OK;
 }
 

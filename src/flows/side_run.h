@@ -37,6 +37,7 @@ typedef struct pl_side_run {
     plumb_record_info info;
     size_t mode;
     bool marked;          /* it shows nothing by itself: values were marked as outputs */
+    bool refused;         /* the backend refuses models with more outputs, and that is all */
     bool outputs_differ;  /* those of the recorded run are kept, not those of the plain one */
     bool observer_effect; /* the first way to record changed the outputs */
     size_t n_recorded, n_unknown; /* values of the model; names that it does not have */

@@ -396,7 +396,7 @@ static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
     const pl_eval_setup setup = { .pool = r->options.pool,
                                   .scratch = scratch,
                                   .fp64 = !r->options.native && !no_fp64,
-                                  .naive = r->options.native,
+                                  .naive = r->options.native && !r->options.fast,
                                   .seed = r->options.seed,
                                   .run_body = eval_body,
                                   .runner = k };

@@ -17,6 +17,7 @@ typedef struct pl_replay pl_replay;
 typedef struct pl_replay_options {
     pl_pool *pool;  /* borrowed; NULL = one thread */
     bool native;    /* the model's own precision, plain long sums (pl_eval.naive), no bounds */
+    bool fast;      /* with native: sums as the kernels make them */
     bool no_bounds; /* fp64 only */
     uint64_t seed;
     double u_acc; /* unit roundoff of accumulators; 0 = the default, at most 2^-24 */

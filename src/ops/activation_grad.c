@@ -163,7 +163,7 @@ static bool is_inference(const pl_grad *c) {
     const pl_node *node = c->node;
     if (node->opset < 7) return pl_attr_int(node, "is_test") != 0;
     if (node->opset < 12 || node->n_in < 3 || node->in[2] == NULL) return true;
-    const pl_tensor *mode = pl_g_held(node->in[2]);
+    const pl_tensor *mode = pl_g_known(node->in[2]);
     return mode != NULL && mode->n_elements == 1 && pl_tensor_get_i64(mode, 0) == 0;
 }
 

@@ -102,11 +102,15 @@ static pl_status sum_once(dot_run *r, pl_tensor **out) {
     return st;
 }
 
-/* u c(k) S into e. Sums that leave the range of float are done again in double. */
+/* u c(k) S into e, S the sum of absolute terms. The part of c(k) that grows with k is the drift of
+ * a sum that grows itself: it counts for |y|; where terms cancel the partial sums stay small, too.
+ * Sums that leave the range of float are done again in double. */
 static pl_status add_local(dot_run *r, double *e) {
     const pl_tensor *y = pl_b_out(r->c, 0);
     const double *py = pl_b_y(r->c, 0);
-    const double factor = r->c->u_acc * pl_b_chain(r->dot->k);
+    enum { STEADY = 8 };
+    const double chain = pl_b_chain(r->dot->k);
+    const double steady = r->c->u_acc * fmin(chain, STEADY), drift = r->c->u_acc * chain - steady;
     pl_tensor *s = NULL;
     if (py == NULL) return pl_fail_memory(r->c->err, 1);
     PL_TRY(sum_once(r, &s));
@@ -122,7 +126,7 @@ static pl_status add_local(dot_run *r, double *e) {
         ps = s->data;
     }
     for (int64_t i = 0; i < y->n_elements; i++)
-        e[i] = factor * fabs(ps[i]);
+        e[i] = steady * fabs(ps[i]) + drift * fabs(py[i]);
     pl_b_add_stored(r->c, py, e, y->n_elements);
     pl_tensor_unref(s);
     return PL_OK;

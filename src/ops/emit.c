@@ -5,8 +5,32 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/emit_rules.h"
+
 pl_dtype pl_emit_compute(pl_dtype dtype) {
     return dtype == PL_F16 || dtype == PL_BF16 ? PL_F32 : dtype;
+}
+
+bool pl_emit_is_float(pl_dtype d) {
+    return d == PL_F32 || d == PL_F16 || d == PL_BF16 || d == PL_F64;
+}
+
+static void dims_of(const pl_type *type, int64_t *dims) {
+    for (int d = 0; d < type->rank; d++)
+        dims[d] = type->dims[d].value;
+}
+void pl_emit_in_dims(const pl_emit *c, int i, int64_t *dims) {
+    dims_of(c->in[i], dims);
+}
+void pl_emit_out_dims(const pl_emit *c, int i, int64_t *dims) {
+    dims_of(c->out[i], dims);
+}
+
+unsigned pl_emit_axes_from(int first, int rank) {
+    unsigned axes = 0;
+    for (int d = first; d < rank; d++)
+        axes |= 1u << d;
+    return axes;
 }
 
 int pl_emit_rank(const pl_emit *c, int i) {
@@ -59,8 +83,55 @@ pl_ref pl_emit_map3(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_r
     return pl_emit_map(c, dtype, expr, 3, (const pl_ref[]){ a, b, d });
 }
 
+pl_ref pl_emit_numbers(pl_emit *c, pl_dtype dtype, const double *values, int64_t n) {
+    pl_tensor *t = NULL;
+    if (pl_tensor_new(dtype, 1, &n, &t, NULL) != PL_OK) return -1;
+    pl_store_f64(dtype, values, t->data, (size_t)n);
+    return c->builder->tensor(c, t);
+}
+pl_ref pl_emit_constant(pl_emit *c, pl_dtype dtype, double value) {
+    char number[64];
+    return pl_emit_map(c, dtype, pl_emit_number(value, number), 0, NULL);
+}
+pl_ref pl_emit_iota(pl_emit *c, int rank, int axis, int64_t n) {
+    return rank > PL_EMIT_RANK_MAX ? -1 : c->builder->iota(c, rank, axis, n);
+}
+pl_ref pl_emit_load(pl_emit *c, pl_ref x, pl_ref at) {
+    return x < 0 || at < 0 ? -1 : c->builder->load(c, x, at);
+}
+pl_ref pl_emit_checked(pl_emit *c, pl_ref indices, int64_t n) {
+    char expr[80];
+    snprintf(expr, sizeof(expr), "px_index($0, %lld, $F)", (long long)n);
+    return pl_emit_map1(c, PL_I64, expr, indices);
+}
+pl_ref pl_emit_convert(pl_emit *c, pl_ref x, pl_dtype dtype) {
+    return x < 0 ? -1 : c->builder->convert(c, x, dtype);
+}
+pl_ref pl_emit_kernel_call(pl_emit *c, const pl_emit_kernel *kernel, int n, const pl_ref *args) {
+    for (int i = 0; i < n; i++)
+        if (args[i] < 0) return -1;
+    return n > PL_EMIT_ARGS_MAX || kernel->rank > PL_EMIT_RANK_MAX
+               ? -1
+               : c->builder->kernel(c, kernel, n, args);
+}
+
 pl_ref pl_emit_reduce(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsigned axes) {
     return x < 0 ? -1 : c->builder->reduce(c, fold, in, x, axes);
+}
+
+pl_ref pl_emit_scalar(pl_emit *c, pl_ref x) {
+    return pl_emit_reshape(c, x, 0, NULL);
+}
+pl_ref pl_emit_along(pl_emit *c, pl_ref x, int rank, int axis) {
+    int64_t from[PL_EMIT_RANK_MAX], dims[PL_EMIT_RANK_MAX], n = 1;
+    pl_dtype dtype;
+    if (x < 0 || rank > PL_EMIT_RANK_MAX) return -1;
+    const int base = c->builder->dims(c, x, from, &dtype);
+    for (int d = 0; d < base; d++)
+        n *= from[d];
+    for (int d = 0; d < rank; d++)
+        dims[d] = d == axis ? n : 1;
+    return pl_emit_reshape(c, x, rank, dims);
 }
 
 static pl_emit_index index_zero(int rows, int cols) {
@@ -141,6 +212,11 @@ const char *pl_emit_number(double value, char *out) {
 pl_status pl_emit_types_only(pl_emit *c) {
     c->types_only = true;
     return PL_OK;
+}
+
+/* Constants are folded before a rule is asked; else the shape depends on data. */
+pl_status pl_emit_folds(pl_emit *c) {
+    return pl_emit_decline(c, "its shape depends on data");
 }
 
 pl_status pl_emit_identity(pl_emit *c) {

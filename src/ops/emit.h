@@ -10,8 +10,9 @@
  * reference passes through, and pl_emit_out reports it.
  *
  * Expressions. $0 … $7 are the arguments as C variables, $T is the C type of the result (float for
- * float16 and bfloat16, too), $S its suffix (f32, f64, i8 … u64, b). Constants are written by
- * pl_emit_number. A float16 or bfloat16 result is rounded where the map says that type. */
+ * float16 and bfloat16, too), $S its suffix (f32, f64, i8 … u64, b); $F notes a failure. Constants
+ * are written by pl_emit_number. A float16 or bfloat16 result is rounded where the map says that
+ * type. */
 #ifndef PL_EMIT_H
 #define PL_EMIT_H
 
@@ -47,9 +48,31 @@ typedef struct pl_emit_conv {
     pl_conv_shape shape;
 } pl_emit_conv;
 
+/* A kernel on whole tensors in memory: a call of a function of src/kernels. */
+typedef struct pl_emit_args {
+    pl_pool *pool;
+    const void *const *in;
+    void *out;
+    const void *params;
+} pl_emit_args;
+typedef struct pl_emit_kernel {
+    const char *what; /* in a few words */
+    pl_status (*run)(const pl_emit_args *args, pl_err *err);
+    const void *params; /* copied */
+    size_t n_params;
+    pl_dtype dtype; /* of the result */
+    int rank;
+    const int64_t *dims;
+} pl_emit_kernel;
+
 /* What the compiler offers. */
 typedef struct pl_emit_builder {
     pl_ref (*in)(pl_emit *c, int i);
+    pl_ref (*iota)(pl_emit *c, int rank, int axis, int64_t n);
+    pl_ref (*load)(pl_emit *c, pl_ref x, pl_ref at);
+    pl_ref (*tensor)(pl_emit *c, pl_tensor *take);
+    pl_ref (*convert)(pl_emit *c, pl_ref x, pl_dtype dtype);
+    pl_ref (*kernel)(pl_emit *c, const pl_emit_kernel *kernel, int n, const pl_ref *args);
     pl_ref (*map)(pl_emit *c, pl_dtype dtype, const char *expr, int n, const pl_ref *args);
     pl_ref (*reduce)(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsigned axes);
     pl_ref (*view)(pl_emit *c, pl_ref x, int rank, const int64_t *dims, const pl_emit_index *at);
@@ -83,6 +106,11 @@ static inline bool pl_emit_wants(const pl_emit *c, int i) {
 }
 /* float16 and bfloat16 compute in float. */
 pl_dtype pl_emit_compute(pl_dtype dtype);
+bool pl_emit_is_float(pl_dtype dtype); /* of these four */
+void pl_emit_in_dims(const pl_emit *c, int i, int64_t *dims);
+void pl_emit_out_dims(const pl_emit *c, int i, int64_t *dims);
+/* A bit for each axis from `first` on. */
+unsigned pl_emit_axes_from(int first, int rank);
 int pl_emit_rank(const pl_emit *c, int i);
 int64_t pl_emit_dim(const pl_emit *c, int i, int axis);
 int64_t pl_emit_elements(const pl_type *type);
@@ -98,25 +126,39 @@ pl_ref pl_emit_map(pl_emit *c, pl_dtype dtype, const char *expr, int n, const pl
 pl_ref pl_emit_map1(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a);
 pl_ref pl_emit_map2(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_ref b);
 pl_ref pl_emit_map3(pl_emit *c, pl_dtype dtype, const char *expr, pl_ref a, pl_ref b, pl_ref d);
+/* A constant of the rule's own: n numbers as a vector. */
+pl_ref pl_emit_numbers(pl_emit *c, pl_dtype dtype, const double *values, int64_t n);
+/* A number as a scalar. */
+pl_ref pl_emit_constant(pl_emit *c, pl_dtype dtype, double value);
+/* int64: 0, 1 … n - 1 along one axis of a tensor whose other dims are 1. */
+pl_ref pl_emit_iota(pl_emit *c, int rank, int axis, int64_t n);
+/* Elements of x, which then lies whole in memory, at flat positions (int64). These must be in
+ * range: computed from iota, or passed through pl_emit_checked. */
+pl_ref pl_emit_load(pl_emit *c, pl_ref x, pl_ref at);
+/* Indices of data into n elements, negative ones counted from the end; one out of range fails the
+ * run, by the name of the node. */
+pl_ref pl_emit_checked(pl_emit *c, pl_ref indices, int64_t n);
+/* The same elements as another type; of constants at once. */
+pl_ref pl_emit_convert(pl_emit *c, pl_ref x, pl_dtype dtype);
+pl_ref pl_emit_kernel_call(pl_emit *c, const pl_emit_kernel *kernel, int n, const pl_ref *args);
 /* Over the axes whose bits are set; they stay with size 1. `in` is the type of the accumulator and
  * of the result. */
 pl_ref pl_emit_reduce(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsigned axes);
+/* A tensor of one element as a scalar. */
+pl_ref pl_emit_scalar(pl_emit *c, pl_ref x);
+/* Along dim `axis` of a tensor of `rank` dims, all others 1. */
+pl_ref pl_emit_along(pl_emit *c, pl_ref x, int rank, int axis);
 pl_ref pl_emit_transpose(pl_emit *c, pl_ref x, const int *perm);
 pl_ref pl_emit_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
 pl_ref pl_emit_slice(pl_emit *c, pl_ref x, const int64_t *starts, const int64_t *steps,
                      const int64_t *dims);
 pl_ref pl_emit_expand(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
+/* The window of a convolution of input 0 by the weights, input w; NULL, or what is wrong. */
+const char *pl_emit_conv_shape(pl_emit *c, int w, pl_conv_shape *out);
 pl_status pl_emit_out(pl_emit *c, int i, pl_ref x);
 pl_status pl_emit_decline(pl_emit *c, const char *reason); /* a static text */
 
 /* A constant of type $T: exact, also when it is not finite. `out` has room for 64. */
 const char *pl_emit_number(double value, char *out);
-
-/* ---- rules that several rows share ---- */
-pl_status pl_emit_types_only(pl_emit *c); /* the outputs depend on types and shapes alone */
-pl_status pl_emit_identity(pl_emit *c);
-
-/* The rule of a row (emit_table.c); PL_EMIT_TODO or PL_EMIT_NEVER when it has none. */
-pl_emit_fn pl_emit_rule_of(const pl_op_def *row);
 
 #endif

@@ -1,28 +1,18 @@
-/* Emission of reductions, Softmax and normalisations, built from sums and maxima over axes. Sums of
- * floats run in double, as in the kernels, except those of Softmax over short rows. */
+/* Emission of reductions, ArgMax, CumSum and Softmax. Sums of floats run in double, as in the
+ * kernels, except those of Softmax over short rows; sums of integers wrap in 64 bits. */
 #include <stdio.h>
 
 #include "ops/emit.h"
 #include "ops/emit_rules.h"
+#include "ops/reduce.h"
 
 enum { SHORT_ROW = 8192 };
-
-static bool is_float(pl_dtype d) {
-    return d == PL_F32 || d == PL_F16 || d == PL_BF16 || d == PL_F64;
-}
 
 static int64_t count(const pl_emit *c, unsigned axes) {
     int64_t n = 1;
     for (int d = 0; d < pl_emit_rank(c, 0); d++)
         if ((axes >> d & 1) != 0) n *= pl_emit_dim(c, 0, d);
     return n;
-}
-
-/* "$0 / count", in double. */
-static pl_ref divide(pl_emit *c, pl_dtype dtype, pl_ref sum, int64_t n) {
-    char expr[100];
-    snprintf(expr, sizeof(expr), "$0 / %a", (double)n);
-    return pl_emit_map1(c, dtype, expr, sum);
 }
 
 /* ---- Reduce… ---- */
@@ -52,44 +42,179 @@ static bool axes_of(pl_emit *c, unsigned *axes, bool *nothing) {
     return true;
 }
 
-/* before: of each element; fold; after: of the sum ("%" stands for the count). */
-static pl_status reduce(pl_emit *c, const char *before, pl_fold fold, const char *after,
-                        bool mean) {
+/* What is done with each element, how they are put together, what is done with the result. */
+typedef struct formula {
+    const char *before, *after;
+    pl_fold fold;
+    bool in_double; /* integers, too: roots and logarithms */
+    bool mean;
+} formula;
+
+static pl_status reduce(pl_emit *c, const formula *f, const formula *of_integers) {
     unsigned axes;
     bool nothing;
     int64_t dims[PL_EMIT_RANK_MAX];
     const pl_dtype dtype = c->in[0]->dtype;
-    const bool selects = fold == PL_FOLD_MAX || fold == PL_FOLD_MIN;
-    if (!is_float(dtype) && !(selects && dtype != PL_BOOL)) {
-        return pl_emit_decline(c, "a sum of integers");
-    }
+    const bool selects = f->fold == PL_FOLD_MAX || f->fold == PL_FOLD_MIN;
+    const bool integers = !pl_emit_is_float(dtype) && !f->in_double;
     if (!axes_of(c, &axes, &nothing)) return pl_emit_decline(c, "axes are not constant");
-    if (nothing || pl_emit_rank(c, 0) == 0) return pl_emit_decline(c, "nothing to reduce");
-    for (int d = 0; d < c->out[0]->rank; d++)
-        dims[d] = c->out[0]->dims[d].value;
+    if (nothing) axes = 0;
+    if (integers && !selects) f = of_integers;
+    pl_emit_out_dims(c, 0, dims);
+    const pl_dtype in = selects ? pl_emit_compute(dtype) : integers ? PL_U64 : PL_F64;
     pl_ref x = pl_emit_in(c, 0);
-    if (before != NULL) x = pl_emit_map1(c, pl_emit_compute(dtype), before, x);
-    x = pl_emit_reduce(c, fold, selects ? pl_emit_compute(dtype) : PL_F64, x, axes);
-    if (mean) x = divide(c, PL_F64, x, count(c, axes));
-    if (after != NULL) x = pl_emit_map1(c, PL_F64, after, x);
-    x = pl_emit_map1(c, c->out[0]->dtype, "$0", x);
+    if (f->before != NULL) x = pl_emit_map1(c, in, f->before, x);
+    if (axes != 0) x = pl_emit_reduce(c, f->fold, in, x, axes);
+    if (f->mean) {
+        char expr[100];
+        const bool is_signed = integers && dtype != PL_U64;
+        snprintf(expr, sizeof(expr), "%s$0 / %lld%s", is_signed ? "(int64_t)" : "",
+                 (long long)count(c, axes), integers ? "" : ".0");
+        x = pl_emit_map1(c, integers ? (dtype == PL_U64 ? PL_U64 : PL_I64) : PL_F64, expr, x);
+    }
+    if (f->after != NULL) x = pl_emit_map1(c, PL_F64, f->after, x);
+    const bool truncates = !selects && !integers && !pl_emit_is_float(dtype);
+    x = pl_emit_map1(c, c->out[0]->dtype, truncates ? "px_trunc($0)" : "$0", x);
     return pl_emit_out(c, 0, pl_emit_reshape(c, x, c->out[0]->rank, dims));
 }
 
-pl_status pl_emit_reduce_sum(pl_emit *c) {
-    return reduce(c, NULL, PL_FOLD_SUM, NULL, false);
+#define REDUCE(name, ...)                                                                          \
+    pl_status pl_emit_reduce_##name(pl_emit *c) {                                                  \
+        static const formula f[2] = { __VA_ARGS__ };                                               \
+        return reduce(c, &f[0], &f[1]);                                                            \
+    }
+#define SQUARE "(double)$0 * (double)$0"
+REDUCE(sum, { .fold = PL_FOLD_SUM }, { .fold = PL_FOLD_SUM })
+REDUCE(mean, { .fold = PL_FOLD_SUM, .mean = true }, { .fold = PL_FOLD_SUM, .mean = true })
+REDUCE(prod, { .fold = PL_FOLD_PROD }, { .fold = PL_FOLD_PROD })
+REDUCE(max, { .fold = PL_FOLD_MAX })
+REDUCE(min, { .fold = PL_FOLD_MIN })
+REDUCE(l1, { .before = "__builtin_fabs((double)$0)", .fold = PL_FOLD_SUM },
+       { .before = "$0 < 0 ? 0u - (uint64_t)$0 : $0", .fold = PL_FOLD_SUM })
+REDUCE(l2, { .before = SQUARE, .after = "__builtin_sqrt($0)", .in_double = true })
+REDUCE(log_sum, { .after = "__builtin_log($0)", .in_double = true })
+REDUCE(sum_square, { .before = SQUARE, .fold = PL_FOLD_SUM },
+       { .before = "(uint64_t)$0 * (uint64_t)$0", .fold = PL_FOLD_SUM })
+
+pl_status pl_emit_reduce_log_sum_exp(pl_emit *c) {
+    unsigned axes;
+    bool nothing;
+    int64_t dims[PL_EMIT_RANK_MAX];
+    const pl_dtype dtype = c->in[0]->dtype;
+    if (!axes_of(c, &axes, &nothing)) return pl_emit_decline(c, "axes are not constant");
+    if (nothing || axes == 0) return pl_emit_identity(c); /* log(exp(x)) */
+    pl_emit_out_dims(c, 0, dims);
+    const pl_ref x = pl_emit_in(c, 0);
+    const pl_ref peak = pl_emit_reduce(c, PL_FOLD_MAX, PL_F64, x, axes);
+    const pl_ref shift = pl_emit_map1(c, PL_F64, "$0 - $0 == 0 ? $0 : 0", peak);
+    const pl_ref e = pl_emit_map2(c, PL_F64, "__builtin_exp((double)$0 - $1)", x, shift);
+    const pl_ref sum = pl_emit_reduce(c, PL_FOLD_SUM, PL_F64, e, axes);
+    pl_ref y = pl_emit_map2(c, PL_F64, "$0 + __builtin_log($1)", shift, sum);
+    y = pl_emit_map1(c, dtype, pl_emit_is_float(dtype) ? "$0" : "px_trunc($0)", y);
+    return pl_emit_out(c, 0, pl_emit_reshape(c, y, c->out[0]->rank, dims));
 }
-pl_status pl_emit_reduce_mean(pl_emit *c) {
-    return reduce(c, NULL, PL_FOLD_SUM, NULL, true);
+
+/* ---- ArgMax, Hardmax ---- */
+
+/* Number of an element among those of the axes. */
+static pl_ref position(pl_emit *c, unsigned axes) {
+    const int rank = pl_emit_rank(c, 0);
+    int64_t stride = 1;
+    pl_ref sum = -1;
+    for (int d = rank - 1; d >= 0; d--) {
+        char expr[100];
+        if ((axes >> d & 1) == 0) continue;
+        snprintf(expr, sizeof(expr), "$0 * %lld", (long long)stride);
+        const pl_ref i = pl_emit_map1(c, PL_I64, stride == 1 ? "$0" : expr,
+                                      pl_emit_iota(c, rank, d, pl_emit_dim(c, 0, d)));
+        sum = sum < 0 ? i : pl_emit_map2(c, PL_I64, "$0 + $1", sum, i);
+        stride *= pl_emit_dim(c, 0, d);
+    }
+    return sum;
 }
-pl_status pl_emit_reduce_max(pl_emit *c) {
-    return reduce(c, NULL, PL_FOLD_MAX, NULL, false);
+
+/* The first or last place of the extreme element; a NaN is one. */
+static pl_ref extreme_at(pl_emit *c, unsigned axes, bool smallest, bool last) {
+    char expr[160];
+    const pl_dtype dtype = pl_emit_compute(c->in[0]->dtype);
+    const pl_ref x = pl_emit_in(c, 0), at = position(c, axes);
+    const pl_ref best = pl_emit_reduce(c, smallest ? PL_FOLD_MIN : PL_FOLD_MAX, dtype, x, axes);
+    snprintf(expr, sizeof(expr), "$0 == $1 || ($0 != $0 && $1 != $1) ? $2 : %lld",
+             last ? -1LL : (long long)count(c, axes));
+    const pl_ref found = pl_emit_map3(c, PL_I64, expr, x, best, at);
+    return pl_emit_reduce(c, last ? PL_FOLD_MAX : PL_FOLD_MIN, PL_I64, found, axes);
 }
-pl_status pl_emit_reduce_min(pl_emit *c) {
-    return reduce(c, NULL, PL_FOLD_MIN, NULL, false);
+
+static pl_status arg(pl_emit *c, bool smallest) {
+    int64_t dims[PL_EMIT_RANK_MAX];
+    const int rank = pl_emit_rank(c, 0);
+    if (rank == 0) return pl_emit_decline(c, "nothing to reduce");
+    const unsigned axes = 1u << pl_emit_axis(pl_attr_int(c->node, "axis"), rank);
+    const bool last = pl_attr_int(c->node, "select_last_index") != 0;
+    pl_emit_out_dims(c, 0, dims);
+    const pl_ref at = extreme_at(c, axes, smallest, last);
+    return pl_emit_out(c, 0, pl_emit_reshape(c, at, c->out[0]->rank, dims));
 }
-pl_status pl_emit_reduce_l1(pl_emit *c) {
-    return reduce(c, "px_abs_$S($0)", PL_FOLD_SUM, NULL, false);
+pl_status pl_emit_arg_max(pl_emit *c) {
+    return arg(c, false);
+}
+pl_status pl_emit_arg_min(pl_emit *c) {
+    return arg(c, true);
+}
+
+/* ---- CumSum, CumProd ---- */
+
+typedef struct cumulate {
+    pl_dtype dtype;
+    int rank, axis;
+    int64_t dims[PL_EMIT_RANK_MAX];
+    bool product, exclusive, reverse;
+} cumulate;
+
+static pl_status run_cumulate(const pl_emit_args *args, pl_err *err) {
+    const cumulate *q = args->params;
+    pl_tensor *x = NULL, *y = NULL;
+    pl_eval eval = { .pool = args->pool, .err = err };
+    pl_status st = pl_tensor_borrow(q->dtype, q->rank, q->dims, args->in[0], NULL, NULL, &x, err);
+    if (st == PL_OK) {
+        st = pl_tensor_borrow(q->dtype, q->rank, q->dims, args->out, NULL, NULL, &y, err);
+    }
+    if (st == PL_OK) pl_cumulate(&eval, x, q->axis, q->product, q->exclusive, q->reverse, y);
+    pl_tensor_unref(x);
+    pl_tensor_unref(y);
+    return st;
+}
+
+static pl_status cumulate_rule(pl_emit *c, bool product) {
+    int64_t axis[PL_EMIT_RANK_MAX];
+    size_t n = 0;
+    if (!pl_emit_ints(c, 1, axis, &n) || n != 1) {
+        return pl_emit_decline(c, "the axis is not constant");
+    }
+    const int rank = pl_emit_rank(c, 0);
+    cumulate q = { .dtype = c->in[0]->dtype,
+                   .rank = rank,
+                   .axis = pl_emit_axis(axis[0], rank),
+                   .product = product,
+                   .exclusive = pl_attr_int(c->node, "exclusive") != 0,
+                   .reverse = pl_attr_int(c->node, "reverse") != 0 };
+    if (q.axis < 0 || q.axis >= rank) return pl_emit_decline(c, "an odd axis");
+    pl_emit_in_dims(c, 0, q.dims);
+    const pl_ref x = pl_emit_in(c, 0);
+    const pl_emit_kernel kernel = { .what = "a running sum or product",
+                                    .run = run_cumulate,
+                                    .params = &q,
+                                    .n_params = sizeof(q),
+                                    .dtype = q.dtype,
+                                    .rank = rank,
+                                    .dims = q.dims };
+    return pl_emit_out(c, 0, pl_emit_kernel_call(c, &kernel, 1, &x));
+}
+pl_status pl_emit_cum_sum(pl_emit *c) {
+    return cumulate_rule(c, false);
+}
+pl_status pl_emit_cum_prod(pl_emit *c) {
+    return cumulate_rule(c, true);
 }
 
 /* ---- Softmax ---- */
@@ -130,121 +255,10 @@ pl_status pl_emit_log_softmax(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_map2(c, c->out[0]->dtype, "(double)$0 - $1", x, shift));
 }
 
-/* ---- normalisations ---- */
-
-static pl_ref inverse_root(pl_emit *c, pl_ref variance, double epsilon) {
-    char expr[120];
-    snprintf(expr, sizeof(expr), "1 / __builtin_sqrt($0 + %a)", epsilon);
-    return pl_emit_map1(c, PL_F64, expr, variance);
-}
-
-/* (x - mean) * inverse * scale + bias over the axes, statistics in double. */
-static pl_status normalise(pl_emit *c, unsigned axes, bool centred, pl_ref scale, pl_ref bias,
-                           bool has_scale, bool has_bias) {
-    const pl_dtype wide = pl_emit_compute(c->in[0]->dtype);
-    const int64_t n = count(c, axes);
-    const pl_ref x = pl_emit_in(c, 0);
-    pl_ref y = x;
-    pl_ref mean = -1, square;
-    if (centred) {
-        mean = divide(c, PL_F64, pl_emit_reduce(c, PL_FOLD_SUM, PL_F64, x, axes), n);
-        square = pl_emit_map2(c, PL_F64, "($0 - $1) * ($0 - $1)", x, mean);
-    } else {
-        square = pl_emit_map1(c, PL_F64, "(double)$0 * (double)$0", x);
-    }
-    const pl_ref variance =
-        divide(c, PL_F64, pl_emit_reduce(c, PL_FOLD_SUM, PL_F64, square, axes), n);
-    const pl_ref inverse = inverse_root(c, variance, pl_attr_float(c->node, "epsilon"));
-    const pl_ref narrow = pl_emit_map1(c, wide, "$0", inverse);
-    if (centred) y = pl_emit_map2(c, wide, "$0 - $1", y, pl_emit_map1(c, wide, "$0", mean));
-    y = pl_emit_map2(c, wide, "$0 * $1", y, narrow);
-    if (has_scale) y = pl_emit_map2(c, wide, "$0 * $1", y, scale);
-    if (has_bias) y = pl_emit_map2(c, wide, "$0 + $1", y, bias);
-    if (centred && pl_emit_wants(c, 1)) {
-        PL_TRY(pl_emit_out(c, 1, pl_emit_map1(c, c->out[1]->dtype, "$0", mean)));
-    }
-    const int at = centred ? 2 : 1;
-    if (pl_emit_wants(c, at)) {
-        PL_TRY(pl_emit_out(c, at, pl_emit_map1(c, c->out[at]->dtype, "$0", inverse)));
-    }
-    return pl_emit_out(c, 0, pl_emit_map1(c, c->out[0]->dtype, "$0", y));
-}
-
-static unsigned axes_from(const pl_emit *c) {
-    const int rank = pl_emit_rank(c, 0);
-    unsigned axes = 0;
-    for (int d = pl_emit_axis(pl_attr_int(c->node, "axis"), rank); d < rank; d++)
-        axes |= 1u << d;
-    return axes;
-}
-
-static bool stash_is_double(const pl_emit *c) {
-    return pl_attr_has(c->node, "stash_type") && pl_attr_int(c->node, "stash_type") != PL_F32;
-}
-
-pl_status pl_emit_layer_norm(pl_emit *c) {
-    if (stash_is_double(c)) return pl_emit_decline(c, "stash_type");
-    const bool has_bias = pl_emit_has(c, 2);
-    return normalise(c, axes_from(c), true, pl_emit_in(c, 1), has_bias ? pl_emit_in(c, 2) : -1,
-                     true, has_bias);
-}
-pl_status pl_emit_rms_norm(pl_emit *c) {
-    if (stash_is_double(c)) return pl_emit_decline(c, "stash_type");
-    return normalise(c, axes_from(c), false, pl_emit_in(c, 1), -1, true, false);
-}
-
-/* One number for each channel, seen as (C, 1, 1 …). */
-static pl_ref per_channel(pl_emit *c, int i) {
-    int64_t dims[PL_EMIT_RANK_MAX] = { 0 };
-    const int rank = pl_emit_rank(c, 0) - 1;
-    for (int d = 0; d < rank; d++)
-        dims[d] = d == 0 ? pl_emit_elements(c->in[i]) : 1;
-    return pl_emit_reshape(c, pl_emit_in(c, i), rank < 1 ? 1 : rank, dims);
-}
-
-pl_status pl_emit_instance_norm(pl_emit *c) {
-    const int rank = pl_emit_rank(c, 0);
-    unsigned axes = 0;
-    if (rank < 3) return pl_emit_decline(c, "nothing to reduce");
-    for (int d = 2; d < rank; d++)
-        axes |= 1u << d;
-    return normalise(c, axes, true, per_channel(c, 1), per_channel(c, 2), true, true);
-}
-
-/* Outside training: (x - mean) * a + bias, with a from the variance in double. */
-pl_status pl_emit_batch_norm(pl_emit *c) {
-    char expr[160];
-    const pl_dtype wide = pl_emit_compute(c->in[0]->dtype);
-    if (c->node->opset < 9 || pl_emit_rank(c, 0) < 2) return pl_emit_decline(c, "an old form");
-    for (int i = 1; i < c->n_out; i++)
-        if (pl_emit_wants(c, i)) return pl_emit_decline(c, "training");
-    if (pl_attr_has(c->node, "training_mode") && pl_attr_int(c->node, "training_mode") != 0) {
-        return pl_emit_decline(c, "training");
-    }
-    snprintf(expr, sizeof(expr), "$0 / __builtin_sqrt($1 + %a)", pl_attr_float(c->node, "epsilon"));
-    const pl_ref a = pl_emit_map2(c, PL_F64, expr, per_channel(c, 1), per_channel(c, 4));
-    const pl_ref args[] = { pl_emit_in(c, 0), per_channel(c, 3), pl_emit_map1(c, wide, "$0", a),
-                            per_channel(c, 2) };
-    return pl_emit_out(c, 0, pl_emit_map(c, c->out[0]->dtype, "($0 - $1) * $2 + $3", 4, args));
-}
-
-/* ---- global pooling ---- */
-
-static pl_status global_pool(pl_emit *c, bool mean) {
-    const int rank = pl_emit_rank(c, 0);
-    const pl_dtype dtype = c->in[0]->dtype;
-    unsigned axes = 0;
-    if (rank < 3) return pl_emit_decline(c, "nothing to reduce");
-    for (int d = 2; d < rank; d++)
-        axes |= 1u << d;
-    pl_ref x = pl_emit_reduce(c, mean ? PL_FOLD_SUM : PL_FOLD_MAX,
-                              mean ? PL_F64 : pl_emit_compute(dtype), pl_emit_in(c, 0), axes);
-    if (mean) x = divide(c, PL_F64, x, count(c, axes));
-    return pl_emit_out(c, 0, pl_emit_map1(c, dtype, "$0", x));
-}
-pl_status pl_emit_global_average_pool(pl_emit *c) {
-    return global_pool(c, true);
-}
-pl_status pl_emit_global_max_pool(pl_emit *c) {
-    return global_pool(c, false);
+pl_status pl_emit_hardmax(pl_emit *c) {
+    const unsigned axes = softmax_axes(c);
+    if (axes == 0) return pl_emit_decline(c, "nothing to reduce");
+    const pl_ref best = extreme_at(c, axes, false, false);
+    return pl_emit_out(c, 0,
+                       pl_emit_map2(c, c->out[0]->dtype, "$0 == $1", position(c, axes), best));
 }

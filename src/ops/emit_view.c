@@ -1,24 +1,21 @@
-/* Emission of operators that move elements: views of what is there, and Concat. */
+/* Emission of operators that move elements by places known at compile time: views of what is there,
+ * Concat, and loads where no view serves. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/emit.h"
 #include "ops/emit_rules.h"
 
-static void out_dims(const pl_emit *c, int i, int64_t *dims) {
-    for (int d = 0; d < c->out[i]->rank; d++)
-        dims[d] = c->out[i]->dims[d].value;
-}
-
 /* Reshape, Flatten, Squeeze, Unsqueeze: the shape rule knows. */
 pl_status pl_emit_same_elements(pl_emit *c) {
     int64_t dims[PL_EMIT_RANK_MAX];
-    out_dims(c, 0, dims);
+    pl_emit_out_dims(c, 0, dims);
     return pl_emit_out(c, 0, pl_emit_reshape(c, pl_emit_in(c, 0), c->out[0]->rank, dims));
 }
 
 pl_status pl_emit_expand_rule(pl_emit *c) {
     int64_t dims[PL_EMIT_RANK_MAX];
-    out_dims(c, 0, dims);
+    pl_emit_out_dims(c, 0, dims);
     return pl_emit_out(c, 0, pl_emit_expand(c, pl_emit_in(c, 0), c->out[0]->rank, dims));
 }
 
@@ -32,21 +29,31 @@ pl_status pl_emit_transpose_rule(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_transpose(c, pl_emit_in(c, 0), perm));
 }
 
-/* Slice-10 and later, with constant starts, axes and steps; the size is the shape rule's. */
+/* Starts, axes and steps are attributes until 9, then constant inputs; the size is the shape
+ * rule's. */
+static const char *slice_list(const pl_emit *c, int i, const char *name, int64_t *out, size_t *n) {
+    *n = 0;
+    if (c->node->def->in[1].name == NULL) {
+        const int64_t *given = name == NULL ? NULL : pl_attr_ints(c->node, name, n);
+        if (*n > PL_EMIT_RANK_MAX) return "too many";
+        for (size_t k = 0; k < *n; k++)
+            out[k] = given[k];
+        return NULL;
+    }
+    if (!pl_emit_has(c, i)) return NULL;
+    return pl_emit_ints(c, i, out, n) ? NULL : "starts, axes or steps are not constant";
+}
+
 pl_status pl_emit_slice_rule(pl_emit *c) {
     int64_t starts[PL_EMIT_RANK_MAX] = { 0 }, steps[PL_EMIT_RANK_MAX], dims[PL_EMIT_RANK_MAX];
     int64_t start[PL_EMIT_RANK_MAX], axes[PL_EMIT_RANK_MAX], step[PL_EMIT_RANK_MAX];
     size_t n = 0, n_axes = 0, n_steps = 0;
     const int rank = pl_emit_rank(c, 0);
-    if (c->node->opset < 10) return pl_emit_decline(c, "Slice before opset 10");
-    if (!pl_emit_ints(c, 1, start, &n)) return pl_emit_decline(c, "starts are not constant");
-    if (pl_emit_has(c, 3) && !pl_emit_ints(c, 3, axes, &n_axes)) {
-        return pl_emit_decline(c, "axes are not constant");
-    }
-    if (pl_emit_has(c, 4) && !pl_emit_ints(c, 4, step, &n_steps)) {
-        return pl_emit_decline(c, "steps are not constant");
-    }
-    out_dims(c, 0, dims);
+    const char *wrong = slice_list(c, 1, "starts", start, &n);
+    if (wrong == NULL) wrong = slice_list(c, 3, "axes", axes, &n_axes);
+    if (wrong == NULL) wrong = slice_list(c, 4, NULL, step, &n_steps);
+    if (wrong != NULL) return pl_emit_decline(c, wrong);
+    pl_emit_out_dims(c, 0, dims);
     for (int d = 0; d < rank; d++)
         steps[d] = 1;
     for (size_t i = 0; i < n; i++) {
@@ -71,7 +78,7 @@ pl_status pl_emit_split_rule(pl_emit *c) {
     const pl_ref x = pl_emit_in(c, 0);
     for (int i = 0; i < c->n_out; i++) {
         if (!pl_emit_wants(c, i)) return pl_emit_decline(c, "an output is left out");
-        out_dims(c, i, dims);
+        pl_emit_out_dims(c, i, dims);
         if (starts[axis] + dims[axis] > pl_emit_dim(c, 0, axis)) {
             return pl_emit_decline(c, "an odd split");
         }
@@ -93,9 +100,195 @@ pl_status pl_emit_concat_rule(pl_emit *c) {
     return pl_emit_out(c, 0, c->builder->concat(c, axis, c->n_in, refs));
 }
 
-/* Dropout outside training: the input; the mask is declined. */
+/* Dropout outside training: the input, and a mask of ones. */
 pl_status pl_emit_dropout(pl_emit *c) {
     if (pl_node_is_random(c->node)) return pl_emit_decline(c, "random");
-    if (pl_emit_wants(c, 1)) return pl_emit_decline(c, "the mask is wanted");
-    return pl_emit_identity(c);
+    if (pl_emit_wants(c, 1)) {
+        int64_t dims[PL_EMIT_RANK_MAX];
+        pl_emit_out_dims(c, 1, dims);
+        const pl_ref one = pl_emit_constant(c, c->out[1]->dtype, 1);
+        PL_TRY(pl_emit_out(c, 1, pl_emit_expand(c, one, c->out[1]->rank, dims)));
+    }
+    return pl_emit_wants(c, 0) ? pl_emit_identity(c) : PL_OK;
+}
+
+/* ---- places computed from places ---- */
+
+/* Position in the input of the element whose index along each dim is at[d]. */
+static pl_ref place(pl_emit *c, const pl_ref *at) {
+    const int rank = pl_emit_rank(c, 0);
+    int64_t stride = 1;
+    pl_ref sum = -1;
+    for (int d = rank - 1; d >= 0; d--) {
+        char expr[80];
+        snprintf(expr, sizeof(expr), "$0 * %lld", (long long)stride);
+        const pl_ref part = pl_emit_map1(c, PL_I64, stride == 1 ? "$0" : expr, at[d]);
+        sum = sum < 0 ? part : pl_emit_map2(c, PL_I64, "$0 + $1", sum, part);
+        stride *= pl_emit_dim(c, 0, d);
+    }
+    return sum;
+}
+
+pl_status pl_emit_tile(pl_emit *c) {
+    const int rank = pl_emit_rank(c, 0);
+    int64_t dims[PL_EMIT_RANK_MAX];
+    pl_ref at[PL_EMIT_RANK_MAX];
+    bool stretches = true;
+    pl_emit_out_dims(c, 0, dims);
+    for (int d = 0; d < rank; d++)
+        stretches = stretches && (pl_emit_dim(c, 0, d) == 1 || pl_emit_dim(c, 0, d) == dims[d]);
+    if (stretches) {
+        return pl_emit_out(c, 0, pl_emit_expand(c, pl_emit_in(c, 0), rank, dims));
+    }
+    for (int d = 0; d < rank; d++) {
+        char expr[80];
+        snprintf(expr, sizeof(expr), "$0 %% %lld", (long long)pl_emit_dim(c, 0, d));
+        at[d] = pl_emit_iota(c, rank, d, dims[d]);
+        if (dims[d] != pl_emit_dim(c, 0, d)) at[d] = pl_emit_map1(c, PL_I64, expr, at[d]);
+    }
+    return pl_emit_out(c, 0, pl_emit_load(c, pl_emit_in(c, 0), place(c, at)));
+}
+
+/* A border of one value: pieces put beside each other, dim by dim. Negative borders crop. */
+static pl_ref constant_border(pl_emit *c, pl_ref x, const int64_t *pads, pl_ref value) {
+    int64_t dims[PL_EMIT_RANK_MAX], starts[PL_EMIT_RANK_MAX] = { 0 };
+    pl_dtype dtype;
+    if (x < 0) return -1;
+    const int rank = c->builder->dims(c, x, dims, &dtype);
+    for (int d = 0; d < rank; d++) {
+        const int64_t low = pads[d], high = pads[rank + d];
+        starts[d] = low < 0 ? -low : 0;
+        dims[d] += (low < 0 ? low : 0) + (high < 0 ? high : 0);
+        if (dims[d] < 1) return -1;
+    }
+    x = pl_emit_slice(c, x, starts, NULL, dims);
+    for (int d = 0; d < rank && x >= 0; d++) {
+        const int64_t own = dims[d];
+        pl_ref pieces[3];
+        int n = 0;
+        dims[d] = pads[d];
+        if (pads[d] > 0) pieces[n++] = pl_emit_expand(c, value, rank, dims);
+        pieces[n++] = x;
+        dims[d] = pads[rank + d];
+        if (pads[rank + d] > 0) pieces[n++] = pl_emit_expand(c, value, rank, dims);
+        dims[d] = own + (pads[d] > 0 ? pads[d] : 0) + (pads[rank + d] > 0 ? pads[rank + d] : 0);
+        for (int i = 0; i < n; i++)
+            if (pieces[i] < 0) return -1;
+        if (n > 1) x = c->builder->concat(c, d, n, pieces);
+    }
+    return x;
+}
+
+/* pads[d] and pads[rank + d] of every dim; false when they are not known. */
+static bool pads_of(pl_emit *c, int64_t *pads) {
+    int64_t axes[PL_EMIT_RANK_MAX];
+    size_t n = 0, n_axes = 0;
+    const int rank = pl_emit_rank(c, 0);
+    const int64_t *given = pl_attr_ints(c->node, c->node->opset < 2 ? "paddings" : "pads", &n);
+    const pl_tensor *t = c->n_in > 1 ? c->in_tensor[1] : NULL;
+    int64_t list[2 * PL_EMIT_RANK_MAX];
+    if (c->node->opset >= 11) {
+        if (t == NULL || t->n_elements > 2 * PL_EMIT_RANK_MAX) return false;
+        n = (size_t)t->n_elements;
+        pl_load_i64(t->dtype, t->data, list, n);
+        given = list;
+    }
+    if (pl_emit_has(c, 3) && !pl_emit_ints(c, 3, axes, &n_axes)) return false;
+    const size_t half = pl_emit_has(c, 3) ? n_axes : (size_t)rank;
+    if (given == NULL || n != 2 * half) return false;
+    for (int d = 0; d < 2 * rank; d++)
+        pads[d] = 0;
+    for (size_t k = 0; k < half; k++) {
+        const int d = pl_emit_has(c, 3) ? pl_emit_axis(axes[k], rank) : (int)k;
+        pads[d] = given[k];
+        pads[rank + d] = given[half + k];
+    }
+    return true;
+}
+
+/* Reflected, repeated or taken from the other end. */
+static pl_ref copied_border(pl_emit *c, const int64_t *pads, const int64_t *dims) {
+    pl_ref at[PL_EMIT_RANK_MAX];
+    const int rank = pl_emit_rank(c, 0);
+    const bool edge = pl_attr_string_is(c->node, "mode", "edge");
+    const bool wrap = pl_attr_string_is(c->node, "mode", "wrap");
+    for (int d = 0; d < rank; d++) {
+        char expr[200];
+        const int64_t low = pads[d], high = pads[rank + d], crop = low < 0 ? -low : 0;
+        const long long n = pl_emit_dim(c, 0, d) - crop + (high < 0 ? high : 0);
+        const long long first = low > 0 ? low : 0, from = crop;
+        at[d] = pl_emit_iota(c, rank, d, dims[d]);
+        if (low == 0 && high == 0) continue;
+        if (n < 1) return -1;
+        if (edge) {
+            snprintf(expr, sizeof(expr), "px_edge($0 - %lld, %lld) + %lld", first, n, from);
+        } else if (wrap) {
+            snprintf(expr, sizeof(expr), "px_mod_i($0 - %lld, %lld) + %lld", first, n, from);
+        } else {
+            snprintf(expr, sizeof(expr), "px_reflect($0 - %lld, %lld) + %lld", first, n, from);
+        }
+        at[d] = pl_emit_map1(c, PL_I64, expr, at[d]);
+    }
+    return pl_emit_load(c, pl_emit_in(c, 0), place(c, at));
+}
+
+pl_status pl_emit_pad(pl_emit *c) {
+    int64_t pads[2 * PL_EMIT_RANK_MAX], dims[PL_EMIT_RANK_MAX];
+    const pl_dtype dtype = c->in[0]->dtype;
+    if (pl_emit_rank(c, 0) == 0) return pl_emit_identity(c);
+    if (!pads_of(c, pads)) return pl_emit_decline(c, "pads are not constant");
+    pl_emit_out_dims(c, 0, dims);
+    if (!pl_attr_string_is(c->node, "mode", "constant")) {
+        return pl_emit_out(c, 0, copied_border(c, pads, dims));
+    }
+    if (pl_emit_has(c, 2) && pl_emit_elements(c->in[2]) != 1) {
+        return pl_emit_decline(c, "an odd value");
+    }
+    const double number = c->node->opset < 11 ? pl_attr_float(c->node, "value") : 0;
+    const pl_ref value = pl_emit_has(c, 2) ? pl_emit_scalar(c, pl_emit_in(c, 2))
+                                           : pl_emit_constant(c, dtype, number);
+    return pl_emit_out(c, 0, constant_border(c, pl_emit_in(c, 0), pads, value));
+}
+
+/* CenterCropPad-18: half of the difference before, rounded down; the rest behind. */
+pl_status pl_emit_center_crop_pad(pl_emit *c) {
+    int64_t pads[2 * PL_EMIT_RANK_MAX], dims[PL_EMIT_RANK_MAX];
+    const int rank = pl_emit_rank(c, 0);
+    pl_emit_out_dims(c, 0, dims);
+    for (int d = 0; d < rank; d++) {
+        const int64_t n = pl_emit_dim(c, 0, d), more = dims[d] - n;
+        pads[d] = more >= 0 ? more / 2 : -(-more / 2);
+        pads[rank + d] = more - pads[d];
+    }
+    const pl_ref zero = pl_emit_constant(c, c->in[0]->dtype, 0);
+    return pl_emit_out(c, 0, constant_border(c, pl_emit_in(c, 0), pads, zero));
+}
+
+/* ---- blocks ---- */
+
+static pl_ref turned(pl_emit *c, const int64_t *split, const int *perm) {
+    int64_t dims[PL_EMIT_RANK_MAX];
+    const pl_ref x = pl_emit_reshape(c, pl_emit_in(c, 0), 6, split);
+    pl_emit_out_dims(c, 0, dims);
+    return pl_emit_reshape(c, pl_emit_transpose(c, x, perm), 4, dims);
+}
+
+pl_status pl_emit_depth_to_space(pl_emit *c) {
+    static const int dcr[] = { 0, 3, 4, 1, 5, 2 }, crd[] = { 0, 1, 4, 2, 5, 3 };
+    int64_t d[PL_EMIT_RANK_MAX];
+    const int64_t b = pl_attr_int(c->node, "blocksize");
+    const bool rows_first = pl_attr_string_is(c->node, "mode", "CRD");
+    pl_emit_in_dims(c, 0, d);
+    const int64_t by_depth[] = { d[0], b, b, d[1] / (b * b), d[2], d[3] };
+    const int64_t by_rows[] = { d[0], d[1] / (b * b), b, b, d[2], d[3] };
+    return pl_emit_out(c, 0, turned(c, rows_first ? by_rows : by_depth, rows_first ? crd : dcr));
+}
+
+pl_status pl_emit_space_to_depth(pl_emit *c) {
+    static const int perm[] = { 0, 3, 5, 1, 2, 4 };
+    int64_t d[PL_EMIT_RANK_MAX];
+    const int64_t b = pl_attr_int(c->node, "blocksize");
+    pl_emit_in_dims(c, 0, d);
+    const int64_t split[] = { d[0], d[1], d[2] / b, b, d[3] / b, b };
+    return pl_emit_out(c, 0, turned(c, split, perm));
 }

@@ -37,7 +37,7 @@ static void *fail_memory(pl_grad *c) {
 
 /* ---- what is known ---- */
 
-const pl_tensor *pl_g_held(const pl_value *x) {
+const pl_tensor *pl_g_known(const pl_value *x) {
     if (x == NULL) return NULL;
     if (x->init != NULL) return x->is_input ? NULL : x->init; /* a default may be overridden */
     const pl_node *node = x->producer;
@@ -47,11 +47,11 @@ const pl_tensor *pl_g_held(const pl_value *x) {
     return value != NULL && value->type == PL_ATTR_TENSOR ? value->tensor : NULL;
 }
 
-bool pl_g_held_ints(const pl_value *x, int64_t *out, size_t *n) {
-    const pl_tensor *t = pl_g_held(x);
+bool pl_g_known_ints(const pl_value *x, int64_t *out, size_t max, size_t *n) {
+    const pl_tensor *t = pl_g_known(x);
     *n = 0;
     if (t != NULL) {
-        if (!pl_dtype_is_integer(t->dtype) || t->n_elements > PL_RANK_MAX) return false;
+        if (!pl_dtype_is_integer(t->dtype) || t->n_elements > (int64_t)max) return false;
         for (; (int64_t)*n < t->n_elements; (*n)++)
             out[*n] = pl_tensor_get_i64(t, (int64_t)*n);
         return true;
@@ -59,9 +59,9 @@ bool pl_g_held_ints(const pl_value *x, int64_t *out, size_t *n) {
     const pl_node *node = x == NULL ? NULL : x->producer;
     if (node == NULL || strcmp(node->op, "Constant") != 0) return false;
     const pl_attr *one = pl_node_attr(node, "value_int"), *list = pl_node_attr(node, "value_ints");
-    if (one != NULL && one->type == PL_ATTR_INT) out[(*n)++] = one->i;
+    if (one != NULL && one->type == PL_ATTR_INT && max > 0) out[(*n)++] = one->i;
     for (size_t i = 0; list != NULL && list->type == PL_ATTR_INTS && i < list->n; i++) {
-        if (*n == PL_RANK_MAX) return false;
+        if (*n == max) return false;
         out[(*n)++] = list->ints[i];
     }
     return one != NULL || list != NULL;
@@ -125,7 +125,7 @@ static pl_status infer_types(pl_grad *c, pl_node *node) {
         const pl_value *x = node->in[i];
         if (x == NULL) continue;
         in[i] = x->type != NULL ? x->type : &unknown;
-        tensor[i] = pl_g_held(x);
+        tensor[i] = pl_g_known(x);
     }
     st = pl_infer_call(&infer);
     for (size_t i = 0; st == PL_OK && i < n_out; i++) {

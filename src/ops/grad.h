@@ -79,9 +79,10 @@ pl_value *pl_g_tensor_take(pl_grad *c, pl_tensor *t);           /* NULL is a fai
 
 /* What is known of a value before the run: an initializer, or the tensor of a Constant node; NULL
  * otherwise. Borrowed. */
-const pl_tensor *pl_g_held(const pl_value *x);
-/* The same as integers, at most PL_RANK_MAX; also the lists of Constant nodes. */
-bool pl_g_held_ints(const pl_value *x, int64_t *out, size_t *n);
+const pl_tensor *pl_g_known(const pl_value *x);
+/* The same as integers; also the lists of Constant nodes. False when the value is left out, not
+ * known, not of integers or longer than `max`. */
+bool pl_g_known_ints(const pl_value *x, int64_t *out, size_t max, size_t *n);
 
 /* ---- shapes ---- */
 /* Rank of a value; -1 and a failure that names it when it is not known. */

@@ -31,9 +31,6 @@ pl_status pl_grad_scatter_nd(pl_grad *c);
 pl_status pl_grad_tensor_scatter(pl_grad *c);
 
 /* ---- helpers ---- */
-/* Elements of an integer constant (initializer or Constant) of at most `max`; false when the value
- * is left out, not known or longer. */
-bool pl_g_known_ints(const pl_value *v, int64_t *out, size_t max, size_t *n);
 /* Zeros around (or cut off, when negative): one number before and behind for every axis. */
 pl_value *pl_g_pad(pl_grad *c, pl_value *x, const int64_t *before, const int64_t *behind, int rank);
 /* 0, 1, 2, … in the shape of x: which element stands where after an operator moved them. */

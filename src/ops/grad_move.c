@@ -5,26 +5,6 @@
 
 /* ---- helpers ---- */
 
-static bool ints_of_tensor(const pl_tensor *t, int64_t *out, size_t max, size_t *n) {
-    if (t == NULL || !pl_dtype_is_integer(t->dtype) || (size_t)t->n_elements > max) return false;
-    *n = (size_t)t->n_elements;
-    for (size_t i = 0; i < *n; i++)
-        out[i] = pl_tensor_get_i64(t, (int64_t)i);
-    return true;
-}
-
-bool pl_g_known_ints(const pl_value *v, int64_t *out, size_t max, size_t *n) {
-    *n = 0;
-    if (v == NULL) return false;
-    if (v->init != NULL) return !v->is_input && ints_of_tensor(v->init, out, max, n);
-    if (v->producer == NULL || strcmp(v->producer->op, "Constant") != 0) return false;
-    if (ints_of_tensor(pl_attr_tensor(v->producer, "value"), out, max, n)) return true;
-    const int64_t *ints = pl_attr_ints(v->producer, "value_ints", n);
-    if (ints == NULL || *n > max) return false;
-    memcpy(out, ints, *n * sizeof(*out));
-    return true;
-}
-
 pl_attr pl_g_same_int(const pl_grad *c, const char *name) {
     return PL_G_INT(name, pl_attr_int(c->node, name));
 }

@@ -140,14 +140,6 @@ pl_value *pl_g_table_value(pl_grad *c, pl_g_table *t, pl_dtype dtype) {
     return c->st == PL_OK ? pl_g_tensor_take(c, tensor) : NULL;
 }
 
-const pl_tensor *pl_g_known(const pl_value *x) {
-    if (x == NULL) return NULL;
-    if (x->init != NULL && !x->is_input) return x->init;
-    if (x->producer == NULL || strcmp(x->producer->op, "Constant") != 0) return NULL;
-    const pl_attr *value = pl_node_attr(x->producer, "value");
-    return value == NULL || value->type != PL_ATTR_TENSOR ? NULL : value->tensor;
-}
-
 pl_value *pl_g_channels(pl_grad *c, pl_value *x, int rank) {
     int64_t dims[PL_RANK_MAX] = { -1 };
     for (int d = 1; d + 1 < rank; d++)

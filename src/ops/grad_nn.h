@@ -29,8 +29,6 @@ typedef struct pl_g_table {
 } pl_g_table;
 bool pl_g_table_new(pl_grad *c, pl_g_table *t, int rank, const int64_t *dims);
 pl_value *pl_g_table_value(pl_grad *c, pl_g_table *t, pl_dtype dtype); /* frees the data */
-/* What a value always holds (initializer or Constant); NULL when it may change. */
-const pl_tensor *pl_g_known(const pl_value *x);
 /* A list with a number per channel, seen as [C, 1, …] beside x of this rank. */
 pl_value *pl_g_channels(pl_grad *c, pl_value *x, int rank);
 /* An activation by the name of its operator ("Relu", "Affine", "ScaledTanh", …, "" = none). */

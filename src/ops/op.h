@@ -20,7 +20,7 @@ typedef struct pl_infer pl_infer; /* infer.h */
 typedef struct pl_eval pl_eval;   /* eval.h */
 typedef struct pl_grad pl_grad;   /* grad.h */
 typedef struct pl_bound pl_bound; /* bound.h */
-typedef struct pl_emit pl_emit;   /* with the compiler */
+typedef struct pl_emit pl_emit;   /* emit.h */
 
 typedef pl_status (*pl_infer_fn)(pl_infer *c);
 typedef pl_status (*pl_eval_fn)(pl_eval *c);
@@ -124,6 +124,7 @@ struct pl_op_def {
     pl_grad_fn grad;
     pl_bound_fn bound;
     pl_emit_fn emit;
+    const char *no_emit; /* why it is always a graph break: PL_EMIT_BREAK */
     pl_autocast autocast;
     const pl_sample *samples; /* PL_SAMPLES(...) */
 };
@@ -152,16 +153,16 @@ pl_status pl_grad_undefined(pl_grad *c); /* not differentiable: integers, string
 pl_status pl_bound_todo(pl_bound *c);
 pl_status pl_bound_exact(pl_bound *c); /* no rounding: output is a selection of inputs */
 pl_status pl_emit_todo(pl_emit *c);
-pl_status pl_emit_never(pl_emit *c); /* always a graph break */
+pl_status pl_emit_never(pl_emit *c); /* PL_EMIT_BREAK */
 #define PL_GRAD_TODO pl_grad_todo
 #define PL_GRAD_ZERO pl_grad_zero
 #define PL_GRAD_UNDEFINED pl_grad_undefined
 #define PL_BOUND_TODO pl_bound_todo
 #define PL_BOUND_EXACT pl_bound_exact
 #define PL_EMIT_TODO pl_emit_todo
-#define PL_EMIT_NEVER pl_emit_never
-/* The three columns of later work at once. */
-#define PL_LATER .grad = PL_GRAD_TODO, .bound = PL_BOUND_TODO, .emit = PL_EMIT_TODO
+/* Stands in the place of .emit: no compiler has a use for a rule; the run explains itself by the
+ * reason. */
+#define PL_EMIT_BREAK(why) .emit = pl_emit_never, .no_emit = why
 
 /* ---- the registry (op_registry.c) ---- */
 /* The row for an operator at an opset version, or NULL. */

@@ -12,6 +12,7 @@
 #include "ops/attention_core.h"
 #include "ops/attention_dims.h"
 #include "ops/bound_nn.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 
 extern const pl_op_def pl_ops_attention[];
@@ -669,12 +670,12 @@ static pl_status rotary_bound(pl_bound *c) {
                       PL_A_FLOAT("scale", 0), PL_A_FLOAT("softcap", 0),                            \
                       PL_A_INT("softmax_precision", 0)),                                           \
     .infer = attention_infer, .eval = attention_eval, .grad = pl_attention_grad,                   \
-    .bound = attention_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW
+    .bound = attention_bound, .autocast = PL_AMP_LOW
 
 /* clang-format off */
 const pl_op_def pl_ops_attention[] = {
     { .name = "Attention", .since = 24,
-      .in = PL_PORTS(ATTENTION_IN, { "nonpad_kv_seqlen", PL_T_I64, PL_PORT_OPTIONAL }), ATTENTION_REST,
+      .in = PL_PORTS(ATTENTION_IN, { "nonpad_kv_seqlen", PL_T_I64, PL_PORT_OPTIONAL }), ATTENTION_REST, .emit = pl_emit_attention,
       .samples = PL_SAMPLES(
           { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) <bool[3,4] m = {1,1,0,1, 0,0,0,0, 1,1,1,1}> "
             "{ y = Attention<softcap=2.0>(q, k, v, m) }", NULL, 0 },
@@ -682,7 +683,7 @@ const pl_op_def pl_ops_attention[] = {
             "{ y = Attention<q_num_heads=2, kv_num_heads=1, is_causal=1>(q, k, v, \"\", \"\", \"\", n) }", NULL, 0 },
           { "(float[1,2,3,4] q, float[1,2,5,4] k, float[1,2,5,4] v, float[1,1,3,5] m) => (y, a, b, s) "
             "{ y, a, b, s = Attention<scale=0.7, qk_matmul_output_mode=2>(q, k, v, m) }", NULL, 0 }) },
-    { .name = "Attention", .since = 23, .until = 23, .in = PL_PORTS(ATTENTION_IN), ATTENTION_REST,
+    { .name = "Attention", .since = 23, .until = 23, .in = PL_PORTS(ATTENTION_IN), ATTENTION_REST, .emit = pl_emit_attention,
       .samples = PL_SAMPLES(
           { "(float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,2,4] pk, float[1,2,2,4] pv, float[3,5] m) "
             "=> (y, ok, ov, s) { y, ok, ov, s = Attention<is_causal=1, qk_matmul_output_mode=3>(q, k, v, m, pk, pv) }",
@@ -692,7 +693,7 @@ const pl_op_def pl_ops_attention[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("prob_mod", GRAPH), PL_A_FLOAT("scale", 0), PL_A_LIST("score_mod", GRAPH),
                         PL_A_INT("softmax_precision", 0)),
-      .infer = flex_infer, .eval = flex_eval, .grad = PL_GRAD_TODO, .bound = flex_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = flex_infer, .eval = flex_eval, .grad = PL_GRAD_TODO, .bound = flex_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) { y = ai.onnx.preview.FlexAttention(q, k, v) "
             "<score_mod = g (float[2,4,3,5] s) => (float[2,4,3,5] t) { t = Tanh(s) }> }", NULL, 0 }) },
@@ -701,7 +702,7 @@ const pl_op_def pl_ops_attention[] = {
                      { "sin_cache", PL_T_FLOAT, PL_PORT_SAME }, { "position_ids", PL_T_I64, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("interleaved", 0), PL_A_INT("num_heads", 0), PL_A_INT("rotary_embedding_dim", 0)),
-      .infer = rotary_infer, .eval = rotary_eval, .grad = pl_rotary_grad, .bound = rotary_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = rotary_infer, .eval = rotary_eval, .grad = pl_rotary_grad, .bound = rotary_bound, .emit = pl_emit_rotary, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(float[2,3,4,8] x, float[9,4] c, float[9,4] s) => (y) <int64[2,4] p = {0,1,2,3, 5,6,7,8}> "
             "{ y = RotaryEmbedding(x, c, s, p) }", NULL, 0 },

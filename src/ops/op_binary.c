@@ -11,6 +11,7 @@
 #include "ops/binary_rules.h"
 #include "ops/content_map.h"
 #include "ops/elementwise.h"
+#include "ops/emit_rules.h"
 #include "ops/infer.h"
 #include "ops/legacy_broadcast.h"
 
@@ -417,7 +418,7 @@ static pl_status prelu_infer(pl_infer *c) {
       .eval = fn##_eval,                                                                           \
       .grad = pl_##fn##_grad,                                                                      \
       .bound = bound_,                                                                             \
-      .emit = PL_EMIT_TODO,                                                                        \
+      .emit = pl_emit_##fn,                                                                        \
       .autocast = PL_AMP_WIDEST,                                                                   \
       .samples = PL_SAMPLES(                                                                       \
           { TEXT(name_, "float", ""), ranges, 0 },                                                 \
@@ -426,7 +427,7 @@ static pl_status prelu_infer(pl_infer *c) {
     {                                                                                              \
         .name = name_, .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,           \
         AB(PL_T_NUMERIC, PL_T_NUMERIC), .attrs = PL_ATTRS(PL_LEGACY_ATTRS), .infer = fn##_infer,   \
-        .eval = fn##_eval, .grad = pl_##fn##_grad, .bound = bound_, .emit = PL_EMIT_TODO,          \
+        .eval = fn##_eval, .grad = pl_##fn##_grad, .bound = bound_, .emit = pl_emit_##fn,          \
         .autocast = PL_AMP_WIDEST,                                                                 \
         .samples = PL_SAMPLES({ TEXT(name_, "float", "<broadcast=1>"), ranges, 0 },                \
                               { "(float[2,3,4] a, float[3] b) => (c) { c = " name_                 \
@@ -439,7 +440,7 @@ static pl_status prelu_infer(pl_infer *c) {
         .in = PL_PORTS({ "data_0", types, PL_PORT_SAME | PL_PORT_VARIADIC }),                      \
         .out = PL_PORTS({ "out", types, 0 }),                                                      \
         .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS)), .infer = variadic_infer,            \
-        .eval = fn, .grad = grad_, .bound = bound_, .emit = PL_EMIT_TODO,                          \
+        .eval = fn##_eval, .grad = grad_, .bound = bound_, .emit = pl_emit_##fn,                   \
         .autocast = PL_AMP_WIDEST,                                                                 \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3] a, float[2,3] b, float[2,3] c) => (y) { y = " name_ "(a, b, c) }",      \
@@ -457,15 +458,15 @@ const pl_op_def pl_ops_binary[] = {
       .in = PL_PORTS({ "X", PL_T_UNSIGNED, PL_PORT_SAME }, { "Y", PL_T_UNSIGNED, PL_PORT_SAME }),
       .out = PL_PORTS({ "Z", PL_T_UNSIGNED, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("direction", STRING)),
       .infer = bit_shift_infer, .eval = bit_shift_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = pl_bits_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .bound = pl_bits_bound, .emit = pl_emit_bit_shift, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ TEXT("BitShift", "uint8", "<direction=\"LEFT\">"), NULL, PL_SAMPLE_NO_GRAD },
                             { TEXT("BitShift", "uint64", "<direction=\"RIGHT\">"), NULL, PL_SAMPLE_NO_GRAD }) },
     ARITH("Div", div, pl_div_bound, 0, "b=0.5:2"),
-    VARIADIC("Max", max_eval, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad),
-    VARIADIC("Mean", mean_eval, PL_T_FLOAT, 0, pl_mean_bound, pl_mean_grad),
-    VARIADIC("Min", min_eval, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad),
+    VARIADIC("Max", max, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad),
+    VARIADIC("Mean", mean, PL_T_FLOAT, 0, pl_mean_bound, pl_mean_grad),
+    VARIADIC("Min", min, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad),
     { .name = "Mod", .since = 10, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE, AB(PL_T_NUMERIC, PL_T_NUMERIC),
-      .attrs = PL_ATTRS(PL_A_INT("fmod", 0)), .infer = pl_infer_broadcast, .eval = mod_eval, .grad = pl_mod_grad, .bound = pl_mod_bound, .emit = PL_EMIT_TODO,
+      .attrs = PL_ATTRS(PL_A_INT("fmod", 0)), .infer = pl_infer_broadcast, .eval = mod_eval, .grad = pl_mod_grad, .bound = pl_mod_bound, .emit = pl_emit_mod,
       .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ TEXT("Mod", "int32", ""), "a=-9:9 b=-5:5", PL_SAMPLE_NO_GRAD },
                             { TEXT("Mod", "float", "<fmod=1>"), "b=0.5:2", 0 },
@@ -474,17 +475,17 @@ const pl_op_def pl_ops_binary[] = {
     { .name = "PRelu", .since = 7, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT | PL_T_INT, PL_PORT_SAME }, { "slope", PL_T_FLOAT | PL_T_INT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT | PL_T_INT, 0 }), .infer = prelu_infer, .eval = prelu_eval,
-      .grad = pl_prelu_grad, .bound = pl_prelu_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .grad = pl_prelu_grad, .bound = pl_prelu_bound, .emit = pl_emit_prelu, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[3,1] s) => (y) { y = PRelu(x, s) }", NULL, 0 }) },
     { .name = "PRelu", .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "slope", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS)),
-      .infer = prelu_infer, .eval = prelu_eval, .grad = pl_prelu_grad, .bound = pl_prelu_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = prelu_infer, .eval = prelu_eval, .grad = pl_prelu_grad, .bound = pl_prelu_bound, .emit = pl_emit_prelu, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[3] s) => (y) { y = PRelu(x, s) }", NULL, 0 },
                             { "(float[2,3,4] x, float[1] s) => (y) { y = PRelu(x, s) }", NULL, 0 }) },
     { .name = "Pow", .since = 7, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", POW_BASE, 0 }, { "Y", PL_T_NUMERIC, 0 }), .out = PL_PORTS({ "Z", POW_BASE, 0 }),
-      .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = pl_emit_pow, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[3] y) => (z) { z = Pow(x, y) }", "x=0.5:2 y=-2:2", 0 },
                             { "(float[2,3] x) => (z) <float y = {2}> { z = Pow(x, y) }", NULL, 0 },
                             { "(float[2,3] x) => (z) <int64[3] y = {3,0,1}> { z = Pow(x, y) }", NULL, 0 },
@@ -493,11 +494,11 @@ const pl_op_def pl_ops_binary[] = {
     { .name = "Pow", .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "Y", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Z", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_LEGACY_ATTRS),
-      .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = pl_emit_pow, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[2,3] y) => (z) { z = Pow(x, y) }", "x=0.5:2 y=-2:2", 0 },
                             { "(float[2,3] x, float[2] y) => (z) { z = Pow<broadcast=1, axis=0>(x, y) }", "x=0.5:2 y=-2:2", 0 }) },
     ARITH("Sub", sub, pl_add_bound, 0, NULL),
-    VARIADIC("Sum", sum_eval, PL_T_FLOAT, 0, pl_sum_bound, pl_sum_grad),
+    VARIADIC("Sum", sum, PL_T_FLOAT, 0, pl_sum_bound, pl_sum_grad),
     { 0 },
 };
 /* clang-format on */

@@ -432,20 +432,19 @@ static pl_status col2im_bound(pl_bound *c) {
                    { "past_state", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),                 \
     .out =                                                                                         \
         PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "present_state", PL_T_FLOAT, PL_PORT_OPTIONAL }),  \
-    .infer = causal_infer, .eval = causal_eval, .grad = pl_causal_conv_grad,                       \
-    .bound = causal_bound, .emit = PL_EMIT_TODO
+    .infer = causal_infer, .eval = causal_eval, .grad = pl_causal_conv_grad, .bound = causal_bound
 
 /* clang-format off */
 const pl_op_def pl_ops_conv_special[] = {
-    { .name = "CausalConvWithState", .since = 27, CAUSAL_PORTS, .attrs = PL_ATTRS(PL_A_STRING("activation", "none")), .autocast = PL_AMP_LOW,
+    { .name = "CausalConvWithState", .since = 27, CAUSAL_PORTS, .attrs = PL_ATTRS(PL_A_STRING("activation", "none")), .autocast = PL_AMP_LOW, PL_EMIT_BREAK("carries a state: a library routine"),
       .samples = PL_SAMPLES({ "(float[2,3,5] x, float[3,1,3] w, float[3] b, float[2,3,2] p) => (y, s) { y, s = CausalConvWithState<activation=\"silu\">(x, w, b, p) }", NULL, 0 },
                             { "(float[1,2,2] x, float[2,1,4] w) => (y, s) { y, s = CausalConvWithState(x, w) }", NULL, 0 }) },
     { .name = "CausalConvWithState", .domain = "com.microsoft", .since = 1, CAUSAL_PORTS,
-      .attrs = PL_ATTRS(PL_A_STRING("activation", "none"), PL_A_INT("ndim", 1)), .autocast = PL_AMP_LOW,
+      .attrs = PL_ATTRS(PL_A_STRING("activation", "none"), PL_A_INT("ndim", 1)), .autocast = PL_AMP_LOW, PL_EMIT_BREAK("carries a state: a library routine"),
       .samples = PL_SAMPLES({ "(float[2,3,5] x, float[3,1,3] w) => (y, s) { y, s = com.microsoft.CausalConvWithState<activation=\"swish\">(x, w) }", NULL, 0 }) },
     { .name = "Col2Im", .since = 18, .in = PL_PORTS({ "input", PL_T_NUMERIC, 0 }, { "image_shape", PL_T_I64, 0 }, { "block_shape", PL_T_I64, 0 }),
       .out = PL_PORTS({ "output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_LIST("dilations", INTS), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = col2im_infer, .eval = col2im_eval, .grad = pl_col2im_grad, .bound = col2im_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = col2im_infer, .eval = col2im_eval, .grad = pl_col2im_grad, .bound = col2im_bound, PL_EMIT_BREAK("adds to overlapping places: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,4,9] x) => (y) <int64[2] image = {4, 4}, int64[2] block = {2, 2}> { y = Col2Im(x, image, block) }", NULL, 0 }) },
     { .name = "DeformConv", .since = 19,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "W", PL_T_FLOAT, PL_PORT_SAME }, { "offset", PL_T_FLOAT, PL_PORT_SAME },
@@ -453,7 +452,7 @@ const pl_op_def pl_ops_conv_special[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("dilations", INTS), PL_A_INT("group", 1), PL_A_LIST("kernel_shape", INTS), PL_A_INT("offset_group", 1),
                         PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = deform_conv_infer, .eval = deform_conv_eval, .grad = pl_deform_conv_grad, .bound = deform_conv_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = deform_conv_infer, .eval = deform_conv_eval, .grad = pl_deform_conv_grad, .bound = deform_conv_bound, PL_EMIT_BREAK("samples at places of data: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,4,4] x, float[2,2,2,2] w, float[1,8,3,3] o, float[2] b, float[1,4,3,3] m) => (y) { y = DeformConv(x, w, o, b, m) }", NULL, 0 }) },
     { 0 },
 };

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/emit_rules.h"
 #include "ops/grad.h"
 #include "ops/move.h"
 
@@ -561,18 +562,16 @@ static pl_status range_grad(pl_grad *c) {
 
 /* ---- rows ---- */
 
-#define EXACT                                                                                      \
-    .grad = PL_GRAD_ZERO, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
-#define COMPUTED(bound_, grad_)                                                                    \
-    .grad = grad_, .bound = bound_, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
-#define RANDOM                                                                                     \
-    .grad = PL_GRAD_UNDEFINED, .bound = random_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define EXACT .grad = PL_GRAD_ZERO, .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP
+#define COMPUTED(bound_, grad_) .grad = grad_, .bound = bound_, .autocast = PL_AMP_KEEP
+#define RANDOM .grad = PL_GRAD_UNDEFINED, .bound = random_bound, .autocast = PL_AMP_KEEP
 #define OUT(types) .out = PL_PORTS({ "output", types, 0 })
 #define WINDOW(name_, fn)                                                                          \
     {                                                                                              \
         .name = name_, .since = 17, .in = PL_PORTS({ "size", PL_T_INDEX, 0 }), OUT(PL_T_NUMERIC),  \
         .attrs = PL_ATTRS(PL_A_INT("output_datatype", 1), PL_A_INT("periodic", 1)),                \
         .infer = window_infer, .eval = fn, COMPUTED(window_bound, PL_GRAD_ZERO),                   \
+        .emit = pl_emit_folds,                                                                     \
         .samples = PL_SAMPLES(                                                                     \
             { "() => (y) <int32 n = {10}> { y = " name_ "(n) }", NULL, PL_SAMPLE_NO_GRAD },        \
             { "() => (y) <int64 n = {7}> { y = " name_ "<periodic=0>(n) }", NULL,                  \
@@ -584,7 +583,7 @@ static pl_status range_grad(pl_grad *c) {
 const pl_op_def pl_ops_generator[] = {
     { .name = "Bernoulli", .since = 15, .flags = PL_OP_RANDOM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), OUT(PL_T_NUMERIC | PL_T_BOOL),
-      .attrs = PL_ATTRS(PL_A_INT("dtype", 0), SEED), .infer = bernoulli_infer, .eval = bernoulli_eval, RANDOM,
+      .attrs = PL_ATTRS(PL_A_INT("dtype", 0), SEED), .infer = bernoulli_infer, .eval = bernoulli_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
       .samples = PL_SAMPLES({ "(float[4,5] x) => (y) { y = Bernoulli<seed=1.0, dtype=9>(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },
     WINDOW("BlackmanWindow", blackman_eval),
     { .name = "Constant", .since = 1, .flags = PL_OP_OWN_OUT | PL_OP_SHAPE, .in = PL_NO_PORTS, OUT(PL_T_ANY),
@@ -592,13 +591,13 @@ const pl_op_def pl_ops_generator[] = {
                         PL_A_LIST("value_int", INT), PL_A_LIST("value_ints", INTS),
                         PL_A_LIST("value_float", FLOAT), PL_A_LIST("value_floats", FLOATS),
                         PL_A_LIST("value_string", STRING), PL_A_LIST("value_strings", STRINGS)),
-      .infer = constant_infer, .eval = constant_eval, EXACT,
+      .infer = constant_infer, .eval = constant_eval, EXACT, .emit = pl_emit_folds,
       .samples = PL_SAMPLES({ "() => (y) { y = Constant<value = float[2] {1.5, -2}>() }", NULL, PL_SAMPLE_NO_GRAD },
                             { "() => (y) { y = Constant<value_ints = [1,2,3]>() }", NULL, PL_SAMPLE_NO_GRAD },
                             { "() => (y) { y = Constant<value_float = 0.5>() }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "ConstantOfShape", .since = 9, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "input", PL_T_I64, 0 }), OUT(PL_T_ANY), .attrs = PL_ATTRS(PL_A_LIST("value", TENSOR)),
-      .infer = constant_of_shape_infer, .eval = constant_of_shape_eval, EXACT,
+      .infer = constant_of_shape_infer, .eval = constant_of_shape_eval, EXACT, .emit = pl_emit_folds,
       .samples = PL_SAMPLES({ "() => (y) <int64[2] s = {2,3}> { y = ConstantOfShape<value = int32[1] {7}>(s) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "() => (y) <int64[1] s = {0}> { y = ConstantOfShape(s) }", NULL, PL_SAMPLE_NO_GRAD }) },
     WINDOW("HammingWindow", hamming_eval),
@@ -607,34 +606,34 @@ const pl_op_def pl_ops_generator[] = {
       .in = PL_PORTS({ "num_mel_bins", PL_T_INDEX, 0 }, { "dft_length", PL_T_INDEX, 0 }, { "sample_rate", PL_T_INDEX, 0 },
                      { "lower_edge_hertz", PL_T_FLOAT, 0 }, { "upper_edge_hertz", PL_T_FLOAT, 0 }),
       OUT(PL_T_NUMERIC), .attrs = PL_ATTRS(PL_A_INT("output_datatype", 1)),
-      .infer = mel_infer, .eval = mel_eval, COMPUTED(mel_bound, PL_GRAD_ZERO),
+      .infer = mel_infer, .eval = mel_eval, COMPUTED(mel_bound, PL_GRAD_ZERO), .emit = pl_emit_folds,
       .samples = PL_SAMPLES({ "() => (y) <int32 m = {8}, int32 d = {16}, int32 r = {8192}, float l = {0}, float u = {4096}> { y = MelWeightMatrix(m, d, r, l, u) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Multinomial", .since = 7, .flags = PL_OP_RANDOM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), OUT(PL_T_INDEX),
       .attrs = PL_ATTRS(PL_A_INT("dtype", PL_I32), PL_A_INT("sample_size", 1), SEED),
-      .infer = multinomial_infer, .eval = multinomial_eval, RANDOM,
+      .infer = multinomial_infer, .eval = multinomial_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
       .samples = PL_SAMPLES({ "(float[2,5] x) => (y) { y = Multinomial<sample_size=4, seed=3.0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "RandomNormal", .since = 1, .flags = PL_OP_RANDOM, .in = PL_NO_PORTS, OUT(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_INT("dtype", PL_F32), PL_A_FLOAT("mean", 0), PL_A_FLOAT("scale", 1), SEED, PL_A_REQUIRED("shape", INTS)),
-      .infer = random_infer, .eval = random_normal_eval, RANDOM,
+      .infer = random_infer, .eval = random_normal_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
       .samples = PL_SAMPLES({ "() => (y) { y = RandomNormal<shape=[3,4], mean=1.0, seed=2.0>() }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "RandomNormalLike", .since = 1, .flags = PL_OP_RANDOM, .in = PL_PORTS({ "input", PL_T_ANY, 0 }), OUT(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_INT("dtype", 0), PL_A_FLOAT("mean", 0), PL_A_FLOAT("scale", 1), SEED),
-      .infer = random_like_infer, .eval = random_normal_eval, RANDOM,
+      .infer = random_like_infer, .eval = random_normal_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = RandomNormalLike<seed=2.0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "RandomUniform", .since = 1, .flags = PL_OP_RANDOM, .in = PL_NO_PORTS, OUT(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_INT("dtype", PL_F32), PL_A_FLOAT("high", 1), PL_A_FLOAT("low", 0), SEED, PL_A_REQUIRED("shape", INTS)),
-      .infer = random_infer, .eval = random_uniform_eval, RANDOM,
+      .infer = random_infer, .eval = random_uniform_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
       .samples = PL_SAMPLES({ "() => (y) { y = RandomUniform<shape=[3,4], low=-1.0, seed=2.0>() }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "RandomUniformLike", .since = 1, .flags = PL_OP_RANDOM, .in = PL_PORTS({ "input", PL_T_ANY, 0 }), OUT(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_INT("dtype", 0), PL_A_FLOAT("high", 1), PL_A_FLOAT("low", 0), SEED),
-      .infer = random_like_infer, .eval = random_uniform_eval, RANDOM,
+      .infer = random_like_infer, .eval = random_uniform_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
       .samples = PL_SAMPLES({ "(int32[3,4] x) => (y) { y = RandomUniformLike<dtype=11, seed=2.0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Range", .since = 11, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "start", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME }, { "limit", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME },
                      { "delta", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME }),
       OUT(PL_T_FLOAT | PL_T_SIGNED), .attrs = PL_ATTRS(PL_A_INT("stash_type", 1)),
-      .infer = range_infer, .eval = range_eval, COMPUTED(range_bound, range_grad),
+      .infer = range_infer, .eval = range_eval, COMPUTED(range_bound, range_grad), .emit = pl_emit_folds,
       .samples = PL_SAMPLES({ "() => (y) <float a = {1}, float b = {5}, float d = {1.5}> { y = Range(a, b, d) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(float a, float d) => (y) <float b = {5}> { y = Range(a, b, d) }", "a=0:0.1 d=0.9:1", 0 },
                             { "() => (y) <int64 a = {10}, int64 b = {4}, int64 d = {-2}> { y = Range(a, b, d) }", NULL, PL_SAMPLE_NO_GRAD }) },

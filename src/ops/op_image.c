@@ -275,8 +275,8 @@ static pl_status grid_sample_bound(pl_bound *c) {
         .attrs = PL_ATTRS(PL_A_INT("align_corners", 0), PL_A_STRING("mode", mode_),                \
                           PL_A_STRING("padding_mode", "zeros")),                                   \
         .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, .grad = pl_grid_sample_grad,   \
-        .bound = grid_sample_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,                 \
-        .samples = samples_                                                                        \
+        .bound = grid_sample_bound, PL_EMIT_BREAK("samples at places of data: a library routine"), \
+        .autocast = PL_AMP_FP32, .samples = samples_                                               \
     }
 
 /* clang-format off */
@@ -285,7 +285,7 @@ const pl_op_def pl_ops_image[] = {
       .in = PL_PORTS({ "theta", PL_T_FLOAT, 0 }, { "size", PL_T_I64, 0 }),
       .out = PL_PORTS({ "grid", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("align_corners", 0)),
-      .infer = affine_grid_infer, .eval = affine_grid_eval, .grad = pl_affine_grid_grad, .bound = affine_grid_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = affine_grid_infer, .eval = affine_grid_eval, .grad = pl_affine_grid_grad, .bound = affine_grid_bound, PL_EMIT_BREAK("a grid of coordinates: a library routine"), .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,2,3] t) => (y) <int64[4] size = {2, 3, 4, 5}> { y = AffineGrid(t, size) }", NULL, 0 },
           { "(float[1,3,4] t) => (y) <int64[5] size = {1, 1, 2, 3, 4}> { y = AffineGrid<align_corners=1>(t, size) }", NULL, 0 }) },
@@ -302,7 +302,7 @@ const pl_op_def pl_ops_image[] = {
       .in = PL_PORTS({ "encoded_stream", PL_T(PL_U8), 0 }), .out = PL_PORTS({ "image", PL_T(PL_U8), 0 }),
       .attrs = PL_ATTRS(PL_A_STRING("pixel_format", "RGB")),
       .infer = image_decoder_infer, .eval = image_decoder_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = PL_BOUND_EXACT, .emit = PL_EMIT_NEVER, .autocast = PL_AMP_KEEP,
+      .bound = PL_BOUND_EXACT, PL_EMIT_BREAK("decodes a file"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "() => (y) " PNM_FILE " { y = ImageDecoder<pixel_format=\"Grayscale\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },

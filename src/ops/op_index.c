@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_index.h"
 #include "ops/indices.h"
 #include "ops/move.h"
@@ -420,21 +421,21 @@ static pl_status one_hot_bound(pl_bound *c) {
 
 /* ---- rows ---- */
 
-#define MOVES .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
-#define NO_GRAD .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define MOVES .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP
+#define NO_GRAD .grad = PL_GRAD_UNDEFINED, .autocast = PL_AMP_KEEP
 #define OUT(name) .out = PL_PORTS({ name, PL_T_ANY, 0 })
 
 /* clang-format off */
 const pl_op_def pl_ops_index[] = {
     { .name = "Compress", .since = 9,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "condition", PL_T_BOOL, 0 }), OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = compress_infer, .eval = compress_eval, .grad = pl_grad_compress, MOVES,
+      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = compress_infer, .eval = compress_eval, .grad = pl_grad_compress, MOVES, PL_EMIT_BREAK("its shape depends on data"),
       .samples = PL_SAMPLES(
           { "(float[2,3] x) => (y) <bool[3] keep = {1,0,1}> { y = Compress<axis=-1>(x, keep) }", NULL, 0 },
           { "(float[2,3] x) => (y) <bool[5] keep = {0,1,0,0,1}> { y = Compress(x, keep) }", NULL, 0 }) },
     { .name = "Gather", .since = 1, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "indices", PL_T_INDEX, PL_PORT_INDEX }), OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = gather_infer, .eval = gather_eval, .grad = pl_grad_gather, MOVES,
+      .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = gather_infer, .eval = gather_eval, .grad = pl_grad_gather, MOVES, .emit = pl_emit_gather,
       .samples = PL_SAMPLES(
           { "(float[5,3] x) => (y) <int64[2,2] i = {0,4,-1,2}> { y = Gather(x, i) }", NULL, 0 },
           { "(float[2,3,4] x) => (y) <int32[2] i = {2,0}> { y = Gather<axis=1>(x, i) }", NULL, 0 },
@@ -442,25 +443,25 @@ const pl_op_def pl_ops_index[] = {
     { .name = "GatherElements", .since = 11, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "indices", PL_T_INDEX, PL_PORT_INDEX }), OUT("output"),
       .attrs = PL_ATTRS(PL_A_INT("axis", 0)), .infer = gather_elements_infer,
-      .eval = gather_elements_eval, .grad = pl_grad_gather_elements, MOVES,
+      .eval = gather_elements_eval, .grad = pl_grad_gather_elements, MOVES, .emit = pl_emit_gather_elements,
       .samples = PL_SAMPLES(
           { "(float[3,3] x) => (y) <int64[2,3] i = {1,2,0,-1,0,0}> { y = GatherElements(x, i) }", NULL, 0 },
           { "(float[2,3] x) => (y) <int64[2,2] i = {0,2,1,1}> { y = GatherElements<axis=1>(x, i) }", NULL, 0 }) },
     { .name = "GatherND", .since = 11, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "indices", PL_T_I64, 0 }), OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("batch_dims", 0)), .infer = gather_nd_infer, .eval = gather_nd_eval, .grad = pl_grad_gather_nd, MOVES,
+      .attrs = PL_ATTRS(PL_A_INT("batch_dims", 0)), .infer = gather_nd_infer, .eval = gather_nd_eval, .grad = pl_grad_gather_nd, MOVES, .emit = pl_emit_gather_nd,
       .samples = PL_SAMPLES(
           { "(float[2,3,4] x) => (y) <int64[3,2] i = {0,1,1,2,-1,0}> { y = GatherND(x, i) }", NULL, 0 },
           { "(float[2,3,4] x) => (y) <int64[2,1] i = {1,0}> { y = GatherND<batch_dims=1>(x, i) }", NULL, 0 }) },
     { .name = "NonZero", .since = 9, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "X", PL_T_ANY, 0 }), .out = PL_PORTS({ "Y", PL_T_I64, 0 }),
-      .infer = non_zero_infer, .eval = non_zero_eval, .bound = non_zero_bound, NO_GRAD,
+      .infer = non_zero_infer, .eval = non_zero_eval, .bound = non_zero_bound, NO_GRAD, PL_EMIT_BREAK("its shape depends on data"),
       .samples = PL_SAMPLES({ "(int64[3,4] x) => (y) { y = NonZero(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },
     { .name = "OneHot", .since = 9,
       .in = PL_PORTS({ "indices", PL_T_NUMERIC, 0 }, { "depth", PL_T_NUMERIC, 0 }, { "values", PL_T_ANY, 0 }),
       OUT("output"), .attrs = PL_ATTRS(PL_A_INT("axis", -1)),
       .infer = one_hot_infer, .eval = one_hot_eval, .grad = pl_grad_one_hot, .bound = one_hot_bound,
-      .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .emit = pl_emit_one_hot, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(int64[2,3] x) => (y) <int64 depth = {5}, float[2] v = {0,1}> { y = OneHot(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD },
           { "(int64[3] x) => (y) <int64 depth = {4}, float[2] v = {-1,2}> { y = OneHot<axis=0>(x, depth, v) }", NULL, PL_SAMPLE_NO_GRAD },

@@ -5,6 +5,7 @@
 #include "ops/binary_rules.h"
 #include "ops/content_map.h"
 #include "ops/elementwise.h"
+#include "ops/emit_rules.h"
 #include "ops/grad.h"
 #include "ops/infer.h"
 #include "ops/legacy_broadcast.h"
@@ -293,18 +294,19 @@ static pl_status where_grad(pl_grad *c) {
     .out = PL_PORTS({ "C", out_types, 0 })
 #define TEXT(name, type, attrs)                                                                    \
     "(" type "[2,3,4] a, " type "[4] b) => (c) { c = " name attrs "(a, b) }"
-#define RULES(bound_) .grad = PL_GRAD_UNDEFINED, .bound = bound_, .emit = PL_EMIT_TODO
+#define RULES(bound_) .grad = PL_GRAD_UNDEFINED, .bound = bound_
 #define TO_BOOL(name_, since_, types, type, infer_fn, fn, bound_, amp, flags_)                     \
     {                                                                                              \
         .name = name_, .since = since_, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE | (flags_),       \
-        AB(types, PL_T_BOOL), .infer = infer_fn, .eval = fn, RULES(bound_), .autocast = amp,       \
+        AB(types, PL_T_BOOL), .infer = infer_fn, .eval = fn##_eval, RULES(bound_),                 \
+        .emit = pl_emit_##fn, .autocast = amp,                                                     \
         .samples = PL_SAMPLES({ TEXT(name_, type, ""), NULL, PL_SAMPLE_NO_GRAD })                  \
     }
 #define TO_BOOL_OLD(name_, types, type, infer_fn, fn, bound_, amp)                                 \
     {                                                                                              \
         .name = name_, .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,           \
-        AB(types, PL_T_BOOL), .attrs = PL_ATTRS(PL_LEGACY_ATTRS), .infer = infer_fn, .eval = fn,   \
-        RULES(bound_), .autocast = amp,                                                            \
+        AB(types, PL_T_BOOL), .attrs = PL_ATTRS(PL_LEGACY_ATTRS), .infer = infer_fn,               \
+        .eval = fn##_eval, RULES(bound_), .emit = pl_emit_##fn, .autocast = amp,                   \
         .samples = PL_SAMPLES({ TEXT(name_, type, "<broadcast=1>"), NULL, PL_SAMPLE_NO_GRAD },     \
                               { "(" type "[2,3,4] a, " type "[3] b) => (c) { c = " name_           \
                                 "<broadcast=1, axis=1>(a, b) }",                                   \
@@ -313,8 +315,8 @@ static pl_status where_grad(pl_grad *c) {
 #define BITS(name_, fn)                                                                            \
     {                                                                                              \
         .name = name_, .since = 18, .flags = PL_OP_ELEMENTWISE | PL_OP_COMMUTATIVE,                \
-        AB(PL_T_INT, PL_T_INT), .infer = pl_infer_broadcast, .eval = fn, RULES(pl_bits_bound),     \
-        .autocast = PL_AMP_KEEP,                                                                   \
+        AB(PL_T_INT, PL_T_INT), .infer = pl_infer_broadcast, .eval = fn##_eval,                    \
+        RULES(pl_bits_bound), .emit = pl_emit_##fn, .autocast = PL_AMP_KEEP,                       \
         .samples = PL_SAMPLES({ TEXT(name_, "int32", ""), NULL, PL_SAMPLE_NO_GRAD },               \
                               { TEXT(name_, "uint8", ""), NULL, PL_SAMPLE_NO_GRAD })               \
     }
@@ -322,30 +324,30 @@ static pl_status where_grad(pl_grad *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_logical[] = {
-    TO_BOOL("And", 7, PL_T_BOOL, "bool", compare_infer, and_eval, and_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
-    TO_BOOL_OLD("And", PL_T_BOOL, "bool", compare_infer, and_eval, and_bound, PL_AMP_KEEP),
-    BITS("BitwiseAnd", bit_and_eval),
-    BITS("BitwiseOr", bit_or_eval),
-    BITS("BitwiseXor", bit_xor_eval),
-    TO_BOOL("Equal", 7, EQUAL_TYPES, "int64", equal_infer, equal_eval, compare_bound, PL_AMP_WIDEST, PL_OP_COMMUTATIVE),
-    TO_BOOL_OLD("Equal", EQUAL_TYPES, "int64", equal_infer, equal_eval, compare_bound, PL_AMP_WIDEST),
-    TO_BOOL("Greater", 7, PL_T_NUMERIC, "float", compare_infer, greater_eval, compare_bound, PL_AMP_WIDEST, 0),
-    TO_BOOL_OLD("Greater", PL_T_NUMERIC, "float", compare_infer, greater_eval, compare_bound, PL_AMP_WIDEST),
-    TO_BOOL("GreaterOrEqual", 12, PL_T_NUMERIC, "float", compare_infer, greater_equal_eval, compare_bound, PL_AMP_WIDEST, 0),
-    TO_BOOL("Less", 7, PL_T_NUMERIC, "float", compare_infer, less_eval, compare_bound, PL_AMP_WIDEST, 0),
-    TO_BOOL_OLD("Less", PL_T_NUMERIC, "float", compare_infer, less_eval, compare_bound, PL_AMP_WIDEST),
-    TO_BOOL("LessOrEqual", 12, PL_T_NUMERIC, "float", compare_infer, less_equal_eval, compare_bound, PL_AMP_WIDEST, 0),
-    TO_BOOL("Or", 7, PL_T_BOOL, "bool", compare_infer, or_eval, or_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
-    TO_BOOL_OLD("Or", PL_T_BOOL, "bool", compare_infer, or_eval, or_bound, PL_AMP_KEEP),
+    TO_BOOL("And", 7, PL_T_BOOL, "bool", compare_infer, and, and_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
+    TO_BOOL_OLD("And", PL_T_BOOL, "bool", compare_infer, and, and_bound, PL_AMP_KEEP),
+    BITS("BitwiseAnd", bit_and),
+    BITS("BitwiseOr", bit_or),
+    BITS("BitwiseXor", bit_xor),
+    TO_BOOL("Equal", 7, EQUAL_TYPES, "int64", equal_infer, equal, compare_bound, PL_AMP_WIDEST, PL_OP_COMMUTATIVE),
+    TO_BOOL_OLD("Equal", EQUAL_TYPES, "int64", equal_infer, equal, compare_bound, PL_AMP_WIDEST),
+    TO_BOOL("Greater", 7, PL_T_NUMERIC, "float", compare_infer, greater, compare_bound, PL_AMP_WIDEST, 0),
+    TO_BOOL_OLD("Greater", PL_T_NUMERIC, "float", compare_infer, greater, compare_bound, PL_AMP_WIDEST),
+    TO_BOOL("GreaterOrEqual", 12, PL_T_NUMERIC, "float", compare_infer, greater_equal, compare_bound, PL_AMP_WIDEST, 0),
+    TO_BOOL("Less", 7, PL_T_NUMERIC, "float", compare_infer, less, compare_bound, PL_AMP_WIDEST, 0),
+    TO_BOOL_OLD("Less", PL_T_NUMERIC, "float", compare_infer, less, compare_bound, PL_AMP_WIDEST),
+    TO_BOOL("LessOrEqual", 12, PL_T_NUMERIC, "float", compare_infer, less_equal, compare_bound, PL_AMP_WIDEST, 0),
+    TO_BOOL("Or", 7, PL_T_BOOL, "bool", compare_infer, or, or_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
+    TO_BOOL_OLD("Or", PL_T_BOOL, "bool", compare_infer, or, or_bound, PL_AMP_KEEP),
     { .name = "Where", .since = 9, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,
       .in = PL_PORTS({ "condition", PL_T_BOOL, 0 }, { "X", PL_T_ANY, PL_PORT_SAME }, { "Y", PL_T_ANY, PL_PORT_SAME }),
       .out = PL_PORTS({ "output", PL_T_ANY, 0 }), .infer = where_infer, .eval = where_eval,
-      .grad = where_grad, .bound = where_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
+      .grad = where_grad, .bound = where_bound, .emit = pl_emit_where, .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ "(bool[3,1] c, float[2,3,4] x, float[4] y) => (z) { z = Where(c, x, y) }", NULL, 0 },
                             { "(float[2,3] x, float y) => (z) { c = Less(x, y) z = Where(c, x, y) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(bool[2,3] c, int64[2,3] x, int64 y) => (z) { z = Where(c, x, y) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    TO_BOOL("Xor", 7, PL_T_BOOL, "bool", compare_infer, xor_eval, xor_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
-    TO_BOOL_OLD("Xor", PL_T_BOOL, "bool", compare_infer, xor_eval, xor_bound, PL_AMP_KEEP),
+    TO_BOOL("Xor", 7, PL_T_BOOL, "bool", compare_infer, xor, xor_bound, PL_AMP_KEEP, PL_OP_COMMUTATIVE),
+    TO_BOOL_OLD("Xor", PL_T_BOOL, "bool", compare_infer, xor, xor_bound, PL_AMP_KEEP),
     { 0 },
 };
 /* clang-format on */

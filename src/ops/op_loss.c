@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/emit_rules.h"
 #include "ops/grad.h"
 #include "ops/infer.h"
 #include "ops/softmax_bound.h"
@@ -313,19 +314,19 @@ static pl_status cross_entropy_grad(pl_grad *c) {
     .flags = PL_OP_REDUCTION,                                                                      \
     .attrs = PL_ATTRS(PL_A_INT("ignore_index", 0), PL_A_STRING("reduction", "mean")),              \
     .infer = loss_infer, .eval = fn##_eval, .grad = fn##_grad, .bound = fn##_bound,                \
-    .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+    .autocast = PL_AMP_FP32
 
 /* clang-format off */
 const pl_op_def pl_ops_loss[] = {
     { .name = "NegativeLogLikelihoodLoss", .since = 12, IN("input", "target", "weight"),
-      .out = PL_PORTS({ "loss", PL_T_FLOAT, 0 }), REST(nll),
+      .out = PL_PORTS({ "loss", PL_T_FLOAT, 0 }), REST(nll), .emit = pl_emit_nll_loss,
       .samples = PL_SAMPLES({ "(float[2,3] x, int64[2] t) => (y) { y = NegativeLogLikelihoodLoss(x, t) }", "t=0:2", 0 },
                             { "(float[2,3,4] x, int64[2,4] t, float[3] w) => (y) "
                               "{ y = NegativeLogLikelihoodLoss<reduction=\"none\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 },
                             { "(float[4,3] x, int64[4] t, float[3] w) => (y) { y = NegativeLogLikelihoodLoss<ignore_index=2>(x, t, w) }", "t=0:2 w=0.5:2", 0 },
                             { "(float16[6,5,4] x, int64[6,4] t) => (y) { y = NegativeLogLikelihoodLoss<reduction=\"sum\">(x, t) }", "t=0:4", PL_SAMPLE_NO_GRAD }) },
     { .name = "SoftmaxCrossEntropyLoss", .since = 12, IN("scores", "labels", "weights"),
-      .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "log_prob", PL_T_FLOAT, PL_PORT_OPTIONAL }), REST(cross_entropy),
+      .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "log_prob", PL_T_FLOAT, PL_PORT_OPTIONAL }), REST(cross_entropy), .emit = pl_emit_cross_entropy,
       .samples = PL_SAMPLES({ "(float[2,3] x, int64[2] t) => (y) { y = SoftmaxCrossEntropyLoss(x, t) }", "t=0:2", 0 },
                             { "(float[2,3,4] x, int32[2,4] t, float[3] w) => (y, p) "
                               "{ y, p = SoftmaxCrossEntropyLoss<reduction=\"sum\", ignore_index=1>(x, t, w) }", "t=0:2 w=0.5:2", 0 },

@@ -5,6 +5,7 @@
 
 #include "ops/bound_nn.h"
 #include "ops/bound_quant.h"
+#include "ops/emit_rules.h"
 #include "ops/fused.h"
 #include "ops/grad_nn.h"
 #include "ops/matmul.h"
@@ -175,16 +176,16 @@ static pl_status det_bound(pl_bound *c) {
 #define GEMM_ATTRS                                                                                 \
     PL_A_FLOAT("alpha", 1), PL_A_FLOAT("beta", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
 #define FUSED_ATTRS PL_A_FLOAT("alpha", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)
-#define INTEGER .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define INTEGER .grad = PL_GRAD_UNDEFINED, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_matmul[] = {
     { .name = "Det", .since = 11, .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
-      .infer = det_infer, .eval = det_eval, .grad = pl_det_grad, .bound = det_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = det_infer, .eval = det_eval, .grad = pl_det_grad, .bound = det_bound, PL_EMIT_BREAK("a factorisation: a library routine"), .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,3] x) => (y) { y = Det(x) }", NULL, 0 }) },
     { .name = "Einsum", .since = 12, .in = PL_PORTS({ "Inputs", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_VARIADIC }),
       .out = PL_PORTS({ "Output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("equation", STRING)),
-      .infer = pl_einsum_infer, .eval = pl_einsum_eval, .grad = pl_einsum_grad, .bound = pl_einsum_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_einsum_infer, .eval = pl_einsum_eval, .grad = pl_einsum_grad, .bound = pl_einsum_bound, .emit = pl_emit_einsum, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] a, float[2,4,5] b) => (y) { y = Einsum<equation=\"bij,bjk->bik\">(a, b) }", NULL, 0 },
                             { "(float[3,3] a) => (y) { y = Einsum<equation=\"ii\">(a) }", NULL, 0 },
                             { "(float[2,3,4] a, float[4] b, float[3] c) => (y) { y = Einsum<equation=\"...ij, j, i -> ...\">(a, b, c) }", NULL, 0 },
@@ -193,41 +194,41 @@ const pl_op_def pl_ops_matmul[] = {
                             { "(float[2,3,3] a, float[2,5] b) => (y) { y = Einsum<equation=\"bii,bk->bk\">(a, b) }", NULL, 0 },
                             { "(float[2,1,3] a, float[5,3] b) => (y) { y = Einsum<equation=\"...i,...i\">(a, b) }", NULL, 0 }) },
     { .name = "Gemm", .since = 1, .until = 6, GEMM_PORTS, .attrs = PL_ATTRS(GEMM_ATTRS, PL_A_INT("broadcast", 0)),
-      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = pl_gemm_grad, .bound = gemm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = pl_gemm_grad, .bound = gemm_bound, .emit = pl_emit_gemm_rule, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b, float[4] c) => (y) { y = Gemm<broadcast=1>(a, b, c) }", NULL, 0 }) },
     { .name = "Gemm", .since = 7, GEMM_PORTS, .attrs = PL_ATTRS(GEMM_ATTRS),
-      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = pl_gemm_grad, .bound = gemm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_gemm_infer, .eval = pl_gemm_eval, .grad = pl_gemm_grad, .bound = gemm_bound, .emit = pl_emit_gemm_rule, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[4,3] b, float[4] c) => (y) { y = Gemm<transB=1, alpha=0.5, beta=2.0>(a, b, c) }", NULL, 0 },
                             { "(float[3,2] a, float[3,4] b) => (y) { y = Gemm<transA=1>(a, b) }", NULL, 0 }) },
     { .name = "MatMul", .since = 1, .in = PL_PORTS(AB(PL_T_NUMERIC)), .out = PL_PORTS({ "Y", PL_T_NUMERIC, 0 }),
-      .infer = matmul_infer, .eval = matmul_eval, .grad = pl_matmul_grad, .bound = matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = matmul_infer, .eval = matmul_eval, .grad = pl_matmul_grad, .bound = matmul_bound, .emit = pl_emit_matmul, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
                             { "(float[2,1,3,4] a, float[5,4,2] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
                             { "(float[4] a, float[2,4,3] b) => (y) { y = MatMul(a, b) }", NULL, 0 }) },
     { .name = "MatMulInteger", .since = 10,
       .in = PL_PORTS({ "A", PL_T_8BIT, 0 }, { "B", PL_T_8BIT, 0 }, { "a_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL },
                      { "b_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "Y", PL_T(PL_I32), 0 }), .infer = pl_matmul_integer_infer, .eval = pl_matmul_integer_eval, .bound = pl_matmul_integer_bound, INTEGER,
+      .out = PL_PORTS({ "Y", PL_T(PL_I32), 0 }), .infer = pl_matmul_integer_infer, .eval = pl_matmul_integer_eval, .bound = pl_matmul_integer_bound, INTEGER, .emit = pl_emit_matmul_integer,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3,4] b, uint8 za, uint8[4] zb) => (y) { y = MatMulInteger(a, b, za, zb) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearMatMul", .since = 10,
       .in = PL_PORTS({ "a", PL_T_8BIT | PL_T_FLOAT8, 0 }, { "a_scale", PL_T_FLOAT, 0 }, { "a_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 },
                      { "b", PL_T_8BIT | PL_T_FLOAT8, 0 }, { "b_scale", PL_T_FLOAT, 0 }, { "b_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 },
                      { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_8BIT | PL_T_FLOAT8, 0 }),
-      .out = PL_PORTS({ "y", PL_T_8BIT | PL_T_FLOAT8, 0 }), .infer = pl_qlinear_matmul_infer, .eval = pl_qlinear_matmul_eval, .bound = pl_qlinear_matmul_bound, INTEGER,
+      .out = PL_PORTS({ "y", PL_T_8BIT | PL_T_FLOAT8, 0 }), .infer = pl_qlinear_matmul_infer, .eval = pl_qlinear_matmul_eval, .bound = pl_qlinear_matmul_bound, INTEGER, .emit = pl_emit_qlinear_matmul,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3,4] b) => (y) <float sa = {0.1}, uint8 za = {3}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, "
                               "uint8[4] zb = {1, 2, 3, 4}, float sy = {0.5}, uint8 zy = {100}> { y = QLinearMatMul(a, sa, za, b, sb, zb, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "FusedGemm", MS, GEMM_PORTS,
       .attrs = PL_ATTRS(GEMM_ATTRS, PL_A_STRING("activation", ""), PL_A_FLOAT("activation_alpha", 0), PL_A_FLOAT("activation_beta", 0),
                         PL_A_FLOAT("activation_gamma", 0)),
-      .infer = pl_gemm_infer, .eval = pl_fused_gemm_eval, .grad = pl_fused_gemm_grad, .bound = fused_gemm_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_gemm_infer, .eval = pl_fused_gemm_eval, .grad = pl_fused_gemm_grad, .bound = fused_gemm_bound, .emit = pl_emit_fused_gemm, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b, float[4] c) => (y) { y = com.microsoft.FusedGemm<activation=\"Relu\">(a, b, c) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "FusedMatMul", MS, .in = PL_PORTS(AB(PL_T_FLOAT)), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(FUSED_ATTRS, PL_A_INT("transBatchA", 0), PL_A_INT("transBatchB", 0)),
-      .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = pl_fused_matmul_grad, .bound = fused_matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = pl_fused_matmul_grad, .bound = fused_matmul_bound, .emit = pl_emit_fused_matmul, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,3,4] a, float[2,5,4] b) => (y) { y = com.microsoft.FusedMatMul<transB=1, alpha=0.5>(a, b) }", NULL, 0 },
                             { "(float[4,2,3] a, float[2,3,5] b) => (y) { y = com.microsoft.FusedMatMul<transBatchA=1>(a, b) }", NULL, 0 }) },
     { .name = "TransposeMatMul", MS, .in = PL_PORTS(AB(PL_T_FLOAT)), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
-      .attrs = PL_ATTRS(FUSED_ATTRS), .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = pl_fused_matmul_grad, .bound = fused_matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .attrs = PL_ATTRS(FUSED_ATTRS), .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = pl_fused_matmul_grad, .bound = fused_matmul_bound, .emit = pl_emit_fused_matmul, .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,4,3] a, float[2,4,5] b) => (y) { y = com.microsoft.TransposeMatMul<transA=1>(a, b) }", NULL, 0 }) },
     { 0 },
 };

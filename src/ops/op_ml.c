@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "ops/emit_rules.h"
 #include "ops/ml_bound.h"
 #include "ops/ml_grad.h"
 
@@ -269,10 +270,8 @@ static pl_status vectorizer_eval(pl_eval *c) {
 #define T_LABEL (PL_T_STRING | PL_T_I64)
 #define T_ENCODE (T_LABEL | PL_T(PL_I32) | PL_T(PL_I16) | PL_T(PL_F32) | PL_T(PL_F64))
 #define CLASSES .out = PL_PORTS({ "Y", T_LABEL, 0 }, { "Z", PL_T(PL_F32), PL_PORT_OPTIONAL })
-#define TABLE                                                                                      \
-    .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO,                      \
-    .autocast = PL_AMP_KEEP
-#define MODEL .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+#define TABLE .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP
+#define MODEL .autocast = PL_AMP_FP32
 #define POST PL_A_STRING("post_transform", "NONE")
 #define LABELS PL_A_LIST("classlabels_strings", STRINGS), PL_A_LIST("classlabels_ints", INTS)
 #define KERNEL                                                                                     \
@@ -285,27 +284,27 @@ const pl_op_def pl_ops_ml[] = {
     { .name = "ArrayFeatureExtractor", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML | PL_T_STRING, 0 }, { "Y", PL_T_I64, 0 }), .out = PL_PORTS({ "Z", PL_T_ML | PL_T_STRING, 0 }),
       .infer = extractor_infer, .eval = extractor_eval, .grad = pl_grad_feature_extractor, .bound = PL_BOUND_EXACT,
-      .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .emit = pl_emit_array_features, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (z) <int64[2] y = {3, 0}> { z = ai.onnx.ml.ArrayFeatureExtractor(x, y) }", NULL, 0 }) },
     { .name = "Binarizer", ML, .since = 1, .flags = PL_OP_ELEMENTWISE, X_IN(PL_T_ML), .out = PL_PORTS({ "Y", PL_T_ML, 0 }),
       .attrs = PL_ATTRS(PL_A_FLOAT("threshold", 0)), .infer = pl_infer_same_as_first, .eval = binarizer_eval,
-      .grad = PL_GRAD_ZERO, .bound = pl_binarizer_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_ZERO, .bound = pl_binarizer_bound, .emit = pl_emit_binarizer, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = ai.onnx.ml.Binarizer<threshold = 0.5>(x) }", NULL, 0 }) },
     { .name = "CategoryMapper", ML, .since = 1, X_IN(T_LABEL), .out = PL_PORTS({ "Y", T_LABEL, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("cats_strings", STRINGS), PL_A_LIST("cats_int64s", INTS),
                         PL_A_STRING("default_string", "_Unused"), PL_A_INT("default_int64", -1)),
-      .infer = pl_category_infer, .eval = pl_category_eval, TABLE,
+      .infer = pl_category_infer, .eval = pl_category_eval, TABLE, PL_EMIT_BREAK("looks up a table of keys"),
       .samples = PL_SAMPLES({ "(int64[4] x) => (y) { y = ai.onnx.ml.CategoryMapper<cats_strings = [\"a\", \"b\"], cats_int64s = [3, 5]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "FeatureVectorizer", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML, PL_PORT_VARIADIC }), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(PL_A_LIST("inputdimensions", INTS)), .infer = vectorizer_infer, .eval = vectorizer_eval,
-      .grad = pl_grad_feature_vectorizer, .bound = pl_vectorizer_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = pl_grad_feature_vectorizer, .bound = pl_vectorizer_bound, PL_EMIT_BREAK("any number of tables side by side: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[2,1] z) => (y) { y = ai.onnx.ml.FeatureVectorizer<inputdimensions = [3, 1]>(x, z) }", NULL, 0 }) },
     { .name = "Imputer", ML, .since = 1, X_IN(PL_T_ML), .out = PL_PORTS({ "Y", PL_T_ML, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("imputed_value_floats", FLOATS), PL_A_FLOAT("replaced_value_float", 0),
                         PL_A_LIST("imputed_value_int64s", INTS), PL_A_INT("replaced_value_int64", 0)),
       .infer = pl_infer_same_as_first, .eval = imputer_eval, .grad = pl_grad_imputer, .bound = pl_imputer_bound,
-      .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .emit = pl_emit_imputer, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(int64[3,2] x) => (y) { y = ai.onnx.ml.Imputer<imputed_value_int64s = [7, 8], replaced_value_int64 = 3>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(float[3,2] x) => (y) { y = ai.onnx.ml.Imputer<imputed_value_floats = [7.5]>(x) }", NULL, 0 }) },
     { .name = "LabelEncoder", ML, .since = 2, X_IN(T_ENCODE), .out = PL_PORTS({ "Y", T_ENCODE, 0 }),
@@ -313,42 +312,42 @@ const pl_op_def pl_ops_ml[] = {
                         PL_A_LIST("keys_floats", FLOATS), PL_A_LIST("values_tensor", TENSOR), PL_A_LIST("values_strings", STRINGS),
                         PL_A_LIST("values_int64s", INTS), PL_A_LIST("values_floats", FLOATS), PL_A_STRING("default_string", "_Unused"),
                         PL_A_INT("default_int64", -1), PL_A_FLOAT("default_float", -0.0), PL_A_LIST("default_tensor", TENSOR)),
-      .infer = pl_label_encoder_infer, .eval = pl_label_encoder_eval, TABLE,
+      .infer = pl_label_encoder_infer, .eval = pl_label_encoder_eval, TABLE, PL_EMIT_BREAK("looks up a table of keys"),
       .samples = PL_SAMPLES({ "(int64[5] x) => (y) { y = ai.onnx.ml.LabelEncoder<keys_int64s = [1, 2, 3], values_floats = [0.5, 1.5, 2.5], default_float = -1.0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "LabelEncoder", ML, .since = 1, .until = 1, X_IN(T_LABEL), .out = PL_PORTS({ "Y", T_LABEL, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("classes_strings", STRINGS), PL_A_STRING("default_string", "_Unused"), PL_A_INT("default_int64", -1)),
-      .infer = pl_category_infer, .eval = pl_category_eval, TABLE,
+      .infer = pl_category_infer, .eval = pl_category_eval, TABLE, PL_EMIT_BREAK("looks up a table of keys"),
       .samples = PL_SAMPLES({ "(int64[5] x) => (y) { y = ai.onnx.ml.LabelEncoder<classes_strings = [\"a\", \"b\"]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "LinearClassifier", ML, .since = 1, X_IN(PL_T_ML), CLASSES,
       .attrs = PL_ATTRS(PL_A_REQUIRED("coefficients", FLOATS), PL_A_LIST("intercepts", FLOATS), PL_A_INT("multi_class", 0), LABELS, POST),
-      .infer = pl_linear_classifier_infer, .eval = pl_linear_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_linear_classifier_bound, MODEL,
+      .infer = pl_linear_classifier_infer, .eval = pl_linear_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_linear_classifier_bound, MODEL, PL_EMIT_BREAK("picks labels, often strings"),
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.LinearClassifier<coefficients = [0.5, -1.0, 1.0, 2.0, -0.5, 0.25], intercepts = [0.1, 0.2, 0.3], classlabels_ints = [4, 5, 6], post_transform = \"SOFTMAX\">(x) }", NULL, 0 },
                             { "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.LinearClassifier<coefficients = [0.5, -1.0], intercepts = [0.1], classlabels_strings = [\"n\", \"p\"], post_transform = \"LOGISTIC\">(x) }", NULL, 0 }) },
     { .name = "LinearRegressor", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(POST, PL_A_LIST("coefficients", FLOATS), PL_A_LIST("intercepts", FLOATS), PL_A_INT("targets", 1)),
-      .infer = pl_linear_regressor_infer, .eval = pl_linear_regressor_eval, .grad = pl_grad_linear_regressor, .bound = pl_linear_regressor_bound, MODEL,
+      .infer = pl_linear_regressor_infer, .eval = pl_linear_regressor_eval, .grad = pl_grad_linear_regressor, .bound = pl_linear_regressor_bound, MODEL, PL_EMIT_BREAK("a classical model: a library routine"),
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.LinearRegressor<coefficients = [0.5, -1.0, 1.0, 2.0], intercepts = [0.1, 0.2], targets = 2>(x) }", NULL, 0 }) },
     { .name = "Normalizer", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"), .attrs = PL_ATTRS(PL_A_STRING("norm", "MAX")),
-      .infer = float_like_first, .eval = normalizer_eval, .grad = pl_grad_normalizer, .bound = pl_normalizer_bound, MODEL,
+      .infer = float_like_first, .eval = normalizer_eval, .grad = pl_grad_normalizer, .bound = pl_normalizer_bound, MODEL, .emit = pl_emit_normalizer,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer<norm = \"L2\">(x) }", NULL, 0 },
                             { "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer<norm = \"L1\">(x) }", NULL, 0 },
                             { "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer(x) }", NULL, 0 }) },
     { .name = "OneHotEncoder", ML, .since = 1, X_IN(PL_T_ML | PL_T_STRING), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(PL_A_LIST("cats_int64s", INTS), PL_A_LIST("cats_strings", STRINGS), PL_A_INT("zeros", 1)),
-      .infer = pl_one_hot_infer, .eval = pl_one_hot_eval, TABLE,
+      .infer = pl_one_hot_infer, .eval = pl_one_hot_eval, TABLE, PL_EMIT_BREAK("looks up a table of keys"),
       .samples = PL_SAMPLES({ "(int64[2,3] x) => (y) { y = ai.onnx.ml.OneHotEncoder<cats_int64s = [0, 1, 2, 3]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "SVMClassifier", ML, .since = 1, X_IN(PL_T_ML), CLASSES,
       .attrs = PL_ATTRS(KERNEL, PL_A_LIST("vectors_per_class", INTS), PL_A_LIST("prob_a", FLOATS), PL_A_LIST("prob_b", FLOATS), POST, LABELS),
-      .infer = pl_svm_classifier_infer, .eval = pl_svm_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_svm_classifier_bound, MODEL,
+      .infer = pl_svm_classifier_infer, .eval = pl_svm_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_svm_classifier_bound, MODEL, PL_EMIT_BREAK("votes of support vectors: a library routine"),
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.SVMClassifier<kernel_type = \"RBF\", kernel_params = [0.5, 0.0, 3.0], support_vectors = [0.0, 1.0, 1.0, 0.0], coefficients = [1.0, -1.0], rho = [0.1], vectors_per_class = [1, 1], classlabels_ints = [0, 1]>(x) }", NULL, 0 },
                             { "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.SVMClassifier<kernel_type = \"POLY\", kernel_params = [0.5, 1.0, 2.0], support_vectors = [0.0, 1.0, 1.0, 0.0], coefficients = [1.0, -1.0], rho = [0.1], prob_a = [-1.0], prob_b = [0.2], vectors_per_class = [1, 1], classlabels_ints = [0, 1]>(x) }", NULL, 0 }) },
     { .name = "SVMRegressor", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(KERNEL, PL_A_INT("one_class", 0), PL_A_INT("n_supports", 0), POST),
-      .infer = pl_svm_regressor_infer, .eval = pl_svm_regressor_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_svm_regressor_bound, MODEL,
+      .infer = pl_svm_regressor_infer, .eval = pl_svm_regressor_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_svm_regressor_bound, MODEL, PL_EMIT_BREAK("a sum over support vectors: a library routine"),
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.SVMRegressor<kernel_type = \"SIGMOID\", kernel_params = [0.5, 0.1, 3.0], support_vectors = [0.0, 1.0, 1.0, 0.0], coefficients = [1.0, -0.5], rho = [0.1], n_supports = 2>(x) }", NULL, 0 }) },
     { .name = "Scaler", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(PL_A_LIST("offset", FLOATS), PL_A_LIST("scale", FLOATS)),
-      .infer = float_like_first, .eval = scaler_eval, .grad = pl_grad_scaler, .bound = pl_scaler_bound, MODEL,
+      .infer = float_like_first, .eval = scaler_eval, .grad = pl_grad_scaler, .bound = pl_scaler_bound, MODEL, .emit = pl_emit_scaler,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.Scaler<offset = [0.5, 1.0], scale = [2.0, 0.5]>(x) }", NULL, 0 }) },
     { 0 },
 };

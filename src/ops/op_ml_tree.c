@@ -262,7 +262,7 @@ static pl_status classifier_eval(pl_eval *c) {
 /* ---- rows ---- */
 
 #define ML .domain = PL_ML_DOMAIN
-#define MODEL .grad = PL_GRAD_ZERO, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+#define MODEL .grad = PL_GRAD_ZERO, .autocast = PL_AMP_FP32
 #define LIST(name_, type_) PL_A_LIST(name_, type_)
 #define NODES                                                                                      \
     LIST("nodes_treeids", INTS), LIST("nodes_nodeids", INTS), LIST("nodes_featureids", INTS),      \
@@ -284,19 +284,19 @@ const pl_op_def pl_ops_ml_tree[] = {
                         LIST("nodes_missing_value_tracks_true", INTS), PL_A_REQUIRED("nodes_modes", TENSOR), PL_A_REQUIRED("nodes_splits", TENSOR),
                         PL_A_REQUIRED("nodes_trueleafs", INTS), PL_A_REQUIRED("nodes_truenodeids", INTS), PL_A_INT("post_transform", 0),
                         PL_A_REQUIRED("tree_roots", INTS)),
-      .infer = ensemble_infer, .eval = ensemble_eval, .bound = pl_tree_ensemble_bound, MODEL,
+      .infer = ensemble_infer, .eval = ensemble_eval, .bound = pl_tree_ensemble_bound, MODEL, PL_EMIT_BREAK("walks through trees"),
       .samples = PL_SAMPLES({ "(float[3,1] x) => (y) { y = ai.onnx.ml.TreeEnsemble<n_targets = 2, aggregate_function = 1, tree_roots = [0], nodes_featureids = [0, 0], nodes_modes = uint8[2] {0, 0}, nodes_splits = float[2] {0.0, 1.0}, nodes_truenodeids = [0, 1], nodes_trueleafs = [1, 1], nodes_falsenodeids = [1, 2], nodes_falseleafs = [0, 1], leaf_targetids = [0, 1, 0], leaf_weights = float[3] {5.0, 12.0, -12.0}>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "TreeEnsembleClassifier", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML, 0 }), .out = PL_PORTS({ "Y", PL_T_STRING | PL_T_I64, 0 }, { "Z", PL_T(PL_F32), PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(NODES, LIST("class_treeids", INTS), LIST("class_nodeids", INTS), LIST("class_ids", INTS), LIST("class_weights", FLOATS),
                         LIST("class_weights_as_tensor", TENSOR), LIST("classlabels_strings", STRINGS), LIST("classlabels_int64s", INTS)),
-      .infer = classifier_infer, .eval = classifier_eval, .bound = pl_tree_classifier_bound, MODEL,
+      .infer = classifier_infer, .eval = classifier_eval, .bound = pl_tree_classifier_bound, MODEL, PL_EMIT_BREAK("walks through trees"),
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.TreeEnsembleClassifier<nodes_treeids = [0, 0, 0], nodes_nodeids = [0, 1, 2], nodes_featureids = [1, 0, 0], nodes_values = [0.0, 0.0, 0.0], nodes_modes = [\"BRANCH_LEQ\", \"LEAF\", \"LEAF\"], nodes_truenodeids = [1, 0, 0], nodes_falsenodeids = [2, 0, 0], class_treeids = [0, 0], class_nodeids = [1, 2], class_ids = [0, 1], class_weights = [1.0, 1.0], classlabels_int64s = [3, 4]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "TreeEnsembleRegressor", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML, 0 }), .out = PL_PORTS({ "Y", PL_T(PL_F32), 0 }),
       .attrs = PL_ATTRS(NODES, LIST("target_treeids", INTS), LIST("target_nodeids", INTS), LIST("target_ids", INTS), LIST("target_weights", FLOATS),
                         LIST("target_weights_as_tensor", TENSOR), PL_A_INT("n_targets", 1), PL_A_STRING("aggregate_function", "SUM")),
-      .infer = regressor_infer, .eval = regressor_eval, .bound = pl_tree_regressor_bound, MODEL,
+      .infer = regressor_infer, .eval = regressor_eval, .bound = pl_tree_regressor_bound, MODEL, PL_EMIT_BREAK("walks through trees"),
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.TreeEnsembleRegressor<nodes_treeids = [0, 0, 0], nodes_nodeids = [0, 1, 2], nodes_featureids = [1, 0, 0], nodes_values = [0.0, 0.0, 0.0], nodes_modes = [\"BRANCH_GT\", \"LEAF\", \"LEAF\"], nodes_truenodeids = [1, 0, 0], nodes_falsenodeids = [2, 0, 0], target_treeids = [0, 0], target_nodeids = [1, 2], target_ids = [0, 0], target_weights = [1.5, -2.5], base_values = [0.5], n_targets = 1, aggregate_function = \"AVERAGE\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

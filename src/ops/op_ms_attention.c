@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "kernels/gemm.h"
 #include "ops/compute.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/ms_attention.h"
 
@@ -630,8 +631,7 @@ static pl_status decoder_eval(pl_eval *c) {
 #define SAME PL_PORT_SAME
 #define MS .domain = "com.microsoft", .since = 1
 #define RULES(infer_, eval_, grad_, bound_)                                                        \
-    .infer = infer_, .eval = eval_, .grad = grad_, .bound = bound_, .emit = PL_EMIT_TODO,          \
-    .autocast = PL_AMP_LOW
+    .infer = infer_, .eval = eval_, .grad = grad_, .bound = bound_, .autocast = PL_AMP_LOW
 #define KV_OUT                                                                                     \
     .out = PL_PORTS({ "output", F, 0 }, { "present_key", F, OPT }, { "present_value", F, OPT },    \
                     { "qk", F, OPT })
@@ -645,7 +645,7 @@ const pl_op_def pl_ops_ms_attention[] = {
       .attrs = PL_ATTRS(PL_A_INT("do_rotary", 0), PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT),
                         PL_A_INT("past_present_share_buffer", 0), PL_A_LIST("qkv_hidden_sizes", INTS),
                         PL_A_INT("rotary_embedding_dim", 0), PL_A_FLOAT("scale", 0), PL_A_INT("unidirectional", 0)),
-      RULES(attention_infer, attention_eval, pl_ms_attention_grad, pl_ms_attention_bound),
+      RULES(attention_infer, attention_eval, pl_ms_attention_grad, pl_ms_attention_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,3,4] x, float[4,24] w, float[24] b) => (y) <int32[2] m = {2, 3}> "
             "{ y = com.microsoft.Attention<num_heads=2>(x, w, b, m) }", NULL, 0 },
@@ -658,7 +658,7 @@ const pl_op_def pl_ops_ms_attention[] = {
                      { "bias", F, SAME | OPT }), KV_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT), PL_A_INT("output_qk", 0),
                         PL_A_INT("past_present_share_buffer", 0), PL_A_FLOAT("scale", 0)),
-      RULES(decoder_infer, decoder_eval, PL_GRAD_TODO, pl_ms_decoder_bound),
+      RULES(decoder_infer, decoder_eval, PL_GRAD_TODO, pl_ms_decoder_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,1,8] q, float[2,1,8] k, float[2,1,8] v, float[2,2,6,4] a, float[2,2,6,4] b) => (y, c, d) <int32[1] n = {3}> "
             "{ y, c, d = com.microsoft.DecoderMaskedMultiHeadAttention<num_heads=2, past_present_share_buffer=1>"
@@ -673,7 +673,7 @@ const pl_op_def pl_ops_ms_attention[] = {
                         PL_A_REQUIRED("kv_num_heads", INT), PL_A_INT("local_window_size", -1), PL_A_REQUIRED("num_heads", INT),
                         PL_A_INT("qk_output", 0), PL_A_INT("rotary_interleaved", 0), PL_A_FLOAT("scale", 0),
                         PL_A_INT("smooth_softmax", -1), PL_A_FLOAT("softcap", 0), PL_A_STRING("v_quant_type", "NONE")),
-      RULES(pl_ms_group_infer, pl_ms_group_eval, PL_GRAD_TODO, pl_ms_group_bound),
+      RULES(pl_ms_group_infer, pl_ms_group_eval, PL_GRAD_TODO, pl_ms_group_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,3,32] q, float[2,3,16] k, float[2,3,16] v) => (y, a, b) <int32[2] n = {2, 2}, int32 t = {3}> "
             "{ y, a, b = com.microsoft.GroupQueryAttention<num_heads=4, kv_num_heads=2>(q, k, v, \"\", \"\", n, t) }", NULL, 0 },
@@ -686,7 +686,7 @@ const pl_op_def pl_ops_ms_attention[] = {
                      { "past_value", F, SAME | OPT }, { "past_sequence_length", I32, OPT }, { "cache_indirection", I32, OPT }), KV_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT), PL_A_FLOAT("scale", 0),
                         PL_A_INT("unidirectional", 0)),
-      RULES(multi_head_infer, multi_head_eval, pl_ms_multi_head_grad, pl_ms_multi_head_bound),
+      RULES(multi_head_infer, multi_head_eval, pl_ms_multi_head_grad, pl_ms_multi_head_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,3,8] q, float[2,5,8] k, float[2,5,6] v, float[22] b) => (y) <int32[2,5] m = {1,1,1,1,0, 1,1,0,0,0}> "
             "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, v, b, m) }", NULL, 0 },
@@ -699,7 +699,7 @@ const pl_op_def pl_ops_ms_attention[] = {
       .out = PL_PORTS({ "output", F, 0 }, { "present", F, OPT }),
       .attrs = PL_ATTRS(PL_A_INT("do_rotary", 0), PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT),
                         PL_A_INT("past_present_share_buffer", 0), PL_A_FLOAT("scale", 0), PL_A_INT("unidirectional", 0)),
-      RULES(q_attention_infer, q_attention_eval, PL_GRAD_UNDEFINED, pl_ms_q_attention_bound),
+      RULES(q_attention_infer, q_attention_eval, PL_GRAD_UNDEFINED, pl_ms_q_attention_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
       .samples = PL_SAMPLES(
           { "(uint8[2,3,4] x, int8[4,24] w, float[24] b, float[24] s) => (y) <float i = {0.02}, int32[2] m = {2, 3}, uint8 z = {4}> "
             "{ y = com.microsoft.QAttention<num_heads=2>(x, w, b, i, s, m, z) }", "s=0.01:0.1", PL_SAMPLE_NO_GRAD }) },
@@ -708,7 +708,7 @@ const pl_op_def pl_ops_ms_attention[] = {
       .out = PL_PORTS({ "output", F, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("interleaved", 0), PL_A_INT("is_packed_batching", 0), PL_A_INT("num_heads", 0),
                         PL_A_INT("rotary_embedding_dim", 0), PL_A_FLOAT("scale", 1)),
-      .infer = pl_ms_rotary_infer, .eval = pl_ms_rotary_eval, .grad = pl_ms_rotary_grad, .bound = pl_ms_rotary_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_ms_rotary_infer, .eval = pl_ms_rotary_eval, .grad = pl_ms_rotary_grad, .bound = pl_ms_rotary_bound, .emit = pl_emit_ms_rotary, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(float[2,3,16] x, float[9,4] c, float[9,4] s) => (y) <int64[1] p = {2}> "
             "{ y = com.microsoft.RotaryEmbedding(x, p, c, s) }", NULL, 0 },

@@ -8,6 +8,7 @@
 
 #include "kernels/vmath.h"
 #include "ops/elementwise.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/ms_fused_bound.h"
 #include "ops/norm_rows.h"
@@ -537,7 +538,7 @@ static pl_status skip_group_norm_eval(pl_eval *c) {
 #define OPT PL_PORT_OPTIONAL
 #define RULES(flags_, infer_fn, eval_fn, rule, amp)                                                \
     .flags = flags_, .infer = infer_fn, .eval = eval_fn, .grad = rule##_grad,                      \
-    .bound = rule##_bound, .emit = PL_EMIT_TODO, .autocast = amp
+    .bound = rule##_bound, .autocast = amp
 #define NORM(infer_fn, eval_fn, rule) RULES(PL_OP_REDUCTION, infer_fn, eval_fn, rule, PL_AMP_FP32)
 #define Y .out = PL_PORTS({ "Y", F, 0 })
 #define IDS (PL_T_INDEX)
@@ -546,7 +547,7 @@ static pl_status skip_group_norm_eval(pl_eval *c) {
 #define SIMPLIFIED                                                                                 \
     .name = "SimplifiedLayerNormalization", .in = PL_PORTS({ "X", F, 0 }, { "scale", F, 0 }),      \
     .out = PL_PORTS({ "Y", F, 0 }, { "inv_std_var", F, OPT }), LAYER_ATTRS,                        \
-    NORM(pl_rms_norm_infer, pl_rms_norm_eval, pl_rms_norm)
+    NORM(pl_rms_norm_infer, pl_rms_norm_eval, pl_rms_norm), .emit = pl_emit_rms_norm
 #define SKIP_OUT                                                                                   \
     .out = PL_PORTS({ "output", F, 0 }, { "mean", F, OPT }, { "inv_std_var", F, OPT },             \
                     { "input_skip_bias_sum", F, OPT }),                                            \
@@ -558,41 +559,41 @@ static pl_status skip_group_norm_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_ms_fused[] = {
     { .name = "BiasAdd", MS, .in = PL_PORTS({ "X", F, PL_PORT_SAME }, { "bias", F, PL_PORT_SAME }, { "skip", F, PL_PORT_SAME }), Y,
-      RULES(PL_OP_ELEMENTWISE, bias_add_infer, bias_add_eval, pl_ms_bias_add, PL_AMP_WIDEST),
+      RULES(PL_OP_ELEMENTWISE, bias_add_infer, bias_add_eval, pl_ms_bias_add, PL_AMP_WIDEST), .emit = pl_emit_bias_add,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] b, float[2,3,4] s) => (y) { y = com.microsoft.BiasAdd(x, b, s) }", NULL, 0 }) },
     { .name = "BiasGelu", MS, .in = PL_PORTS({ "A", F, PL_PORT_SAME }, { "B", F, PL_PORT_SAME }), .out = PL_PORTS({ "C", F, 0 }),
-      RULES(PL_OP_ELEMENTWISE, biased_infer, bias_gelu_eval, pl_ms_gelu, PL_AMP_WIDEST),
+      RULES(PL_OP_ELEMENTWISE, biased_infer, bias_gelu_eval, pl_ms_gelu, PL_AMP_WIDEST), .emit = pl_emit_bias_gelu,
       .samples = PL_SAMPLES({ "(float[2,3,4] a, float[4] b) => (c) { c = com.microsoft.BiasGelu(a, b) }", NULL, 0 }) },
     { .name = "BiasSoftmax", MS, .in = PL_PORTS({ "data", F, PL_PORT_SAME }, { "bias", F, PL_PORT_SAME }), .out = PL_PORTS({ "output", F, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("axis", 1), PL_A_REQUIRED("is_inner_broadcast", INT)),
-      RULES(PL_OP_REDUCTION, bias_softmax_infer, bias_softmax_eval, pl_ms_bias_softmax, PL_AMP_FP32),
+      RULES(PL_OP_REDUCTION, bias_softmax_infer, bias_softmax_eval, pl_ms_bias_softmax, PL_AMP_FP32), .emit = pl_emit_bias_softmax,
       .samples = PL_SAMPLES({ "(float[2,3,4,4] x, float[2,1,1,4] b) => (y) { y = com.microsoft.BiasSoftmax<axis=3, is_inner_broadcast=1>(x, b) }", NULL, 0 }) },
     { .name = "BiasSplitGelu", MS, .in = PL_PORTS({ "X", F, PL_PORT_SAME }, { "bias", F, PL_PORT_SAME }), Y,
-      RULES(0, bias_split_gelu_infer, bias_split_gelu_eval, pl_ms_bias_split_gelu, PL_AMP_WIDEST),
+      RULES(0, bias_split_gelu_infer, bias_split_gelu_eval, pl_ms_bias_split_gelu, PL_AMP_WIDEST), .emit = pl_emit_bias_split_gelu,
       .samples = PL_SAMPLES({ "(float[2,3,8] x, float[8] b) => (y) { y = com.microsoft.BiasSplitGelu(x, b) }", NULL, 0 }) },
     { .name = "EmbedLayerNormalization", MS,
       .in = PL_PORTS({ "input_ids", IDS, 0 }, { "segment_ids", IDS, OPT }, { "word_embedding", F, 0 }, { "position_embedding", F, 0 },
                      { "segment_embedding", F, OPT }, { "gamma", F, 0 }, { "beta", F, 0 }, { "mask", IDS, OPT }, { "position_ids", IDS, OPT }),
       .out = PL_PORTS({ "output", F, 0 }, { "mask_index", PL_T(PL_I32), OPT }, { "embedding_sum", F, OPT }),
-      .attrs = PL_ATTRS(PL_A_FLOAT("epsilon", 1e-12), PL_A_INT("mask_index_type", 0)), NORM(embed_infer, embed_eval, pl_ms_embed),
+      .attrs = PL_ATTRS(PL_A_FLOAT("epsilon", 1e-12), PL_A_INT("mask_index_type", 0)), NORM(embed_infer, embed_eval, pl_ms_embed), PL_EMIT_BREAK("looks up three tables and counts a mask: a library routine"),
       .samples = PL_SAMPLES({ "(int32[2,3] ids, int32[2,3] seg, float[10,4] w, float[5,4] p, float[10,4] s, float[4] g, float[4] b, int32[2,3] m) "
                               "=> (y, i, e) { y, i, e = com.microsoft.EmbedLayerNormalization(ids, seg, w, p, s, g, b, m) }", "m=0:1", 0 }) },
     { .name = "FastGelu", MS, .in = PL_PORTS({ "X", F, PL_PORT_SAME }, { "bias", F, PL_PORT_SAME | OPT }), Y,
-      RULES(PL_OP_ELEMENTWISE, biased_infer, fast_gelu_eval, pl_ms_fast_gelu, PL_AMP_WIDEST),
+      RULES(PL_OP_ELEMENTWISE, biased_infer, fast_gelu_eval, pl_ms_fast_gelu, PL_AMP_WIDEST), .emit = pl_emit_fast_gelu,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] b) => (y) { y = com.microsoft.FastGelu(x, b) }", NULL, 0 },
                             { "(float[2,3,4] x) => (y) { y = com.microsoft.FastGelu(x) }", NULL, 0 }) },
-    { .name = "Gelu", MS, .in = PL_PORTS({ "X", F, 0 }), Y, RULES(PL_OP_ELEMENTWISE, pl_infer_same_as_first, gelu_eval, pl_ms_gelu, PL_AMP_KEEP),
+    { .name = "Gelu", MS, .in = PL_PORTS({ "X", F, 0 }), Y, RULES(PL_OP_ELEMENTWISE, pl_infer_same_as_first, gelu_eval, pl_ms_gelu, PL_AMP_KEEP), .emit = pl_emit_bias_gelu,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = com.microsoft.Gelu(x) }", NULL, 0 }) },
     { .name = "GroupNorm", MS, .in = PL_PORTS({ "X", F, 0 }, { "gamma", F, 0 }, { "beta", F, 0 }), Y, GROUP_ATTRS,
-      NORM(group_norm_infer, group_norm_eval, pl_ms_group_norm),
+      NORM(group_norm_infer, group_norm_eval, pl_ms_group_norm), .emit = pl_emit_ms_group_norm,
       .samples = PL_SAMPLES({ "(float[2,3,3,4] x, float[4] g, float[4] b) => (y) { y = com.microsoft.GroupNorm<activation=1, groups=2>(x, g, b) }", NULL, 0 },
                             { "(float[2,4,3,3] x, float[4] g, float[4] b) => (y) { y = com.microsoft.GroupNorm<activation=0, groups=2, channels_last=0>(x, g, b) }", NULL, 0 }) },
     { .name = "LayerNormalization", MS, .in = PL_PORTS({ "X", F, 0 }, { "scale", F, 0 }, { "B", F, OPT }),
       .out = PL_PORTS({ "Y", F, 0 }, { "mean", F, OPT }, { "inv_std_var", F, OPT }), LAYER_ATTRS,
-      NORM(pl_layer_norm_infer, pl_layer_norm_eval, pl_layer_norm),
+      NORM(pl_layer_norm_infer, pl_layer_norm_eval, pl_layer_norm), .emit = pl_emit_layer_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s, float[4] b) => (y) { y = com.microsoft.LayerNormalization(x, s, b) }", NULL, 0 }) },
     { .name = "QuickGelu", MS, .in = PL_PORTS({ "X", F, 0 }), Y, .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1.702)),
-      RULES(PL_OP_ELEMENTWISE, pl_infer_same_as_first, quick_gelu_eval, pl_ms_quick_gelu, PL_AMP_KEEP),
+      RULES(PL_OP_ELEMENTWISE, pl_infer_same_as_first, quick_gelu_eval, pl_ms_quick_gelu, PL_AMP_KEEP), .emit = pl_emit_quick_gelu,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = com.microsoft.QuickGelu<alpha=1.5>(x) }", NULL, 0 }) },
     { .domain = NULL, .since = 1, SIMPLIFIED, /* ONNX Runtime has it in ai.onnx */
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s) => (y) { y = SimplifiedLayerNormalization(x, s) }", NULL, 0 }) },
@@ -600,20 +601,20 @@ const pl_op_def pl_ops_ms_fused[] = {
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s) => (y, i) { y, i = com.microsoft.SimplifiedLayerNormalization(x, s) }", NULL, 0 }) },
     { .name = "SkipGroupNorm", MS,
       .in = PL_PORTS({ "X", F, 0 }, { "gamma", F, 0 }, { "beta", F, 0 }, { "skip", F, 0 }, { "bias", F, OPT }),
-      .out = PL_PORTS({ "Y", F, 0 }, { "S", F, OPT }), GROUP_ATTRS, NORM(group_norm_infer, skip_group_norm_eval, pl_ms_skip_group_norm),
+      .out = PL_PORTS({ "Y", F, 0 }, { "S", F, OPT }), GROUP_ATTRS, NORM(group_norm_infer, skip_group_norm_eval, pl_ms_skip_group_norm), .emit = pl_emit_ms_skip_group_norm,
       .samples = PL_SAMPLES({ "(float[2,3,3,4] x, float[4] g, float[4] b, float[2,4] s, float[4] c) => (y, t) "
                               "{ y, t = com.microsoft.SkipGroupNorm<activation=1, groups=2>(x, g, b, s, c) }", NULL, 0 }) },
     { .name = "SkipLayerNormalization", MS,
       .in = PL_PORTS({ "input", F, PL_PORT_SAME }, { "skip", F, PL_PORT_SAME }, { "gamma", F, PL_PORT_SAME },
                      { "beta", F, PL_PORT_SAME | OPT }, { "bias", F, PL_PORT_SAME | OPT }), SKIP_OUT,
-      NORM(skip_norm_infer, skip_layer_norm_eval, pl_ms_skip_layer_norm),
+      NORM(skip_norm_infer, skip_layer_norm_eval, pl_ms_skip_layer_norm), .emit = pl_emit_skip_layer_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[2,3,4] s, float[4] g, float[4] b, float[4] c) => (y) "
                               "{ y = com.microsoft.SkipLayerNormalization<epsilon=0.00001>(x, s, g, b, c) }", NULL, 0 },
                             { "(float[2,3,4] x, float[1,3,4] s, float[4] g) => (y, m, i, t) "
                               "{ y, m, i, t = com.microsoft.SkipLayerNormalization(x, s, g) }", NULL, 0 }) },
     { .name = "SkipSimplifiedLayerNormalization", MS,
       .in = PL_PORTS({ "input", F, PL_PORT_SAME }, { "skip", F, PL_PORT_SAME }, { "gamma", F, PL_PORT_SAME },
-                     { "bias", F, PL_PORT_SAME | OPT }), SKIP_OUT, NORM(skip_norm_infer, skip_rms_norm_eval, pl_ms_skip_rms_norm),
+                     { "bias", F, PL_PORT_SAME | OPT }), SKIP_OUT, NORM(skip_norm_infer, skip_rms_norm_eval, pl_ms_skip_rms_norm), .emit = pl_emit_skip_rms_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[2,3,4] s, float[4] g) => (y, m, i, t) "
                               "{ y, m, i, t = com.microsoft.SkipSimplifiedLayerNormalization(x, s, g) }", NULL, 0 }) },
     { 0 },

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "ops/bound_quant.h"
 #include "ops/elementwise.h"
+#include "ops/emit_rules.h"
 #include "ops/ms_quant.h"
 #include "ops/quant_grad.h"
 
@@ -364,7 +365,7 @@ static pl_status softmax_eval(pl_eval *c) {
 /* ---- rows ---- */
 
 #define MS .domain = "com.microsoft", .since = 1
-#define INTEGER .grad = PL_GRAD_UNDEFINED, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define INTEGER .grad = PL_GRAD_UNDEFINED, .autocast = PL_AMP_KEEP
 #define SCALE(name_)                                                                               \
     { name_, PL_T(PL_F32), 0 }
 #define Q8(name_)                                                                                  \
@@ -388,66 +389,66 @@ static pl_status softmax_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_ms_quant[] = {
     { .name = "DequantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_QUANT | PL_T(PL_I32), 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, .grad = pl_grad_dequantize, .bound = pl_dequantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, .grad = pl_grad_dequantize, .bound = pl_dequantize_bound, .emit = pl_emit_dequantize, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float s = {0.5}, uint8 z = {3}> { y = com.microsoft.DequantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "DynamicQuantizeMatMul", MS, .in = PL_PORTS(SCALE("A"), Q8("B"), SCALE("b_scale"), ZERO("b_zero_point"), { "bias", PL_T(PL_F32), PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T(PL_F32), 0 }), .infer = pl_dynamic_quantize_matmul_infer, .eval = pl_dynamic_quantize_matmul_eval,
-      .grad = PL_GRAD_ZERO, .bound = pl_dynamic_quantize_matmul_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_ZERO, .bound = pl_dynamic_quantize_matmul_bound, PL_EMIT_BREAK("a product of quantised values: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] a, int8[3,4] b, float[4] bias) => (y) <float[4] s = {0.1, 0.2, 0.3, 0.4}> { y = com.microsoft.DynamicQuantizeMatMul(a, b, s, , bias) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "MatMulIntegerToFloat", MS,
       .in = PL_PORTS(Q8("A"), Q8("B"), { "a_scale", PL_T_FLOAT, 0 }, { "b_scale", PL_T_FLOAT, 0 }, ZERO("a_zero_point"), ZERO("b_zero_point"), { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = pl_matmul_integer_to_float_infer, .eval = pl_matmul_integer_to_float_eval, .bound = pl_matmul_integer_to_float_bound, INTEGER,
+      .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = pl_matmul_integer_to_float_infer, .eval = pl_matmul_integer_to_float_eval, .bound = pl_matmul_integer_to_float_bound, INTEGER, PL_EMIT_BREAK("a product of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[2,3] a, int8[3,4] b) => (y) <float sa = {0.1}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, uint8 za = {3}> { y = com.microsoft.MatMulIntegerToFloat(a, b, sa, sb, za) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "MatMulNBits", MS,
       .in = PL_PORTS({ "A", PL_T_FLOAT, 0 }, { "B", PL_T(PL_U8), 0 }, { "scales", PL_T_FLOAT, 0 }, { "zero_points", PL_T(PL_U8) | PL_T_FLOAT, PL_PORT_OPTIONAL },
                      { "g_idx", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("K", INT), PL_A_REQUIRED("N", INT), PL_A_INT("bits", 4), PL_A_REQUIRED("block_size", INT), PL_A_INT("accuracy_level", 0)),
-      .infer = pl_matmul_nbits_infer, .eval = pl_matmul_nbits_eval, .grad = pl_grad_matmul_nbits, .bound = pl_matmul_nbits_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_LOW,
+      .infer = pl_matmul_nbits_infer, .eval = pl_matmul_nbits_eval, .grad = pl_grad_matmul_nbits, .bound = pl_matmul_nbits_bound, PL_EMIT_BREAK("a product with packed weights: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[2,32] a, uint8[3,2,8] b, float[3,2] s) => (y) { y = com.microsoft.MatMulNBits<K=32, N=3, bits=4, block_size=16>(a, b, s) }", NULL, 0 },
                             { "(float[8,20] a, uint8[3,2,16] b, float[6] s, uint8[6] z, float[3] c) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=8, block_size=16>(a, b, s, z, , c) }", NULL, 0 }) },
     { .name = "NhwcMaxPool", MS, .in = PL_PORTS(Q8("x")), .out = PL_PORTS(Q8("y")), .attrs = PL_ATTRS(POOL_ATTRS, PL_A_LIST("dilations", INTS)),
-      .infer = pl_nhwc_max_pool_infer, .eval = pl_nhwc_max_pool_eval, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_nhwc_max_pool_infer, .eval = pl_nhwc_max_pool_eval, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, PL_EMIT_BREAK("a pool with the channels last: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(uint8[1,5,5,2] x) => (y) { y = com.microsoft.NhwcMaxPool<kernel_shape=[2,2], strides=[2,2]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QGemm", MS,
       .in = PL_PORTS(Q8("A"), SCALE("a_scale"), Q8("a_zero_point"), Q8("B"), SCALE("b_scale"), Q8("b_zero_point"), { "C", PL_T(PL_I32), PL_PORT_OPTIONAL },
                      { "y_scale", PL_T(PL_F32), PL_PORT_OPTIONAL }, ZERO("y_zero_point")),
       .out = PL_PORTS({ "Y", PL_T_8BIT | PL_T(PL_F32), 0 }), .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)),
-      .infer = pl_qgemm_infer, .eval = pl_qgemm_eval, .bound = pl_qgemm_bound, INTEGER,
+      .infer = pl_qgemm_infer, .eval = pl_qgemm_eval, .bound = pl_qgemm_bound, INTEGER, PL_EMIT_BREAK("a product of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[2,3] a, int8[4,3] b, int32[4] c) => (y) <float sa = {0.1}, uint8 za = {3}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, int8[4] zb = {0, 0, 1, 0}, "
                               "float sy = {0.5}, uint8 zy = {9}> { y = com.microsoft.QGemm<transB=1>(a, sa, za, b, sb, zb, c, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(uint8[2,3] a, int8[3,4] b) => (y) <float sa = {0.1}, uint8 za = {3}, float sb = {0.1}, int8 zb = {0}> { y = com.microsoft.QGemm(a, sa, za, b, sb, zb) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearAdd", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_add_eval, .bound = pl_qlinear_add_bound, INTEGER,
+    { .name = "QLinearAdd", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_add_eval, .bound = pl_qlinear_add_bound, INTEGER, .emit = pl_emit_qlinear_add,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3] b) => (y)" XQ "{ y = com.microsoft.QLinearAdd(a, sx, zx, b, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearAveragePool", MS, QX_TO_QY, .attrs = PL_ATTRS(POOL_ATTRS, PL_A_INT("count_include_pad", 0), PL_A_INT("channels_last", 0)),
-      .infer = pl_qlinear_pool_infer, .eval = pl_qlinear_average_pool_eval, .bound = pl_qlinear_mean_bound, INTEGER,
+      .infer = pl_qlinear_pool_infer, .eval = pl_qlinear_average_pool_eval, .bound = pl_qlinear_mean_bound, INTEGER, PL_EMIT_BREAK("a pool of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[1,2,5,5] x) => (y)" XQ "{ y = com.microsoft.QLinearAveragePool<kernel_shape=[2,2], pads=[1,1,0,0]>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearConcat", MS, .in = PL_PORTS(SCALE("Y_scale"), Q8("Y_zero_point"), { "inputs", PL_T_8BIT | PL_T(PL_F32), PL_PORT_VARIADIC }),
-      .out = PL_PORTS(Q8("Y")), .attrs = PL_ATTRS(PL_A_REQUIRED("axis", INT)), .infer = concat_infer, .eval = concat_eval, .bound = pl_qlinear_concat_bound, INTEGER,
+      .out = PL_PORTS(Q8("Y")), .attrs = PL_ATTRS(PL_A_REQUIRED("axis", INT)), .infer = concat_infer, .eval = concat_eval, .bound = pl_qlinear_concat_bound, INTEGER, .emit = pl_emit_qlinear_concat,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[2,1] b) => (y)" XQ "{ y = com.microsoft.QLinearConcat<axis=1>(sy, zy, a, sx, zx, b, sy, zx) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearGlobalAveragePool", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_INT("channels_last", 0)),
-      .infer = pl_qlinear_global_pool_infer, .eval = pl_qlinear_global_pool_eval, .bound = pl_qlinear_mean_bound, INTEGER,
+      .infer = pl_qlinear_global_pool_infer, .eval = pl_qlinear_global_pool_eval, .bound = pl_qlinear_mean_bound, INTEGER, PL_EMIT_BREAK("a pool of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[2,3,4,5] x) => (y)" XQ "{ y = com.microsoft.QLinearGlobalAveragePool(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearLeakyRelu", MS, .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.01)),
-      .infer = unary_infer, .eval = qlinear_leaky_relu_eval, .bound = pl_qlinear_leaky_relu_bound, INTEGER,
+      .infer = unary_infer, .eval = qlinear_leaky_relu_eval, .bound = pl_qlinear_leaky_relu_bound, INTEGER, .emit = pl_emit_qlinear_leaky_relu,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y)" XQ "{ y = com.microsoft.QLinearLeakyRelu<alpha=0.2>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearMul", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_mul_eval, .bound = pl_qlinear_mul_bound, INTEGER,
+    { .name = "QLinearMul", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_mul_eval, .bound = pl_qlinear_mul_bound, INTEGER, .emit = pl_emit_qlinear_mul,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[2,1] b) => (y)" XQ "{ y = com.microsoft.QLinearMul(a, sx, zx, b, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearReduceMean", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_LIST("axes", INTS), PL_A_INT("keepdims", 1)),
-      .infer = pl_qlinear_reduce_mean_infer, .eval = pl_qlinear_reduce_mean_eval, .bound = pl_qlinear_mean_bound, INTEGER,
+      .infer = pl_qlinear_reduce_mean_infer, .eval = pl_qlinear_reduce_mean_eval, .bound = pl_qlinear_mean_bound, INTEGER, PL_EMIT_BREAK("a mean of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[2,3,4] x) => (y)" XQ "{ y = com.microsoft.QLinearReduceMean<axes=[-1], keepdims=0>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearSigmoid", MS, .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .infer = unary_infer, .eval = qlinear_sigmoid_eval, .bound = pl_qlinear_sigmoid_bound, INTEGER,
+    { .name = "QLinearSigmoid", MS, .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .infer = unary_infer, .eval = qlinear_sigmoid_eval, .bound = pl_qlinear_sigmoid_bound, INTEGER, .emit = pl_emit_qlinear_sigmoid,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float sx = {0.1}, uint8 zx = {3}, float sy = {0.00390625}> { y = com.microsoft.QLinearSigmoid(x, sx, zx, sy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearSoftmax", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_REQUIRED("opset", INT)),
-      .infer = softmax_infer, .eval = softmax_eval, .bound = pl_qlinear_softmax_bound, INTEGER,
+      .infer = softmax_infer, .eval = softmax_eval, .bound = pl_qlinear_softmax_bound, INTEGER, .emit = pl_emit_qlinear_softmax,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float sx = {0.1}, uint8 zx = {3}, float sy = {0.00390625}, uint8 zy = {0}> { y = com.microsoft.QLinearSoftmax<opset=13>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearWhere", MS,
       .in = PL_PORTS({ "condition", PL_T_BOOL, 0 }, Q8("X"), SCALE("x_scale"), Q8("x_zero_point"), Q8("Y"), SCALE("y_scale"), Q8("y_zero_point"), SCALE("z_scale"), Q8("z_zero_point")),
-      .out = PL_PORTS(Q8("Z")), .infer = where_infer, .eval = where_eval, .bound = pl_qlinear_where_bound, INTEGER,
+      .out = PL_PORTS(Q8("Z")), .infer = where_infer, .eval = where_eval, .bound = pl_qlinear_where_bound, INTEGER, .emit = pl_emit_qlinear_where,
       .samples = PL_SAMPLES({ "(bool[2,3] c, uint8[2,3] x, uint8[3] y) => (z)" XQ "{ z = com.microsoft.QLinearWhere(c, x, sx, zx, y, sy, zy, sx, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QuantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_FLOAT, 0 }, { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_QUANT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "y", PL_T_QUANT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_quantize_infer, .eval = pl_quantize_eval,
-      .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .emit = pl_emit_quantize, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float s = {0.1}, uint8 z = {128}> { y = com.microsoft.QuantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

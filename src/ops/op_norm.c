@@ -7,6 +7,7 @@
 
 #include "kernels/vmath.h"
 #include "ops/elementwise.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/norm_rows.h"
 #include "ops/op_norm_int.h"
@@ -447,7 +448,7 @@ static pl_status mvn_eval(pl_eval *c) {
                     OPTIONAL_OUT("saved_mean"), OPTIONAL_OUT("saved_var"))
 #define BATCH_RULES                                                                                \
     .flags = PL_OP_REDUCTION, .infer = pl_batch_norm_infer, .eval = pl_batch_norm_eval,            \
-    .grad = pl_batch_norm_grad, .bound = pl_batch_norm_bound, .emit = PL_EMIT_TODO
+    .grad = pl_batch_norm_grad, .bound = pl_batch_norm_bound
 #define BATCH_TEXT(out, attrs)                                                                     \
     "(float[2,3,4,5] x, float[3] s, float[3] b, float[3] m, float[3] v) => (" out ") { " out       \
     " = BatchNormalization" attrs "(x, s, b, m, v) }"
@@ -457,7 +458,7 @@ static pl_status mvn_eval(pl_eval *c) {
     .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 })
 #define RULES(name, rule)                                                                          \
     .flags = PL_OP_REDUCTION, .infer = name##_infer, .eval = name##_eval, .grad = rule##_grad,     \
-    .bound = rule##_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+    .bound = rule##_bound, .autocast = PL_AMP_FP32
 #define X_Y .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 })
 #define EPSILON PL_A_FLOAT("epsilon", 1e-5)
 #define MOMENTUM PL_A_FLOAT("momentum", 0.9)
@@ -467,59 +468,59 @@ static pl_status mvn_eval(pl_eval *c) {
 const pl_op_def pl_ops_norm[] = {
     { .name = "BatchNormalization", .since = 14, BATCH_IN,
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }, OPTIONAL_OUT("running_mean"), OPTIONAL_OUT("running_var")),
-      .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("training_mode", 0)), BATCH_RULES, .autocast = PL_AMP_KEEP,
+      .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("training_mode", 0)), BATCH_RULES, .autocast = PL_AMP_KEEP, .emit = pl_emit_batch_norm,
       .samples = PL_SAMPLES({ BATCH_TEXT("y", ""), "v=0.5:2", 0 },
                             { BATCH_TEXT("y, rm, rv", "<training_mode=1, momentum=0.8>"), "v=0.5:2", 0 }) },
     { .name = "BatchNormalization", .since = 9, .until = 13, BATCH_IN, BATCH_OLD_OUT,
-      .attrs = PL_ATTRS(EPSILON, MOMENTUM), BATCH_RULES, .autocast = PL_AMP_FP32,
+      .attrs = PL_ATTRS(EPSILON, MOMENTUM), BATCH_RULES, .autocast = PL_AMP_FP32, .emit = pl_emit_batch_norm,
       .samples = PL_SAMPLES({ BATCH_TEXT("y", ""), "v=0.5:2", 0 }) },
     { .name = "BatchNormalization", .since = 1, .until = 8, BATCH_IN, BATCH_OLD_OUT,
-      .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("is_test", 0), PL_A_INT("spatial", 1), OLD), BATCH_RULES, .autocast = PL_AMP_FP32,
+      .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("is_test", 0), PL_A_INT("spatial", 1), OLD), BATCH_RULES, .autocast = PL_AMP_FP32, .emit = pl_emit_batch_norm,
       .samples = PL_SAMPLES({ BATCH_TEXT("y", ""), "v=0.5:2", 0 },
                             { "(float[2,3,2] x, float[3,2] s, float[3,2] b, float[3,2] m, float[3,2] v) => (y) "
                               "{ y = BatchNormalization<spatial=0>(x, s, b, m, v) }", "v=0.5:2", 0 }) },
     { .name = "GroupNormalization", .since = 21, GROUP_PORTS,
       .attrs = PL_ATTRS(EPSILON, PL_A_REQUIRED("num_groups", INT), PL_A_INT("stash_type", 1)),
-      RULES(group_norm, pl_group_norm),
+      RULES(group_norm, pl_group_norm), .emit = pl_emit_group_norm,
       .samples = PL_SAMPLES({ "(float[2,4,3,3] x, float[4] s, float[4] b) => (y) { y = GroupNormalization<num_groups=2>(x, s, b) }", NULL, 0 }) },
     { .name = "GroupNormalization", .since = 18, .until = 20, GROUP_PORTS,
-      .attrs = PL_ATTRS(EPSILON, PL_A_REQUIRED("num_groups", INT)), RULES(group_norm, pl_group_norm),
+      .attrs = PL_ATTRS(EPSILON, PL_A_REQUIRED("num_groups", INT)), RULES(group_norm, pl_group_norm), .emit = pl_emit_group_norm,
       .samples = PL_SAMPLES({ "(float[2,4,3,3] x, float[2] s, float[2] b) => (y) { y = GroupNormalization<num_groups=2>(x, s, b) }", NULL, 0 }) },
     { .name = "InstanceNormalization", .since = 1,
       .in = PL_PORTS({ "input", PL_T_FLOAT, PL_PORT_SAME }, { "scale", PL_T_FLOAT, PL_PORT_SAME }, { "B", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(EPSILON, OLD),
-      RULES(instance_norm, pl_instance_norm),
+      RULES(instance_norm, pl_instance_norm), .emit = pl_emit_instance_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x, float[3] s, float[3] b) => (y) { y = InstanceNormalization(x, s, b) }", NULL, 0 }) },
     /* Standard since 17; ONNX Runtime has had it in this domain since 1. */
     { .name = "LayerNormalization", .since = 1, X_SCALE_B(PL_PORT_OPTIONAL),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }, OPTIONAL_OUT("Mean"), OPTIONAL_OUT("InvStdDev")),
       .attrs = PL_ATTRS(PL_A_INT("axis", -1), EPSILON, PL_A_INT("stash_type", 1)),
-      RULES(pl_layer_norm, pl_layer_norm),
+      RULES(pl_layer_norm, pl_layer_norm), .emit = pl_emit_layer_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s, float[4] b) => (y) { y = LayerNormalization(x, s, b) }", NULL, 0 },
                             { "(float[2,3,4] x, float[3,4] s) => (y, m, i) { y, m, i = LayerNormalization<axis=1>(x, s) }", NULL, 0 },
                             { "(float[2,3,4] x, float[2,1,1] s) => (y) { y = LayerNormalization(x, s) }", NULL, 0 }) },
     { .name = "LpNormalization", .since = 1, X_Y, .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_INT("p", 2)),
-      RULES(lp_norm, pl_lp_norm),
+      RULES(lp_norm, pl_lp_norm), .emit = pl_emit_lp_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = LpNormalization(x) }", NULL, 0 },
                             { "(float[2,3,4] x) => (y) { y = LpNormalization<axis=1, p=1>(x) }", NULL, 0 }) },
     { .name = "LRN", .since = 1, X_Y,
       .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.0001), PL_A_FLOAT("beta", 0.75), PL_A_FLOAT("bias", 1), PL_A_REQUIRED("size", INT)),
-      RULES(lrn, pl_lrn),
+      RULES(lrn, pl_lrn), .emit = pl_emit_lrn,
       .samples = PL_SAMPLES({ "(float[2,5,3,3] x) => (y) { y = LRN<size=3, alpha=0.1>(x) }", NULL, 0 },
                             { "(float[2,5,3,3] x) => (y) { y = LRN<size=4, beta=0.5, bias=2.0>(x) }", NULL, 0 }) },
     { .name = "MeanVarianceNormalization", .since = 9, X_Y, .attrs = PL_ATTRS(PL_A_LIST("axes", INTS)),
-      RULES(mvn, pl_mvn),
+      RULES(mvn, pl_mvn), .emit = pl_emit_mvn,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = MeanVarianceNormalization(x) }", NULL, 0 },
                             { "(float[2,3,4] x) => (y) { y = MeanVarianceNormalization<axes=[-1]>(x) }", NULL, 0 }) },
     { .name = "MeanVarianceNormalization", .since = 1, .until = 8, X_Y,
       .attrs = PL_ATTRS(PL_A_INT("across_channels", 0), PL_A_INT("normalize_variance", 1)),
-      RULES(mvn, pl_mvn),
+      RULES(mvn, pl_mvn), .emit = pl_emit_mvn,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = MeanVarianceNormalization(x) }", NULL, 0 },
                             { "(float[2,3,4,5] x) => (y) { y = MeanVarianceNormalization<across_channels=1, normalize_variance=0>(x) }", NULL, 0 }) },
     { .name = "RMSNormalization", .since = 23,
       .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }, { "scale", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("axis", -1), EPSILON, PL_A_INT("stash_type", 1)),
-      RULES(pl_rms_norm, pl_rms_norm),
+      RULES(pl_rms_norm, pl_rms_norm), .emit = pl_emit_rms_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s) => (y) { y = RMSNormalization(x, s) }", NULL, 0 },
                             { "(float[2,3,4] x, float[3,1] s) => (y) { y = RMSNormalization<axis=1>(x, s) }", NULL, 0 }) },
     { 0 },

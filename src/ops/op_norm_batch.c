@@ -71,7 +71,7 @@ typedef struct job {
 LOOPS(f32, float)
 LOOPS(f64, double)
 
-static bool is_training(const pl_node *node) {
+bool pl_batch_norm_is_training(const pl_node *node) {
     if (node->opset >= 14) return pl_attr_int(node, "training_mode") != 0;
     bool named = false;
     for (uint32_t i = 1; i < node->n_out; i++)
@@ -79,7 +79,7 @@ static bool is_training(const pl_node *node) {
     return named && (node->opset >= 7 || pl_attr_int(node, "is_test") == 0);
 }
 
-static bool is_spatial(const pl_node *node) {
+bool pl_batch_norm_is_spatial(const pl_node *node) {
     return node->opset >= 9 || pl_attr_int(node, "spatial") != 0;
 }
 
@@ -92,7 +92,7 @@ pl_status pl_batch_norm_infer(pl_infer *c) {
     if (dtype == PL_UNDEFINED) dtype = pl_infer_dtype_of(c, 0);
     if (rank == 0) return pl_infer_fail(c, "X is a scalar");
     pl_dim channels = rank > 1 ? pl_infer_dim(c, 0, 1) : rank == 1 ? pl_dim_of(1) : PL_DIM_UNKNOWN;
-    const bool spatial = is_spatial(c->node);
+    const bool spatial = pl_batch_norm_is_spatial(c->node);
     for (int d = 2; d < rank && !spatial; d++) {
         const pl_dim dim = pl_infer_dim(c, 0, d);
         int64_t n = 0;
@@ -179,7 +179,7 @@ static pl_status normalize(pl_eval *c, job *j, bool is_f64) {
     double *mean = channels_of(c, IN_MEAN, j->channels);
     double *var = channels_of(c, IN_VAR, j->channels);
     if (factor == NULL || bias == NULL || mean == NULL || var == NULL) return pl_eval_memory(c);
-    if (is_training(c->node)) {
+    if (pl_batch_norm_is_training(c->node)) {
         PL_TRY(train(c, j, mean, var, is_f64));
     } else {
         for (int i = 1; i < c->n_out; i++)
@@ -218,7 +218,7 @@ pl_status pl_batch_norm_eval(pl_eval *c) {
         return PL_OK;
     }
     const bool is_f64 = x->dtype == PL_F64;
-    const int last = is_spatial(c->node) && x->rank > 1 ? 2 : x->rank;
+    const int last = pl_batch_norm_is_spatial(c->node) && x->rank > 1 ? 2 : x->rank;
     const pl_axis_view view =
         x->rank == 1 ? (pl_axis_view){ x->n_elements, 1, 1 } : pl_axis_view_of(x, 1, last);
     job j = { .batch = view.outer,
@@ -244,23 +244,22 @@ static double error_at(const sides *s, int i, int64_t k) {
     return s->e[i] == NULL ? 0 : s->e[i][k];
 }
 
-/* u(4k(|x| + |m|) + |b|) and what comes in, k = |scale| / sqrt(var + epsilon). */
-static void bound_fixed(const pl_bound *c, const pl_axis_view *v, const sides *s, double epsilon,
+/* u(4k(|x| + |m|) + |b|) and what comes in, k = |scale| / sqrt(var + epsilon). Low precision is
+ * computed in float and rounded once. */
+static void bound_fixed(pl_bound *c, const pl_axis_view *v, const sides *s, double epsilon,
                         double *e) {
     const double *x = s->x[0], *ex = s->e[0];
     for (int64_t i = 0; i < v->outer * v->n * v->inner; i++) {
         const int64_t ch = i / v->inner % v->n;
         const double m = s->x[IN_MEAN][ch], var = s->x[IN_VAR][ch] + epsilon;
         const double k = fabs(s->x[IN_SCALE][ch]) / sqrt(var), d = fabs(x[i] - m);
-        e[i] = c->u * (4 * k * (fabs(x[i]) + fabs(m)) + fabs(s->x[IN_BIAS][ch]));
+        e[i] = c->u_acc * (4 * k * (fabs(x[i]) + fabs(m)) + fabs(s->x[IN_BIAS][ch]));
         e[i] += k * ((ex == NULL ? 0 : ex[i]) + error_at(s, IN_MEAN, ch));
         e[i] += d * (error_at(s, IN_SCALE, ch) / sqrt(var) + k * error_at(s, IN_VAR, ch) / var / 2);
         e[i] += error_at(s, IN_BIAS, ch);
     }
-    if (c->u > c->u_acc) {
-        for (int64_t i = 0; i < v->outer * v->n * v->inner; i++)
-            e[i] += c->tiny / 2;
-    }
+    const double *y = pl_b_y(c, 0);
+    if (y != NULL) pl_b_add_stored(c, y, e, v->outer * v->n * v->inner);
 }
 
 /* (outer, channels, inner) with the channels in front, or back. NULL in gives NULL. */
@@ -354,7 +353,7 @@ pl_status pl_batch_norm_bound(pl_bound *c) {
     sides s = { { NULL }, { NULL } };
     double *e = NULL;
     if (x->n_elements == 0) return PL_OK;
-    const int last = is_spatial(c->node) && x->rank > 1 ? 2 : x->rank;
+    const int last = pl_batch_norm_is_spatial(c->node) && x->rank > 1 ? 2 : x->rank;
     const pl_axis_view v =
         x->rank == 1 ? (pl_axis_view){ x->n_elements, 1, 1 } : pl_axis_view_of(x, 1, last);
     for (int i = 0; i <= IN_VAR; i++) {
@@ -362,7 +361,7 @@ pl_status pl_batch_norm_bound(pl_bound *c) {
         s.e[i] = pl_b_e(c, i);
         if (s.x[i] == NULL) return pl_fail_memory(c->err, 1);
     }
-    if (is_training(c->node)) return bound_training(c, &v, &s);
+    if (pl_batch_norm_is_training(c->node)) return bound_training(c, &v, &s);
     PL_TRY(pl_b_new(c, 0, &e));
     if (e != NULL) bound_fixed(c, &v, &s, pl_attr_float(c->node, "epsilon"), e);
     for (int i = 1; i < c->n_out; i++) { /* the inputs, passed on */

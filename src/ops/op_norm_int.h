@@ -9,6 +9,8 @@
 pl_status pl_batch_norm_infer(pl_infer *c);
 pl_status pl_batch_norm_eval(pl_eval *c);
 pl_status pl_batch_norm_bound(pl_bound *c);
+bool pl_batch_norm_is_training(const pl_node *node);
+bool pl_batch_norm_is_spatial(const pl_node *node); /* else a statistic for each element */
 
 /* op_norm.c: layer and RMS normalisation; statistics are outputs 1 and 2, or 1 alone. */
 pl_status pl_layer_norm_infer(pl_infer *c);

@@ -8,6 +8,7 @@
 
 #include "ops/bound.h"
 #include "ops/bound_num.h"
+#include "ops/emit_rules.h"
 #include "ops/infer.h"
 
 extern const pl_op_def pl_ops_optimizer[];
@@ -242,16 +243,16 @@ static pl_status momentum_bound(pl_bound *c) {
 const pl_op_def pl_ops_optimizer[] = {
     { .name = "Adagrad", TRAINING, IN_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("decay_factor", 0), PL_A_FLOAT("epsilon", 1e-6), PL_A_FLOAT("norm_coefficient", 0)),
-      .infer = optimizer_infer, .eval = adagrad_eval, .grad = PL_GRAD_UNDEFINED, .bound = adagrad_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = optimizer_infer, .eval = adagrad_eval, .grad = PL_GRAD_UNDEFINED, .bound = adagrad_bound, .emit = pl_emit_adagrad, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2] x, float[2] g, float[2] h) => (y, k) <float r = {0.1}, int64 t = {3}> { y, k = ai.onnx.preview.training.Adagrad<epsilon = 0.001, decay_factor = 0.1, norm_coefficient = 0.01>(r, t, x, g, h) }", "h=0.1:2", 0 }) },
     { .name = "Adam", TRAINING, IN_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.9), PL_A_FLOAT("beta", 0.999), PL_A_FLOAT("epsilon", 1e-6),
                         PL_A_FLOAT("norm_coefficient", 0), PL_A_FLOAT("norm_coefficient_post", 0)),
-      .infer = optimizer_infer, .eval = adam_eval, .grad = PL_GRAD_UNDEFINED, .bound = adam_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = optimizer_infer, .eval = adam_eval, .grad = PL_GRAD_UNDEFINED, .bound = adam_bound, .emit = pl_emit_adam, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2] x, float[2] g, float[2] v, float[2] h) => (y, w, k) <float r = {0.1}, int64 t = {3}> { y, w, k = ai.onnx.preview.training.Adam<epsilon = 0.001, norm_coefficient = 0.01>(r, t, x, g, v, h) }", "h=0.1:2", 0 }) },
     { .name = "Momentum", TRAINING, IN_OUT,
       .attrs = PL_ATTRS(PL_A_REQUIRED("alpha", FLOAT), PL_A_REQUIRED("beta", FLOAT), PL_A_REQUIRED("mode", STRING), PL_A_REQUIRED("norm_coefficient", FLOAT)),
-      .infer = optimizer_infer, .eval = momentum_eval, .grad = PL_GRAD_UNDEFINED, .bound = momentum_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = optimizer_infer, .eval = momentum_eval, .grad = PL_GRAD_UNDEFINED, .bound = momentum_bound, .emit = pl_emit_momentum, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2] x, float[2] g, float[2] v) => (y, w) <float r = {0.1}, int64 t = {3}> { y, w = ai.onnx.preview.training.Momentum<alpha = 0.9, beta = 0.8, mode = \"standard\", norm_coefficient = 0.01>(r, t, x, g, v) }", NULL, 0 },
                             { "(float[2] x, float[2] g, float[2] v) => (y, w) <float r = {0.1}, int64 t = {0}> { y, w = ai.onnx.preview.training.Momentum<alpha = 0.9, beta = 0.8, mode = \"nesterov\", norm_coefficient = 0.01>(r, t, x, g, v) }", NULL, 0 }) },
     { 0 },

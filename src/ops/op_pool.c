@@ -6,6 +6,7 @@
 #include "kernels/vmath.h"
 #include "ops/bound_nn.h"
 #include "ops/compute.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/pool_window.h"
 
@@ -449,38 +450,38 @@ static pl_status max_pool_bound(pl_bound *c) {
 /* clang-format off */
 const pl_op_def pl_ops_pool[] = {
     { .name = "AveragePool", .since = 1, .until = 6, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = pl_average_pool_grad, .bound = average_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = pl_average_pool_grad, .bound = average_pool_bound, .emit = pl_emit_average_pool, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = AveragePool<kernel_shape=[2]>(x) }", NULL, 0 }) },
     { .name = "AveragePool", .since = 7, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("count_include_pad", 0)),
-      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = pl_average_pool_grad, .bound = average_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = average_pool_eval, .grad = pl_average_pool_grad, .bound = average_pool_bound, .emit = pl_emit_average_pool, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2], count_include_pad=1>(x) }", NULL, 0 },
                             { "(float[1,2,6] x) => (y) { y = AveragePool<kernel_shape=[2], strides=[4], ceil_mode=1>(x) }", NULL, 0 },
                             { "(float[1,2,6,5] x) => (y) { y = AveragePool<kernel_shape=[3,2], pads=[1,0,1,1], strides=[2,2]>(x) }", NULL, 0 },
                             { "(float[1,1,4,4,3] x) => (y) { y = AveragePool<kernel_shape=[2,2,2], auto_pad=\"SAME_UPPER\">(x) }", NULL, 0 }) },
     { .name = "GlobalAveragePool", .since = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .infer = pl_global_pool_infer, .eval = global_average_eval,
-      .grad = pl_global_average_grad, .bound = global_average_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP, .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalAveragePool(x) }", NULL, 0 }) },
+      .grad = pl_global_average_grad, .bound = global_average_bound, .emit = pl_emit_global_average_pool, .autocast = PL_AMP_KEEP, .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalAveragePool(x) }", NULL, 0 }) },
     { .name = "GlobalLpPool", .since = 1, .until = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_FLOAT("p", 2)),
-      .infer = global_lp_infer, .eval = global_lp_eval, .grad = pl_global_lp_grad, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = global_lp_infer, .eval = global_lp_eval, .grad = pl_global_lp_grad, .bound = global_lp_bound, .emit = pl_emit_global_lp_pool, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = GlobalLpPool<p=3.0>(x) }", NULL, 0 }) },
     { .name = "GlobalLpPool", .since = 2, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_INT("p", 2)),
-      .infer = global_lp_infer, .eval = global_lp_eval, .grad = pl_global_lp_grad, .bound = global_lp_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = global_lp_infer, .eval = global_lp_eval, .grad = pl_global_lp_grad, .bound = global_lp_bound, .emit = pl_emit_global_lp_pool, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = GlobalLpPool(x) }", NULL, 0 }) },
     { .name = "GlobalMaxPool", .since = 1, .flags = PL_OP_REDUCTION, X_TO_Y(PL_T_FLOAT), .infer = pl_global_pool_infer, .eval = global_max_eval,
-      .grad = pl_global_max_grad, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = pl_global_max_grad, .bound = PL_BOUND_EXACT, .emit = pl_emit_global_max_pool, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = GlobalMaxPool(x) }", NULL, 0 }) },
     { .name = "LpPool", .since = 1, .until = 1, X_TO_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_STRING("auto_pad", "NOTSET"), PL_A_LIST("kernel_shape", INTS), PL_A_FLOAT("p", 2), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = pl_lp_pool_grad, .bound = lp_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = pl_lp_pool_grad, .bound = lp_pool_bound, .emit = pl_emit_lp_pool, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = LpPool<kernel_shape=[2], p=2.0>(x) }", NULL, 0 }) },
     { .name = "LpPool", .since = 2, X_TO_Y(PL_T_FLOAT), .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("p", 2)),
-      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = pl_lp_pool_grad, .bound = lp_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = lp_pool_infer, .eval = lp_pool_eval, .grad = pl_lp_pool_grad, .bound = lp_pool_bound, .emit = pl_emit_lp_pool, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = LpPool<kernel_shape=[3,2], pads=[1,0,1,0], p=3>(x) }", NULL, 0 }) },
     { .name = "MaxPool", .since = 1, .until = 7, X_TO_Y(T_MAX), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = pl_max_pool_grad, .bound = max_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = pl_max_pool_grad, .bound = max_pool_bound, .emit = pl_emit_max_pool, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5] x) => (y) { y = MaxPool<kernel_shape=[2]>(x) }", NULL, 0 }) },
     { .name = "MaxPool", .since = 8, .in = PL_PORTS({ "X", T_MAX, 0 }), .out = PL_PORTS({ "Y", T_MAX, 0 }, { "Indices", PL_T_I64, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, NEWER_ATTRS, PL_A_INT("storage_order", 0)),
-      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = pl_max_pool_grad, .bound = max_pool_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_pool_infer, .eval = max_pool_eval, .grad = pl_max_pool_grad, .bound = max_pool_bound, .emit = pl_emit_max_pool, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x) => (y) { y = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2], ceil_mode=1>(x) }", NULL, 0 },
                             { "(float[2,1,3,4,4] x) => (y) { y = MaxPool<kernel_shape=[2,2,3], strides=[1,1,1]>(x) }", NULL, 0 },
                             { "(float[1,2,7,7] x) => (y) { y = MaxPool<kernel_shape=[2,2], dilations=[2,3], strides=[1,2]>(x) }", NULL, 0 },
@@ -488,7 +489,7 @@ const pl_op_def pl_ops_pool[] = {
                             { "(uint8[1,1,4,4] x) => (y) { y = MaxPool<kernel_shape=[2,2], auto_pad=\"SAME_UPPER\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "MaxUnpool", .since = 9, .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }, { "I", PL_T_I64, 0 }, { "output_shape", PL_T_I64, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("kernel_shape", INTS), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = max_unpool_infer, .eval = max_unpool_eval, .grad = pl_max_unpool_grad, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = max_unpool_infer, .eval = max_unpool_eval, .grad = pl_max_unpool_grad, .bound = PL_BOUND_EXACT, PL_EMIT_BREAK("writes at indices of data"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,1,2,2] x) => (y) <int64[1,1,2,2] i = {5, 7, 13, 15}> { y = MaxUnpool<kernel_shape=[2,2], strides=[2,2]>(x, i) }", NULL, 0 }) },
     { 0 },
 };

@@ -1,6 +1,7 @@
 /* Reductions over axes, places of extremes, running sums. The loops are in reduce.c and
  * reduce_axis.c. */
 #include "ops/content.h"
+#include "ops/emit_rules.h"
 #include "ops/reduce.h"
 #include "ops/reduce_rules.h"
 
@@ -191,9 +192,9 @@ static pl_status cum_prod_eval(pl_eval *c) {
 
 /* clang-format off */
 #define KEEPDIMS PL_A_INT("keepdims", 1)
-#define ROW(types, rule, fn, bound_, grad_, amp)                                                   \
+#define ROW(types, rule, fn, bound_, grad_, emit_, amp)                                            \
     .flags = PL_OP_REDUCTION | PL_OP_SHAPE, .out = PL_PORTS({ "reduced", types, 0 }),              \
-    .infer = rule, .eval = fn, .grad = grad_, .bound = bound_, .emit = PL_EMIT_TODO,               \
+    .infer = rule, .eval = fn, .grad = grad_, .bound = bound_, .emit = emit_,                      \
     .autocast = amp
 /* Axes as an attribute, to opset `until_`; then as an input. ranges: of the samples. The dots are
  * what ROW takes. */
@@ -223,13 +224,13 @@ static pl_status cum_prod_eval(pl_eval *c) {
     BY_ATTR(name_, 17, types, ranges, __VA_ARGS__),                                                \
     BY_INPUT(name_, 18, types, ranges, __VA_ARGS__)
 
-#define ARG(name_, fn)                                                                             \
+#define ARG(name_, fn, emit_)                                                                       \
     {                                                                                              \
         .name = name_, .since = 1, .flags = PL_OP_REDUCTION | PL_OP_PICKS,                         \
         .in = PL_PORTS({ "data", PL_T_NUMERIC, 0 }), .out = PL_PORTS({ "reduced", PL_T_I64, 0 }),  \
         .attrs = PL_ATTRS(PL_A_INT("axis", 0), KEEPDIMS, PL_A_INT("select_last_index", 0)),        \
         .infer = arg_infer, .eval = fn, .grad = PL_GRAD_UNDEFINED, .bound = pl_arg_bound,          \
-        .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,                                             \
+        .emit = emit_, .autocast = PL_AMP_KEEP,                                                    \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", NULL, PL_SAMPLE_NO_GRAD },   \
             { "(float[2,3] x) => (y) { y = " name_                                                 \
@@ -243,7 +244,7 @@ static pl_status cum_prod_eval(pl_eval *c) {
         .out = PL_PORTS({ "y", PL_T_NUMERIC, 0 }),                                                 \
         .attrs = PL_ATTRS(PL_A_INT("exclusive", 0), PL_A_INT("reverse", 0)),                       \
         .infer = cumulate_infer, .eval = fn##_eval, .grad = pl_##fn##_grad,                          \
-        .bound = pl_##fn##_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,                   \
+        .bound = pl_##fn##_bound, .emit = pl_emit_##fn, .autocast = PL_AMP_FP32,                   \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) <int64 axis = {1}> { y = " name_ "(x, axis) }", NULL, 0 },  \
             { "(float[2,3] x) => (y) <int32 axis = {-1}> { y = " name_                             \
@@ -252,21 +253,21 @@ static pl_status cum_prod_eval(pl_eval *c) {
     }
 
 const pl_op_def pl_ops_reduce[] = {
-    ARG("ArgMax", arg_max_eval),
-    ARG("ArgMin", arg_min_eval),
+    ARG("ArgMax", arg_max_eval, pl_emit_arg_max),
+    ARG("ArgMin", arg_min_eval, pl_emit_arg_min),
     CUMULATE("CumProd", 26, cum_prod),
     CUMULATE("CumSum", 11, cum_sum),
-    REDUCE("ReduceL1", PL_T_NUMERIC, NULL, reduce_infer, l1_eval, pl_reduce_sum_bound, pl_reduce_l1_grad, PL_AMP_FP32),
-    REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", reduce_infer, l2_eval, pl_reduce_l2_bound, pl_reduce_l2_grad, PL_AMP_FP32),
-    REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", reduce_infer, log_sum_eval, pl_reduce_log_sum_bound, pl_reduce_log_sum_grad, PL_AMP_FP32),
-    REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, reduce_infer, log_sum_exp_eval, pl_reduce_log_sum_exp_bound, pl_reduce_log_sum_exp_grad, PL_AMP_FP32),
-    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, PL_AMP_KEEP),
-    REDUCE("ReduceMean", PL_T_NUMERIC, NULL, reduce_infer, mean_eval, pl_reduce_mean_bound, pl_reduce_mean_grad, PL_AMP_FP32),
-    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, PL_AMP_KEEP),
-    REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.9:1.1", reduce_prod_infer, prod_eval, pl_reduce_prod_bound, pl_reduce_prod_grad, PL_AMP_FP32),
-    BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, PL_AMP_FP32),
-    BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, PL_AMP_FP32),
-    REDUCE("ReduceSumSquare", PL_T_NUMERIC, NULL, reduce_infer, sum_square_eval, pl_reduce_sum_square_bound, pl_reduce_sum_square_grad, PL_AMP_FP32),
+    REDUCE("ReduceL1", PL_T_NUMERIC, NULL, reduce_infer, l1_eval, pl_reduce_sum_bound, pl_reduce_l1_grad, pl_emit_reduce_l1, PL_AMP_FP32),
+    REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", reduce_infer, l2_eval, pl_reduce_l2_bound, pl_reduce_l2_grad, pl_emit_reduce_l2, PL_AMP_FP32),
+    REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", reduce_infer, log_sum_eval, pl_reduce_log_sum_bound, pl_reduce_log_sum_grad, pl_emit_reduce_log_sum, PL_AMP_FP32),
+    REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, reduce_infer, log_sum_exp_eval, pl_reduce_log_sum_exp_bound, pl_reduce_log_sum_exp_grad, pl_emit_reduce_log_sum_exp, PL_AMP_FP32),
+    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_max, PL_AMP_KEEP),
+    REDUCE("ReduceMean", PL_T_NUMERIC, NULL, reduce_infer, mean_eval, pl_reduce_mean_bound, pl_reduce_mean_grad, pl_emit_reduce_mean, PL_AMP_FP32),
+    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_min, PL_AMP_KEEP),
+    REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.9:1.1", reduce_prod_infer, prod_eval, pl_reduce_prod_bound, pl_reduce_prod_grad, pl_emit_reduce_prod, PL_AMP_FP32),
+    BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, pl_emit_reduce_sum, PL_AMP_FP32),
+    BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, pl_emit_reduce_sum, PL_AMP_FP32),
+    REDUCE("ReduceSumSquare", PL_T_NUMERIC, NULL, reduce_infer, sum_square_eval, pl_reduce_sum_square_bound, pl_reduce_sum_square_grad, pl_emit_reduce_sum_square, PL_AMP_FP32),
     { 0 },
 };
 /* clang-format on */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/emit_rules.h"
 #include "ops/op.h"
 
 /* clang-format off */

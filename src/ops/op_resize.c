@@ -1,11 +1,14 @@
 /* Resize and Upsample. Interpolation works axis by axis, the axis that shrinks most first; nearest
  * copies elements of any type, row by row. Coordinates and weights are in resize.c. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/size.h"
 #include "ops/bound_nn.h"
 #include "ops/content.h"
+#include "ops/emit.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/move.h"
 #include "ops/resize.h"
@@ -607,11 +610,123 @@ static pl_status resize_grad(pl_grad *c) {
     return c->st;
 }
 
+/* ---- emission: the taps become constants ---- */
+
+/* sum over d of at[d] * stride; one dim may have places of its own. */
+static pl_ref places(pl_emit *c, int rank, const int64_t *from, const int64_t *to, int own,
+                     pl_ref at) {
+    int64_t stride = 1;
+    pl_ref sum = -1;
+    for (int d = rank - 1; d >= 0; d--) {
+        char expr[80];
+        const pl_ref i = d == own ? at : pl_emit_iota(c, rank, d, to[d]);
+        snprintf(expr, sizeof(expr), sum < 0 ? "$0 * %lld" : "$1 + $0 * %lld", (long long)stride);
+        sum = sum < 0 ? pl_emit_map1(c, PL_I64, expr, i) : pl_emit_map2(c, PL_I64, expr, i, sum);
+        stride *= from[d];
+    }
+    return sum;
+}
+
+/* One axis: the sum of its taps. */
+static pl_ref emit_pass(pl_emit *c, pl_arena *arena, const plan *p, int axis, pl_ref x,
+                        int64_t *dims, pl_dtype wide) {
+    const pl_taps *t = &p->taps[axis];
+    const int64_t n_out = p->axes[axis].n_out;
+    int64_t from[PL_RANK_MAX];
+    double *numbers = pl_arena_array(arena, (size_t)n_out, sizeof(double));
+    pl_ref sum = -1;
+    if (numbers == NULL) return -1;
+    memcpy(from, dims, (size_t)p->rank * sizeof(*from));
+    dims[axis] = n_out;
+    for (int k = 0; k < t->n; k++) {
+        for (int64_t j = 0; j < n_out; j++)
+            numbers[j] = (double)t->at[j * t->n + k];
+        const pl_ref table = pl_emit_numbers(c, PL_I64, numbers, n_out);
+        const pl_ref at = pl_emit_along(c, table, p->rank, axis);
+        pl_ref v = pl_emit_load(c, x, places(c, p->rank, from, dims, axis, at));
+        if (t->w == NULL) return v;
+        for (int64_t j = 0; j < n_out; j++)
+            numbers[j] = t->w[j * t->n + k];
+        const pl_ref w = pl_emit_along(c, pl_emit_numbers(c, wide, numbers, n_out), p->rank, axis);
+        v = pl_emit_map2(c, wide, "$0 * $1", w, v);
+        sum = sum < 0 ? v : pl_emit_map2(c, wide, "$0 + $1", sum, v);
+    }
+    return sum;
+}
+
+static pl_ref emit_outside(pl_emit *c, pl_arena *arena, const plan *p, pl_ref y) {
+    char expr[120], number[64];
+    for (int d = 0; d < p->rank; d++) {
+        const int64_t n = p->axes[d].n_out;
+        if (p->taps[d].outside == NULL) continue;
+        double *flags = pl_arena_array(arena, (size_t)n, sizeof(double));
+        if (flags == NULL) return -1;
+        for (int64_t j = 0; j < n; j++)
+            flags[j] = p->taps[d].outside[j];
+        const pl_ref out = pl_emit_along(c, pl_emit_numbers(c, PL_U8, flags, n), p->rank, d);
+        snprintf(expr, sizeof(expr), "$1 ? %s : $0", pl_emit_number(p->r.extrapolation, number));
+        y = pl_emit_map2(c, c->out[0]->dtype, expr, y, out);
+    }
+    return y;
+}
+
+static pl_ref emit_resized(pl_emit *c, pl_arena *arena, const plan *p) {
+    const pl_dtype dtype = c->in[0]->dtype;
+    const bool nearest_only = p->r.mode == PL_RESIZE_NEAREST;
+    const bool wide = dtype == PL_F64 || !pl_emit_is_float(dtype);
+    int64_t dims[PL_RANK_MAX];
+    int order[PL_RANK_MAX];
+    const int n = order_axes(p, order);
+    pl_ref x = pl_emit_in(c, 0);
+    pl_emit_in_dims(c, 0, dims);
+    for (int k = 0; k < n; k++)
+        x = emit_pass(c, arena, p, order[k], x, dims, wide ? PL_F64 : PL_F32);
+    const bool cuts = n > 0 && !nearest_only && !pl_emit_is_float(dtype);
+    if (!nearest_only) x = pl_emit_map1(c, dtype, cuts ? "px_trunc($0)" : "$0", x);
+    return emit_outside(c, arena, p, x);
+}
+
+static pl_status resize_emit(pl_emit *c) {
+    static const char nowhere[16];
+    pl_err ignored = PL_ERR_INIT;
+    pl_datum *in[4] = { NULL };
+    pl_tensor *x = NULL;
+    int64_t dims[PL_EMIT_RANK_MAX];
+    pl_status st = PL_OK;
+    if (c->n_in > 4) return pl_emit_decline(c, "too many inputs");
+    for (int i = 1; i < c->n_in; i++)
+        if (pl_emit_has(c, i) && c->in_tensor[i] == NULL) {
+            return pl_emit_decline(c, "scales or sizes are not constant");
+        }
+    pl_arena *arena = pl_arena_new();
+    plan *p = arena == NULL ? NULL : pl_arena_alloc(arena, sizeof(*p));
+    pl_emit_in_dims(c, 0, dims);
+    if (p == NULL) st = PL_E_MEMORY;
+    if (st == PL_OK) {
+        memset(p, 0, sizeof(*p));
+        st = pl_tensor_borrow(c->in[0]->dtype, c->in[0]->rank, dims, nowhere, NULL, NULL, &x, NULL);
+    }
+    for (int i = 0; st == PL_OK && i < c->n_in; i++) {
+        const pl_tensor *t = i == 0 ? x : c->in_tensor[i];
+        if (t != NULL) st = pl_datum_of_tensor_take(pl_tensor_ref(t), &in[i], NULL);
+    }
+    pl_eval eval = {
+        .node = c->node, .n_in = c->n_in, .in = in, .scratch = arena, .err = &ignored
+    };
+    if (st == PL_OK) st = plan_init(&eval, x, p);
+    const pl_ref y = st == PL_OK ? emit_resized(c, arena, p) : -1;
+    for (int i = 0; i < c->n_in; i++)
+        pl_datum_unref(in[i]);
+    pl_tensor_unref(x);
+    pl_arena_free(arena);
+    return st == PL_OK ? pl_emit_out(c, 0, y) : pl_emit_decline(c, "scales or sizes");
+}
+
 /* ---- rows ---- */
 
 #define ROW                                                                                        \
     .out = PL_PORTS({ "Y", PL_T_ANY, 0 }), .infer = resize_infer, .eval = resize_eval,             \
-    .grad = resize_grad, .bound = resize_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32
+    .grad = resize_grad, .bound = resize_bound, .emit = resize_emit, .autocast = PL_AMP_FP32
 #define MODE PL_A_STRING("mode", "nearest")
 #define X_SCALES .in = PL_PORTS({ "X", PL_T_ANY, 0 }, { "scales", PL_T(PL_F32), 0 })
 #define RESIZE                                                                                     \

@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "ops/bound.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_index.h"
 #include "ops/indices.h"
 #include "ops/move.h"
@@ -371,7 +372,8 @@ static pl_status scatter_bound(pl_bound *c) {
 /* ---- rows ---- */
 
 #define ROW                                                                                        \
-    .out = PL_PORTS({ "output", PL_T_ANY, 0 }), .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST
+    .out = PL_PORTS({ "output", PL_T_ANY, 0 }), PL_EMIT_BREAK("writes at indices of data"),        \
+    .autocast = PL_AMP_WIDEST
 #define IN(types)                                                                                  \
     .in = PL_PORTS({ "data", PL_T_ANY, PL_PORT_SAME }, { "indices", types, PL_PORT_INDEX },        \
                    { "updates", PL_T_ANY, PL_PORT_SAME })
@@ -412,7 +414,7 @@ const pl_op_def pl_ops_scatter[] = {
       .in = PL_PORTS({ "past_cache", PL_T_ANY, PL_PORT_SAME }, { "update", PL_T_ANY, PL_PORT_SAME },
                      { "write_indices", PL_T_I64, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "present_cache", PL_T_ANY, 0 }), .grad = pl_grad_tensor_scatter,
-      .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST,
+      .bound = PL_BOUND_EXACT, .emit = pl_emit_tensor_scatter, .autocast = PL_AMP_WIDEST,
       .attrs = PL_ATTRS(PL_A_INT("axis", -2), PL_A_STRING("mode", "linear")),
       .samples = PL_SAMPLES(
           { "(float[2,4,3] x, float[2,1,3] u) => (y) <int64[2] at = {1,3}> { y = TensorScatter(x, u, at) }", NULL, 0 },

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_index.h"
 #include "ops/move.h"
 
@@ -415,12 +416,11 @@ static pl_status tile_eval(pl_eval *c) {
 
 /* ---- rows ---- */
 
-#define MOVES .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define MOVES .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP
 #define VIEWS                                                                                      \
     .flags = PL_OP_VIEW | PL_OP_OWN_OUT | PL_OP_SHAPE, .eval = view_eval, .grad = pl_grad_view,    \
     MOVES
-#define ASKS                                                                                       \
-    .grad = PL_GRAD_ZERO, .bound = pl_b_untouched, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define ASKS .grad = PL_GRAD_ZERO, .bound = pl_b_untouched, .autocast = PL_AMP_KEEP
 #define OUT(name) .out = PL_PORTS({ name, PL_T_ANY, 0 })
 #define DATA_ONLY .in = PL_PORTS({ "data", PL_T_ANY, 0 })
 #define DATA_AND(name, flags) .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { name, PL_T_I64, flags })
@@ -429,61 +429,61 @@ static pl_status tile_eval(pl_eval *c) {
 const pl_op_def pl_ops_shape[] = {
     { .name = "Expand", .since = 8, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "shape", PL_T_I64, 0 }), OUT("output"),
-      .infer = expand_infer, .eval = expand_eval, .grad = pl_grad_expand, MOVES,
+      .infer = expand_infer, .eval = expand_eval, .grad = pl_grad_expand, MOVES, .emit = pl_emit_expand_rule,
       .samples = PL_SAMPLES(
           { "(float[3,1] x) => (y) <int64[3] shape = {2,1,4}> { y = Expand(x, shape) }", NULL, 0 },
           { "(float[2,3] x) => (y) <int64[1] shape = {1}> { y = Expand(x, shape) }", NULL, 0 }) },
     { .name = "Flatten", .since = 1, VIEWS, DATA_ONLY, OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = flatten_infer,
+      .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = flatten_infer, .emit = pl_emit_same_elements,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = Flatten(x) }", NULL, 0 },
                             { "(float[2,3,4] x) => (y) { y = Flatten<axis=-1>(x) }", NULL, 0 },
                             { "(float[2,3] x) => (y) { y = Flatten<axis=0>(x) }", NULL, 0 }) },
     { .name = "Identity", .since = 1, .flags = PL_OP_VIEW | PL_OP_OWN_OUT | PL_OP_SHAPE,
       .in = PL_PORTS({ "input", PL_T_ANY, PL_PORT_ANY_KIND }),
       .out = PL_PORTS({ "output", PL_T_ANY, PL_PORT_ANY_KIND }),
-      .infer = identity_infer, .eval = identity_eval, .grad = pl_grad_view, MOVES,
+      .infer = identity_infer, .eval = identity_eval, .grad = pl_grad_view, MOVES, .emit = pl_emit_identity,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Identity(x) }", NULL, 0 },
                             { "(int64 x) => (y) { y = Identity(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Reshape", .since = 1, .until = 4, VIEWS, DATA_ONLY, OUT("reshaped"),
       .attrs = PL_ATTRS(PL_A_LIST("shape", INTS), PL_A_LIST("consumed_inputs", INTS)),
-      .infer = reshape1_infer,
+      .infer = reshape1_infer, .emit = pl_emit_same_elements,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = Reshape<shape=[0,-1]>(x) }", NULL, 0 }) },
     { .name = "Reshape", .since = 5, VIEWS, DATA_AND("shape", 0), OUT("reshaped"),
-      .attrs = PL_ATTRS(PL_A_INT("allowzero", 0)), .infer = reshape_infer,
+      .attrs = PL_ATTRS(PL_A_INT("allowzero", 0)), .infer = reshape_infer, .emit = pl_emit_same_elements,
       .samples = PL_SAMPLES(
           { "(float[2,3,4] x) => (y) <int64[2] shape = {0,-1}> { y = Reshape(x, shape) }", NULL, 0 },
           { "(float[2,6] x) => (y) <int64[4] shape = {3,1,2,2}> { y = Reshape(x, shape) }", NULL, 0 },
           { "(float[0,3] x) => (y) <int64[2] shape = {3,0}> { y = Reshape<allowzero=1>(x, shape) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Shape", .since = 1, .flags = PL_OP_SHAPE, DATA_ONLY, .out = PL_PORTS({ "shape", PL_T_I64, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("start", 0), PL_A_INT("end", 0)),
-      .infer = shape_infer, .eval = shape_eval, ASKS,
+      .infer = shape_infer, .eval = shape_eval, ASKS, .emit = pl_emit_types_only,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = Shape(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(float[2,3,4] x) => (y) { y = Shape<start=1, end=-1>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Size", .since = 1, .flags = PL_OP_SHAPE, DATA_ONLY, .out = PL_PORTS({ "size", PL_T_I64, 0 }),
-      .infer = size_infer, .eval = size_eval, ASKS,
+      .infer = size_infer, .eval = size_eval, ASKS, .emit = pl_emit_types_only,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = Size(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Squeeze", .since = 1, .until = 12, VIEWS, DATA_ONLY, OUT("squeezed"),
-      .attrs = PL_ATTRS(PL_A_LIST("axes", INTS)), .infer = squeeze_infer,
+      .attrs = PL_ATTRS(PL_A_LIST("axes", INTS)), .infer = squeeze_infer, .emit = pl_emit_same_elements,
       .samples = PL_SAMPLES({ "(float[1,3,1] x) => (y) { y = Squeeze<axes=[0]>(x) }", NULL, 0 },
                             { "(float[1,3,1] x) => (y) { y = Squeeze(x) }", NULL, 0 }) },
     { .name = "Squeeze", .since = 13, VIEWS, DATA_AND("axes", PL_PORT_OPTIONAL), OUT("squeezed"),
-      .infer = squeeze_infer,
+      .infer = squeeze_infer, .emit = pl_emit_same_elements,
       .samples = PL_SAMPLES({ "(float[1,3,1] x) => (y) <int64[1] axes = {-1}> { y = Squeeze(x, axes) }", NULL, 0 },
                             { "(float[1,3,1] x) => (y) { y = Squeeze(x) }", NULL, 0 }) },
     { .name = "Tile", .since = 1, .until = 5,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "tiles", PL_T_NUMERIC, 0 }, { "axis", PL_T_NUMERIC, 0 }),
-      OUT("output"), .infer = tile1_infer, .eval = tile_eval, .grad = pl_grad_tile, MOVES,
+      OUT("output"), .infer = tile1_infer, .eval = tile_eval, .grad = pl_grad_tile, MOVES, .emit = pl_emit_tile,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float tiles = {2}, float axis = {1}> { y = Tile(x, tiles, axis) }", NULL, 0 }) },
     { .name = "Tile", .since = 6,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "repeats", PL_T_I64, 0 }),
-      OUT("output"), .infer = tile_infer, .eval = tile_eval, .grad = pl_grad_tile, MOVES,
+      OUT("output"), .infer = tile_infer, .eval = tile_eval, .grad = pl_grad_tile, MOVES, .emit = pl_emit_tile,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <int64[2] repeats = {2,3}> { y = Tile(x, repeats) }", NULL, 0 },
                             { "(float[1,3] x) => (y) <int64[2] repeats = {4,1}> { y = Tile(x, repeats) }", NULL, 0 }) },
     { .name = "Unsqueeze", .since = 1, .until = 12, VIEWS, DATA_ONLY, OUT("expanded"),
-      .attrs = PL_ATTRS(PL_A_REQUIRED("axes", INTS)), .infer = unsqueeze_infer,
+      .attrs = PL_ATTRS(PL_A_REQUIRED("axes", INTS)), .infer = unsqueeze_infer, .emit = pl_emit_same_elements,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Unsqueeze<axes=[0,3]>(x) }", NULL, 0 }) },
     { .name = "Unsqueeze", .since = 13, VIEWS, DATA_AND("axes", 0), OUT("expanded"),
-      .infer = unsqueeze_infer,
+      .infer = unsqueeze_infer, .emit = pl_emit_same_elements,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <int64[2] axes = {3,0}> { y = Unsqueeze(x, axes) }", NULL, 0 },
                             { "(float x) => (y) <int64[1] axes = {0}> { y = Unsqueeze(x, axes) }", NULL, 0 }) },
     { 0 },

@@ -410,7 +410,7 @@ const pl_op_def pl_ops_signal[] = {
                      { "axis", PL_T_INDEX, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("inverse", 0), PL_A_INT("onesided", 0)),
-      .infer = dft_infer, .eval = dft_eval, .grad = pl_dft_grad, .bound = dft_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = dft_infer, .eval = dft_eval, .grad = pl_dft_grad, .bound = dft_bound, PL_EMIT_BREAK("a Fourier transform: a library routine"), .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,10,2] x) => (y) { y = DFT(x) }", NULL, 0 },
           { "(float[2,7,3,1] x) => (y) <int64 n = {8}, int64 axis = {1}> { y = DFT<onesided=1>(x, n, axis) }", NULL, 0 },
@@ -419,7 +419,7 @@ const pl_op_def pl_ops_signal[] = {
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }, { "dft_length", PL_T_INDEX, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("axis", 1), PL_A_INT("inverse", 0), PL_A_INT("onesided", 0)),
-      .infer = dft_infer, .eval = dft_eval, .grad = pl_dft_grad, .bound = dft_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = dft_infer, .eval = dft_eval, .grad = pl_dft_grad, .bound = dft_bound, PL_EMIT_BREAK("a Fourier transform: a library routine"), .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,37,1] x) => (y) { y = DFT<axis=1>(x) }", NULL, 0 },
           { "(float[2,3,12,2] x) => (y) { y = DFT<axis=2, inverse=1>(x) }", NULL, 0 }) },
@@ -429,7 +429,7 @@ const pl_op_def pl_ops_signal[] = {
                      { "frame_length", PL_T_INDEX, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("onesided", 1)),
-      .infer = stft_infer, .eval = stft_eval, .grad = pl_stft_grad, .bound = stft_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_FP32,
+      .infer = stft_infer, .eval = stft_eval, .grad = pl_stft_grad, .bound = stft_bound, PL_EMIT_BREAK("a Fourier transform: a library routine"), .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES(
           { "(float[2,64,1] x, float[16] w) => (y) <int64 step = {8}> { y = STFT(x, step, w) }", NULL, 0 },
           { "(float[1,40,2] x) => (y) <int64 step = {5}, int64 length = {12}> { y = STFT<onesided=0>(x, step, , length) }", NULL, 0 }) },

@@ -8,6 +8,7 @@
 
 #include "kernels/vmath.h"
 #include "ops/bound.h"
+#include "ops/emit_rules.h"
 #include "ops/float_io.h"
 #include "ops/grad.h"
 #include "ops/infer.h"
@@ -199,28 +200,45 @@ typedef struct bound_job {
 } bound_job;
 
 /* Of one row: D = u(2 + |x - max|) + e is the error of an exponent's argument and of exp; the
- * denominator has the mean of all D and the rounding of its own sum, which a few accumulators
- * share: u sqrt(n) / 16. (Without it a float sum over 6625 classes was near the limit.) */
+ * denominator has the mean of all D (what came in adds up, roundings add in quadrature) and the
+ * rounding of its own sum, which a few accumulators share: u sqrt(n) / 16. (Without it a float sum
+ * over 6625 classes was near the limit.) The element's own exp and the division: u(1.5 + |x -
+ * max|).
+ */
+static double shared_error(const bound_job *j, int64_t from, double max) {
+    const int64_t n = j->view.n, step = j->view.inner;
+    const double u = j->c->u_acc;
+    double came_in = 0, squares = 0, sum = 0;
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t at = from + k * step;
+        const double p = j->log ? exp(j->y[at]) : j->y[at];
+        const double far = isfinite(j->x[at]) ? max - j->x[at] : 0;
+        if (!(p > 0)) continue;
+        const double own = p * u * ((j->log ? 1 : 2) + far);
+        came_in += j->e != NULL ? p * j->e[at] : 0;
+        squares += own * own;
+        sum += own;
+    }
+    return came_in + (j->log ? sum : sqrt(squares) + u) + u * sqrt((double)n) / 16;
+}
+
 static void bound_row(const bound_job *j, int64_t from) {
     const int64_t n = j->view.n, step = j->view.inner;
-    double max = -HUGE_VAL, shared = j->c->u_acc * sqrt((double)n) / 16;
+    double max = -HUGE_VAL;
     for (int64_t k = 0; k < n; k++)
         max = fmax(max, j->x[from + k * step]);
     if (!isfinite(max)) return;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int64_t k = 0; k < n; k++) {
-            const int64_t at = from + k * step;
-            const double y = j->y[at], p = j->log ? exp(y) : y;
-            const double far = isfinite(j->x[at]) ? max - j->x[at] : 0;
-            const double own = j->c->u_acc * ((j->log ? 1 : 2) + far) + (j->e ? j->e[at] : 0);
-            if (pass == 0) {
-                shared += p > 0 ? p * own : 0;
-            } else if (j->log) {
-                j->out[at] = isfinite(y) ? own + shared + pl_b_round(j->c, y) : 0;
-            } else {
-                const double grown = own + shared < 40 ? expm1(own + shared) : HUGE_VAL;
-                j->out[at] = p > 0 ? fmin(p * grown, 1) + pl_b_stored(j->c, y) : 0;
-            }
+    const double shared = shared_error(j, from, max);
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t at = from + k * step;
+        const double y = j->y[at], far = isfinite(j->x[at]) ? max - j->x[at] : 0;
+        const double rounded = j->c->u_acc * ((j->log ? 1 : 1.5) + far);
+        const double all = rounded + (j->e != NULL ? j->e[at] : 0) + shared;
+        if (j->log) {
+            j->out[at] = isfinite(y) ? all + pl_b_round(j->c, y) : 0;
+        } else {
+            const double grown = all < 40 ? expm1(all) : HUGE_VAL;
+            j->out[at] = y > 0 ? fmin(y * grown, 1) + pl_b_stored(j->c, y) : 0;
         }
     }
 }
@@ -304,12 +322,12 @@ static pl_status log_softmax_grad(pl_grad *c) { /* dy - exp(y) sum(dy) */
 
 /* ---- rows ---- */
 
-#define ROW(name_, since_, until_, axis_, fn, grad_, amp)                                          \
+#define ROW(name_, since_, until_, axis_, fn, grad_, emit_, amp)                                   \
     {                                                                                              \
         .name = name_, .since = since_, .until = until_, .flags = PL_OP_REDUCTION,                 \
         .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),  \
         .attrs = PL_ATTRS(PL_A_INT("axis", axis_)), .infer = axis_infer, .eval = fn##_eval,        \
-        .grad = grad_, .bound = fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,                 \
+        .grad = grad_, .bound = fn##_bound, .emit = emit_, .autocast = amp,                        \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", NULL, 0 },                           \
             { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", NULL, 0 },                   \
@@ -318,14 +336,14 @@ static pl_status log_softmax_grad(pl_grad *c) { /* dy - exp(y) sum(dy) */
               PL_SAMPLE_NO_GRAD },                                                                 \
             { "(float16[4,300] x) => (y) { y = " name_ "(x) }", "x=-20:20", PL_SAMPLE_NO_GRAD })   \
     }
-#define BOTH(name_, fn, grad_, amp)                                                                \
-    ROW(name_, 13, 0, -1, fn, grad_, amp), ROW(name_, 1, 12, 1, fn, grad_, amp)
+#define BOTH(name_, fn, grad_, emit_, amp)                                                         \
+    ROW(name_, 13, 0, -1, fn, grad_, emit_, amp), ROW(name_, 1, 12, 1, fn, grad_, emit_, amp)
 
 /* clang-format off */
 const pl_op_def pl_ops_softmax[] = {
-    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, PL_AMP_KEEP),
-    BOTH("LogSoftmax", log_softmax, log_softmax_grad, PL_AMP_FP32),
-    BOTH("Softmax", softmax, softmax_grad, PL_AMP_FP32),
+    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, pl_emit_hardmax, PL_AMP_KEEP),
+    BOTH("LogSoftmax", log_softmax, log_softmax_grad, pl_emit_log_softmax, PL_AMP_FP32),
+    BOTH("Softmax", softmax, softmax_grad, pl_emit_softmax, PL_AMP_FP32),
     { 0 },
 };
 /* clang-format on */

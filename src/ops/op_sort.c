@@ -439,7 +439,7 @@ static pl_status top_k_grad(pl_grad *c) {
     .name = "TopK", .flags = PL_OP_PICKS,                                                          \
     .out = PL_PORTS({ "Values", PL_T_NUMERIC, 0 }, { "Indices", PL_T_I64, PL_PORT_OPTIONAL }),     \
     .infer = top_k_infer, .eval = top_k_eval, .grad = top_k_grad, .bound = top_k_bound,            \
-    .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+    PL_EMIT_BREAK("sorts"), .autocast = PL_AMP_KEEP
 #define TOP_K_IN .in = PL_PORTS({ "X", PL_T_NUMERIC, 0 }, { "K", PL_T_I64, 0 })
 
 /* clang-format off */
@@ -461,7 +461,7 @@ const pl_op_def pl_ops_sort[] = {
                       { "inverse_indices", PL_T_I64, PL_PORT_OPTIONAL }, { "counts", PL_T_I64, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(PL_A_INT("axis", 0), PL_A_INT("sorted", 1)),
       .infer = unique_infer, .eval = unique_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = unique_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .bound = unique_bound, PL_EMIT_BREAK("its shape depends on data"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(int64[8] x) => (y, i, v, n) { y, i, v, n = Unique(x) }", "x=0:4", PL_SAMPLE_NO_GRAD },
           { "(int64[6,2] x) => (y) { y = Unique<axis=0, sorted=0>(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },

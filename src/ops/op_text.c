@@ -474,28 +474,26 @@ static pl_status tfidf_bound(pl_bound *c) {
 
 #define STRINGS(name_)                                                                             \
     { name_, PL_T_STRING, 0 }
-#define NO_NUMBERS                                                                                 \
-    .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_NEVER,                     \
-    .autocast = PL_AMP_KEEP
+#define NO_NUMBERS .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_text[] = {
     { .name = "RegexFullMatch", .since = 20, .in = PL_PORTS(STRINGS("X")), .out = PL_PORTS({ "Y", PL_T_BOOL, 0 }),
-      .attrs = PL_ATTRS(PL_A_STRING("pattern", "")), .infer = regex_infer, .eval = regex_eval, NO_NUMBERS,
+      .attrs = PL_ATTRS(PL_A_STRING("pattern", "")), .infer = regex_infer, .eval = regex_eval, NO_NUMBERS, PL_EMIT_BREAK("strings have no C type"),
       .samples = PL_SAMPLES({ "() => (y) <string[2] x = {\"www.a-b.com\", \"a\"}> { y = RegexFullMatch<pattern = \"www\\\\.[\\\\w.-]+\\\\bcom\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "StringConcat", .since = 20, .in = PL_PORTS(STRINGS("X"), STRINGS("Y")), .out = PL_PORTS(STRINGS("Z")),
-      .infer = pl_infer_broadcast, .eval = concat_eval, NO_NUMBERS,
+      .infer = pl_infer_broadcast, .eval = concat_eval, NO_NUMBERS, PL_EMIT_BREAK("strings have no C type"),
       .samples = PL_SAMPLES({ "() => (z) <string[2] x = {\"a\", \"b\"}, string[1] y = {\".com\"}> { z = StringConcat(x, y) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "StringNormalizer", .since = 10, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS(STRINGS("X")), .out = PL_PORTS(STRINGS("Y")),
       .attrs = PL_ATTRS(PL_A_STRING("case_change_action", "NONE"), PL_A_INT("is_case_sensitive", 0),
                         PL_A_LIST("stopwords", STRINGS), PL_A_STRING("locale", "")),
-      .infer = normalizer_infer, .eval = normalizer_eval, NO_NUMBERS,
+      .infer = normalizer_infer, .eval = normalizer_eval, NO_NUMBERS, PL_EMIT_BREAK("strings have no C type"),
       .samples = PL_SAMPLES({ "() => (y) <string[3] x = {\"Monday\", \"tuesday\", \"b\"}> { y = StringNormalizer<case_change_action = \"UPPER\", stopwords = [\"monday\"]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "StringSplit", .since = 20, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS(STRINGS("X")), .out = PL_PORTS(STRINGS("Y"), { "Z", PL_T_I64, 0 }),
       .attrs = PL_ATTRS(PL_A_STRING("delimiter", ""), PL_A_INT("maxsplit", -1)),
-      .infer = split_infer, .eval = split_eval, NO_NUMBERS,
+      .infer = split_infer, .eval = split_eval, NO_NUMBERS, PL_EMIT_BREAK("strings have no C type"),
       .samples = PL_SAMPLES({ "() => (y, z) <string[2] x = {\"a.com\", \"b.c.net\"}> { y, z = StringSplit<delimiter = \".\">(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "() => (y, z) <string[2] x = {\" a  b c\", \"d\"}> { y, z = StringSplit<maxsplit = 1>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "TfIdfVectorizer", .since = 9,
@@ -505,7 +503,7 @@ const pl_op_def pl_ops_text[] = {
                         PL_A_REQUIRED("ngram_counts", INTS), PL_A_REQUIRED("ngram_indexes", INTS),
                         PL_A_LIST("pool_strings", STRINGS), PL_A_LIST("pool_int64s", INTS), PL_A_LIST("weights", FLOATS)),
       .infer = tfidf_infer, .eval = tfidf_eval, .grad = PL_GRAD_UNDEFINED, .bound = tfidf_bound,
-      .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      PL_EMIT_BREAK("searches a table of n-grams"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(int32[2,6] x) => (y) { y = TfIdfVectorizer<mode = \"TF\", min_gram_length = 1, max_gram_length = 2, max_skip_count = 1, ngram_counts = [0, 4], ngram_indexes = [0, 1, 2, 3, 4, 5, 6], pool_int64s = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/emit_rules.h"
 #include "ops/grad_index.h"
 #include "ops/move.h"
 #include "ops/transform.h"
@@ -482,18 +483,18 @@ static pl_status eye_like_eval(pl_eval *c) {
 
 /* ---- rows ---- */
 
-#define MOVES .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+#define MOVES .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP
 #define IN(name) .in = PL_PORTS({ name, PL_T_ANY, 0 })
 #define OUT(name) .out = PL_PORTS({ name, PL_T_ANY, 0 })
 #define CONCAT                                                                                     \
     .name = "Concat", .flags = PL_OP_SHAPE,                                                        \
     .in = PL_PORTS({ "inputs", PL_T_ANY, PL_PORT_VARIADIC | PL_PORT_SAME }), OUT("concat_result"), \
     .infer = concat_infer, .eval = concat_eval, .grad = pl_grad_concat, .bound = PL_BOUND_EXACT,   \
-    .emit = PL_EMIT_TODO, .autocast = PL_AMP_WIDEST
+    .emit = pl_emit_concat_rule, .autocast = PL_AMP_WIDEST
 #define SPLIT                                                                                      \
     .name = "Split", .flags = PL_OP_SHAPE,                                                         \
     .out = PL_PORTS({ "outputs", PL_T_ANY, PL_PORT_VARIADIC }), .infer = split_infer,              \
-    .eval = split_eval, .grad = pl_grad_split, MOVES
+    .eval = split_eval, .grad = pl_grad_split, .emit = pl_emit_split_rule, MOVES
 #define SPLIT_INPUT                                                                                \
     .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "split", PL_T_I64, PL_PORT_OPTIONAL })
 #define SLICE                                                                                      \
@@ -501,7 +502,7 @@ static pl_status eye_like_eval(pl_eval *c) {
     .grad = pl_grad_slice, MOVES
 #define PAD                                                                                        \
     OUT("output"), .name = "Pad", .infer = pl_pad_infer, .eval = pl_pad_eval, .grad = pl_grad_pad, \
-                   MOVES
+                   .emit = pl_emit_pad, MOVES
 #define PAD_MODE PL_A_STRING("mode", "constant")
 
 /* clang-format off */
@@ -509,7 +510,7 @@ const pl_op_def pl_ops_transform[] = {
     { .name = "CenterCropPad", .since = 18,
       .in = PL_PORTS({ "input_data", PL_T_ANY, 0 }, { "shape", PL_T_INDEX, 0 }), OUT("output_data"),
       .attrs = PL_ATTRS(PL_A_LIST("axes", INTS)),
-      .infer = pl_center_crop_pad_infer, .eval = pl_center_crop_pad_eval, .grad = pl_grad_center_crop_pad, MOVES,
+      .infer = pl_center_crop_pad_infer, .eval = pl_center_crop_pad_eval, .grad = pl_grad_center_crop_pad, MOVES, .emit = pl_emit_center_crop_pad,
       .samples = PL_SAMPLES(
           { "(float[5,4,3] x) => (y) <int64[3] s = {3,7,3}> { y = CenterCropPad(x, s) }", NULL, 0 },
           { "(float[5,4,3] x) => (y) <int64[1] s = {2}> { y = CenterCropPad<axes=[-1]>(x, s) }", NULL, 0 }) },
@@ -520,20 +521,20 @@ const pl_op_def pl_ops_transform[] = {
                             { "(float[1,3] a, float[2,3] b, float[0,3] d) => (y) { y = Concat<axis=0>(a, b, d) }", NULL, 0 }) },
     { .name = "DepthToSpace", .since = 1, IN("input"), OUT("output"),
       .attrs = PL_ATTRS(PL_A_REQUIRED("blocksize", INT), PL_A_STRING("mode", "DCR")),
-      .infer = depth_to_space_infer, .eval = depth_to_space_eval, .grad = pl_grad_depth_to_space, MOVES,
+      .infer = depth_to_space_infer, .eval = depth_to_space_eval, .grad = pl_grad_depth_to_space, MOVES, .emit = pl_emit_depth_to_space,
       .samples = PL_SAMPLES(
           { "(float[1,8,2,3] x) => (y) { y = DepthToSpace<blocksize=2>(x) }", NULL, 0 },
           { "(float[1,8,2,3] x) => (y) { y = DepthToSpace<blocksize=2, mode=\"CRD\">(x) }", NULL, 0 }) },
     /* Experimental until opset 9, as Slice-10 without steps. */
     { .name = "DynamicSlice", .since = 1, .until = 10, SLICE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "starts", PL_T_INDEX, 0 }, { "ends", PL_T_INDEX, 0 },
-                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL }),
+                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL }), .emit = pl_emit_slice_rule,
       .samples = PL_SAMPLES({ "(float[4,5] x) => (y) <int64[1] s = {1}, int64[1] e = {-1}> { y = DynamicSlice(x, s, e) }", NULL, 0 }) },
     { .name = "EyeLike", .since = 9, .flags = PL_OP_SHAPE, IN("input"),
       .out = PL_PORTS({ "output", PL_T_ANY & ~PL_T_STRING, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("dtype", 0), PL_A_INT("k", 0)),
       .infer = eye_like_infer, .eval = eye_like_eval, .grad = PL_GRAD_ZERO, .bound = pl_b_untouched,
-      .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .emit = pl_emit_types_only, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = EyeLike<k=1>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(int32[3,3] x) => (y) { y = EyeLike<dtype=1, k=-2>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { PAD, .since = 1, .until = 1, IN("data"),
@@ -556,22 +557,22 @@ const pl_op_def pl_ops_transform[] = {
     { .name = "ReverseSequence", .since = 10,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "sequence_lens", PL_T_I64, 0 }), OUT("Y"),
       .attrs = PL_ATTRS(PL_A_INT("batch_axis", 1), PL_A_INT("time_axis", 0)),
-      .infer = reverse_sequence_infer, .eval = reverse_sequence_eval, .grad = pl_grad_reverse_sequence, MOVES,
+      .infer = reverse_sequence_infer, .eval = reverse_sequence_eval, .grad = pl_grad_reverse_sequence, MOVES, .emit = pl_emit_reverse_sequence,
       .samples = PL_SAMPLES(
           { "(float[4,3,2] x) => (y) <int64[3] n = {4,1,2}> { y = ReverseSequence(x, n) }", NULL, 0 },
           { "(float[3,4] x) => (y) <int64[3] n = {4,0,2}> { y = ReverseSequence<batch_axis=0, time_axis=1>(x, n) }", NULL, 0 }) },
     { .name = "Slice", .since = 1, .until = 9, SLICE, IN("data"),
-      .attrs = PL_ATTRS(PL_A_LIST("axes", INTS), PL_A_REQUIRED("ends", INTS), PL_A_REQUIRED("starts", INTS)),
+      .attrs = PL_ATTRS(PL_A_LIST("axes", INTS), PL_A_REQUIRED("ends", INTS), PL_A_REQUIRED("starts", INTS)), .emit = pl_emit_slice_rule,
       .samples = PL_SAMPLES({ "(float[4,5] x) => (y) { y = Slice<axes=[0,1], starts=[1,-3], ends=[3,1000]>(x) }", NULL, 0 }) },
     { .name = "Slice", .since = 10, SLICE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "starts", PL_T_INDEX, 0 }, { "ends", PL_T_INDEX, 0 },
-                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL }, { "steps", PL_T_INDEX, PL_PORT_OPTIONAL }),
+                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL }, { "steps", PL_T_INDEX, PL_PORT_OPTIONAL }), .emit = pl_emit_slice_rule,
       .samples = PL_SAMPLES(
           { "(float[4,5] x) => (y) <int64[1] s = {1}, int64[1] e = {-1}> { y = Slice(x, s, e) }", NULL, 0 },
           { "(float[4,5] x) => (y) <int64[2] s = {-1,0}, int64[2] e = {-1000,5}, int64[2] a = {0,-1}, int64[2] t = {-1,2}> { y = Slice(x, s, e, a, t) }", NULL, 0 }) },
     { .name = "SpaceToDepth", .since = 1, IN("input"), OUT("output"),
       .attrs = PL_ATTRS(PL_A_REQUIRED("blocksize", INT)),
-      .infer = space_to_depth_infer, .eval = space_to_depth_eval, .grad = pl_grad_space_to_depth, MOVES,
+      .infer = space_to_depth_infer, .eval = space_to_depth_eval, .grad = pl_grad_space_to_depth, MOVES, .emit = pl_emit_space_to_depth,
       .samples = PL_SAMPLES({ "(float[1,2,4,6] x) => (y) { y = SpaceToDepth<blocksize=2>(x) }", NULL, 0 }) },
     { SPLIT, .since = 1, .until = 1, SPLIT_INPUT,
       .attrs = PL_ATTRS(PL_A_INT("axis", 0), PL_A_LIST("split", INTS)),
@@ -586,12 +587,12 @@ const pl_op_def pl_ops_transform[] = {
       .samples = PL_SAMPLES({ "(float[2,6] x) => (a, b) <int64[2] s = {4,2}> { a, b = Split<axis=-1>(x, s) }", NULL, 0 },
                             { "(float[7] x) => (a, b, d) { a, b, d = Split<num_outputs=3>(x) }", NULL, 0 }) },
     { .name = "Transpose", .since = 1, .flags = PL_OP_SHAPE, IN("data"), OUT("transposed"),
-      .attrs = PL_ATTRS(PL_A_LIST("perm", INTS)), .infer = transpose_infer, .eval = transpose_eval, .grad = pl_grad_transpose, MOVES,
+      .attrs = PL_ATTRS(PL_A_LIST("perm", INTS)), .infer = transpose_infer, .eval = transpose_eval, .grad = pl_grad_transpose, MOVES, .emit = pl_emit_transpose_rule,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = Transpose(x) }", NULL, 0 },
                             { "(float[2,3,4,5] x) => (y) { y = Transpose<perm=[0,2,3,1]>(x) }", NULL, 0 }) },
     { .name = "Trilu", .since = 14,
       .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "k", PL_T_I64, PL_PORT_OPTIONAL }), OUT("output"),
-      .attrs = PL_ATTRS(PL_A_INT("upper", 1)), .infer = trilu_infer, .eval = trilu_eval, .grad = pl_grad_trilu, MOVES,
+      .attrs = PL_ATTRS(PL_A_INT("upper", 1)), .infer = trilu_infer, .eval = trilu_eval, .grad = pl_grad_trilu, MOVES, .emit = pl_emit_trilu,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = Trilu(x) }", NULL, 0 },
                             { "(float[2,4,3] x) => (y) <int64 k = {-1}> { y = Trilu<upper=0>(x, k) }", NULL, 0 }) },
     { 0 },

@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/content.h"
+#include "ops/emit_rules.h"
 #include "ops/grad.h"
 #include "ops/move.h"
 #include "ops/type_text.h"
@@ -278,7 +279,7 @@ static pl_status cast_grad(pl_grad *c) {
 #define OUTPUT .out = PL_PORTS({ "output", CAST_TYPES, 0 })
 #define CASTS                                                                                      \
     .flags = PL_OP_SHAPE | PL_OP_CAST, .eval = cast_eval, .grad = cast_grad, .bound = cast_bound,  \
-    .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP
+    .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_type[] = {
@@ -286,20 +287,20 @@ const pl_op_def pl_ops_type[] = {
       .in = PL_PORTS({ "input", PL_T_ANY & ~PL_T_STRING, 0 }),
       .out = PL_PORTS({ "output", PL_T_ANY & ~PL_T_STRING, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("to", INT)), .infer = bitcast_infer, .eval = bitcast_eval,
-      .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .emit = pl_emit_bit_cast, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = BitCast<to=6>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(int8[4] x) => (y) { y = BitCast<to=2>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Cast", .since = 1, .until = 5, CASTS, INPUT, OUTPUT,
-      .attrs = PL_ATTRS(PL_A_REQUIRED("to", STRING), ROUNDING), .infer = cast1_infer,
+      .attrs = PL_ATTRS(PL_A_REQUIRED("to", STRING), ROUNDING), .infer = cast1_infer, .emit = pl_emit_cast,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Cast<to=\"DOUBLE\">(x) }", NULL, 0 }) },
     { .name = "Cast", .since = 6, CASTS, INPUT, OUTPUT,
-      .attrs = PL_ATTRS(PL_A_REQUIRED("to", INT), ROUNDING), .infer = cast_infer,
+      .attrs = PL_ATTRS(PL_A_REQUIRED("to", INT), ROUNDING), .infer = cast_infer, .emit = pl_emit_cast,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Cast<to=11>(x) }", NULL, 0 },
                             { "(float[2,3] x) => (y) { y = Cast<to=10>(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(int64[2,3] x) => (y) { y = Cast<to=9>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "CastLike", .since = 15, CASTS, OUTPUT,
       .in = PL_PORTS({ "input", CAST_TYPES, 0 }, { "target_type", CAST_TYPES, 0 }),
-      .attrs = PL_ATTRS(ROUNDING), .infer = cast_like_infer,
+      .attrs = PL_ATTRS(ROUNDING), .infer = cast_like_infer, .emit = pl_emit_cast,
       .samples = PL_SAMPLES({ "(float[2,3] x, double[1] t) => (y) { y = CastLike(x, t) }", NULL, 0 }) },
     { 0 },
 };

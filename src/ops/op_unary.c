@@ -8,6 +8,7 @@
 #include "kernels/vmath.h"
 #include "ops/bound.h"
 #include "ops/elementwise.h"
+#include "ops/emit_rules.h"
 #include "ops/grad.h"
 #include "ops/infer.h"
 
@@ -307,7 +308,7 @@ static pl_status infer_bool_like_first(pl_infer *c) {
     {                                                                                              \
         .name = name_, .since = since_, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT),             \
         PL_OLD_ATTRS, .infer = pl_infer_same_as_first, .eval = fn##_eval, .grad = fn##_grad,       \
-        .bound = fn##_bound, .emit = PL_EMIT_TODO, .autocast = amp,                                \
+        .bound = fn##_bound, .emit = pl_emit_##fn, .autocast = amp,                                \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 },                         \
             { "(float16[64] x) => (y) { y = " name_ "(x) }", ranges, PL_SAMPLE_NO_GRAD })          \
@@ -318,7 +319,7 @@ static pl_status infer_bool_like_first(pl_infer *c) {
 /* clang-format off */
 const pl_op_def pl_ops_unary[] = {
     { .name = "Abs", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_NUMERIC), PL_OLD_ATTRS,
-      .infer = pl_infer_same_as_first, .eval = abs_eval, .grad = abs_grad, .bound = pass_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_infer_same_as_first, .eval = abs_eval, .grad = abs_grad, .bound = pass_bound, .emit = pl_emit_abs, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Abs(x) }", NULL, 0 },
                             { "(int8[5] x) => (y) { y = Abs(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
     REAL("Acos", 7, acos, PL_AMP_FP32, "x=-0.9:0.9"),
@@ -329,13 +330,13 @@ const pl_op_def pl_ops_unary[] = {
     REAL("Atanh", 9, atanh, PL_AMP_KEEP, "x=-0.9:0.9"),
     { .name = "BitwiseNot", .since = 18, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_INT),
       .infer = pl_infer_same_as_first, .eval = bitwise_not_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = pass_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .bound = pass_bound, .emit = pl_emit_bitwise_not, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(int32[2,3] x) => (y) { y = BitwiseNot(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     REAL("Ceil", 1, ceil, PL_AMP_KEEP, NULL),
     REAL("Cos", 7, cos, PL_AMP_KEEP, NULL),
     REAL("Cosh", 9, cosh, PL_AMP_FP32, NULL),
     { .name = "Erf", .since = 9, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_NUMERIC),
-      .infer = pl_infer_same_as_first, .eval = erf_eval, .grad = erf_grad, .bound = erf_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_infer_same_as_first, .eval = erf_eval, .grad = erf_grad, .bound = erf_bound, .emit = pl_emit_erf, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Erf(x) }", NULL, 0 }) },
     REAL("Exp", 1, exp, PL_AMP_FP32, NULL),
     REAL("Floor", 1, floor, PL_AMP_KEEP, NULL),
@@ -343,26 +344,26 @@ const pl_op_def pl_ops_unary[] = {
       .in = PL_PORTS({ "X", PL_T_FLOAT | PL_T_FLOAT8, 0 }), .out = PL_PORTS({ "Y", PL_T_BOOL, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("detect_negative", 1), PL_A_INT("detect_positive", 1)),
       .infer = infer_bool_like_first, .eval = is_inf_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = is_inf_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .bound = is_inf_bound, .emit = pl_emit_is_inf, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = IsInf<detect_negative=0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "IsNaN", .since = 9, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT | PL_T_FLOAT8, 0 }), .out = PL_PORTS({ "Y", PL_T_BOOL, 0 }),
       .infer = infer_bool_like_first, .eval = is_nan_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = is_nan_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .bound = is_nan_bound, .emit = pl_emit_is_nan, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = IsNaN(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     REAL("Log", 1, log, PL_AMP_FP32, "x=0.1:4"),
     { .name = "Neg", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_FLOAT | PL_T_SIGNED), PL_OLD_ATTRS,
-      .infer = pl_infer_same_as_first, .eval = neg_eval, .grad = neg_grad, .bound = pass_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .infer = pl_infer_same_as_first, .eval = neg_eval, .grad = neg_grad, .bound = pass_bound, .emit = pl_emit_neg, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Neg(x) }", NULL, 0 }) },
     { .name = "Not", .since = 1, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_BOOL),
       .infer = pl_infer_same_as_first, .eval = not_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = pass_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .bound = pass_bound, .emit = pl_emit_not, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(bool[2,3] x) => (y) { y = Not(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     REAL("Reciprocal", 1, reciprocal, PL_AMP_FP32, "x=0.5:2"),
     REAL("Round", 11, round, PL_AMP_KEEP, NULL),
     { .name = "Sign", .since = 9, .flags = PL_OP_ELEMENTWISE, X_ANY(PL_T_NUMERIC),
       .infer = pl_infer_same_as_first, .eval = sign_eval, .grad = PL_GRAD_ZERO,
-      .bound = sign_bound, .emit = PL_EMIT_TODO, .autocast = PL_AMP_KEEP,
+      .bound = sign_bound, .emit = pl_emit_sign, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Sign(x) }", NULL, 0 }) },
     REAL("Sin", 7, sin, PL_AMP_KEEP, NULL),
     REAL("Sinh", 9, sinh, PL_AMP_FP32, NULL),

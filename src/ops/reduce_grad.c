@@ -11,7 +11,7 @@ static bool known_axes(pl_grad *c, int rank, int64_t *axes, size_t *n) {
     int64_t given[PL_RANK_MAX];
     size_t n_given = 0;
     const pl_value *input = c->node->n_in > 1 ? c->node->in[1] : NULL;
-    if (input != NULL && !pl_g_held_ints(input, given, &n_given)) return false;
+    if (input != NULL && !pl_g_known_ints(input, given, PL_RANK_MAX, &n_given)) return false;
     pl_reduced_axes(c->node, rank, input == NULL ? NULL : given, n_given, reduced);
     *n = 0;
     for (int d = 0; d < rank; d++)

@@ -11,8 +11,17 @@ bool pl_amp_parse(const char *text, pl_dtype *out) {
     return *out == PL_F16 || strcmp(text, "bf16") == 0;
 }
 
+typedef struct chosen {
+    const pl_graph *graph;
+    const bool *raise; /* NULL = none */
+} chosen;
+
+static bool is_chosen(const chosen *c, const pl_node *node) {
+    return c->raise != NULL && node->graph == c->graph && c->raise[node->index];
+}
+
 static pl_compute_rule by_table(void *ctx, const pl_node *node) {
-    (void)ctx;
+    if (is_chosen(ctx, node)) return PL_COMPUTE_FP32;
     switch (node->def->autocast) {
     case PL_AMP_LOW: return PL_COMPUTE_LOW;
     case PL_AMP_FP32: return PL_COMPUTE_FP32;
@@ -23,7 +32,13 @@ static pl_compute_rule by_table(void *ctx, const pl_node *node) {
 }
 
 pl_status pl_model_autocast(pl_model *model, pl_dtype low, pl_changes *changes, pl_err *err) {
-    const pl_retype_options options = { .type = low, .rule = by_table };
+    return pl_model_autocast_but(model, low, NULL, changes, err);
+}
+
+pl_status pl_model_autocast_but(pl_model *model, pl_dtype low, const bool *raise,
+                                pl_changes *changes, pl_err *err) {
+    chosen c = { model->graph, raise };
+    const pl_retype_options options = { .type = low, .rule = by_table, .ctx = &c };
     return pl_model_retype(model, &options, changes, err);
 }
 
@@ -32,14 +47,8 @@ pl_status pl_model_fp64(pl_model *model, pl_changes *changes, pl_err *err) {
     return pl_model_retype(model, &options, changes, err);
 }
 
-typedef struct chosen {
-    const pl_graph *graph;
-    const bool *raise;
-} chosen;
-
 static pl_compute_rule by_choice(void *ctx, const pl_node *node) {
-    const chosen *c = ctx;
-    return node->graph == c->graph && c->raise[node->index] ? PL_COMPUTE_FP32 : PL_COMPUTE_ORIGINAL;
+    return is_chosen(ctx, node) ? PL_COMPUTE_FP32 : PL_COMPUTE_ORIGINAL;
 }
 
 pl_status pl_model_raise_nodes(pl_model *model, const bool *raise, pl_changes *changes,

@@ -419,11 +419,18 @@ static pl_status keep_apart(retype *r, pl_node *node, pl_err *err) {
     return PL_OK;
 }
 
+/* A Cast that is to compute in float32 does not go below it. */
+static bool stays_wide(const retype *r, const pl_node *node, const pl_attr *to) {
+    return !r->options->everywhere && to != NULL && to->type == PL_ATTR_INT &&
+           takes_part((pl_dtype)to->i) &&
+           r->options->rule(r->options->ctx, node) == PL_COMPUTE_FP32;
+}
+
 /* A Cast takes what comes; one that changes nothing any more is passed by. */
 static pl_status retype_cast(retype *r, pl_node *node, pl_err *err) {
     pl_value *in = node->in[0], *out = node->out[0];
     pl_attr *to = (pl_attr *)(uintptr_t)pl_node_attr(node, "to");
-    const pl_dtype target = border(r, slot_of(r, out)->from);
+    const pl_dtype target = stays_wide(r, node, to) ? PL_F32 : border(r, slot_of(r, out)->from);
     if (slot_of(r, in)->from == PL_UNDEFINED) return PL_OK;
     if (to != NULL && to->type == PL_ATTR_INT && takes_part((pl_dtype)to->i)) to->i = target;
     PL_TRY(want(r, in, slot_of(r, in)->now, node, &node->in[0], err));

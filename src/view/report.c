@@ -168,12 +168,14 @@ static pl_status append_text(pl_file_writer *w, const char *text, pl_err *err) {
 }
 
 static pl_status append_all(pl_file_writer *w, const pl_buf *session, const pl_buf *graph,
-                            const pl_buf *tensors, pl_err *err) {
+                            const pl_buf *reference, const pl_buf *tensors, pl_err *err) {
     PL_TRY(pl_file_writer_append(w, pl_page_head, pl_page_head_bytes, err));
     PL_TRY(append_text(w, "{\"session\":", err));
     PL_TRY(append_json(w, session, err));
     PL_TRY(append_text(w, ",\"graph\":", err));
     PL_TRY(append_json(w, graph, err));
+    PL_TRY(append_text(w, ",\"reference\":", err));
+    PL_TRY(append_json(w, reference, err));
     /* Apart, so that the page is drawn before they are read. */
     PL_TRY(
         append_text(w, "}</script>\n<script type=\"application/json\" id=\"tensor-data\">{", err));
@@ -184,17 +186,18 @@ static pl_status append_all(pl_file_writer *w, const pl_buf *session, const pl_b
 
 static pl_status write_html(report *r, const char *path, pl_err *err) {
     const uint64_t size = r->options->max_size > 0 ? r->options->max_size : default_size;
-    pl_buf session = PL_BUF_INIT, graph = PL_BUF_INIT;
+    pl_buf session = PL_BUF_INIT, graph = PL_BUF_INIT, reference = PL_BUF_INIT;
     pl_file_writer *w = NULL;
     pl_status st = PL_OK;
     pl_viewed_put_session(r->viewed, &session);
-    PL_TRY_GOTO(done, st, pl_viewed_put_graph(r->viewed, &graph, err));
-    if (!pl_buf_ok(&session) || !pl_buf_ok(&graph)) {
+    PL_TRY_GOTO(done, st, pl_viewed_put_graph(pl_viewed_model(r->viewed), &graph, err));
+    PL_TRY_GOTO(done, st, pl_viewed_put_graph(pl_viewed_reference(r->viewed), &reference, err));
+    if (!pl_buf_ok(&session) || !pl_buf_ok(&graph) || !pl_buf_ok(&reference)) {
         st = pl_fail_memory(err, session.n_bytes);
         goto done;
     }
-    const uint64_t fixed =
-        pl_page_head_bytes + pl_page_tail_bytes + session.n_bytes + graph.n_bytes + 128;
+    const uint64_t fixed = pl_page_head_bytes + pl_page_tail_bytes + session.n_bytes +
+                           graph.n_bytes + reference.n_bytes + 160;
     if (fixed > size) {
         st =
             pl_fail(err, PL_E_LIMIT,
@@ -205,13 +208,14 @@ static pl_status write_html(report *r, const char *path, pl_err *err) {
     r->room = size - fixed;
     PL_TRY_GOTO(done, st, add_tensors(r, err));
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &w, err));
-    PL_TRY_GOTO(done, st, append_all(w, &session, &graph, &r->tensors, err));
+    PL_TRY_GOTO(done, st, append_all(w, &session, &graph, &reference, &r->tensors, err));
     st = pl_file_writer_commit_take(w, err);
     w = NULL;
 done:
     pl_file_writer_abort_take(w);
     pl_buf_release(&session);
     pl_buf_release(&graph);
+    pl_buf_release(&reference);
     return st;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "view/page.h"
 #include "view/server_int.h"
@@ -37,12 +38,19 @@ static bool is_token(const pl_server *s, const char *given) {
 
 /* A page elsewhere that resolves its own name to 127.0.0.1 comes with that name as Host. */
 static bool is_own_host(const pl_server *s, const char *host) {
-    char own[32];
-    if (host == NULL) return false;
-    (void)snprintf(own, sizeof own, "127.0.0.1:%u", s->port);
-    if (strcmp(host, own) == 0) return true;
-    (void)snprintf(own, sizeof own, "localhost:%u", s->port);
-    return strcmp(host, own) == 0;
+    char name[64], port[16];
+    struct in_addr address;
+    const char *colon = host == NULL ? NULL : strrchr(host, ':');
+    if (colon == NULL || (size_t)(colon - host) >= sizeof name) return false;
+    memcpy(name, host, (size_t)(colon - host));
+    name[colon - host] = '\0';
+    (void)snprintf(port, sizeof port, "%u", s->port);
+    if (strcmp(colon + 1, port) != 0) return false;
+    if (strcmp(name, "localhost") == 0) return true;
+    if (inet_pton(AF_INET, name, &address) != 1) return false;
+    /* Listening everywhere, it has as many addresses; a name that lies is none of them. */
+    return address.s_addr == htonl(INADDR_LOOPBACK) || address.s_addr == s->host.s_addr ||
+           s->host.s_addr == htonl(INADDR_ANY);
 }
 
 static const char *refusal(const pl_server *s, struct MHD_Connection *c) {
@@ -205,6 +213,10 @@ static enum MHD_Result answer_post(pl_server *s, struct MHD_Connection *c, const
         pthread_mutex_unlock(&s->mutex);
     } else if (strcmp(path, "/api/analyze") == 0) {
         st = pl_job_start(s, "analyze", text, body->n_bytes, &err);
+    } else if (strcmp(path, "/api/compare") == 0) {
+        st = pl_job_start(s, "compare", text, body->n_bytes, &err);
+    } else if (strcmp(path, "/api/open") == 0) {
+        st = pl_server_open_recent(s, text, body->n_bytes, &err);
     } else if (strcmp(path, "/api/minify") == 0) {
         st = pl_job_start(s, "minify", text, body->n_bytes, &err);
     } else if (strcmp(path, "/api/cancel") == 0) {
@@ -265,7 +277,7 @@ static void quiet(void *cls, const char *format, va_list args) {
 static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
     const struct sockaddr_in address = { .sin_family = AF_INET,
                                          .sin_port = htons((uint16_t)port),
-                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+                                         .sin_addr = s->host };
     s->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_ERROR_LOG,
         (uint16_t)port, NULL, NULL, handle, s, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
@@ -275,9 +287,7 @@ static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
         MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_END);
     if (s->daemon == NULL)
         return pl_fail(err, PL_E_IO,
-                       "cannot listen on 127.0.0.1 port %d: is it taken? (--port 0 "
-                       "picks a free one)",
-                       port);
+                       "cannot listen on port %d: is it taken? (--port 0 picks a free one)", port);
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
     s->port = info != NULL && info->port != 0 ? info->port : (unsigned)port;
     return PL_OK;
@@ -325,11 +335,30 @@ pl_status pl_server_show(pl_server *s, const char *session, pl_err *err) {
     pl_viewed *old = s->viewed;
     pl_buf_release(&s->session);
     pl_buf_reset(&s->emitted);
+    pl_buf_reset(&s->executed);
     s->viewed = fresh;
     s->session = json;
     pthread_mutex_unlock(&s->mutex);
     pl_viewed_close(old);
     return PL_OK;
+}
+
+pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err *err) {
+    pl_arena *arena = pl_arena_new();
+    const pl_json_value *root = NULL;
+    char *path = NULL;
+    pl_status st = arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK) st = pl_json_read(text, n, arena, &root, err);
+    const pl_json_value *name = st == PL_OK ? pl_json_find(root, "session") : NULL;
+    if (st == PL_OK &&
+        (name == NULL || name->kind != PL_JSON_STRING || strlen(name->string) != name->n_string ||
+         *name->string == '\0' || *name->string == '.' || strchr(name->string, '/') != NULL))
+        st = pl_fail(err, PL_E_USAGE, "'session' is not the name of a recent one");
+    if (st == PL_OK) st = pl_path_resolve_inside(PL_SESSIONS_DIR, name->string, &path, err);
+    if (st == PL_OK) st = pl_server_show(s, path, err);
+    pl_free(path);
+    pl_arena_free(arena);
+    return st;
 }
 
 static pl_status make_token(pl_server *s, pl_err *err) {
@@ -361,12 +390,18 @@ static pl_status copy(const char *from, char **to, pl_err *err) {
 
 static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_options *o,
                              pl_err *err) {
+    char address[INET_ADDRSTRLEN] = "";
     PL_TRY(copy(o->source, &s->source, err));
     PL_TRY(copy(o->program, &s->program, err));
+    s->host.s_addr = htonl(INADDR_LOOPBACK);
+    if (o->host != NULL && inet_pton(AF_INET, o->host, &s->host) != 1)
+        return pl_fail(err, PL_E_USAGE, "'%s' is no IPv4 address", o->host);
     PL_TRY(make_token(s, err));
     PL_TRY(open_path(s, path, err));
     PL_TRY(start_daemon(s, o->port, err));
-    (void)snprintf(s->link, sizeof s->link, "http://127.0.0.1:%u/?token=%s", s->port, s->token);
+    (void)inet_ntop(AF_INET, &s->host, address, sizeof address);
+    (void)snprintf(s->link, sizeof s->link, "http://%s:%u/?token=%s",
+                   s->host.s_addr == htonl(INADDR_ANY) ? "127.0.0.1" : address, s->port, s->token);
     return PL_OK;
 }
 
@@ -401,6 +436,7 @@ void plumb_viewer_close(plumb_viewer *viewer) {
     pl_viewed_close(s->viewed);
     pl_buf_release(&s->session);
     pl_buf_release(&s->emitted);
+    pl_buf_release(&s->executed);
     pl_free(s->source);
     pl_free(s->model);
     pl_free(s->program);

@@ -3,12 +3,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "tensor/npy.h"
 #include "view/server_int.h"
 #include "view/slice.h"
+
+enum { RECENT_READ = 1024, RECENT_SHOWN = 20 };
+
+typedef struct recent_session {
+    const char *name;
+    int64_t when;
+} recent_session;
 
 /* ---- parameters ---- */
 
@@ -68,8 +77,15 @@ static pl_status get_session(const pl_request *r, pl_reply *reply, pl_err *err) 
 }
 
 static pl_status get_graph(const pl_request *r, pl_reply *reply, pl_err *err) {
-    if (r->server->viewed == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
-    return pl_viewed_put_graph(r->server->viewed, &reply->body, err);
+    const char *of = pl_request_query(r, "of");
+    pl_viewed *v = r->server->viewed;
+    if (v == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
+    if (of == NULL || strcmp(of, "given") == 0)
+        return pl_viewed_put_graph(pl_viewed_model(v), &reply->body, err);
+    if (strcmp(of, "reference") == 0)
+        return pl_viewed_put_graph(pl_viewed_reference(v), &reply->body, err);
+    if (strcmp(of, "executed") == 0) return pl_executed_get(r->server, &reply->body, err);
+    return pl_fail(err, PL_E_USAGE, "of '%.40s': given, executed or reference", of);
 }
 
 static pl_status get_stats(const pl_request *r, pl_reply *reply, pl_err *err) {
@@ -164,8 +180,53 @@ static pl_status get_notes(const pl_request *r, pl_reply *reply, pl_err *err) {
     return pl_notes_get(r->server, &reply->body, err);
 }
 
+/* What is accepted, as a file for --baseline; which pairs were made by hand, for --map. */
+static pl_status get_baseline(const pl_request *r, pl_reply *reply, pl_err *err) {
+    reply->name = "baseline.json";
+    return pl_notes_put_baseline(r->server, &reply->body, err);
+}
+
+static pl_status get_map(const pl_request *r, pl_reply *reply, pl_err *err) {
+    reply->name = "map.json";
+    return pl_notes_put_map(r->server, &reply->body, err);
+}
+
 static pl_status get_emitted(const pl_request *r, pl_reply *reply, pl_err *err) {
     return pl_emitted_get(r->server, &reply->body, err);
+}
+
+static int by_age(const void *a, const void *b) {
+    const recent_session *x = a, *y = b;
+    return x->when < y->when ? 1 : x->when > y->when ? -1 : 0;
+}
+
+/* Sessions in plumb-out, where those started in the page go, the newest first. */
+static void put_recent(pl_json *j) {
+    recent_session found[RECENT_READ];
+    pl_dir_list list = { 0 };
+    size_t n = 0;
+    pl_json_key(j, "recent");
+    pl_json_array_begin(j);
+    if (pl_dir_list_read(PL_SESSIONS_DIR, &list, NULL) == PL_OK) {
+        for (size_t i = 0; i < list.n_names && n < RECENT_READ; i++) {
+            struct stat file;
+            char path[512];
+            const int length =
+                snprintf(path, sizeof path, "%s/%s/session.json", PL_SESSIONS_DIR, list.names[i]);
+            if (list.names[i][0] == '.' || length >= (int)sizeof path || stat(path, &file) != 0)
+                continue;
+            found[n++] = (recent_session){ list.names[i], (int64_t)file.st_mtime };
+        }
+        qsort(found, n, sizeof *found, by_age);
+        for (size_t i = 0; i < n && i < RECENT_SHOWN; i++) {
+            pl_json_array_begin(j);
+            pl_json_string(j, found[i].name);
+            pl_json_int(j, found[i].when);
+            pl_json_array_end(j);
+        }
+        pl_dir_list_free(&list);
+    }
+    pl_json_array_end(j);
 }
 
 /* What a comparison can be set up with. */
@@ -187,6 +248,10 @@ static pl_status get_setup(const pl_request *r, pl_reply *reply, pl_err *err) {
     pl_json_put_string(&j, "a", session != NULL ? session->a.spec : "");
     pl_json_put_string(&j, "b", session != NULL ? session->b.spec : "");
     pl_json_put_string(&j, "session", s->viewed != NULL ? pl_viewed_path(s->viewed) : "");
+    pl_json_put_string(&j, "a_path", session != NULL ? session->a.path : "");
+    pl_json_put_string(&j, "b_path", session != NULL ? session->b.path : "");
+    pl_json_put_bool(&j, "noted", pl_notes_any(s));
+    put_recent(&j);
     pl_json_object_end(&j);
     /* The list is JSON already: it takes the place of the closing brace. */
     if (pl_buf_ok(&reply->body)) {
@@ -206,7 +271,8 @@ pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_
         { "/api/stats", get_stats },     { "/api/slice", get_slice },
         { "/api/npy", get_npy },         { "/api/source", get_source },
         { "/api/notes", get_notes },     { "/api/setup", get_setup },
-        { "/api/emitted", get_emitted },
+        { "/api/emitted", get_emitted }, { "/api/baseline", get_baseline },
+        { "/api/map", get_map },
     };
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (strcmp(path, routes[i].path) == 0) return routes[i].answer(r, reply, err);

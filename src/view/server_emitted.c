@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
+#include "backends/ort_map.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -60,6 +61,71 @@ static pl_status emit(const char *model, const char *spec, pl_buf *out, pl_err *
     pl_free(dir);
     pl_buf_release(&full);
     return st;
+}
+
+/* ---- the graph that A executes ---- */
+
+/* Which value of the model each value of the executed graph carries: "stands_for", before the
+ * closing brace. */
+static pl_status put_carried(pl_model *model, const pl_model *executed, pl_buf *out, pl_err *err) {
+    pl_ort_map *map = NULL;
+    pl_json j;
+    PL_TRY(pl_ort_map_new(model, executed, &map, err));
+    if (pl_buf_ok(out)) out->n_bytes--;
+    pl_buf_puts(out, ",\"stands_for\":");
+    pl_json_init(&j, out, false);
+    pl_json_array_begin(&j);
+    for (size_t i = 0; i < executed->graph->n_values; i++)
+        pl_json_string(&j, pl_ort_map_value(map, executed->graph->values[i]).stands_for);
+    pl_json_array_end(&j);
+    pl_buf_putc(out, '}');
+    pl_ort_map_free(map);
+    return PL_OK;
+}
+
+static pl_status put_executed(const char *model_path, const char *spec, pl_buf *out, pl_err *err) {
+    const pl_backend_options options = { .guarded = true, .timeout_seconds = COMPILE_SECONDS };
+    const pl_compile_options how = { .record = true };
+    pl_model *model = NULL, *executed = NULL;
+    pl_backend *backend = NULL;
+    pl_program *program = NULL;
+    pl_bytes onnx = { NULL, 0 };
+    char *folder = pl_path_dirname(model_path);
+    pl_status st = folder == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK) PL_TRY_GOTO(done, st, pl_model_read(model_path, &model, err));
+    PL_TRY_GOTO(done, st, pl_backend_open(spec, &options, &backend, err));
+    PL_TRY_GOTO(done, st, pl_program_new(backend, model, &how, &program, err));
+    PL_TRY_GOTO(done, st, pl_program_executed(program, &onnx, err));
+    PL_TRY_GOTO(done, st,
+                pl_model_read_bytes(onnx, NULL, folder, "the executed graph", &executed, err));
+    PL_TRY_GOTO(done, st, pl_viewed_put_graph(executed, out, err));
+    if (strcmp(pl_backend_name(backend), "ort") == 0) st = put_carried(model, executed, out, err);
+done:
+    pl_model_free(executed);
+    pl_program_free(program);
+    pl_backend_close(backend);
+    pl_model_free(model);
+    pl_free(folder);
+    return st;
+}
+
+pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err) {
+    const pl_session *session = s->viewed != NULL ? pl_viewed_session(s->viewed) : NULL;
+    if (session == NULL || pl_viewed_model(s->viewed) == NULL || *session->a.spec == '\0')
+        return pl_fail(err, PL_E_NOT_FOUND, "the session does not say what A executed");
+    PL_TRY(pl_job_check_spec(session->a.spec, err));
+    if (s->executed.n_bytes == 0) {
+        char *model = pl_path_join(pl_viewed_path(s->viewed), "model.onnx");
+        if (model == NULL) return pl_fail_memory(err, 1);
+        const pl_status st = put_executed(model, session->a.spec, &s->executed, err);
+        pl_free(model);
+        if (st != PL_OK || !pl_buf_ok(&s->executed)) {
+            pl_buf_reset(&s->executed);
+            return st != PL_OK ? st : pl_fail_memory(err, 1);
+        }
+    }
+    pl_buf_append(out, s->executed.data, s->executed.n_bytes);
+    return PL_OK;
 }
 
 pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err) {

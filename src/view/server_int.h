@@ -6,6 +6,7 @@
 #ifndef PL_SERVER_INT_H
 #define PL_SERVER_INT_H
 
+#include <netinet/in.h>
 #include <pthread.h>
 
 #include "base/json_read.h"
@@ -20,11 +21,14 @@ enum {
     SERVER_TOKEN = 33 /* 32 digits and the NUL */
 };
 
+#define PL_SESSIONS_DIR "plumb-out" /* sessions that are started in the page */
+
 typedef struct pl_server_job pl_server_job;
 
 typedef struct pl_server {
     void *daemon; /* struct MHD_Daemon */
     unsigned port;
+    struct in_addr host; /* where it listens; the loopback unless told otherwise */
     char token[SERVER_TOKEN];
     char link[128];
     char *source;  /* folder of source files; NULL = none */
@@ -34,6 +38,7 @@ typedef struct pl_server {
     pl_viewed *viewed; /* NULL until a comparison has made a session */
     pl_buf session;    /* its JSON, made once */
     pl_buf emitted;    /* C of its A, once asked for */
+    pl_buf executed;   /* the graph that its A executes, once asked for */
     pl_server_job *job;
     bool closing;
 } pl_server;
@@ -57,14 +62,22 @@ const char *pl_request_query(const pl_request *r, const char *key);
 
 /* server_api.c, under the server's mutex */
 pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_err *err);
-/* server_notes.c: pins, notes and accepted divergences, kept in SESSION/notes.json */
+/* server_notes.c: pins, notes, pairs made by hand and accepted divergences, kept in
+ * SESSION/notes.json; beside it map.json and baseline.json, for --map and --baseline. */
 pl_status pl_notes_get(const pl_server *s, pl_buf *out, pl_err *err);
 pl_status pl_notes_put(const pl_server *s, const char *text, size_t n, pl_err *err);
+pl_status pl_notes_put_baseline(const pl_server *s, pl_buf *out, pl_err *err);
+pl_status pl_notes_put_map(const pl_server *s, pl_buf *out, pl_err *err);
+bool pl_notes_any(const pl_server *s); /* of the two files */
+/* SESSION/NAME when it is there, else NULL. Caller frees. */
+char *pl_notes_file(const pl_server *s, const char *name);
 
-/* server_emitted.c */
+/* server_emitted.c: compiled behind the guard when first asked for */
 pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err);
+pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err); /* the graph that A executes */
 
-/* server_job.c: what was started in the page, `command` is "analyze" or "minify". One at a time. */
+/* server_job.c: what was started in the page, `command` is "analyze", "compare" or "minify". One at
+ * a time. */
 pl_status pl_job_start(pl_server *s, const char *command, const char *text, size_t n, pl_err *err);
 /* The page fills in what a session says, and that may be a stranger's: no programs, no libraries,
  * no files written elsewhere. */
@@ -74,6 +87,8 @@ void pl_job_end(pl_server *s); /* cancels, waits, frees */
 /* The state as one event (`data: {…}\n\n`) once it differs from *seen, or a comment after a second.
  * False when the server is closing. */
 bool pl_job_event(pl_server *s, uint64_t *seen, pl_buf *out);
+/* One of PL_SESSIONS_DIR, by its name. */
+pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err *err);
 /* Opens a session instead of the present one. */
 pl_status pl_server_show(pl_server *s, const char *session, pl_err *err);
 

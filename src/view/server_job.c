@@ -1,6 +1,7 @@
-/* A comparison started in the page: `plumb analyze` as a process of its own, so that it can be
- * ended at any moment and cannot take the server with it. Its progress comes as lines
- * ("\x1ephase\tdone\ttotal") among what it prints on stderr (PLUMB_PROGRESS=lines, src/cli). */
+/* A comparison started in the page: `plumb analyze` or `plumb compare` as a process of its own, so
+ * that it can be ended at any moment and cannot take the server with it. Its progress comes as
+ * lines ("\x1ephase\tdone\ttotal") among what it prints on stderr (PLUMB_PROGRESS=lines, src/cli).
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,7 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/spec.h"
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "view/server_int.h"
 
@@ -36,6 +39,7 @@ struct pl_server_job {
     char *argv[ARGS_MAX];
     size_t n_args;
     char *output;
+    char *notes; /* of the session that it repeats, for the one that it makes; NULL = none */
     const char *command;
 };
 
@@ -43,6 +47,7 @@ static void job_free(pl_server_job *job) {
     for (size_t i = 0; i < job->n_args; i++)
         pl_free(job->argv[i]);
     pl_free(job->output);
+    pl_free(job->notes);
     pthread_mutex_destroy(&job->mutex);
     pthread_cond_destroy(&job->changed);
     pl_free(job);
@@ -74,64 +79,130 @@ static pl_status add_option(pl_server_job *job, const char *key, const char *val
 }
 
 pl_status pl_job_check_spec(const char *text, pl_err *err) {
-    static const char *const refused[] = { "lib=", "explain=", "debug-dir=" };
-    bool bad = strncmp(text, "cmd:", 4) == 0 || strncmp(text, "plugin:", 7) == 0;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        bad = bad || strstr(text, refused[i]) != NULL;
-    if (!bad) return PL_OK;
+    if (!pl_spec_is_foreign(text)) return PL_OK;
     return pl_fail(
         err, PL_E_UNSUPPORTED,
         "'%.80s' runs programs or writes files: start such a comparison with plumb analyze", text);
 }
 
-static bool is_analyze(const pl_server_job *job) {
-    return strcmp(job->command, "analyze") == 0;
+static bool makes_session(const pl_server_job *job) {
+    return strcmp(job->command, "minify") != 0;
 }
 
-/* Those of minify first. */
+enum { OF_ANALYZE = 1, OF_COMPARE = 2, OF_MINIFY = 4, OF_ALL = 7 };
+
+static const struct {
+    const char *key;
+    int commands;
+} job_options[] = {
+    { "backend", OF_ALL },
+    { "seed", OF_ALL },
+    { "fill", OF_ALL },
+    { "inputs", OF_ALL },
+    { "timeout", OF_ALL },
+    { "function", OF_ANALYZE | OF_MINIFY },
+    { "from", OF_ANALYZE | OF_MINIFY },
+    { "to", OF_ANALYZE | OF_MINIFY },
+    { "metric", OF_ANALYZE | OF_COMPARE },
+    { "profile", OF_ANALYZE | OF_COMPARE },
+    { "reference", OF_ANALYZE },
+    { "reference-model", OF_ANALYZE },
+};
+
+static int command_bit(const pl_server_job *job) {
+    return strcmp(job->command, "analyze") == 0   ? OF_ANALYZE
+           : strcmp(job->command, "compare") == 0 ? OF_COMPARE
+                                                  : OF_MINIFY;
+}
+
+/* NULL when it is not there or empty. */
+static pl_status read_text(const pl_json_value *root, const char *key, const char **out,
+                           pl_err *err) {
+    const pl_json_value *v = pl_json_find(root, key);
+    *out = NULL;
+    if (v == NULL || v->kind == PL_JSON_NULL) return PL_OK;
+    if (v->kind != PL_JSON_STRING || strlen(v->string) != v->n_string)
+        return pl_fail(err, PL_E_FORMAT, "'%s' is not text", key);
+    PL_TRY(pl_job_check_spec(v->string, err));
+    if (*v->string != '\0') *out = v->string;
+    return PL_OK;
+}
+
 static pl_status add_options(pl_server_job *job, const pl_json_value *root, pl_err *err) {
-    enum { N_MINIFY = 8 };
-    static const char *const keys[] = { "backend",   "seed",   "fill",    "inputs",
-                                        "function",  "from",   "to",      "timeout",
-                                        "reference", "metric", "profile", "reference-model" };
-    const size_t n_keys = is_analyze(job) ? sizeof keys / sizeof *keys : (size_t)N_MINIFY;
-    for (size_t i = 0; i < n_keys; i++) {
-        const pl_json_value *v = pl_json_find(root, keys[i]);
-        if (v == NULL || v->kind == PL_JSON_NULL) continue;
-        if (v->kind != PL_JSON_STRING || strlen(v->string) != v->n_string)
-            return pl_fail(err, PL_E_FORMAT, "'%s' is not text", keys[i]);
-        PL_TRY(pl_job_check_spec(v->string, err));
-        if (*v->string != '\0') PL_TRY(add_option(job, keys[i], v->string, err));
+    for (size_t i = 0; i < sizeof job_options / sizeof *job_options; i++) {
+        const char *text = NULL;
+        if ((job_options[i].commands & command_bit(job)) == 0) continue;
+        PL_TRY(read_text(root, job_options[i].key, &text, err));
+        if (text != NULL) PL_TRY(add_option(job, job_options[i].key, text, err));
     }
     return PL_OK;
 }
 
-static pl_status read_request(pl_server_job *job, const pl_json_value *root, pl_err *err) {
-    const pl_json_value *model = pl_json_find(root, "model");
-    const pl_server *s = job->server;
-    const char *path = s->model;
-    if (path == NULL && s->viewed != NULL) path = pl_viewed_session(s->viewed)->model_path;
-    if (model != NULL && model->kind == PL_JSON_STRING && *model->string != '\0')
-        path = model->string;
-    if (path == NULL || *path == '\0') return pl_fail(err, PL_E_USAGE, "which model?");
-    if (*path == '-') return pl_fail(err, PL_E_USAGE, "'%s' is no model", path);
-    PL_TRY(add_arg(job, s->program, err));
-    PL_TRY(add_arg(job, job->command, err));
-    PL_TRY(add_arg(job, path, err));
-    PL_TRY(add_options(job, root, err));
-    if (is_analyze(job)) PL_TRY(add_option(job, "limit", "1", err));
-    return add_option(job, "output", job->output, err);
+static pl_status add_path(pl_server_job *job, const char *path, const char *what, pl_err *err) {
+    if (path == NULL || *path == '\0') return pl_fail(err, PL_E_USAGE, "which %s?", what);
+    if (*path == '-') return pl_fail(err, PL_E_USAGE, "'%s' is no %s", path, what);
+    return add_arg(job, path, err);
 }
 
-static pl_status name_output(pl_server_job *job, pl_err *err) {
+static bool is_file(const char *path) {
+    return path != NULL && pl_path_exists(path);
+}
+
+/* The pairs and accepted divergences of the session that is shown, which this one repeats. A map
+ * is of use only where B is something else than the model of A. */
+static pl_status add_notes(pl_server_job *job, const pl_json_value *root, pl_err *err) {
+    const char *keep = NULL, *reference = NULL, *other = NULL;
+    pl_status st = PL_OK;
+    PL_TRY(read_text(root, "keep", &keep, err));
+    if (keep == NULL || !makes_session(job)) return PL_OK;
+    PL_TRY(read_text(root, "reference", &reference, err));
+    PL_TRY(read_text(root, "reference-model", &other, err));
+    char *map = pl_notes_file(job->server, "map.json");
+    char *baseline = pl_notes_file(job->server, "baseline.json");
+    const bool mapped = command_bit(job) == OF_COMPARE || other != NULL || is_file(reference);
+    if (map != NULL && mapped) st = add_option(job, "map", map, err);
+    if (st == PL_OK && baseline != NULL) st = add_option(job, "baseline", baseline, err);
+    pl_free(map);
+    pl_free(baseline);
+    job->notes = pl_notes_file(job->server, "notes.json");
+    return st;
+}
+
+/* plumb-out/NAME-view-TIME, NAME as the file of A is called. */
+static pl_status name_output(pl_server_job *job, const char *path, pl_err *err) {
     pl_buf text = PL_BUF_INIT;
     struct timespec now;
+    const char *base = pl_path_basename(path);
+    const char *dot = strrchr(base, '.');
+    const size_t n = dot != NULL && dot != base ? (size_t)(dot - base) : strlen(base);
     clock_gettime(CLOCK_REALTIME, &now);
-    pl_buf_printf(&text, "plumb-out/view-%s%lld-%03ld", is_analyze(job) ? "" : "repro-",
+    pl_buf_puts(&text, PL_SESSIONS_DIR "/");
+    pl_buf_append(&text, base, n < 80 ? n : 80);
+    pl_buf_printf(&text, "-%s-%lld-%03ld", makes_session(job) ? "view" : "repro",
                   (long long)now.tv_sec, now.tv_nsec / 1000000);
     job->output = pl_buf_take(&text);
     pl_buf_release(&text);
     return job->output == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static pl_status read_request(pl_server_job *job, const pl_json_value *root, pl_err *err) {
+    const pl_server *s = job->server;
+    const char *path = NULL, *other = NULL;
+    PL_TRY(read_text(root, "model", &path, err));
+    if (path == NULL) path = s->model;
+    if (path == NULL && s->viewed != NULL) path = pl_viewed_session(s->viewed)->model_path;
+    PL_TRY(add_arg(job, s->program, err));
+    PL_TRY(add_arg(job, job->command, err));
+    PL_TRY(add_path(job, path, "model or recording", err));
+    if (command_bit(job) == OF_COMPARE) {
+        PL_TRY(read_text(root, "reference", &other, err));
+        PL_TRY(add_path(job, other, "recording as the reference", err));
+    }
+    PL_TRY(name_output(job, path, err));
+    PL_TRY(add_options(job, root, err));
+    PL_TRY(add_notes(job, root, err));
+    if (makes_session(job)) PL_TRY(add_option(job, "limit", "1", err));
+    return add_option(job, "output", job->output, err);
 }
 
 /* ---- the process ---- */
@@ -208,21 +279,40 @@ static void follow(pl_server_job *job, int fd) {
     if (n > 0) take_line(job, line);
 }
 
+/* What a person wrote goes on in the session that is made again; without it, that is shown all the
+ * same. */
+static void carry_notes(const pl_server_job *job) {
+    static const char *const names[] = { "notes.json", "map.json", "baseline.json" };
+    char *from = pl_path_dirname(job->notes);
+    for (size_t i = 0; from != NULL && i < sizeof names / sizeof *names; i++) {
+        char *source = pl_path_join(from, names[i]), *target = pl_path_join(job->output, names[i]);
+        pl_file_map *map = NULL;
+        if (source != NULL && target != NULL && pl_path_exists(source) &&
+            pl_file_map_open(source, &map, NULL) == PL_OK)
+            (void)pl_file_write(target, map->data, map->n_bytes, NULL);
+        pl_file_map_unref(map);
+        pl_free(source);
+        pl_free(target);
+    }
+    pl_free(from);
+}
+
 static void finish(pl_server_job *job, int status) {
     pl_err err = PL_ERR_INIT;
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     pthread_mutex_lock(&job->mutex);
     const bool cancelled = job->cancelled;
     pthread_mutex_unlock(&job->mutex);
-    const bool fresh = !cancelled && pl_path_is_dir(job->output) &&
-                       pl_server_show(job->server, job->output, &err) == PL_OK;
+    const bool made = !cancelled && pl_path_is_dir(job->output);
+    if (made && job->notes != NULL) carry_notes(job);
+    const bool fresh = made && pl_server_show(job->server, job->output, &err) == PL_OK;
     pthread_mutex_lock(&job->mutex);
     job->running = false;
     job->exit_code = code;
     job->fresh = fresh;
     if (cancelled) {
         (void)snprintf(job->message, sizeof job->message, "cancelled");
-    } else if (!is_analyze(job) && code == 0) {
+    } else if (!makes_session(job) && code == 0) {
         (void)snprintf(job->message, sizeof job->message, "the repro is in %.400s", job->output);
     } else if (!fresh && job->message[0] == '\0') {
         (void)snprintf(job->message, sizeof job->message, "%.500s",
@@ -301,7 +391,6 @@ static pl_status job_new(pl_server *s, const char *command, const char *text, si
     pthread_mutex_init(&job->mutex, NULL);
     pthread_cond_init(&job->changed, NULL);
     st = pl_json_read(text, n, arena, &root, err);
-    if (st == PL_OK) st = name_output(job, err);
     if (st == PL_OK) st = read_request(job, root, err);
     if (st == PL_OK) st = launch(job, err);
     pl_arena_free(arena);

@@ -1,98 +1,260 @@
-/* Pins, notes and accepted divergences: what a person adds to a session, in SESSION/notes.json.
+/* Pins, notes, pairs made by hand and accepted divergences: what a person adds to a session, in
+ * SESSION/notes.json.
  *
- *     { "pins": ["value", …], "notes": { "value": "text", … }, "accepted": ["value", …] }
+ *     { "pins": ["value", …], "accepted": ["value", …], "notes": { "value": "text", … },
+ *       "pairs": [ { "a": "value of A", "b": "value of B, or null" }, … ] }
  *
- * The page sends the whole; it is checked and written again by us, never as it came. */
+ * The page sends the whole; it is checked and written again by us, never as it came. Beside it,
+ * map.json and baseline.json say the same to `--map` and `--baseline`. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "compare/baseline.h"
 #include "view/server_int.h"
 
 enum { NOTES_MAX = 10000 };
 
-static char *notes_path(const pl_server *s) {
+static char *notes_path(const pl_server *s, const char *name) {
     if (s->viewed == NULL || !pl_path_is_dir(pl_viewed_path(s->viewed))) return NULL;
-    return pl_path_join(pl_viewed_path(s->viewed), "notes.json");
+    return pl_path_join(pl_viewed_path(s->viewed), name);
 }
 
-static pl_status put_list(pl_json *j, const char *key, const pl_json_value *list, pl_err *err) {
+char *pl_notes_file(const pl_server *s, const char *name) {
+    char *path = notes_path(s, name);
+    if (path != NULL && pl_path_exists(path)) return path;
+    pl_free(path);
+    return NULL;
+}
+
+bool pl_notes_any(const pl_server *s) {
+    char *map = pl_notes_file(s, "map.json"), *baseline = pl_notes_file(s, "baseline.json");
+    const bool any = map != NULL || baseline != NULL;
+    pl_free(map);
+    pl_free(baseline);
+    return any;
+}
+
+/* ---- reading what may be anything ---- */
+
+static bool is_text(const pl_json_value *v) {
+    return v != NULL && v->kind == PL_JSON_STRING;
+}
+
+static pl_status check_list(const pl_json_value *list, const char *key, pl_json_kind kind,
+                            pl_err *err) {
+    if (list == NULL) return PL_OK;
+    if (list->kind != PL_JSON_ARRAY || list->n_items > NOTES_MAX)
+        return pl_fail(err, PL_E_FORMAT, "notes: '%s' is not a list", key);
+    for (const pl_json_value *v = list->first; v != NULL; v = v->next)
+        if (v->kind != kind)
+            return pl_fail(err, PL_E_FORMAT, "notes: '%s' holds something else", key);
+    return PL_OK;
+}
+
+static bool is_side(const pl_json_value *v) {
+    return v == NULL || v->kind == PL_JSON_NULL || v->kind == PL_JSON_STRING;
+}
+
+static pl_status check_pairs(const pl_json_value *list, pl_err *err) {
+    PL_TRY(check_list(list, "pairs", PL_JSON_OBJECT, err));
+    for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next) {
+        const pl_json_value *a = pl_json_find(v, "a"), *b = pl_json_find(v, "b");
+        if (!is_side(a) || !is_side(b) || (!is_text(a) && !is_text(b)))
+            return pl_fail(err, PL_E_FORMAT, "notes: a pair has two names, or one and null");
+    }
+    return PL_OK;
+}
+
+static pl_status check_notes(const pl_json_value *notes, pl_err *err) {
+    if (notes == NULL) return PL_OK;
+    if (notes->kind != PL_JSON_OBJECT || notes->n_items > NOTES_MAX)
+        return pl_fail(err, PL_E_FORMAT, "notes: 'notes' is not an object");
+    for (const pl_json_value *v = notes->first; v != NULL; v = v->next)
+        if (v->kind != PL_JSON_STRING || strlen(v->key) != v->n_key)
+            return pl_fail(err, PL_E_FORMAT, "notes: a note is not text");
+    return PL_OK;
+}
+
+static pl_status read_notes(const char *text, size_t n, pl_arena *arena, const pl_json_value **out,
+                            pl_err *err) {
+    const pl_json_value *root = NULL;
+    PL_TRY(pl_json_read(text, n, arena, &root, err));
+    if (root->kind != PL_JSON_OBJECT) return pl_fail(err, PL_E_FORMAT, "notes: this is no object");
+    PL_TRY(check_list(pl_json_find(root, "pins"), "pins", PL_JSON_STRING, err));
+    PL_TRY(check_list(pl_json_find(root, "accepted"), "accepted", PL_JSON_STRING, err));
+    PL_TRY(check_notes(pl_json_find(root, "notes"), err));
+    PL_TRY(check_pairs(pl_json_find(root, "pairs"), err));
+    *out = root;
+    return PL_OK;
+}
+
+/* ---- writing what it means ---- */
+
+static void put_text(pl_json *j, const pl_json_value *v) {
+    if (is_text(v)) {
+        pl_json_string_n(j, v->string, v->n_string);
+    } else {
+        pl_json_null(j);
+    }
+}
+
+static void put_list(pl_json *j, const pl_json_value *root, const char *key) {
+    const pl_json_value *list = pl_json_find(root, key);
     pl_json_key(j, key);
     pl_json_array_begin(j);
-    if (list != NULL) {
-        if (list->kind != PL_JSON_ARRAY || list->n_items > NOTES_MAX)
-            return pl_fail(err, PL_E_FORMAT, "notes: '%s' is not a list of names", key);
-        for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
-            if (v->kind != PL_JSON_STRING)
-                return pl_fail(err, PL_E_FORMAT, "notes: '%s' holds something else than names",
-                               key);
-            pl_json_string_n(j, v->string, v->n_string);
-        }
+    for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next)
+        put_text(j, v);
+    pl_json_array_end(j);
+}
+
+static void put_pairs(pl_json *j, const pl_json_value *root) {
+    const pl_json_value *list = pl_json_find(root, "pairs");
+    pl_json_key(j, "pairs");
+    pl_json_array_begin(j);
+    for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next) {
+        pl_json_object_begin(j);
+        pl_json_key(j, "a");
+        put_text(j, pl_json_find(v, "a"));
+        pl_json_key(j, "b");
+        put_text(j, pl_json_find(v, "b"));
+        pl_json_object_end(j);
     }
     pl_json_array_end(j);
-    return PL_OK;
 }
 
-static pl_status put_notes(pl_json *j, const pl_json_value *notes, pl_err *err) {
+static void put_notes(pl_json *j, const pl_json_value *root) {
+    const pl_json_value *notes = pl_json_find(root, "notes");
+    pl_json_object_begin(j);
+    put_list(j, root, "pins");
+    put_list(j, root, "accepted");
     pl_json_key(j, "notes");
     pl_json_object_begin(j);
-    if (notes != NULL) {
-        if (notes->kind != PL_JSON_OBJECT || notes->n_items > NOTES_MAX)
-            return pl_fail(err, PL_E_FORMAT, "notes: 'notes' is not an object");
-        for (const pl_json_value *v = notes->first; v != NULL; v = v->next) {
-            if (v->kind != PL_JSON_STRING || strlen(v->key) != v->n_key)
-                return pl_fail(err, PL_E_FORMAT, "notes: a note is not text");
-            pl_json_key(j, v->key);
-            pl_json_string_n(j, v->string, v->n_string);
-        }
+    for (const pl_json_value *v = notes == NULL ? NULL : notes->first; v != NULL; v = v->next) {
+        pl_json_key(j, v->key);
+        put_text(j, v);
     }
     pl_json_object_end(j);
+    put_pairs(j, root);
+    pl_json_object_end(j);
+}
+
+static void put_map(const pl_json_value *root, pl_buf *out) {
+    pl_json j;
+    pl_json_init(&j, out, true);
+    pl_json_object_begin(&j);
+    pl_json_put_int(&j, "plumb.map", 1);
+    put_pairs(&j, root);
+    pl_json_object_end(&j);
+    pl_buf_putc(out, '\n');
+}
+
+static pl_status put_baseline(const pl_server *s, const pl_json_value *root, pl_arena *arena,
+                              pl_buf *out, pl_err *err) {
+    const pl_json_value *list = pl_json_find(root, "accepted");
+    const size_t n = list == NULL ? 0 : list->n_items;
+    const char **values = pl_arena_array(arena, n + 1, sizeof *values);
+    size_t k = 0;
+    if (values == NULL) return pl_fail_memory(err, n);
+    for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next)
+        values[k++] = v->string;
+    pl_baseline_put_values(pl_viewed_session(s->viewed), values, k, out);
     return PL_OK;
 }
 
-/* Reads what may be anything and writes what it means. */
-static pl_status rewrite(const char *text, size_t n, pl_buf *out, pl_err *err) {
-    pl_arena *arena = pl_arena_new();
-    const pl_json_value *root = NULL;
-    pl_json j;
-    if (arena == NULL) return pl_fail_memory(err, 1);
-    pl_status st = pl_json_read(text, n, arena, &root, err);
-    if (st == PL_OK && root->kind != PL_JSON_OBJECT)
-        st = pl_fail(err, PL_E_FORMAT, "notes: this is no object");
-    pl_json_init(&j, out, false);
-    pl_json_object_begin(&j);
-    if (st == PL_OK) st = put_list(&j, "pins", pl_json_find(root, "pins"), err);
-    if (st == PL_OK) st = put_list(&j, "accepted", pl_json_find(root, "accepted"), err);
-    if (st == PL_OK) st = put_notes(&j, pl_json_find(root, "notes"), err);
-    pl_json_object_end(&j);
-    pl_arena_free(arena);
-    if (st == PL_OK && !pl_buf_ok(out)) st = pl_fail_memory(err, n);
-    return st;
-}
+/* ---- the files ---- */
 
-pl_status pl_notes_get(const pl_server *s, pl_buf *out, pl_err *err) {
+/* What the session holds; an empty object when there is nothing. */
+static pl_status load(const pl_server *s, pl_arena **arena, const pl_json_value **root,
+                      pl_err *err) {
+    static const char nothing[] = "{}";
     pl_file_map *map = NULL;
-    char *path = notes_path(s);
-    if (path == NULL || !pl_path_exists(path)) {
-        pl_free(path);
-        pl_buf_puts(out, "{}");
-        return PL_OK;
-    }
-    pl_status st = pl_file_map_open(path, &map, err);
-    if (st == PL_OK) st = rewrite((const char *)map->data, map->n_bytes, out, err);
+    pl_status st = PL_OK;
+    char *path = pl_notes_file(s, "notes.json");
+    *arena = pl_arena_new();
+    if (*arena == NULL) st = pl_fail_memory(err, 1);
+    if (st == PL_OK && path != NULL) st = pl_file_map_open(path, &map, err);
+    if (st == PL_OK)
+        st = read_notes(map != NULL ? (const char *)map->data : nothing,
+                        map != NULL ? map->n_bytes : sizeof nothing - 1, *arena, root, err);
     pl_file_map_unref(map);
     pl_free(path);
     return st;
 }
 
-pl_status pl_notes_put(const pl_server *s, const char *text, size_t n, pl_err *err) {
-    pl_buf out = PL_BUF_INIT;
-    char *path = notes_path(s);
-    if (path == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session folder is open");
-    pl_status st = rewrite(text, n, &out, err);
-    if (st == PL_OK) st = pl_file_write(path, out.data, out.n_bytes, err);
-    pl_buf_release(&out);
+pl_status pl_notes_get(const pl_server *s, pl_buf *out, pl_err *err) {
+    pl_arena *arena = NULL;
+    const pl_json_value *root = NULL;
+    pl_json j;
+    const pl_status st = load(s, &arena, &root, err);
+    pl_json_init(&j, out, false);
+    if (st == PL_OK) put_notes(&j, root);
+    pl_arena_free(arena);
+    return st;
+}
+
+pl_status pl_notes_put_map(const pl_server *s, pl_buf *out, pl_err *err) {
+    pl_arena *arena = NULL;
+    const pl_json_value *root = NULL;
+    const pl_status st = load(s, &arena, &root, err);
+    if (st == PL_OK) put_map(root, out);
+    pl_arena_free(arena);
+    return st;
+}
+
+pl_status pl_notes_put_baseline(const pl_server *s, pl_buf *out, pl_err *err) {
+    pl_arena *arena = NULL;
+    const pl_json_value *root = NULL;
+    if (s->viewed == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
+    pl_status st = load(s, &arena, &root, err);
+    if (st == PL_OK) st = put_baseline(s, root, arena, out, err);
+    pl_arena_free(arena);
+    return st;
+}
+
+/* A file that would say nothing is not there. */
+static pl_status write_or_remove(const pl_server *s, const char *name, bool wanted,
+                                 const pl_buf *text, pl_err *err) {
+    char *path = notes_path(s, name);
+    pl_status st = path == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK && wanted) {
+        st = pl_buf_ok(text) ? pl_file_write(path, text->data, text->n_bytes, err)
+                             : pl_fail_memory(err, text->n_bytes);
+    } else if (st == PL_OK) {
+        (void)unlink(path);
+    }
     pl_free(path);
+    return st;
+}
+
+static bool has_any(const pl_json_value *root, const char *key) {
+    const pl_json_value *list = pl_json_find(root, key);
+    return list != NULL && list->n_items > 0;
+}
+
+pl_status pl_notes_put(const pl_server *s, const char *text, size_t n, pl_err *err) {
+    pl_buf notes = PL_BUF_INIT, map = PL_BUF_INIT, baseline = PL_BUF_INIT;
+    const pl_json_value *root = NULL;
+    pl_json j;
+    if (s->viewed == NULL || !pl_path_is_dir(pl_viewed_path(s->viewed)))
+        return pl_fail(err, PL_E_NOT_FOUND, "no session folder is open");
+    pl_arena *arena = pl_arena_new();
+    pl_status st = arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    PL_TRY_GOTO(done, st, st);
+    PL_TRY_GOTO(done, st, read_notes(text, n, arena, &root, err));
+    pl_json_init(&j, &notes, false);
+    put_notes(&j, root);
+    put_map(root, &map);
+    PL_TRY_GOTO(done, st, put_baseline(s, root, arena, &baseline, err));
+    PL_TRY_GOTO(done, st, write_or_remove(s, "notes.json", true, &notes, err));
+    PL_TRY_GOTO(done, st, write_or_remove(s, "map.json", has_any(root, "pairs"), &map, err));
+    st = write_or_remove(s, "baseline.json", has_any(root, "accepted"), &baseline, err);
+done:
+    pl_buf_release(&notes);
+    pl_buf_release(&map);
+    pl_buf_release(&baseline);
+    pl_arena_free(arena);
     return st;
 }

@@ -14,7 +14,7 @@ enum { N_RECENT = 4 };
 struct pl_viewed {
     char *path;
     pl_session *session;
-    pl_model *model;
+    pl_model *model, *reference;
     pl_store *store;
     pl_recording *recordings[2]; /* of A and B, opened when first asked for */
     bool tried[2];
@@ -31,12 +31,16 @@ struct pl_viewed {
 static pl_status open_parts(pl_viewed *v, pl_err *err) {
     if (!pl_path_is_dir(v->path)) return PL_OK;
     char *model = pl_path_join(v->path, "model.onnx");
+    char *reference = pl_path_join(v->path, "reference.onnx");
     char *store = pl_path_join(v->path, "store");
-    pl_status st = model == NULL || store == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    pl_status st =
+        model == NULL || reference == NULL || store == NULL ? pl_fail_memory(err, 1) : PL_OK;
     if (st == PL_OK && pl_path_exists(model)) st = pl_model_read(model, &v->model, err);
+    if (st == PL_OK && pl_path_exists(reference)) st = pl_model_read(reference, &v->reference, err);
     if (st == PL_OK && pl_path_is_dir(store))
         st = pl_store_open(store, PL_STORE_READ, &v->store, err);
     pl_free(model);
+    pl_free(reference);
     pl_free(store);
     return st;
 }
@@ -64,6 +68,7 @@ void pl_viewed_close(pl_viewed *v) {
         pl_recording_close(v->recordings[i]);
     pl_store_close(v->store);
     pl_model_free(v->model);
+    pl_model_free(v->reference);
     pl_session_free(v->session);
     pl_free(v->path);
     pl_free(v);
@@ -75,6 +80,10 @@ const pl_session *pl_viewed_session(const pl_viewed *v) {
 
 const pl_model *pl_viewed_model(const pl_viewed *v) {
     return v->model;
+}
+
+const pl_model *pl_viewed_reference(const pl_viewed *v) {
+    return v->reference;
 }
 
 const char *pl_viewed_path(const pl_viewed *v) {

@@ -16,7 +16,8 @@ typedef struct pl_viewed pl_viewed;
 pl_status pl_viewed_open(const char *path, pl_viewed **out, pl_err *err);
 void pl_viewed_close(pl_viewed *v); /* NULL is fine */
 const pl_session *pl_viewed_session(const pl_viewed *v);
-const pl_model *pl_viewed_model(const pl_viewed *v); /* NULL = the session has none */
+const pl_model *pl_viewed_model(const pl_viewed *v);     /* NULL = the session has none */
+const pl_model *pl_viewed_reference(const pl_viewed *v); /* of B; NULL = the same, or unknown */
 const char *pl_viewed_path(const pl_viewed *v);
 
 /* The tensors of a sync point; one or both may be NULL. `joint`: both are there, numeric and of one
@@ -32,7 +33,8 @@ bool pl_view_is_numeric(const pl_tensor *t); /* has a picture; NULL has none */
 
 /* ---- as JSON: viewed_json.c, viewed_graph.c ---- */
 void pl_viewed_put_session(const pl_viewed *v, pl_buf *out);
-pl_status pl_viewed_put_graph(const pl_viewed *v, pl_buf *out, pl_err *err);
+/* NULL: null. */
+pl_status pl_viewed_put_graph(const pl_model *model, pl_buf *out, pl_err *err);
 /* The lines around `line` of a source file. Only files below `folder` are read, whatever the model
  * says; PL_E_NOT_FOUND for all others. */
 pl_status pl_viewed_put_source(const char *folder, const char *file, long line, pl_buf *out,

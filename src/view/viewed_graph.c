@@ -149,8 +149,7 @@ static void put_values(pl_json *j, const pl_graph *g, int64_t *numbers) {
     pl_json_array_end(j);
 }
 
-pl_status pl_viewed_put_graph(const pl_viewed *v, pl_buf *out, pl_err *err) {
-    const pl_model *model = pl_viewed_model(v);
+pl_status pl_viewed_put_graph(const pl_model *model, pl_buf *out, pl_err *err) {
     pl_json json, *j = &json;
     pl_json_init(j, out, false);
     if (model == NULL) {

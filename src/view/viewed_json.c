@@ -1,14 +1,19 @@
-/* A session as the page takes it: columns once, an array for each sync point. A tenth of
+/* A session as the page takes it: columns once, an array for each sync point; what comes again and
+ * again (types and shapes, limits) stands in a table, and figures have eight digits. A twentieth of
  * session.json, because 100,000 points must come over in a moment; the colours and limits of every
  * metric are worked out here, so that the page holds no rule. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/json.h"
+#include "base/strmap.h"
 #include "store/recorder.h"
 #include "view/viewed.h"
 
-enum { VIEW_FORMAT = 1 };
+enum { VIEW_FORMAT = 2, HASH_SHOWN = 12 };
 enum { IS_INPUT = 1, IS_OUTPUT = 2, IS_ACCEPTED = 4, HAS_MATCH = 8, IS_MEASURED = 16 };
 
 static const char *const columns[] = {
@@ -20,11 +25,51 @@ static const char *const columns[] = {
 };
 
 static void put_number(pl_json *j, double x) {
+    char digits[32];
     if (isnan(x)) {
         pl_json_null(j);
-    } else {
+    } else if (isinf(x) || x == 0) {
         pl_json_double(j, x);
+    } else {
+        (void)snprintf(digits, sizeof digits, "%.8g", x);
+        pl_json_double(j, strtod(digits, NULL));
     }
+}
+
+/* ---- tables of what is said often ---- */
+
+typedef struct table {
+    pl_strmap numbers; /* text of a row to its number + 1 */
+    pl_arena *arena;
+    pl_buf rows; /* JSON, with commas */
+    size_t n_rows;
+} table;
+
+typedef struct writer {
+    const pl_session *session;
+    table sides, limits;
+} writer;
+
+/* The number of a row, which is JSON; it is added when it is new. */
+static void put_row(pl_json *j, table *t, const pl_buf *row) {
+    const uintptr_t known = (uintptr_t)pl_strmap_get(&t->numbers, pl_buf_str(row));
+    if (!pl_buf_ok(row) || known > 0) {
+        if (!pl_buf_ok(row)) j->buf->failed = true;
+        pl_json_int(j, (int64_t)known - 1);
+        return;
+    }
+    const char *key = t->arena == NULL ? NULL : pl_arena_strdup(t->arena, pl_buf_str(row));
+    if (key == NULL || pl_strmap_put(&t->numbers, key, (void *)(uintptr_t)(t->n_rows + 1)) != 0)
+        j->buf->failed = true;
+    if (t->n_rows > 0) pl_buf_putc(&t->rows, ',');
+    pl_buf_append(&t->rows, row->data, row->n_bytes);
+    pl_json_int(j, (int64_t)t->n_rows++);
+}
+
+static void table_release(table *t) {
+    pl_strmap_release(&t->numbers);
+    pl_buf_release(&t->rows);
+    pl_arena_free(t->arena);
 }
 
 static void put_keyed(pl_json *j, const char *key, double x) {
@@ -39,13 +84,8 @@ static void put_dims(pl_json *j, int rank, const int64_t *dims) {
     pl_json_array_end(j);
 }
 
-/* [dtype, shape, strides, offset, flags, hash, kept] */
-static void put_side(pl_json *j, const pl_side *s) {
-    char hex[PL_HASH128_HEX];
-    if (!s->present) {
-        pl_json_null(j);
-        return;
-    }
+/* [dtype, shape, strides, offset, flags, kept] */
+static void put_side_row(pl_json *j, const pl_side *s) {
     pl_json_array_begin(j);
     pl_json_string(j, pl_dtype_name(s->dtype));
     put_dims(j, s->rank, s->dims);
@@ -55,10 +95,28 @@ static void put_side(pl_json *j, const pl_side *s) {
     for (unsigned i = 0; i < PL_RECORD_FLAGS; i++)
         if ((s->flags >> i & 1u) != 0) pl_json_string(j, pl_record_flag_name(1u << i));
     pl_json_array_end(j);
-    pl_hash128_hex(s->hash, hex);
-    pl_json_string(j, s->has_hash ? hex : NULL);
     pl_json_bool(j, s->blob != NULL || s->key != NULL);
     pl_json_array_end(j);
+}
+
+/* [number of its row in "sides", first digits of the hash or null] */
+static void put_side(pl_json *j, writer *w, const pl_side *s) {
+    char hex[PL_HASH128_HEX];
+    pl_buf text = PL_BUF_INIT;
+    pl_json row;
+    if (!s->present) {
+        pl_json_null(j);
+        return;
+    }
+    pl_json_init(&row, &text, false);
+    put_side_row(&row, s);
+    pl_json_array_begin(j);
+    put_row(j, &w->sides, &text);
+    pl_hash128_hex(s->hash, hex);
+    hex[HASH_SHOWN] = '\0';
+    pl_json_string(j, s->has_hash ? hex : NULL);
+    pl_json_array_end(j);
+    pl_buf_release(&text);
 }
 
 static char colour_letter(pl_colour c) {
@@ -82,7 +140,7 @@ static void put_colours(pl_json *j, const pl_session *s, const pl_sync_point *p)
     pl_buf_release(&letters);
 }
 
-static void put_limits(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+static void put_limits_row(pl_json *j, const pl_session *s, const pl_sync_point *p) {
     pl_json_array_begin(j);
     for (size_t i = 0; p->measured && i < pl_n_metrics; i++) {
         pl_metric_limits limits = p->limits;
@@ -98,6 +156,15 @@ static void put_limits(pl_json *j, const pl_session *s, const pl_sync_point *p) 
         pl_json_array_end(j);
     }
     pl_json_array_end(j);
+}
+
+static void put_limits(pl_json *j, writer *w, const pl_sync_point *p) {
+    pl_buf text = PL_BUF_INIT;
+    pl_json row;
+    pl_json_init(&row, &text, false);
+    put_limits_row(&row, w->session, p);
+    put_row(j, &w->limits, &text);
+    pl_buf_release(&text);
 }
 
 static void put_values(pl_json *j, const pl_session *s, const pl_sync_point *p) {
@@ -121,9 +188,12 @@ static int64_t point_worst(const pl_sync_point *p) {
     return p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
 }
 
-static void put_point(pl_json *j, const pl_session *s, const pl_sync_point *p) {
-    const char *const texts[] = { p->value,  p->node,        p->op,       p->module,
-                                  p->source, p->counterpart, p->paired_by };
+static void put_point(pl_json *j, writer *w, const pl_sync_point *p) {
+    const pl_session *s = w->session;
+    const bool same = strcmp(p->counterpart, p->value) == 0; /* null says so */
+    const char *const texts[] = { p->value,    p->node,   p->op,
+                                  p->module,   p->source, same ? NULL : p->counterpart,
+                                  p->paired_by };
     pl_json_array_begin(j);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         pl_json_string(j, texts[i]);
@@ -132,13 +202,13 @@ static void put_point(pl_json *j, const pl_session *s, const pl_sync_point *p) {
     pl_json_string(j, p->layout);
     pl_json_int(j, point_flags(p));
     pl_json_string(j, p->metadata_reason);
-    put_side(j, &p->a);
-    put_side(j, &p->b);
+    put_side(j, w, &p->a);
+    put_side(j, w, &p->b);
     pl_json_string(j, pl_sync_point_has_class(p) ? pl_pair_class_name(p->pair_class) : NULL);
     pl_json_string(j, p->measured ? pl_precision_name(p->precision) : NULL);
     put_values(j, s, p);
     put_colours(j, s, p);
-    put_limits(j, s, p);
+    put_limits(j, w, p);
     put_number(j, p->propagated);
     put_number(j, p->local);
     put_number(j, p->amplified);
@@ -267,15 +337,8 @@ static void put_head(pl_json *j, const pl_session *s) {
     pl_json_put_int(j, "peak_rss", s->peak_rss);
 }
 
-void pl_viewed_put_session(const pl_viewed *v, pl_buf *out) {
-    const pl_session *s = pl_viewed_session(v);
-    pl_json json, *j = &json;
-    pl_json_init(j, out, false);
-    pl_json_object_begin(j);
-    put_head(j, s);
-    put_metric_table(j, s);
-    put_blame(j, s);
-    put_lists(j, s);
+static void put_points(pl_json *j, writer *w) {
+    const pl_session *s = w->session;
     pl_json_key(j, "columns");
     pl_json_array_begin(j);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
@@ -284,7 +347,35 @@ void pl_viewed_put_session(const pl_viewed *v, pl_buf *out) {
     pl_json_key(j, "points");
     pl_json_array_begin(j);
     for (size_t i = 0; i < s->n_points; i++)
-        put_point(j, s, &s->points[i]);
+        put_point(j, w, &s->points[i]);
     pl_json_array_end(j);
+}
+
+void pl_viewed_put_session(const pl_viewed *v, pl_buf *out) {
+    writer w = { .session = pl_viewed_session(v) };
+    const pl_session *s = w.session;
+    pl_json json, *j = &json;
+    w.sides.arena = pl_arena_new();
+    w.limits.arena = pl_arena_new();
+    pl_json_init(j, out, false);
+    pl_json_object_begin(j);
+    put_head(j, s);
+    pl_json_put_bool(j, "has_reference", pl_viewed_reference(v) != NULL);
+    put_metric_table(j, s);
+    put_blame(j, s);
+    put_lists(j, s);
+    put_points(j, &w);
     pl_json_object_end(j);
+    /* The tables are known only now: they take the place of the closing brace. */
+    if (!pl_buf_ok(&w.sides.rows) || !pl_buf_ok(&w.limits.rows)) out->failed = true;
+    if (pl_buf_ok(out)) {
+        out->n_bytes--;
+        pl_buf_puts(out, ",\"sides\":[");
+        pl_buf_append(out, w.sides.rows.data, w.sides.rows.n_bytes);
+        pl_buf_puts(out, "],\"limits\":[");
+        pl_buf_append(out, w.limits.rows.data, w.limits.rows.n_bytes);
+        pl_buf_puts(out, "]}");
+    }
+    table_release(&w.sides);
+    table_release(&w.limits);
 }

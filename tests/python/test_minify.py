@@ -331,7 +331,25 @@ def test_stable_output_is_the_same_twice(folder):
 def test_good_neighbour_passes(folder):
     text(folder / "m.onnxtxt", "  a = Sin(x)\n  b = Relu(a)\n  c = Tanh(b)\n  y = Cos(c)")
     minify(folder, folder / "m.onnxtxt", "--check", f"{oracle(folder)} {{model}} op=Relu op=Tanh", "--good", folder / "good")
-    assert call("minify", "--query", folder / "good").returncode == 0
+    assert call("minify", "--query", "--trust", folder / "good").returncode == 0
+    refused = call("minify", "--query", folder / "good")  # a command of a stranger's repro is not run by asking
+    assert refused.returncode == 2 and "--trust" in refused.stderr and "op=Relu" in refused.stderr, refused.stderr
+
+
+def test_a_repro_does_not_run_what_it_names(folder):
+    text(folder / "m.onnxtxt", "  y = Relu(x)")
+    call("convert", folder / "m.onnxtxt", folder / "model.onnx")
+    mark = folder / "ran"
+    program = folder / "evil.sh"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\nexit 1\n")
+    program.chmod(0o755)
+    for data in ({"check": str(program)}, {"backend": f"cmd:{program}"}, {"backend": f"ort:lib={program}"}, {"backend": f"plugin:{program}"},
+                 {"backend": f"jit:debug-dir={mark}"}):
+        (folder / "repro.json").write_text(json.dumps(data))
+        for args in (("--query", folder), (folder, "-o", folder / "out"), ("--query", folder / "model.onnx", "--signature", folder / "repro.json")):
+            done = call("minify", *args)
+            assert done.returncode == 2 and "--trust" in done.stderr, (data, done.stderr)
+    assert not mark.exists()
 
 
 def test_strip_weights_says_what_remains(folder):
@@ -347,7 +365,7 @@ def test_resume_goes_on_from_a_checkpoint(folder):
     check = ("--check", f"{oracle(folder)} {{model}} op=Relu")
     first, _, _ = minify(folder, folder / "m.onnxtxt", *check, "--max-queries", "4", "--checkpoints", folder / "c")
     assert first["nodes_after"] > 1 and list((folder / "c").iterdir())
-    r, _, log = minify(folder, folder / "m.onnxtxt", "--resume", folder / "c")
+    r, _, log = minify(folder, folder / "m.onnxtxt", "--trust", "--resume", folder / "c")
     assert r["nodes_after"] == 1 and r["nodes_before"] == first["nodes_after"] and r["verified"], r
 
 
@@ -491,7 +509,7 @@ def test_level_3_survives_a_crash_inside_compile(folder):
     done = call("run", folder / "m.onnxtxt", "--save", "none", "--backend", spec, "--repro-level", "3", cwd=folder)
     assert done.returncode == 3 and "Segmentation" in done.stderr, done.stderr
     assert (folder / "repro/model.onnx").exists()
-    assert call("minify", "--query", folder / "repro").returncode == 1
+    assert call("minify", "--query", "--trust", folder / "repro").returncode == 1
 
 
 def test_level_4_of_analyze_writes_on_accuracy(folder):

@@ -19,6 +19,7 @@
 #include "interp/interp.h"
 #include "ops/infer.h"
 #include "passes/autocast.h"
+#include "passes/quant_pairs.h"
 
 enum { MAX_PORTS = 64 };
 
@@ -386,6 +387,82 @@ static void test_raise_nodes__only_the_chosen_ones(void **state) {
     pl_model_free(m);
 }
 
+static void test_raise_nodes__casts_do_not_lower(void **state) {
+    (void)state;
+    pl_err err = PL_ERR_INIT;
+    pl_model *m = NULL;
+    const bool raise[] = { true, true, false };
+    assert_int_equal(pl_model_parse_graph("(float[4] x) => (y) { a = Cast<to=16>(x) b = Exp(a) y = "
+                                          "Log(b) }",
+                                          17, &m, &err),
+                     PL_OK);
+    assert_int_equal(pl_model_raise_nodes(m, raise, NULL, &err), PL_OK);
+    assert_ptr_equal(pl_graph_find(m->graph, "b")->producer->in[0], pl_graph_find(m->graph, "x"));
+    assert_int_equal(type_of(m, "b"), PL_F32);
+    assert_int_equal(type_of(m, "y"), PL_BF16); /* as declared */
+    pl_model_free(m);
+}
+
+static void test_autocast_but__chosen_nodes_stay_wide(void **state) {
+    (void)state;
+    pl_err err = PL_ERR_INIT;
+    pl_model *m = NULL;
+    const bool raise[] = { true, false };
+    assert_int_equal(
+        pl_model_parse_graph("(float[2,2] x, float[2,2] w) => (y) { a = MatMul(x, w) y = "
+                             "MatMul(a, w) }",
+                             17, &m, &err),
+        PL_OK);
+    assert_int_equal(pl_model_autocast_but(m, PL_F16, raise, NULL, &err), PL_OK);
+    assert_int_equal(type_of(m, "a"), PL_F32);
+    assert_ptr_equal(pl_graph_find(m->graph, "a")->producer->in[0], pl_graph_find(m->graph, "x"));
+    assert_int_equal(count_ops(m->graph, "Cast"), 3); /* a and w down, y up */
+    pl_model_free(m);
+}
+
+/* ---- codes ---- */
+
+static const char *const coded =
+    "(float[4] x, float s) => (y, float[4] n) <uint8 z = {128}> { q = QuantizeLinear(x, s, z) d = "
+    "DequantizeLinear(q, s, z) a = Neg(d) qa = QuantizeLinear(a, s, z) da = "
+    "DequantizeLinear(qa, s, z) b = Abs(da) qb = QuantizeLinear(b, s, z) y = DequantizeLinear(qb, "
+    "s, z) n = Neg(da) }";
+
+static pl_model *bypassed(const char *chosen) {
+    pl_err err = PL_ERR_INIT;
+    pl_model *m = NULL;
+    bool raise[16] = { false };
+    assert_int_equal(pl_model_parse_graph(coded, 17, &m, &err), PL_OK);
+    raise[pl_graph_find(m->graph, chosen)->producer->index] = true;
+    assert_int_equal(pl_model_bypass_pairs(m, raise, NULL, &err), PL_OK);
+    return m;
+}
+
+static const pl_value *read_by(const pl_model *m, const char *value) {
+    return pl_graph_find(m->graph, value)->producer->in[0];
+}
+
+static void test_bypass_pairs__both_sides_of_a_node(void **state) {
+    (void)state;
+    pl_model *m = bypassed("a"); /* its input's pair, and its result's for both readers */
+    assert_ptr_equal(read_by(m, "a"), pl_graph_find(m->graph, "x"));
+    assert_ptr_equal(read_by(m, "b"), pl_graph_find(m->graph, "a"));
+    assert_ptr_equal(read_by(m, "n"), pl_graph_find(m->graph, "a"));
+    assert_int_equal(count_ops(m->graph, "QuantizeLinear"), 1);
+    pl_model_free(m);
+}
+
+static void test_bypass_pairs__outputs_keep_their_names(void **state) {
+    (void)state;
+    pl_model *m = bypassed("b");
+    assert_ptr_equal(read_by(m, "b"), pl_graph_find(m->graph, "a"));
+    assert_string_equal(pl_graph_find(m->graph, "n")->producer->in[0]->name, "da"); /* not chosen */
+    assert_string_equal(m->graph->outputs[0]->name, "y");
+    assert_string_equal(m->graph->outputs[0]->producer->op, "Identity");
+    assert_ptr_equal(read_by(m, "y"), pl_graph_find(m->graph, "b"));
+    pl_model_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_autocast__column_follows_pytorch),
@@ -397,6 +474,10 @@ int main(void) {
         cmocka_unit_test(test_autocast__bodies_keep_their_border),
         cmocka_unit_test(test_autocast__overflowing_constants_are_told),
         cmocka_unit_test(test_raise_nodes__only_the_chosen_ones),
+        cmocka_unit_test(test_raise_nodes__casts_do_not_lower),
+        cmocka_unit_test(test_autocast_but__chosen_nodes_stay_wide),
+        cmocka_unit_test(test_bypass_pairs__both_sides_of_a_node),
+        cmocka_unit_test(test_bypass_pairs__outputs_keep_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

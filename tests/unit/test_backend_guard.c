@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
-#include "backends/guard/guard_blob.h"
+#include "backends/guard/guard_parcel.h"
 #include "graph/text.h"
 #include "sanitized.h"
 
@@ -248,10 +248,10 @@ static void test_guard__survives_1000_crashes(void **state) {
     assert_int_equal(count_children(getpid()), 0);
 }
 
-static void test_blob__carries_everything(void **state) {
+static void test_parcel__carries_everything(void **state) {
     pl_tensor *t = NULL;
     pl_datum *strings = NULL, *list = NULL, *none = NULL;
-    pl_blob blob;
+    pl_parcel parcel;
     int fd = -1;
     const int64_t dims[] = { 2 };
     char a[] = "a", empty[] = "", b[] = "b", c[] = "c";
@@ -262,23 +262,23 @@ static void test_blob__carries_everything(void **state) {
     pl_datum *two[] = { strings, strings };
     assert_int_equal(pl_datum_new_sequence(PL_TYPE_TENSOR, PL_STRING, two, 2, &list, NULL), PL_OK);
     assert_int_equal(pl_datum_new_optional(PL_TYPE_TENSOR, PL_F32, NULL, &none, NULL), PL_OK);
-    const pl_blob_item items[] = { { a, strings }, { empty, NULL }, { b, list }, { c, none } };
-    assert_int_equal(pl_blob_write(items, 4, &fd, NULL), PL_OK);
-    assert_int_equal(pl_blob_read(fd, false, &blob, NULL), PL_OK);
-    assert_int_equal(blob.n_items, 4);
+    const pl_parcel_item items[] = { { a, strings }, { empty, NULL }, { b, list }, { c, none } };
+    assert_int_equal(pl_parcel_write(items, 4, &fd, NULL), PL_OK);
+    assert_int_equal(pl_parcel_read(fd, false, &parcel, NULL), PL_OK);
+    assert_int_equal(parcel.n_items, 4);
     for (size_t i = 0; i < 4; i++) {
-        assert_string_equal(blob.items[i].name, items[i].name);
-        assert_true(pl_datum_identical(blob.items[i].datum, items[i].datum));
+        assert_string_equal(parcel.items[i].name, items[i].name);
+        assert_true(pl_datum_identical(parcel.items[i].datum, items[i].datum));
     }
-    pl_blob_release(&blob);
+    pl_parcel_release(&parcel);
     close(fd);
     pl_datum_unref(strings);
     pl_datum_unref(list);
     pl_datum_unref(none);
 }
 
-/* Every byte of a blob flipped in turn: an answer or an error, never a crash. */
-static void test_blob__survives_flipped_bytes(void **state) {
+/* Every byte of a parcel flipped in turn: an answer or an error, never a crash. */
+static void test_parcel__survives_flipped_bytes(void **state) {
     pl_tensor *t = NULL;
     pl_datum *d = NULL;
     const int64_t dims[] = { 2, 2 };
@@ -287,17 +287,17 @@ static void test_blob__survives_flipped_bytes(void **state) {
     (void)state;
     assert_int_equal(pl_tensor_new_zero(PL_F32, 2, dims, &t, NULL), PL_OK);
     assert_int_equal(pl_datum_of_tensor_take(t, &d, NULL), PL_OK);
-    const pl_blob_item items[] = { { name, d } };
-    assert_int_equal(pl_blob_write(items, 1, &fd, NULL), PL_OK);
+    const pl_parcel_item items[] = { { name, d } };
+    assert_int_equal(pl_parcel_write(items, 1, &fd, NULL), PL_OK);
     const ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
     close(fd);
     pl_datum_unref(d);
     assert_true(n > 64);
     for (ssize_t i = 0; i < n; i++) {
-        pl_blob blob;
+        pl_parcel parcel;
         bytes[i] = (char)(bytes[i] ^ 0x7f);
-        assert_int_equal(pl_blob_write_bytes(bytes, (size_t)n, &fd, NULL), PL_OK);
-        if (pl_blob_read(fd, false, &blob, NULL) == PL_OK) pl_blob_release(&blob);
+        assert_int_equal(pl_parcel_write_bytes(bytes, (size_t)n, &fd, NULL), PL_OK);
+        if (pl_parcel_read(fd, false, &parcel, NULL) == PL_OK) pl_parcel_release(&parcel);
         close(fd);
         bytes[i] = (char)(bytes[i] ^ 0x7f);
     }
@@ -318,8 +318,8 @@ int main(void) {
         cmocka_unit_test(test_guard__asks_what_is_supported),
         cmocka_unit_test(test_guard__synchronize_finds_a_late_fault),
         cmocka_unit_test(test_guard__survives_1000_crashes),
-        cmocka_unit_test(test_blob__carries_everything),
-        cmocka_unit_test(test_blob__survives_flipped_bytes),
+        cmocka_unit_test(test_parcel__carries_everything),
+        cmocka_unit_test(test_parcel__survives_flipped_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

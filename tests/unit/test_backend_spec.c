@@ -85,6 +85,19 @@ static void test_spec__reads_a_program_whole(void **state) {
     pl_spec_release(&s);
 }
 
+static void test_spec__tells_what_runs_foreign_code(void **state) {
+    static const char *const foreign[] = { "cmd:/bin/true", "plugin:a.so", "ort:opt=all,lib=x.so",
+                                           "jit:debug-dir=/tmp/x", "jit:fuse=off,explain=f" };
+    static const char *const own[] = { "eager",        "eager:fp64", "jit:inject=scale@Relu:2",
+                                       "ort:opt=all",  "jit",        "",
+                                       "ort:threads=2" };
+    (void)state;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        assert_true(pl_spec_is_foreign(foreign[i]));
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        assert_false(pl_spec_is_foreign(own[i]));
+}
+
 static void test_backend_open__names_the_backends_there_are(void **state) {
     pl_backend *b = NULL;
     pl_err err = PL_ERR_INIT;
@@ -99,6 +112,7 @@ int main(void) {
         cmocka_unit_test(test_spec__takes_a_bare_name),
         cmocka_unit_test(test_spec__names_what_is_wrong),
         cmocka_unit_test(test_spec__reads_a_program_whole),
+        cmocka_unit_test(test_spec__tells_what_runs_foreign_code),
         cmocka_unit_test(test_backend_open__names_the_backends_there_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -370,6 +370,69 @@ static void test_blame__blames_a_shape_that_does_harm(void **state) {
     release(&other);
 }
 
+/* All values of `other`'s run in the place of x's own. */
+static void take_seen(fixture *x, const fixture *other) {
+    const pl_graph *graph = x->model->graph;
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const pl_value *value = graph->values[i];
+        if (value->producer == NULL) continue;
+        pl_datum_unref(x->seen[value->id]);
+        const uint32_t id = pl_graph_find(other->model->graph, value->name)->id;
+        x->seen[value->id] = pl_datum_ref(other->seen[id]);
+    }
+}
+
+/* A shape that is wrong makes all that follow wrong: they did as they should with what they got. */
+static void test_blame__leaves_what_follows_a_wrong_shape_alone(void **state) {
+    (void)state;
+#define CUT(end)                                                                                   \
+    "(float[4,6] x) => (y) <int64[1] s = {0}, int64[1] e = {" end "}, int64[1] a = {1}> "          \
+    "{ h = Slice(x, s, e, a) t = Tanh(h) u = Neg(t) y = ReduceMax<keepdims=0>(u, a) }"
+    fixture x, other;
+    run(&x, CUT("3"), NULL, 0);
+    run(&other, CUT("5"), NULL, 0);
+    take_seen(&x, &other);
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    assert_string_equal(x.blame.groups[0].value, "h");
+    assert_string_equal(x.blame.groups[0].kind, "shape");
+    assert_int_equal(verdict_of(&x, "t"), PL_VERDICT_INHERITED);
+    assert_int_equal(verdict_of(&x, "u"), PL_VERDICT_INHERITED);
+    release(&x);
+    run(&x, CUT("3"), NULL, 0);
+    take_seen(&x, &other);
+    hide(&x, "t"); /* through a value that was not seen, too */
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    assert_string_equal(x.blame.groups[0].value, "h");
+    release(&x);
+    release(&other);
+#undef CUT
+}
+
+/* Which is larger, NaN or 1? A runtime that says 1 has not made the NaN. */
+static void test_blame__lets_maxima_lose_nan(void **state) {
+    (void)state;
+    static const char text[] = "(float[1,1,4,4] x) => (y) "
+                               "{ h = Exp(x) y = MaxPool<kernel_shape=[2,2]>(h) }";
+    const fault nan_[] = { { "h", (double)NAN, 1, 5 } };
+    fixture x;
+    run(&x, text, nan_, 1);
+    const pl_tensor *y = x.seen[x.model->graph->outputs[0]->id]->tensor;
+    for (int64_t i = 0; i < y->n_elements; i++)
+        if (isnan(((const float *)y->data)[i])) ((float *)y->data)[i] = 1;
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    assert_string_equal(x.blame.groups[0].value, "h");
+    release(&x);
+    run(&x, text, NULL, 0); /* without one before it, it is born there */
+    ((float *)x.seen[x.model->graph->outputs[0]->id]->tensor->data)[2] = NAN;
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    assert_string_equal(x.blame.groups[0].value, "y");
+    release(&x);
+}
+
 /* Numbers that need no rounding leave no choice: 5.5 is 6, though the value before was not seen. */
 static void test_blame__gives_exact_ties_no_slack(void **state) {
     (void)state;
@@ -525,6 +588,8 @@ int main(void) {
         cmocka_unit_test(test_blame__excuses_what_a_plain_sum_does_too),
         cmocka_unit_test(test_blame__lets_inner_values_be_held_in_another_shape),
         cmocka_unit_test(test_blame__blames_a_shape_that_does_harm),
+        cmocka_unit_test(test_blame__leaves_what_follows_a_wrong_shape_alone),
+        cmocka_unit_test(test_blame__lets_maxima_lose_nan),
         cmocka_unit_test(test_blame__gives_exact_ties_no_slack),
         cmocka_unit_test(test_blame__finds_faults_in_half_precision_held_in_float),
         cmocka_unit_test(test_blame__names_swapped_inputs),

@@ -83,6 +83,19 @@ static void test_kind__offset_scale_sign(void **state) {
     expect(&x, PL_F32, "linear: 0.5 x + 0.3", "all");
 }
 
+/* Codes without a sign: their negatives wrap around, and zeros are no negatives. */
+static void test_kind__codes_without_sign(void **state) {
+    (void)state;
+    data x;
+    start(&x, PL_U8);
+    EACH(i) x.pa[i] = x.pd[i] > 0 ? 256 - x.pd[i] : 0;
+    expect(&x, PL_U8, "sign flip", "all");
+    start(&x, PL_U8);
+    for (int64_t i = 40; i < 130; i++)
+        x.pa[i] = 0;
+    expect(&x, PL_U8, "zero region", NULL);
+}
+
 static void test_kind__nan_and_inf(void **state) {
     (void)state;
     data x;
@@ -257,6 +270,7 @@ static void test_kind__noise_has_no_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kind__offset_scale_sign),
+        cmocka_unit_test(test_kind__codes_without_sign),
         cmocka_unit_test(test_kind__nan_and_inf),
         cmocka_unit_test(test_kind__low_precision),
         cmocka_unit_test(test_kind__places),

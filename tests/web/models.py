@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Models for the web tests.   models.py OUT.onnx small|hostile|chain N"""
+"""Models for the web tests.   models.py OUT.onnx small | hostile | chain N | sourced IN.onnx | other"""
 
 import sys
 
 import numpy as np
-from onnx import TensorProto, checker, helper, numpy_helper, save
+from onnx import TensorProto, checker, helper, load, numpy_helper, save
 
 
 def weight(name, shape, seed):
@@ -67,8 +67,38 @@ def chain(path, n):
     make(nodes, [], [value("x", [2, 4])], [value("y", [2, 4])], path)
 
 
+def sourced(path, given):
+    """The model as an exporter leaves it that notes the program's lines: node i comes from line i + 1 of net.py."""
+    model = load(given)
+    for i, node in enumerate(model.graph.node):
+        node.doc_string = f"/home/somebody/project/net.py({i + 1}): step_{i}\n"
+    save(model, path)
+
+
+def other(path):
+    """small() as somebody else wrote it: other names, Relu as Max, and a scale that small() has not."""
+    small(path)
+    model = load(path)
+    graph = model.graph
+    names = {"/blocks.1/conv1/Conv_output_0": "features"}
+    for node in list(graph.node):
+        node.input[:] = [names.get(x, x) for x in node.input]
+        node.output[:] = [names.get(x, x) for x in node.output]
+        if node.op_type == "Relu" and node.name.startswith("/blocks.0"):
+            node.op_type = "Max"
+            node.input.append("zero")
+    graph.initializer.append(numpy_helper.from_array(np.float32(0), "zero"))
+    graph.initializer.append(numpy_helper.from_array(np.float32(1), "one"))
+    at = next(i for i, n in enumerate(graph.node) if n.name == "/side/Tanh")
+    graph.node[at].input[0] = "scaled"
+    graph.node.insert(at, helper.make_node("Mul", ["x", "one"], ["scaled"], name="/side/Mul"))
+    save(model, path)
+
+
 kind = sys.argv[2]
 if kind == "chain":
     chain(sys.argv[1], int(sys.argv[3]))
+elif kind == "sourced":
+    sourced(sys.argv[1], sys.argv[3])
 else:
-    {"small": small, "hostile": hostile}[kind](sys.argv[1])
+    {"small": small, "hostile": hostile, "other": other}[kind](sys.argv[1])

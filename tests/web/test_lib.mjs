@@ -14,7 +14,7 @@ async function load(name) {
   return import(pathToFileURL(out));
 }
 const { parseQuery } = await load("query"), { encode, decode, defaults } = await load("state");
-const { layout } = await load("layout"), { outline, scene } = await load("groups"), { byDivergence } = await load("rows"), { readPicture, difference } = await load("data");
+const { layout } = await load("layout"), { outline, scene } = await load("groups"), { byDivergence, list } = await load("rows"), { compareGraphs, graphOfSchedule, merge } = await load("variants"), { readPicture, difference } = await load("data");
 
 let count = 0, failed = 0;
 function test(name, f) {
@@ -96,6 +96,43 @@ test("groups: a module path of 100,000 parts does no harm", () => {
   const o = outline({ nodes, values: ["y"], weights: new Set() });
   ok(o.ids.length < 100, `${o.ids.length} groups`);
   scene(o, new Set(o.ids));
+});
+
+const graphOf = (rows, weights = []) => { // [op, name of the output, names of inputs…]
+  const values = [...new Set(rows.flatMap((r) => r.slice(1)).concat(weights))], producer = new Map();
+  const nodes = rows.map((r, index) => ({ index, op: r[0], domain: "", name: "", module: "", file: "", line: 0, code: "", inputs: r.slice(2).map((v) => values.indexOf(v)), outputs: [values.indexOf(r[1])], attrs: [] }));
+  for (const n of nodes) producer.set(values[n.outputs[0]], n);
+  return { values, types: values.map(() => ""), weights: new Set(weights.map((w) => values.indexOf(w))), inputs: [], outputs: [values.indexOf(rows[rows.length - 1][1])], nodes, producer };
+};
+
+test("variants: fused, folded, changed, added, removed; a renamed pair", () => {
+  const given = graphOf([["Conv", "c", "x"], ["BatchNormalization", "b", "c"], ["Relu", "r", "b"], ["Shape", "s", "x"], ["Add", "y", "r", "s"]]);
+  const runs = graphOf([["Cast", "t", "x"], ["FusedConv", "r", "t"], ["Add", "y", "r", "s"]], ["s"]);
+  const c = compareGraphs(given, runs, new Map());
+  equal(c.left.change, ["fused", "fused", "changed", "folded", "same"]);
+  equal(c.left.into.slice(0, 2), [1, 1]);
+  equal(c.right.change, ["fused", "changed", "same"], "the cast belongs to the fused one");
+  const m = merge(given, runs, c);
+  equal(m.graph.nodes.map((n) => n.op), ["Cast", "Conv", "BatchNormalization", "Relu", "Shape", "Add"]);
+  equal(m.graph.nodes.every((n) => n.outputs.every((v) => v >= 0 && v < m.graph.values.length)), true);
+  const other = graphOf([["Conv", "k", "x"], ["Relu", "r", "k"], ["Mul", "z", "r"]]);
+  const two = compareGraphs(graphOf([["Conv", "c", "x"], ["Relu", "r", "c"]]), other, new Map([["c", "k"]]));
+  equal([two.left.change, two.right.change], [["same", "same"], ["same", "same", "added"]]);
+});
+
+test("variants: jit's schedule as a graph, whatever it holds", () => {
+  const given = graphOf([["Conv", "c", "x"], ["Relu", "r", "c"], ["Reshape", "v", "r"], ["Tanh", "y", "v"]]);
+  const g = graphOfSchedule(given, "step 0: call\n  * %2 call  # Conv c\n  * %3 map  # Relu r\n    shows r\nstep 1: loop\n  * %4 map # Tanh y\n");
+  equal(g.nodes.map((n) => [n.op, g.values[n.outputs[0]], n.inputs.map((v) => g.values[v])]), [["Conv+Relu", "r", ["x"]], ["Tanh", "y", ["r"]]]);
+  for (const text of ["", "step x\n# # #", "step 0: call\n # Conv nothing", "step 99999999999999999999: a\n # Conv c"]) graphOfSchedule(given, text);
+});
+
+test("rows: modules are a tree with roll-up; one of a single value is left out", () => {
+  const session = { metrics, points: [], metric: "psnr" }, add = (module, c) => session.points.push(point({ index: session.points.length, value: `v${session.points.length}`, module, colours: c }));
+  add("a.x.conv", "rr"); add("a.x.relu", "gg"); add("a.y", "gg"); add("", "gg");
+  const l = list(session, null, { ...defaults, sort: "operation", group: "module" });
+  equal(l.rows.map((r) => `${"  ".repeat(r.depth)}${r.heading ? `${r.heading.label} ${r.heading.count} ${r.heading.colours.r}` : r.point.value}`), ["a 3 1", "  x 2 1", "    v0", "    v1", "  v2", "(no module) 1 0", "  v3"]);
+  equal(list(session, null, { ...defaults, sort: "operation", group: "module", closed: ["a"] }).shown.length, 1, "closed with all below it");
 });
 
 test("picture: only what is whole is read", () => {

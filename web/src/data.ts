@@ -25,13 +25,15 @@ export interface Session {
   tol: number | null; first_divergence: string | null; replayed: number; unreplayed: number; peak_rss: number;
   metrics: Metric[]; verdicts: Record<string, string>; blame: Blame[];
   left_over: { value: string; op: string; reason: string; expected: boolean }[]; notes: string[]; timing: [string, number][];
-  points: Point[];
+  points: Point[]; has_reference: boolean;
 }
+export type GraphOf = "given" | "executed" | "reference";
 export interface GraphNode {
   index: number; op: string; domain: string; name: string; module: string; file: string; line: number; code: string;
   inputs: number[]; outputs: number[]; attrs: [string, string][];
 }
-export interface Graph { name: string; values: string[]; types: string[]; weights: Set<number>; inputs: number[]; outputs: number[]; nodes: GraphNode[]; producer: Map<string, GraphNode> }
+/** stands_for: of the graph that A executes, which value of the model each of its values carries. */
+export interface Graph { stands_for?: (string | null)[]; name: string; values: string[]; types: string[]; weights: Set<number>; inputs: number[]; outputs: number[]; nodes: GraphNode[]; producer: Map<string, GraphNode> }
 
 export interface SideStats { min: number; max: number; mean: number; std: number; nan: number; inf: number; zero: number }
 export interface Stats {
@@ -50,7 +52,7 @@ export interface SourceText { first: number; line: number; lines: string[] }
 export interface Source {
   readonly live: boolean; // a server is behind it
   session(): Promise<Session | null>;
-  graph(): Promise<Graph | null>;
+  graph(of?: GraphOf): Promise<Graph | null>;
   stats(point: number): Promise<Stats>;
   slice(point: number, request: SliceRequest | null): Promise<Picture>;
   source(file: string, line: number): Promise<SourceText>;
@@ -65,35 +67,68 @@ export function num(x: unknown): number | null {
 }
 const must = (x: unknown): number => num(x) ?? NaN;
 
-function readSide(x: unknown): Side | null {
-  if (!Array.isArray(x)) return null;
-  const [dtype, shape, strides, offset, flags, hash, kept] = x;
-  return { dtype, shape, strides, offset, flags, hash, kept };
+/** What all points of a session share: where each column is, and the tables that their numbers mean. */
+interface Tables { at: Record<string, number>; sides: any[][]; limits: ([number, number] | null)[][]; blamed: Map<string, Blame> }
+
+/** A point as it came, read when it is asked for: 100,000 of them must not be unpacked before the first paint. */
+class Row implements Point {
+  constructor(private row: any[], private t: Tables, readonly index: number) {}
+  private get(column: string): any { return this.row[this.t.at[column]]; }
+  private side(x: unknown): Side | null { // a row of the table and a hash
+    if (!Array.isArray(x)) return null;
+    const [dtype, shape, strides, offset, flags, kept] = this.t.sides[x[0]];
+    return { dtype, shape, strides, offset, flags, hash: x[1], kept };
+  }
+  get value(): string { return this.get("value"); }
+  get node(): string { return this.get("node"); }
+  get op(): string { return this.get("op"); }
+  get module(): string { return this.get("module"); }
+  get source(): string { return this.get("source"); }
+  get counterpart(): string { return this.get("counterpart") ?? this.value; }
+  get paired_by(): string { return this.get("paired_by"); }
+  get confidence(): number | null { return num(this.get("confidence")); }
+  get relation(): string { return this.get("relation"); }
+  get layout(): string { return this.get("layout"); }
+  get input(): boolean { return !!(this.get("flags") & 1); }
+  get output(): boolean { return !!(this.get("flags") & 2); }
+  get accepted(): boolean { return !!(this.get("flags") & 4); }
+  get match(): boolean { return !!(this.get("flags") & 8); }
+  get measured(): boolean { return !!(this.get("flags") & 16); }
+  get metadata_reason(): string { return this.get("metadata_reason"); }
+  get a(): Side | null { return this.side(this.get("a")); }
+  get b(): Side | null { return this.side(this.get("b")); }
+  get class(): string | null { return this.get("class"); }
+  get precision(): string | null { return this.get("precision"); }
+  get metrics(): (number | null)[] { return this.get("metrics"); }
+  get colours(): string { return this.get("colours"); }
+  get limits(): ([number, number] | null)[] { return this.t.limits[this.get("limits")]; }
+  get propagated(): number | null { return num(this.get("propagated")); }
+  get local(): number | null { return num(this.get("local")); }
+  get amplified(): number | null { return num(this.get("amplified")); }
+  get q(): number | null { return num(this.get("q")); }
+  get excuse(): string { return this.get("excuse"); }
+  get verdict(): string { return this.get("verdict"); }
+  get reason(): string { return this.get("reason"); }
+  get sample(): number { return this.get("sample"); }
+  get worst(): number { return this.get("worst"); }
+  get limits_from(): string { return this.get("limits_from"); }
+  get blame(): Blame | null { return this.t.blamed.get(this.value) ?? null; }
 }
 
 export function readSession(raw: any): Session | null {
   if (!raw) return null;
-  const columns: string[] = raw.columns;
-  const at = new Map(columns.map((c, i) => [c, i] as const));
-  const blamed = new Map<string, Blame>();
+  const t: Tables = {
+    at: Object.fromEntries((raw.columns as string[]).map((c, i) => [c, i])), sides: raw.sides, blamed: new Map(),
+    limits: (raw.limits as any[][]).map((row) => row.map((l): [number, number] | null => (l ? [must(l[0]), must(l[1])] : null))),
+  };
   const blame: Blame[] = raw.blame.map((b: any) => ({ ...b, q: num(b.q), effect: num(b.effect), score: num(b.score) }));
-  for (const b of blame) for (const v of [b.value, ...b.members]) if (!blamed.has(v)) blamed.set(v, b);
-  const points: Point[] = raw.points.map((row: any[], index: number) => {
-    const get = (c: string): any => row[at.get(c)!];
-    const flags: number = get("flags");
-    return {
-      index, value: get("value"), node: get("node"), op: get("op"), module: get("module"), source: get("source"),
-      counterpart: get("counterpart"), paired_by: get("paired_by"), confidence: num(get("confidence")),
-      relation: get("relation"), layout: get("layout"), input: !!(flags & 1), output: !!(flags & 2),
-      accepted: !!(flags & 4), match: !!(flags & 8), measured: !!(flags & 16), metadata_reason: get("metadata_reason"),
-      a: readSide(get("a")), b: readSide(get("b")), class: get("class"), precision: get("precision"),
-      metrics: get("metrics").map(num), colours: get("colours"),
-      limits: get("limits").map((l: any) => (l ? [must(l[0]), must(l[1])] : null)),
-      propagated: num(get("propagated")), local: num(get("local")), amplified: num(get("amplified")), q: num(get("q")),
-      excuse: get("excuse"), verdict: get("verdict"), reason: get("reason"), sample: get("sample"), worst: get("worst"),
-      limits_from: get("limits_from"), blame: blamed.get(get("value")) ?? null,
-    };
-  });
+  for (const b of blame) for (const v of [b.value, ...b.members]) if (!t.blamed.has(v)) t.blamed.set(v, b);
+  const rows: any[][] = raw.points, at = t.at.metrics, points: Point[] = new Array(rows.length);
+  for (let i = 0; i < rows.length; i++) {
+    const m = rows[i][at];
+    for (let k = 0; k < m.length; k++) if (typeof m[k] === "string") m[k] = num(m[k]);
+    points[i] = new Row(rows[i], t, i);
+  }
   return { ...raw, tol: num(raw.tol), blame, points };
 }
 
@@ -164,7 +199,10 @@ class Inlined implements Source {
   private tensors: any = null; // parsed when first asked for
   constructor(private data: any) {}
   async session(): Promise<Session | null> { return readSession(this.data.session); }
-  async graph(): Promise<Graph | null> { return readGraph(this.data.graph); }
+  async graph(of: GraphOf = "given"): Promise<Graph | null> {
+    if (of === "executed") throw new Error("a report does not hold the graph that A executed; `plumb view` shows it");
+    return readGraph(of === "given" ? this.data.graph : this.data.reference);
+  }
   private entry(point: number): any {
     this.tensors ??= JSON.parse(document.getElementById("tensor-data")?.textContent || "{}");
     const entry = this.tensors[point];
@@ -207,7 +245,7 @@ class Server implements Source {
     return result;
   }
   async session(): Promise<Session | null> { return readSession(await (await this.get("/api/session")).json()); }
-  async graph(): Promise<Graph | null> { return readGraph(await (await this.get("/api/graph")).json()); }
+  async graph(of: GraphOf = "given"): Promise<Graph | null> { return readGraph(await (await this.get(`/api/graph?of=${of}`)).json()); }
   async stats(point: number): Promise<Stats> { return readStats(await (await this.get(`/api/stats?point=${point}`)).json()); }
   async slice(point: number, r: SliceRequest | null): Promise<Picture> {
     const query = r

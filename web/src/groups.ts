@@ -1,5 +1,5 @@
 // The graph folded by module: a tree of groups, and what of it is visible with some of them open. No screen.
-import type { Graph, Point, Session } from "./data";
+import type { Graph, Point } from "./data";
 import { layout } from "./layout";
 
 export interface Group { id: string; label: string; parent: Group | null; groups: Group[]; nodes: number[]; count: number; colours: Record<string, number>; order: number }
@@ -149,20 +149,17 @@ export function scene(o: Outline, open: Set<string>): Scene {
   return { items, edges, width: root.width, height: root.height };
 }
 
-/** Colours of every group, with all below it. */
-export function rollUp(o: Outline, graph: Graph, session: Session, colour: (p: Point) => string): Map<string, Record<string, number>> {
-  const out = new Map<string, Record<string, number>>();
-  const byValue = new Map(session.points.map((p) => [p.value, p]));
-  for (const n of graph.nodes) {
-    if (o.nodeGroup[n.index] < 0) continue;
-    const p = n.outputs.map((v) => byValue.get(graph.values[v])).find((x) => x);
-    const c = p ? colour(p) : "-";
-    for (let g = o.nodeGroup[n.index]; g >= 0; g = o.parents[g]) {
-      let r = out.get(o.ids[g]);
-      if (!r) out.set(o.ids[g], (r = { g: 0, y: 0, r: 0, "-": 0, C: 0 }));
+/** Colours of every group, with all below it; pointOf by node. */
+export function rollUp(o: Outline, pointOf: (Point | null)[], colour: (p: Point) => string): Map<string, Record<string, number>> {
+  const sums: (Record<string, number> | undefined)[] = [];
+  for (let n = 0; n < o.nodeGroup.length; n++) {
+    if (o.nodeGroup[n] < 0) continue;
+    const p = pointOf[n], c = p ? colour(p) : "-";
+    for (let g = o.nodeGroup[n]; g >= 0; g = o.parents[g]) {
+      const r = (sums[g] ??= { g: 0, y: 0, r: 0, "-": 0, C: 0 });
       r[c]++;
       if (p?.verdict === "culprit") r.C++;
     }
   }
-  return out;
+  return new Map(o.ids.flatMap((id, g) => (sums[g] ? [[id, sums[g]!] as const] : [])));
 }

@@ -1,7 +1,7 @@
 // Everything about the selected sync point: metadata, metrics, the three errors, and its tensors.
 import { colourNames, colourVars, dots, type App } from "./app";
 import { channels, errorHistogram, histogram, scatter } from "./charts";
-import { difference, type Picture, type Point, type Side, type SliceRequest, type Stats } from "./data";
+import { difference, type GraphNode, type Picture, type Point, type Side, type SliceRequest, type Stats } from "./data";
 import { clean, fill, h, number } from "./dom";
 import { paint, rangeOf } from "./heat";
 
@@ -20,6 +20,7 @@ export class Inspector {
   private maps: { side: "a" | "b" | "d"; canvas: HTMLCanvasElement; image: HTMLCanvasElement }[] = [];
   private asked = 0;
   onpoint: ((p: Point, into: HTMLElement) => void) | null = null; // more sections, from the server's side of the page
+  onnode: ((n: GraphNode, into: HTMLElement) => void) | null = null;
 
   constructor(private app: App) {
     new ResizeObserver(() => this.drawMaps()).observe(this.body);
@@ -35,6 +36,15 @@ export class Inspector {
     this.onpoint?.(p, extra);
     if (fresh) { this.stats = null; this.picture = null; this.cursor = null; fill(this.tensors, h("p", { class: "quiet" }, "…")); fill(this.more); }
     void this.load(p, fresh);
+  }
+
+  /** An operation without a sync point: what the graph knows of it. */
+  showNode(n: GraphNode): void {
+    const extra = h("div");
+    this.app.store.set({ value: "" });
+    fill(this.body, h("h2", { id: "point-name" }, clean(this.app.graph?.values[n.outputs[0]] ?? n.name)), h("p", {}, `${clean(n.op, 80)}${n.name ? ` · ${clean(n.name, 160)}` : ""}: no sync point. A does not show this value, or it has no counterpart.`),
+      extra, n.attrs.length ? h("details", { open: true }, h("summary", {}, "Attributes"), table(n.attrs.map(([k, v]) => [clean(k, 80), clean(v, 300)]))) : null);
+    this.onnode?.(n, extra);
   }
 
   private summary(): HTMLElement[] {

@@ -30,7 +30,7 @@ export function keys(app: App, navigator: Navigator, structure: Structure): { el
   const name: Record<string, string> = { " ": "space", ArrowDown: "↓", ArrowUp: "↑", Escape: "Esc" };
   const element = h("dialog", { id: "help-dialog", "aria-label": "Keys" }, h("h2", {}, "Keys"),
     h("table", {}, ...table.map(([k, text]) => h("tr", {}, h("th", {}, ...k.map((x) => h("kbd", {}, name[x] ?? x))), h("td", {}, text)))),
-    app.source.live ? h("p", { class: "quiet" }, "b pins the selection, 1 to 9 go to pins, Ctrl+Z undoes a pin or note.") : null,
+    app.source.live ? h("p", { class: "quiet" }, "b pins the selection, 1 to 9 go to pins, Ctrl+Z undoes a pin, note, pair or acceptance.") : null,
     h("p", { class: "quiet" }, "Search: words, shapes [1,64,*], attributes axis=1, fields op=Conv verdict=culprit dtype=float module=a.b, metrics psnr<40 q>4; - in front of a part turns it round. "
       + "Graph: drag or scroll moves, Ctrl and wheel zooms, double click folds. Letters: = same, . within, C culprit, i inherited, a amplified, N nondeterministic, M mismatch, - unpaired, ? unverified."),
     h("button", { onclick: () => toggle() }, "Close"));

@@ -8,7 +8,8 @@ import { Navigator } from "./navigator";
 import { Structure } from "./structure";
 import { SourcePane } from "./sourcepane";
 import { Store, type State } from "./state";
-import { addServerSide, showSetup } from "./serverside";
+import { addServerSide } from "./serverside";
+import { showSetup } from "./setup";
 
 const root = document.getElementById("app")!;
 
@@ -16,7 +17,7 @@ function header(session: Session, store: Store, help: () => void, tools: HTMLEle
   const name = session.model.path.split("/").pop() || "session";
   const cycle = (): void => store.set({ theme: { auto: "dark", dark: "light", light: "auto" }[store.state.theme] as State["theme"] });
   return h("header", {}, h("h1", {}, "plumb"), h("span", { class: `badge ${session.verdict}`, id: "verdict-badge" }, session.verdict),
-    h("span", { class: "headline", title: clean(session.reason) }, clean(`${name} · ${session.reason}`, 300)),
+    h("span", { class: "headline", title: clean(session.reason) }, clean(`${name} · ${session.reason || (session.verdict === "agree" ? `all ${session.points.length} values agree` : "")}`, 300)),
     h("span", { class: "runs", title: "A, the run under test · B, the reference" }, clean(`A ${session.a.spec || session.a.backend || session.a.path} · B ${session.b.spec || session.b.backend || session.b.path}`, 160)),
     tools, h("button", { onclick: () => store.set({ palette: store.state.palette === "default" ? "blue" : "default" }), title: "other colours: blue and orange" }, "Colours"),
     h("button", { id: "theme", onclick: cycle, title: "dark, light, as the system" }, "Theme"), h("button", { id: "help", onclick: help, title: "keys (?)" }, "?"));
@@ -46,22 +47,29 @@ async function show(source: Source, session: Session): Promise<void> {
     else if (has("axes", "index", "window", "reduce")) void inspector.reslice(true);
     else if (has("range", "log", "clip")) void inspector.reslice(false);
     if (has("open")) structure.relayout();
+    if (has("graph")) void structure.choose();
     if (has("trace")) { structure.reveal(); structure.redraw(); }
   });
-  if (isServer(source)) addServerSide(source, app, inspector, tools);
+  if (isServer(source)) addServerSide(source, app, inspector, structure, tools);
   navigator.update();
-  navigator.reveal();
+  if (app.point) navigator.reveal();
   code.update();
   inspector.update();
+  const graph = source.graph();
+  await painted();
   root.dataset.paint = performance.now().toFixed(0);
-  app.graph = await source.graph();
+  app.graph = await graph;
   if (app.state.query) app.relist();
   navigator.update();
   structure.start();
-  if (app.point) structure.reveal();
   code.update();
   inspector.update();
   root.dataset.ready = "1";
+}
+
+/** After the next frame; a page in the background has none. */
+function painted(): Promise<void> {
+  return new Promise((done) => { requestAnimationFrame(() => setTimeout(done, 0)); setTimeout(done, 200); });
 }
 
 async function start(): Promise<void> {

@@ -13,6 +13,7 @@ export class Navigator {
   private count = h("span", { class: "count", id: "row-count", role: "status" });
   private plot = h("canvas", { class: "plot", id: "plot", role: "img" });
   private search = h("input", { type: "search", id: "search", placeholder: "name  [1,64,*]  axis=1  psnr<40", "aria-label": "Search sync points" });
+  private words = h("datalist", { id: "search-words" });
   private legend = h("div", { class: "legend", id: "legend" });
   private metric = h("select", { id: "metric", "aria-label": "Metric" });
   private sort = h("select", { id: "sort", "aria-label": "Sort" });
@@ -23,13 +24,14 @@ export class Navigator {
   constructor(private app: App) {
     const { session, store } = app;
     for (const m of session.metrics) this.metric.append(h("option", { value: m.name, title: m.long }, clean(m.name)));
-    for (const [v, t] of [["similarity", "by similarity"], ["operation", "by operation"]]) this.sort.append(h("option", { value: v }, t));
-    for (const [v, t] of [["none", "no groups"], ["module", "by module"], ["op", "by op"]]) this.group.append(h("option", { value: v }, t));
+    for (const [v, t] of [["similarity", "similarity"], ["operation", "operation"]]) this.sort.append(h("option", { value: v }, t));
+    for (const [v, t] of [["none", "no groups"], ["module", "modules"], ["op", "ops"]]) this.group.append(h("option", { value: v }, t));
     this.verdict.append(h("option", { value: "" }, "all verdicts"));
-    for (const v of Object.keys(session.verdicts)) {
-      const n = session.points.filter((p) => p.verdict === v).length;
-      if (n) this.verdict.append(h("option", { value: v }, `${v} (${n})`));
-    }
+    const n: Record<string, number> = {};
+    for (const p of session.points) n[p.verdict] = (n[p.verdict] ?? 0) + 1;
+    for (const v of Object.keys(session.verdicts)) if (n[v]) this.verdict.append(h("option", { value: v }, `${v} (${n[v]})`));
+    this.search.setAttribute("list", "search-words");
+    this.search.onfocus = () => this.suggest();
     this.metric.onchange = () => store.set({ metric: this.metric.value });
     this.sort.onchange = () => store.set({ sort: this.sort.value as "similarity" });
     this.group.onchange = () => store.set({ group: this.group.value as "none" });
@@ -42,13 +44,25 @@ export class Navigator {
       app.select(points[Math.min(points.length - 1, Math.floor((e.offsetX / this.plot.clientWidth) * points.length))]);
     };
     this.element = h("section", { class: "pane navigator", "aria-label": "Navigator" },
-      h("div", { class: "bar" }, this.search),
+      h("div", { class: "bar" }, this.search, this.words),
       h("div", { class: "bar" }, this.metric, this.sort, this.group, this.verdict),
       h("div", { class: "bar" }, this.colours,
         h("button", { id: "prev-red", title: "previous red (p)", "aria-label": "Previous red", onclick: () => app.step(-1, true) }, "▲ prev"),
         h("button", { id: "next-red", title: "next red (n)", "aria-label": "Next red", onclick: () => app.step(1, true) }, "▲ next"), this.count),
       this.plot, this.legend, this.scroller);
     new ResizeObserver(() => { this.draw(); this.drawPlot(); }).observe(this.scroller);
+  }
+
+  /** What the search knows of this session: operators, types, modules. */
+  private suggest(): void {
+    if (this.words.childElementCount) return;
+    const found = new Set<string>();
+    for (const p of this.app.session.points) {
+      if (p.op) found.add(`op=${p.op}`);
+      if (p.a) found.add(`dtype=${p.a.dtype}`);
+      if (p.module && p.module.length < 200 && !/\s/.test(p.module)) found.add(`module=${p.module}`);
+    }
+    fill(this.words, ...[...found].sort().slice(0, 500).map((w) => h("option", { value: w })), ...this.app.session.metrics.map((m) => h("option", { value: `${m.name}${m.higher ? "<" : ">"}` })));
   }
 
   focusSearch(): void { this.search.focus(); this.search.select(); }
@@ -82,9 +96,16 @@ export class Navigator {
     this.drawPlot();
   }
 
+  private counted = -1;
+  private counts: Record<string, number> = {};
   private drawColours(): void {
-    const { app } = this, n: Record<string, number> = { g: 0, y: 0, r: 0, "-": 0 };
-    for (const p of app.session.points) n[colourOf(p, app.metric)]++;
+    const { app } = this;
+    if (this.counted !== app.metric) {
+      this.counted = app.metric;
+      this.counts = { g: 0, y: 0, r: 0, "-": 0 };
+      for (const p of app.session.points) this.counts[colourOf(p, app.metric)]++;
+    }
+    const n = this.counts;
     fill(this.colours, ...["r", "y", "g", "-"].map((c) => {
       const hidden = app.state.hide.includes(c);
       return h("button", {
@@ -115,6 +136,7 @@ export class Navigator {
       const row = rows[i];
       const e = row.point ? this.pointRow(row.point, i) : this.headingRow(row.heading);
       e.style.top = `${i * ROW}px`;
+      if (row.depth) e.style.setProperty("--depth", String(row.depth));
       out.push(e);
     }
     fill(this.inner, ...out);
@@ -139,14 +161,21 @@ export class Navigator {
   private headingRow(g: Heading): HTMLElement {
     const { app } = this;
     const toggle = (): void => app.store.set({ closed: g.closed ? app.state.closed.filter((x) => x !== g.group) : [...app.state.closed, g.group] });
-    return h("div", { class: "row heading", role: "option", "aria-selected": "false", "aria-expanded": String(!g.closed), "data-group": g.group, onclick: toggle },
-      h("span", { class: "fold" }, g.closed ? "▸" : "▾"), h("span", { class: "name" }, clean(g.group, 160)),
+    return h("div", { class: "row heading", role: "option", "aria-selected": "false", "aria-expanded": String(!g.closed), "data-group": g.group, title: `${clean(g.group)}: ${g.count} values`, onclick: toggle },
+      h("span", { class: "fold" }, g.closed ? "▸" : "▾"), h("span", { class: "name" }, clean(g.label, 160)),
       h("span", { class: "roll" }, ...["r", "y", "g", "-"].filter((c) => g.colours[c]).map((c) => h("span", { class: colourVars[c] }, `${dots[c]}${g.colours[c]} `))),
       h("span", { class: `verdict ${g.worst}` }, g.worst));
   }
 
-  /** Error along the graph: how far down the list of colours and the metric each value is. */
+  private plotPending = false;
   private drawPlot(): void {
+    if (this.plotPending) return;
+    this.plotPending = true;
+    requestAnimationFrame(() => { this.plotPending = false; this.paintPlot(); });
+  }
+
+  /** Error along the graph: how far down the list of colours and the metric each value is. */
+  private paintPlot(): void {
     const { app } = this, points = app.session.points, m = app.metric, higher = app.session.metrics[m].higher;
     const width = this.plot.parentElement?.clientWidth ?? 0, height = 44;
     if (!width || !points.length) return;

@@ -3,8 +3,8 @@ import type { Graph, Point, Session } from "./data";
 import { parseQuery } from "./query";
 import type { State } from "./state";
 
-export interface Heading { group: string; count: number; colours: Record<string, number>; worst: string; closed: boolean }
-export type Row = { point: Point; heading?: undefined } | { heading: Heading; point?: undefined };
+export interface Heading { group: string; label: string; count: number; colours: Record<string, number>; worst: string; closed: boolean }
+export type Row = ({ point: Point; heading?: undefined } | { heading: Heading; point?: undefined }) & { depth: number };
 export interface Listing { rows: Row[]; shown: Point[] }
 
 const classRank: Record<string, number> = { structural: 4, nonfinite: 3, finite: 2, exact: 0 };
@@ -29,14 +29,14 @@ export function metricIndex(session: Session, name: string): number {
   return i >= 0 ? i : Math.max(0, session.metrics.findIndex((m) => m.name === session.metric));
 }
 
-function heading(group: string, points: Point[], metric: number, closed: boolean): Heading {
+function heading(group: string, label: string, points: Point[], metric: number, closed: boolean): Heading {
   const colours: Record<string, number> = { g: 0, y: 0, r: 0, "-": 0 };
   let worst = "same";
   for (const p of points) {
     colours[colourOf(p, metric)]++;
     if (rankOf(p.verdict) > rankOf(worst)) worst = p.verdict;
   }
-  return { group, count: points.length, colours, worst, closed };
+  return { group, label, count: points.length, colours, worst, closed };
 }
 
 export function list(session: Session, graph: Graph | null, s: State): Listing {
@@ -44,18 +44,59 @@ export function list(session: Session, graph: Graph | null, s: State): Listing {
   const test = parseQuery(s.query, session.metrics, graph);
   const shown = session.points.filter((p) => !s.hide.includes(colourOf(p, metric)) && (!s.verdict || p.verdict === s.verdict) && test(p));
   if (s.sort === "similarity") shown.sort(byDivergence(metric, session.metrics[metric].higher));
-  if (s.group === "none") return { rows: shown.map((point) => ({ point })), shown };
-  const groups = new Map<string, Point[]>();
-  for (const p of shown) {
-    const key = s.group === "module" ? p.module || "(no module)" : p.op || "(input)";
-    const of = groups.get(key);
-    if (of) of.push(p); else groups.set(key, [p]);
-  }
+  if (s.group === "none") return { rows: shown.map((point) => ({ point, depth: 0 })), shown };
+  const root = tree(shown, s.group === "module" ? modulePath(shown) : (p) => [p.op || "(input)"]);
   const rows: Row[] = [], visible: Point[] = [];
-  for (const [group, points] of groups) {
-    const closed = s.closed.includes(group);
-    rows.push({ heading: heading(group, points, metric, closed) });
-    if (!closed) for (const point of points) { rows.push({ point }); visible.push(point); }
-  }
+  const put = (g: Group, depth: number): void => {
+    for (const item of g.items) {
+      if (!(item instanceof Group)) { rows.push({ point: item, depth }); visible.push(item); continue; }
+      const closed = s.closed.includes(item.id);
+      rows.push({ heading: heading(item.id, item.label, item.all, metric, closed), depth });
+      if (!closed) put(item, depth + 1);
+    }
+  };
+  put(root, 0);
   return { rows, shown: visible };
+}
+
+class Group {
+  readonly items: (Group | Point)[] = [];
+  readonly all: Point[] = []; // with those of the groups below
+  readonly groups = new Map<string, Group>();
+  constructor(readonly id: string, readonly label: string) {}
+}
+
+/** Groups stand where the first of their points stands in the list: the worst on top when that is how it is sorted. */
+function tree(points: Point[], path: (p: Point) => string[]): Group {
+  const root = new Group("", "");
+  for (const p of points) {
+    let at = root, id = "";
+    for (const part of path(p)) {
+      id = id ? `${id}.${part}` : part;
+      let next = at.groups.get(part);
+      if (!next) {
+        next = new Group(id, part);
+        at.groups.set(part, next);
+        at.items.push(next);
+      }
+      next.all.push(p);
+      at = next;
+    }
+    at.items.push(p);
+  }
+  return root;
+}
+
+/** The module of a point, from the outside; one that holds a single value stands for nothing and is left out. */
+function modulePath(points: Point[]): (p: Point) => string[] {
+  const n = new Map<string, number>(), parts = (p: Point): string[] => (p.module ? p.module.slice(0, 1000).split(".", 32) : ["(no module)"]);
+  for (const p of points) {
+    let id = "";
+    for (const part of parts(p)) { id = id ? `${id}.${part}` : part; n.set(id, (n.get(id) ?? 0) + 1); }
+  }
+  return (p) => {
+    const all = parts(p);
+    while (all.length > 1 && n.get(all.join(".")) === 1) all.pop();
+    return all;
+  };
 }

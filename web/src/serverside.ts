@@ -1,121 +1,24 @@
-// What needs `plumb view` behind the page, and is not in a report: comparisons, pins and notes, saving tensors.
+// What needs `plumb view` behind the page, and is not in a report: pins and notes, pairs by hand, accepted divergences, saving tensors, minify.
 import type { App } from "./app";
-import type { Point, Server } from "./data";
+import type { GraphNode, Point, Server } from "./data";
 import { clean, fill, h } from "./dom";
 import type { Inspector } from "./inspector";
+import { follow, setupForm, type Setup } from "./setup";
+import type { Structure } from "./structure";
 
-interface Setup { offered: boolean; model: string; a: string; b: string; session: string; backends: { name: string; available: boolean; reason: string }[] }
-interface Progress { running: boolean; phase: string; done: number; total: number; message: string; cancelled: boolean; fresh: boolean; exit_code: number; session: string }
-interface Notes { pins: string[]; accepted: string[]; notes: Record<string, string> }
-
-// ---- comparisons ----
-
-const RECENT = "plumb-recent";
-function recent(add?: Record<string, string>): Record<string, string>[] {
-  try {
-    const old: Record<string, string>[] = JSON.parse(localStorage.getItem(RECENT) ?? "[]");
-    if (!add) return old;
-    const next = [add, ...old.filter((x) => JSON.stringify(x) !== JSON.stringify(add))].slice(0, 8);
-    localStorage.setItem(RECENT, JSON.stringify(next));
-    return next;
-  } catch { return []; }
-}
-
-/** The form: a model, Configuration A and B, inputs; Compare; live progress; cancel. */
-export function setupForm(server: Server, setup: Setup, done: () => void): HTMLElement {
-  const field = (name: string, label: string, value: string, hint: string, list?: string): HTMLElement => {
-    const input = h("input", { name, id: `set-${name}`, value, placeholder: hint, autocomplete: "off" });
-    if (list) input.setAttribute("list", list);
-    return h("label", { class: "field" }, h("span", {}, label), input);
-  };
-  const specs = h("datalist", { id: "specs" });
-  for (const b of setup.backends) if (b.available) for (const o of b.name === "jit" ? ["", ":fuse=off"] : b.name === "ort" ? ["", ":opt=off", ":opt=all"] : b.name === "eager" ? ["", ":fp64"] : []) specs.append(h("option", { value: b.name + o }));
-  const fillPicker = h("select", { name: "fill", id: "set-fill" }, ...["random", "zeros", "ones"].map((x) => h("option", { value: x }, x)));
-  const bar = h("progress", { id: "job-bar", max: 1, "aria-label": "Progress" }), text = h("output", { id: "job-text", role: "status" });
-  const go = h("button", { id: "compare", type: "submit" }, "Compare"), stop = h("button", { id: "cancel", type: "button", disabled: true, onclick: () => void server.post("/api/cancel", {}) }, "Cancel");
-  bar.hidden = true;
-  const old = h("select", { "aria-label": "Recent comparisons", id: "recent" }, h("option", { value: "" }, "recent…"));
-  const lately = recent();
-  lately.forEach((r, i) => old.append(h("option", { value: i }, clean(`${r.model?.split("/").pop()} · ${r.backend} / ${r.reference || "eager"}`, 90))));
-  const form = h("form", { class: "setup", id: "setup", "aria-label": "Comparison" }, specs, h("h2", {}, "Compare"),
-    field("model", "Model", setup.model, "model.onnx"),
-    h("fieldset", {}, h("legend", {}, "Configuration A, under test"), field("backend", "Target", setup.a || "jit", "jit, ort:opt=all, eager", "specs")),
-    h("fieldset", {}, h("legend", {}, "Configuration B, the reference"), field("reference", "Target, recording or model", setup.b || "eager", "eager, ort:opt=off, FILE.safetensors", "specs"),
-      field("reference-model", "Another model for B", "", "the same")),
-    h("fieldset", {}, h("legend", {}, "Part and inputs"), field("function", "Function", "", "the whole model"), field("from", "From values", "", ""), field("to", "To values", "", ""),
-      h("label", { class: "field" }, h("span", {}, "Fill"), fillPicker), field("seed", "Seed", "0", "0"), field("inputs", "Input files", "", "npy, npz, test data set")),
-    h("div", { class: "bar" }, go, stop, lately.length ? old : null), bar, text);
-  old.onchange = () => {
-    const r = lately[Number(old.value)];
-    if (old.value !== "" && r) for (const [k, v] of Object.entries(r)) { const e = form.elements.namedItem(k) as HTMLInputElement | null; if (e) e.value = v; }
-  };
-  form.onsubmit = async (e) => {
-    e.preventDefault();
-    const request: Record<string, string> = {};
-    for (const [k, v] of new FormData(form)) if (v) request[k] = String(v);
-    text.textContent = "starting";
-    go.disabled = true;
-    try {
-      await server.post("/api/analyze", request);
-      recent(request);
-      stop.disabled = false;
-      bar.hidden = false;
-      const last = await follow(server, (p) => {
-        if (p.total > 0) bar.value = p.done / p.total; else bar.removeAttribute("value");
-        text.textContent = p.running ? clean(`${p.phase} ${p.total > 0 ? `${p.done}/${p.total}` : ""}`) : clean(p.message);
-      });
-      if (last?.fresh) { done(); return; }
-      text.textContent = clean(last?.message || "the comparison left no session");
-    } catch (error) { text.textContent = clean((error as Error).message); }
-    go.disabled = false;
-    stop.disabled = true;
-    bar.hidden = true;
-  };
-  return form;
-}
-
-/** Server-Sent Events over fetch, because EventSource cannot show the token. */
-async function follow(server: Server, show: (p: Progress) => void): Promise<Progress | null> {
-  const answer = await server.get("/api/events"), reader = answer.body!.getReader(), decoder = new TextDecoder();
-  let text = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return null;
-    text += decoder.decode(value, { stream: true });
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const line = text.slice(0, end);
-      text = text.slice(end + 2);
-      if (!line.startsWith("data: ")) continue;
-      const p: Progress = JSON.parse(line.slice(6));
-      show(p);
-      if (!p.running) { void reader.cancel(); return p; }
-    }
-  }
-}
-
-/** A fresh session is another page: the address starts anew. */
-function reload(): void {
-  history.replaceState(null, "", `${location.pathname}${location.search}`);
-  location.reload();
-}
-
-export async function showSetup(server: Server, root: HTMLElement): Promise<void> {
-  const setup: Setup = await (await server.get("/api/setup")).json();
-  fill(root, h("header", {}, h("h1", {}, "plumb"), h("span", { class: "headline" }, "no session yet: compare a model")), setupForm(server, setup, reload));
-  root.dataset.ready = "1";
-}
-
-// ---- pins and notes ----
+interface Pair { a: string | null; b: string | null }
+interface Notes { pins: string[]; accepted: string[]; notes: Record<string, string>; pairs: Pair[] }
 
 class Noted {
-  notes: Notes = { pins: [], accepted: [], notes: {} };
+  notes: Notes = { pins: [], accepted: [], notes: {}, pairs: [] };
   private undone: string[] = [];
   constructor(private server: Server, private app: App, private changed: () => void) {}
+  get canUndo(): boolean { return this.undone.length > 0; }
   async load(): Promise<void> {
     try {
       const n = await (await this.server.get("/api/notes")).json();
-      this.notes = { pins: n.pins ?? [], accepted: n.accepted ?? [], notes: n.notes ?? {} };
-      this.changed();
+      this.notes = { pins: n.pins ?? [], accepted: n.accepted ?? [], notes: n.notes ?? {}, pairs: n.pairs ?? [] };
+      if (n.pins?.length || n.accepted?.length || n.pairs?.length || Object.keys(this.notes.notes).length) this.changed();
     } catch { /* a session without a folder has none */ }
   }
   change(f: (n: Notes) => void): void {
@@ -129,31 +32,75 @@ class Noted {
     this.notes = JSON.parse(last);
     void this.save();
   }
+  /** One at a time, and the newest last: two on the way could arrive the other way round. */
   private async save(): Promise<void> {
     this.changed();
-    try { await this.server.post("/api/notes", this.notes); } catch (e) { alert(`not saved: ${(e as Error).message}`); }
+    this.dirty = true;
+    if (this.saving) return;
+    this.saving = true;
+    try { while (this.dirty) { this.dirty = false; await this.server.post("/api/notes", this.notes); } } catch (e) { alert(`not saved: ${(e as Error).message}`); }
+    this.saving = false;
   }
+  private dirty = false;
+  private saving = false;
   toggle(list: "pins" | "accepted", value: string): void {
     this.change((n) => { n[list] = n[list].includes(value) ? n[list].filter((x) => x !== value) : [...n[list], value]; });
   }
+  pair(a: string, b: string | null): void {
+    this.change((n) => { n.pairs = [...n.pairs.filter((p) => p.a !== a && (b === null || p.b !== b)), { a, b }]; });
+  }
+  forget(a: string): void { this.change((n) => { n.pairs = n.pairs.filter((p) => p.a !== a); }); }
   go(i: number): void { this.app.select(this.app.byValue.get(this.notes.pins[i] ?? "")); }
 }
 
-export function addServerSide(server: Server, app: App, inspector: Inspector, tools: HTMLElement): void {
+/** B is a recording or another model: then a person can know better which value is which. */
+function canPair(app: App): boolean { const s = app.session; return s.has_reference || s.b.path !== "" || s.left_over.length > 0; }
+
+function pairing(app: App, noted: Noted, value: string, now: string): HTMLElement {
+  const mine = noted.notes.pairs.find((p) => p.a === value), free = app.session.left_over.filter((l) => !noted.notes.pairs.some((p) => p.b === l.value));
+  const list = h("datalist", { id: "left-over" }, ...free.slice(0, 5000).map((l) => h("option", { value: l.value }, clean(l.op, 60))));
+  const to = h("input", { id: "pair-with", "aria-label": "Value of B", placeholder: free.length ? `${free.length} values of B have no counterpart` : "value of B" });
+  to.setAttribute("list", "left-over");
+  return h("details", { id: "pairing", open: !!mine || !now }, h("summary", {}, "Pairing"),
+    h("p", { class: "quiet" }, mine ? `by hand: ${mine.b === null ? "has no counterpart" : clean(mine.b, 200)}; used when the comparison is run again` : now ? `B: ${clean(now, 200)}` : "no counterpart in B"),
+    h("div", { class: "bar" }, list, to, h("button", { id: "pair", onclick: () => { if (to.value) noted.pair(value, to.value); } }, "Pair"),
+      now && !mine ? h("button", { id: "unpair", title: "it is not the counterpart: leave it without one", onclick: () => noted.pair(value, null) }, "Unpair") : null,
+      mine ? h("button", { id: "forget-pair", onclick: () => noted.forget(value) }, "Forget") : null));
+}
+
+export function addServerSide(server: Server, app: App, inspector: Inspector, structure: Structure, tools: HTMLElement): void {
   const pins = h("span", { id: "pins" }), dialog = h("dialog", { id: "setup-dialog" });
+  const undo = h("button", { id: "undo", title: "undo the last pin, note, pair or acceptance (Ctrl+Z)", hidden: true, onclick: () => noted.undo() }, "Undo");
+  const baseline = h("button", { id: "baseline", title: "save what is accepted for plumb compare --baseline and analyze --baseline; it also stands in the session's folder", hidden: true, onclick: () => void download(server, "/api/baseline", "baseline.json") });
   const noted = new Noted(server, app, () => {
-    fill(pins, ...noted.notes.pins.slice(0, 9).map((v, i) => h("button", { title: clean(v), onclick: () => noted.go(i) }, String(i + 1))));
-    if (app.point) inspector.update();
+    const { notes } = noted;
+    fill(pins, ...notes.pins.slice(0, 9).map((v, i) => h("button", { title: clean(v), "aria-label": `Pin ${i + 1}: ${clean(v, 80)}`, onclick: () => noted.go(i) }, String(i + 1))));
+    undo.hidden = !noted.canUndo;
+    baseline.hidden = !notes.accepted.length;
+    baseline.textContent = `Baseline (${notes.accepted.length})`;
+    if (app.point) inspector.update(); else if (shownNode) inspector.showNode(shownNode);
   });
+  let shownNode: GraphNode | null = null;
   inspector.onpoint = (p: Point, into: HTMLElement) => {
     const { notes } = noted;
+    shownNode = null;
     const text = h("textarea", { id: "note", rows: 2, "aria-label": "Note", placeholder: "note", value: notes.notes[p.value] ?? "" });
     text.onchange = () => noted.change((n) => { if (text.value) n.notes[p.value] = text.value; else delete n.notes[p.value]; });
+    const button = (id: string, label: string, title: string, on: boolean | null, f: () => void): HTMLElement => h("button", { id, title, "aria-pressed": on === null ? undefined : String(on), onclick: f }, label);
+    const pinned = notes.pins.includes(p.value), accepted = notes.accepted.includes(p.value), node = app.graph?.producer.get(p.value);
+    const canShrink = app.session.model.path !== "" && app.session.a.spec !== "";
     fill(into, h("div", { class: "bar" },
-      h("button", { id: "pin", "aria-pressed": String(notes.pins.includes(p.value)), onclick: () => noted.toggle("pins", p.value) }, notes.pins.includes(p.value) ? "Unpin" : "Pin"),
-      h("button", { id: "accept", "aria-pressed": String(notes.accepted.includes(p.value)), onclick: () => noted.toggle("accepted", p.value) }, notes.accepted.includes(p.value) ? "Accepted" : "Accept"),
-      ...(["a", "b"] as const).filter((s) => p[s]?.kept).map((s) => h("button", { id: `npy-${s}`, title: "save the tensor", onclick: () => void save(server, p, s) }, `${s.toUpperCase()}.npy`)),
-      p.blame && app.session.model.path ? h("button", { id: "minify", title: "shrink the model to the smallest that fails in the same way", onclick: () => void minify(server, app, dialog) }, "Minify") : null), text);
+      button("pin", pinned ? "Unpin" : "Pin", "keep it at hand (b)", pinned, () => noted.toggle("pins", p.value)),
+      button("accept", accepted ? "Accepted ✓" : "Accept", "this divergence is known: it goes to the baseline", accepted, () => noted.toggle("accepted", p.value)),
+      ...(["a", "b"] as const).filter((s) => p[s]?.kept).map((s) => button(`npy-${s}`, `${s.toUpperCase()}.npy`, "save the tensor", null, () => void save(server, p, s))),
+      canShrink && node ? button("repro", "Repro of this op", "cut this operation out and pack it as a repro", null, () => void minify(server, app, dialog, node)) : null,
+      canShrink && p.blame ? button("minify", "Minify", "shrink the model to the smallest that fails in the same way", null, () => void minify(server, app, dialog, null)) : null), text,
+      canPair(app) && !p.input ? pairing(app, noted, p.value, p.counterpart) : null);
+  };
+  structure.onnowhere = (node) => { shownNode = node; inspector.showNode(node); };
+  inspector.onnode = (node: GraphNode, into: HTMLElement) => {
+    const value = app.graph?.values[node.outputs[0]] ?? "";
+    if (canPair(app) && app.graph?.producer.get(value) === node) into.append(pairing(app, noted, value, ""));
   };
   addEventListener("keydown", (e) => {
     const typing = e.target instanceof HTMLInputElement || e.target instanceof HTMLTextAreaElement || e.target instanceof HTMLSelectElement;
@@ -164,28 +111,37 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, to
   });
   const open = async (): Promise<void> => {
     const setup: Setup = await (await server.get("/api/setup")).json();
-    fill(dialog, setup.offered ? setupForm(server, setup, reload) : h("p", {}, "this server starts no comparisons"), h("button", { onclick: () => dialog.close() }, "Close"));
+    fill(dialog, setup.offered ? setupForm(server, setup, app) : h("p", {}, "this server starts no comparisons"), h("button", { onclick: () => dialog.close() }, "Close"));
     dialog.showModal();
   };
-  tools.append(pins, h("button", { id: "open-setup", onclick: () => void open() }, "Compare…"));
+  tools.append(pins, undo, baseline, h("button", { id: "open-setup", onclick: () => void open() }, "Compare…"));
   document.body.append(dialog);
   void noted.load();
 }
 
-/** Shrinks the session's model on A; the repro's folder is told at the end. */
-async function minify(server: Server, app: App, dialog: HTMLDialogElement): Promise<void> {
-  const text = h("output", { id: "minify-text", role: "status", class: "mono" }, "starting");
-  fill(dialog, h("h2", {}, "Minify"), text, h("div", { class: "bar" }, h("button", { onclick: () => void server.post("/api/cancel", {}) }, "Cancel"), h("button", { onclick: () => dialog.close() }, "Close")));
+/** Shrinks the session's model on A, or only the part that is one operation; the repro's folder is told at the end. */
+async function minify(server: Server, app: App, dialog: HTMLDialogElement, node: GraphNode | null): Promise<void> {
+  const text = h("output", { id: "minify-text", role: "status", class: "mono" }, "starting"), g = app.graph;
+  fill(dialog, h("h2", {}, node ? `Repro of ${clean(node.op, 60)}` : "Minify"), text, h("div", { class: "bar" }, h("button", { onclick: () => void server.post("/api/cancel", {}) }, "Cancel"), h("button", { onclick: () => dialog.close() }, "Close")));
   dialog.showModal();
+  const request: Record<string, string> = { model: app.session.model.path, backend: app.session.a.spec };
+  if (node && g) {
+    const names = (values: number[]): string => [...new Set(values.filter((v) => v >= 0 && !g.weights.has(v) && g.producer.get(g.values[v])?.op !== "Constant").map((v) => g.values[v]))].join(",");
+    request.from = names(node.inputs);
+    request.to = names(node.outputs);
+  }
   try {
-    await server.post("/api/minify", { model: app.session.model.path, backend: app.session.a.spec });
+    await server.post("/api/minify", request);
     await follow(server, (p) => { text.textContent = clean(p.message || p.phase || "running"); });
   } catch (e) { text.textContent = clean((e as Error).message); }
 }
 
-async function save(server: Server, p: Point, side: string): Promise<void> {
-  const answer = await server.get(`/api/npy?point=${p.index}&side=${side}`);
-  const url = URL.createObjectURL(await answer.blob());
-  h("a", { href: url, download: `${p.value.replace(/[^A-Za-z0-9_.-]+/g, "_").slice(-80) || "tensor"}.${side}.npy` }).click();
+async function download(server: Server, path: string, name: string): Promise<void> {
+  const url = URL.createObjectURL(await (await server.get(path)).blob());
+  h("a", { href: url, download: name }).click();
   URL.revokeObjectURL(url);
+}
+
+function save(server: Server, p: Point, side: string): Promise<void> {
+  return download(server, `/api/npy?point=${p.index}&side=${side}`, `${p.value.replace(/[^A-Za-z0-9_.-]+/g, "_").slice(-80) || "tensor"}.${side}.npy`);
 }

@@ -10,6 +10,7 @@ export interface State {
   verdict: string; // only this one
   closed: string[]; // groups folded in the navigator
   open: string[]; // groups unfolded in the graph
+  graph: string; // which one, or two: "given", "executed", "given+executed" (merged), "given|executed" (side by side), …
   trace: boolean;
   axes: string; // "row,col" of the heatmaps; "" = chosen by plumb
   index: string; // of the other axes
@@ -23,7 +24,7 @@ export interface State {
 }
 
 export const defaults: State = {
-  value: "", metric: "", sort: "similarity", group: "none", query: "", hide: "", verdict: "", closed: [], open: [], trace: false,
+  value: "", metric: "", sort: "similarity", group: "none", query: "", hide: "", verdict: "", closed: [], open: [], graph: "given", trace: false,
   axes: "", index: "", window: "", reduce: "max", range: "shared", log: false, clip: false, palette: "default", theme: "auto",
 };
 
@@ -50,6 +51,7 @@ export function decode(text: string): State {
   const one = (key: keyof State, ...of: string[]): void => { if (!of.includes(s[key])) s[key] = defaults[key]; };
   one("sort", "similarity", "operation");
   one("group", "none", "module", "op");
+  one("graph", "given", "executed", "reference", "given+executed", "given|executed", "given+reference", "given|reference");
   one("range", "shared", "own");
   one("reduce", "max", "mean", "sample");
   one("palette", "default", "blue");

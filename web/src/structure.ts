@@ -1,394 +1,170 @@
-// The graph on a canvas: folded by module, only what is visible is laid out and drawn.
-import { colourVars, type App } from "./app";
-import type { GraphNode, Point } from "./data";
-import { clean, cssColour, fill, h, sized } from "./dom";
-import { outline, rollUp, scene, type Edge, type Item, type Outline, type Scene } from "./groups";
-import { colourOf } from "./rows";
+// The structure pane: the graph as given, as A executes it, or B's; two of them merged or side by side, on one selection.
+import type { App } from "./app";
+import { isServer, type Graph, type GraphNode, type GraphOf, type Point } from "./data";
+import { clean, fill, h } from "./dom";
+import { Stage, type Scenery } from "./stage";
+import { compareGraphs, graphOfSchedule, merge, pairsOf, placed, renamed, type Change, type Comparison, type Side } from "./variants";
 
-declare const WORKER_SOURCE: string;
+const titles: Record<GraphOf, string> = { given: "A as given", executed: "A as it runs", reference: "B" };
+const words: Record<Change, string> = { same: "", changed: "changed", added: "added", removed: "removed", fused: "fused", folded: "folded to a constant" };
 
 export class Structure {
   readonly element: HTMLElement;
-  private canvas = h("canvas", { tabIndex: 0, id: "graph", role: "img", "aria-label": "Graph" });
-  private mini = h("canvas", { class: "mini", "aria-hidden": "true" });
-  private note = h("div", { class: "note", role: "status", id: "graph-note" });
-  private box = h("div", { class: "stage" }, this.canvas, this.mini, this.note);
-  private outline: Outline | null = null;
-  private shown: Scene = { items: [], edges: [], width: 0, height: 0 };
-  private rolled = new Map<string, Record<string, number>>();
-  private x = 0;
-  private y = 0;
-  private k = 1;
-  private worker: Worker | null = null;
+  private stages: Stage[] = [];
+  private box = h("div", { class: "stages" });
+  private picker = h("select", { id: "graph-of", "aria-label": "Graph" });
+  private legend = h("span", { class: "quiet", id: "graph-legend", role: "status" });
+  private graphs = new Map<GraphOf, Promise<Graph | null>>();
   private asked = 0;
-  private pending = false;
-  private pointOf: (Point | null)[] = [];
-  private kept: Set<number> | null = null; // nodes up- and downstream of the selection
-  private fitNext = true;
-  private colours: Record<string, string> = {};
+  onnowhere: ((node: GraphNode) => void) | null = null; // a node without a sync point was chosen
 
   constructor(private app: App) {
     const button = (id: string, label: string, title: string, f: () => void): HTMLElement => h("button", { id, title, onclick: f }, label);
+    this.picker.onchange = () => app.store.set({ graph: this.picker.value });
     this.element = h("section", { class: "pane structure", "aria-label": "Structure" },
-      h("div", { class: "bar" }, h("strong", {}, "Structure"),
+      h("div", { class: "bar" }, h("strong", {}, "Structure"), this.picker,
         button("fit", "Fit", "fit (space)", () => this.fit()),
         button("fold-all", "Fold all", "fold everything", () => app.store.set({ open: [] })),
-        button("unfold", "Unfold ]", "unfold the selection's module (])", () => this.unfoldSelection()),
-        button("fold", "Fold [", "fold the selection's module ([)", () => this.foldSelection()),
+        button("unfold", "Unfold", "unfold the selection's module (])", () => this.unfoldSelection()),
+        button("fold", "Fold", "fold the selection's module ([)", () => this.foldSelection()),
         button("trace", "Trace", "dim what is not upstream or downstream (t)", () => app.store.set({ trace: !app.state.trace })),
-        button("png", "PNG", "save as picture", () => this.save())),
+        button("png", "PNG", "save as picture", () => this.stages[0].save()), this.legend),
       this.box);
-    this.listen();
-    new ResizeObserver(() => { if (this.fitNext) this.fit(); else this.redraw(); }).observe(this.box);
+    this.arrange(1);
+  }
+
+  private arrange(n: number): void {
+    while (this.stages.length > n) this.stages.pop()!.close();
+    while (this.stages.length < n) {
+      const s = new Stage(this.app, (node) => this.onnowhere?.(node));
+      s.canvas.id = this.stages.length ? "graph-b" : "graph";
+      this.stages.push(s);
+    }
+    fill(this.box, ...this.stages.map((s) => s.element));
+  }
+
+  /** What can be shown of this session. */
+  private choices(): string[] {
+    const { session, source } = this.app, spec = session.a.spec;
+    const executed = isServer(source) && spec !== "" && !/^eager($|:)/.test(spec) && !/^(cmd|plugin):/.test(spec);
+    return ["given", ...(executed ? ["executed", "given+executed", "given|executed"] : []), ...(session.has_reference ? ["reference", "given+reference", "given|reference"] : [])];
   }
 
   start(): void {
-    const graph = this.app.graph;
-    if (!graph) { this.note.textContent = "This session has no model: there is no graph to show."; return; }
-    this.outline = outline(graph);
-    this.pointOf = graph.nodes.map((n) => n.outputs.map((v) => this.app.byValue.get(graph.values[v])).find((p) => p) ?? null);
-    try {
-      const url = URL.createObjectURL(new Blob([WORKER_SOURCE], { type: "text/javascript" }));
-      this.worker = new Worker(url);
-      this.worker.onmessage = (e) => { if (e.data.id === this.asked) this.take(e.data.scene); };
-      this.worker.onerror = () => { this.worker = null; this.relayout(); };
-      this.worker.postMessage({ outline: this.outline });
-    } catch { this.worker = null; }
-    this.recolour();
-    this.relayout();
+    if (!this.app.graph) { this.stages[0].say("This session has no model: there is no graph to show."); this.picker.hidden = true; return; }
+    const label = (c: string): string => c.includes("+") ? `${titles.given} + ${titles[c.split("+")[1] as GraphOf]}, merged` : c.includes("|") ? `${titles.given} | ${titles[c.split("|")[1] as GraphOf]}, side by side` : titles[c as GraphOf];
+    const choices = this.choices();
+    fill(this.picker, ...choices.map((c) => h("option", { value: c }, label(c))));
+    this.picker.hidden = choices.length < 2;
+    void this.choose();
   }
 
-  /** Groups above the selected node are opened, so that it can be seen. */
-  reveal(): void {
-    const node = this.selectedNode();
-    this.trace();
-    if (!node || !this.outline) { this.redraw(); return; }
-    const open = new Set(this.app.state.open);
-    const before = open.size;
-    for (let g = this.outline.nodeGroup[node.index]; g > 0; g = this.outline.parents[g]) open.add(this.outline.ids[g]);
-    if (open.size > before) this.app.store.set({ open: [...open] });
-    else this.centre();
-  }
-
-  relayout(): void {
-    if (!this.outline) return;
-    const open = this.app.state.open;
-    this.asked++;
-    if (this.worker) this.worker.postMessage({ id: this.asked, open });
-    else this.take(scene(this.outline, new Set(open)));
-  }
-
-  recolour(): void {
-    const { app } = this;
-    if (!app.graph || !this.outline) return;
-    this.rolled = rollUp(this.outline, app.graph, app.session, (p) => colourOf(p, app.metric));
-    for (const c of "gyr-") this.colours[c] = cssColour(colourVars[c]);
-    for (const name of ["text", "line", "panel", "panel2", "select", "faint"]) this.colours[name] = cssColour(name);
-    this.trace();
-    this.redraw();
-  }
-
-  private take(s: Scene): void {
-    this.shown = s;
-    if (this.fitNext) this.fit();
-    if (this.app.point) this.centre(); else this.redraw();
-    const n = s.items.filter((i) => i.node >= 0).length, folded = s.items.length - n;
-    this.canvas.setAttribute("aria-label", `Graph: ${n} operations and ${folded} modules shown`);
-    this.canvas.dataset.items = String(s.items.length);
-    this.canvas.dataset.nodes = String(n);
-  }
-
-  private selectedNode(): GraphNode | null { return (this.app.point && this.app.graph?.producer.get(this.app.point.value)) || null; }
-
-  /** The item that stands for the selection: its node, or the folded group around it. */
-  private selectedItem(): Item | null {
-    const node = this.selectedNode(), o = this.outline;
-    if (!node || !o) return null;
-    const own = this.shown.items.find((i) => i.node === node.index);
-    if (own) return own;
-    const above = new Set<string>();
-    for (let g = o.nodeGroup[node.index]; g > 0; g = o.parents[g]) above.add(o.ids[g]);
-    return this.shown.items.find((i) => i.node < 0 && !i.open && above.has(i.group)) ?? null;
-  }
-
-  private trace(): void {
-    const node = this.selectedNode(), o = this.outline;
-    this.kept = null;
-    if (!this.app.state.trace || !node || !o) return;
-    const kept = new Set<number>([node.index]);
-    for (const [from, to] of [[0, 1], [1, 0]] as const) {
-      const next = new Map<number, number[]>();
-      for (const e of o.edges) { const l = next.get(e[from]); if (l) l.push(e[to]); else next.set(e[from], [e[to]]); }
-      const seen = new Set<number>([node.index]), stack = [node.index];
-      for (let n = stack.pop(); n !== undefined; n = stack.pop())
-        for (const v of next.get(n) ?? []) if (!seen.has(v)) { seen.add(v); kept.add(v); stack.push(v); }
+  private graph(of: GraphOf): Promise<Graph | null> {
+    const { source, session } = this.app, given = this.app.graph!;
+    let found = this.graphs.get(of);
+    if (!found) {
+      found = of === "given" ? Promise.resolve(given)
+        : of === "executed" && isServer(source) && /^jit($|:)/.test(session.a.spec) ? source.emitted().then((e) => graphOfSchedule(given, e.schedule))
+          : source.graph(of);
+      found.catch(() => this.graphs.delete(of));
+      this.graphs.set(of, found);
     }
-    this.kept = kept;
+    return found;
   }
 
-  fit(): void {
-    const { clientWidth: w, clientHeight: hgt } = this.box;
-    if (!w || !this.shown.width) return;
-    this.fitNext = false;
-    this.k = Math.min(1.2, Math.max(0.02, Math.min(w / (this.shown.width + 40), hgt / (this.shown.height + 40))));
-    // A tall graph is readable at its top rather than whole and tiny.
-    if (this.k < 0.35) this.k = Math.min(0.8, Math.max(this.k, w / (this.shown.width + 40)));
-    this.x = w / 2 - (this.shown.width * this.k) / 2;
-    this.y = Math.max(20, hgt / 2 - (this.shown.height * this.k) / 2);
-    if (this.shown.height * this.k > hgt) this.y = 20;
-    this.redraw();
-  }
-
-  private centre(): void {
-    const item = this.selectedItem();
-    if (item) {
-      const { clientWidth: w, clientHeight: hgt } = this.box;
-      if (this.k < 0.5) this.k = 0.9;
-      const [cx, cy] = [this.x + (item.x + item.width / 2) * this.k, this.y + (item.y + Math.min(item.height, 60) / 2) * this.k];
-      if (cx < 60 || cx > w - 60 || cy < 40 || cy > hgt - 40) {
-        this.x += w / 2 - cx;
-        this.y += hgt / 2 - cy;
-      }
-    }
-    this.redraw();
-  }
-
-  toggle(id: string): void {
-    const open = this.app.state.open;
-    this.app.store.set({ open: open.includes(id) ? open.filter((g) => g !== id && !g.startsWith(`${id}.`)) : [...open, id] });
-  }
-
-  foldSelection(): void {
-    const node = this.selectedNode(), o = this.outline;
-    if (!node || !o) return;
-    let g = o.nodeGroup[node.index];
-    while (g > 0 && !this.app.state.open.includes(o.ids[g])) g = o.parents[g];
-    if (g > 0) this.toggle(o.ids[g]);
-  }
-
-  unfoldSelection(): void {
-    const node = this.selectedNode(), o = this.outline;
-    if (!node || !o) return;
-    const up: number[] = [];
-    for (let g = o.nodeGroup[node.index]; g > 0; g = o.parents[g]) up.unshift(g);
-    const next = up.find((g) => !this.app.state.open.includes(o.ids[g]));
-    if (next !== undefined) this.toggle(o.ids[next]);
-  }
-
-  private listen(): void {
-    let drag: { x: number; y: number; moved: boolean } | null = null;
-    this.canvas.onpointerdown = (e) => { drag = { x: e.clientX, y: e.clientY, moved: false }; this.canvas.setPointerCapture(e.pointerId); };
-    this.canvas.onpointermove = (e) => {
-      if (!drag) { this.canvas.style.cursor = this.at(e.offsetX, e.offsetY) ? "pointer" : "grab"; return; }
-      const [dx, dy] = [e.clientX - drag.x, e.clientY - drag.y];
-      if (Math.abs(dx) + Math.abs(dy) > 3) drag.moved = true;
-      if (!drag.moved) return;
-      this.x += dx; this.y += dy; drag.x = e.clientX; drag.y = e.clientY;
-      this.redraw();
-    };
-    this.canvas.onpointerup = (e) => {
-      const clicked = drag && !drag.moved;
-      drag = null;
-      if (clicked) this.click(e.offsetX, e.offsetY);
-    };
-    this.canvas.ondblclick = (e) => { const item = this.at(e.offsetX, e.offsetY); if (item && item.node < 0) this.toggle(item.group); };
-    this.canvas.onwheel = (e) => {
-      e.preventDefault();
-      if (e.ctrlKey || e.metaKey) this.zoom(Math.exp(-e.deltaY / 300), e.offsetX, e.offsetY);
-      else { this.x -= e.deltaX; this.y -= e.deltaY; this.redraw(); }
-    };
-    this.mini.onclick = (e) => {
-      const s = Math.min(140 / this.shown.width, 100 / this.shown.height);
-      this.x = this.box.clientWidth / 2 - (e.offsetX / s) * this.k;
-      this.y = this.box.clientHeight / 2 - (e.offsetY / s) * this.k;
-      this.redraw();
-    };
-  }
-
-  zoom(by: number, x = this.box.clientWidth / 2, y = this.box.clientHeight / 2): void {
-    const k = Math.min(4, Math.max(0.01, this.k * by));
-    this.x = x - ((x - this.x) * k) / this.k;
-    this.y = y - ((y - this.y) * k) / this.k;
-    this.k = k;
-    this.redraw();
-  }
-
-  private at(px: number, py: number): Item | null {
-    const x = (px - this.x) / this.k, y = (py - this.y) / this.k;
-    let best: Item | null = null;
-    for (const i of this.shown.items)
-      if (x >= i.x && x <= i.x + i.width && y >= i.y && y <= i.y + (i.open ? 26 : i.height) && (!best || i.depth >= best.depth)) best = i;
-    return best;
-  }
-
-  private click(px: number, py: number): void {
-    const item = this.at(px, py);
-    if (!item) return;
-    if (item.node >= 0) {
-      const p = this.pointOf[item.node];
-      if (p) this.app.select(p);
-      else this.note.textContent = `${clean(item.label, 60)}: no sync point (not materialised by A)`;
-    } else if ((py - this.y) / this.k < item.y + 26) this.toggle(item.group);
-  }
-
-  redraw(): void {
-    if (this.pending) return;
-    this.pending = true;
-    requestAnimationFrame(() => { this.pending = false; this.draw(); });
-  }
-
-  private draw(): void {
-    const start = performance.now(), { clientWidth: w, clientHeight: hgt } = this.box;
-    if (!w || !this.shown.items.length) return;
-    const g = sized(this.canvas, w, hgt), { x, y, k } = this;
-    const [left, top, right, bottom] = [-x / k, -y / k, (w - x) / k, (hgt - y) / k];
-    const visible = (i: Item): boolean => i.x < right && i.x + i.width > left && i.y < bottom && i.y + i.height > top;
-    g.translate(x, y);
-    g.scale(k, k);
-    const selected = this.selectedItem();
-    for (const i of this.shown.items) if (i.open && visible(i)) this.drawFrame(g, i);
-    g.lineWidth = 1;
-    for (const e of this.shown.edges) this.drawEdge(g, e, top, bottom);
-    for (const i of this.shown.items) if (!i.open && visible(i)) this.drawBox(g, i, i === selected);
-    if (selected?.open) this.outlineOf(g, selected);
-    this.drawMini();
-    this.canvas.dataset.frame = (performance.now() - start).toFixed(1);
-  }
-
-  private drawFrame(g: CanvasRenderingContext2D, i: Item): void {
-    g.fillStyle = i.depth % 2 ? this.colours.panel2 : this.colours.panel;
-    g.strokeStyle = this.colours.line;
-    g.beginPath();
-    g.roundRect(i.x, i.y, i.width, i.height, 6);
-    g.fill();
-    g.stroke();
-    if (this.k > 0.25) {
-      g.fillStyle = this.colours.text;
-      g.font = "600 12px system-ui, sans-serif";
-      g.fillText(`▾ ${clean(i.label, 60)}`, i.x + 8, i.y + 17, i.width - 16);
-    }
-  }
-
-  private drawEdge(g: CanvasRenderingContext2D, e: Edge, top: number, bottom: number): void {
-    const a = this.shown.items[e.from], b = this.shown.items[e.to];
-    if (!a || !b) return;
-    const [ax, ay, bx, by] = [a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y];
-    if (Math.max(ay, by) < top || Math.min(ay, by) > bottom) return;
-    const dim = this.kept && !(this.isKept(a) && this.isKept(b));
-    g.strokeStyle = dim ? this.colours.faint : this.colours.line;
-    g.lineWidth = Math.min(4, 1 + Math.log2(e.count) / 2);
-    g.beginPath();
-    g.moveTo(ax, ay);
-    if (Number.isNaN(e.lane)) g.bezierCurveTo(ax, ay + 16, bx, by - 16, bx, by);
+  /** Shows what the state asks for; what must be compiled first comes when it is there. */
+  async choose(): Promise<void> {
+    const given = this.app.graph, want = this.choices().includes(this.app.state.graph) ? this.app.state.graph : "given";
+    if (!given) return;
+    const ask = ++this.asked;
+    this.picker.value = want;
+    this.element.dataset.shown = "";
+    fill(this.legend);
+    if (want === "given") this.put(want, [this.alone(given, "")]);
     else {
-      g.bezierCurveTo(ax, ay + 14, e.lane, ay + 6, e.lane, ay + 26);
-      g.lineTo(e.lane, by - 26);
-      g.bezierCurveTo(e.lane, by - 6, bx, by - 14, bx, by);
-    }
-    g.stroke();
-    if (this.k > 0.75 && this.app.graph && Number.isNaN(e.lane)) {
-      const p = this.app.byValue.get(this.app.graph.values[e.value]);
-      const shape = p?.a?.shape ?? p?.b?.shape;
-      if (!shape) return;
-      g.fillStyle = this.colours.text;
-      g.globalAlpha = 0.6;
-      g.font = "9px ui-monospace, monospace";
-      g.fillText(`[${shape.join(",")}]`, (ax + bx) / 2 + 3, (ay + by) / 2 + 3);
-      g.globalAlpha = 1;
-    }
-  }
-
-  private isKept(i: Item): boolean {
-    if (!this.kept || !this.outline) return true;
-    if (i.node >= 0) return this.kept.has(i.node);
-    const o = this.outline;
-    for (const n of this.kept) for (let g = o.nodeGroup[n]; g > 0; g = o.parents[g]) if (o.ids[g] === i.group) return true;
-    return false;
-  }
-
-  private outlineOf(g: CanvasRenderingContext2D, i: Item): void {
-    g.strokeStyle = this.colours.select;
-    g.lineWidth = 3;
-    g.setLineDash([]);
-    g.beginPath();
-    g.roundRect(i.x - 3, i.y - 3, i.width + 6, i.height + 6, 7);
-    g.stroke();
-    g.lineWidth = 1;
-  }
-
-  private drawBox(g: CanvasRenderingContext2D, i: Item, selected: boolean): void {
-    const p = i.node >= 0 ? this.pointOf[i.node] : null;
-    g.globalAlpha = this.isKept(i) ? 1 : 0.25;
-    g.fillStyle = this.colours.panel;
-    g.strokeStyle = p ? this.colours[colourOf(p, this.app.metric)] : this.colours.line;
-    g.lineWidth = p?.verdict === "culprit" ? 3 : 1.5;
-    g.setLineDash(i.node >= 0 && !p ? [2, 3] : p && p.relation !== "1:1" && p.relation !== "" ? [6, 3] : []);
-    g.beginPath();
-    g.roundRect(i.x, i.y, i.width, i.height, 5);
-    g.fill();
-    g.stroke();
-    g.setLineDash([]);
-    if (i.node >= 0) {
-      g.fillStyle = p ? this.colours[colourOf(p, this.app.metric)] : this.colours.faint;
-      g.fillRect(i.x, i.y + 1, 18, i.height - 2);
-    } else this.drawBar(g, i);
-    if (this.k > 0.3) {
-      g.fillStyle = this.colours.text;
-      g.font = "12px system-ui, sans-serif";
-      if (i.node < 0) g.fillText(`▸ ${clean(i.label, 60)}`, i.x + 8, i.y + 18, i.width - 16);
-      else {
-        g.fillText(clean(i.label, 60), i.x + 24, i.y + 19, i.width - 30);
-        g.font = "700 12px ui-monospace, monospace";
-        g.fillStyle = "#fff";
-        if (p) g.fillText(this.app.session.verdicts[p.verdict] ?? "?", i.x + 5, i.y + 19);
+      this.legend.textContent = "compiling…";
+      try {
+        const of = want.split(/[+|]/).pop() as GraphOf, other = await this.graph(of);
+        if (ask !== this.asked) return;
+        if (!other) throw new Error(`there is no graph: ${titles[of]}`);
+        const c = compareGraphs(given, other, of === "reference" ? pairsOf(this.app.session) : renamed(other));
+        const right = placed(other, c.right, given);
+        this.put(want, want.includes("+") ? [this.merged(given, right, c, of)] : want.includes("|") ? [this.left(given, c, of, right), this.right(right, given, c, of)] : [this.right(right, given, c, of)]);
+        this.count(c, of);
+      } catch (e) {
+        if (ask !== this.asked) return;
+        this.put("given", [this.alone(given, "")]);
+        this.picker.value = "given";
+        this.legend.textContent = clean((e as Error).message, 200);
       }
     }
-    g.globalAlpha = 1;
-    if (selected) this.outlineOf(g, i);
   }
 
-  /** How the values inside a folded group are: a bar of its colours. */
-  private drawBar(g: CanvasRenderingContext2D, i: Item): void {
-    const roll = this.rolled.get(i.group);
-    if (!roll) return;
-    const total = roll.g + roll.y + roll.r + roll["-"];
-    let at = i.x + 8;
-    const width = i.width - 16;
-    for (const c of "ryg-") {
-      const part = (roll[c] / total) * width;
-      if (!part) continue;
-      g.fillStyle = this.colours[c];
-      g.fillRect(at, i.y + 26, Math.max(part, 1.5), 8);
-      at += part;
-    }
-    if (this.k > 0.3) {
-      g.fillStyle = this.colours.text;
-      g.font = "10px system-ui, sans-serif";
-      const text = roll.C ? `C${roll.C} · ${total}` : String(total);
-      g.fillText(text, i.x + i.width - 8 - g.measureText(text).width, i.y + 17);
-    }
+  private put(name: string, sceneries: Scenery[]): void {
+    this.arrange(sceneries.length);
+    sceneries.forEach((s, i) => this.stages[i].show(s));
+    if (this.app.point) this.reveal();
+    this.element.dataset.shown = name;
   }
 
-  private drawMini(): void {
-    const s = Math.min(140 / this.shown.width, 100 / this.shown.height), { x, y, k } = this;
-    const g = sized(this.mini, Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s));
-    for (const i of this.shown.items) {
-      const p = i.node >= 0 ? this.pointOf[i.node] : null, roll = i.node < 0 ? this.rolled.get(i.group) : null;
-      if (i.open) continue;
-      g.fillStyle = this.colours[p ? colourOf(p, this.app.metric) : roll?.r ? "r" : roll?.y ? "y" : roll ? "g" : "-"];
-      g.fillRect(i.x * s, i.y * s, Math.max(1.5, i.width * s), Math.max(1.5, i.height * s));
-    }
-    g.strokeStyle = this.colours.select;
-    g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.clientWidth / k) * s, (this.box.clientHeight / k) * s);
+  /** How many nodes are what, and what the signs mean. */
+  private count(c: Comparison, of: GraphOf): void {
+    const n = (s: Side, k: Change): number => s.change.filter((x) => x === k).length;
+    const far = of === "reference" ? "B" : "running";
+    const parts: [string, number][] = [["⊂ fused", n(c.left, "fused") + n(c.right, "fused")], ["k folded", n(c.left, "folded")], ["≠ changed", n(c.left, "changed")], [`− not ${far === "B" ? "in B" : "run"}`, n(c.left, "removed")], [`+ only ${far}`, n(c.right, "added")]];
+    this.legend.textContent = parts.filter((p) => p[1]).map(([t, k]) => `${t} ${k}`).join(" · ") || "the same operations";
   }
 
-  private save(): void {
-    this.canvas.toBlob((b) => {
-      if (!b) return;
-      const a = h("a", { href: URL.createObjectURL(b), download: "plumb-graph.png" });
-      a.click();
-    });
+  // ---- what a stage shows ----
+
+  private points(g: Graph): (Point | null)[] { return g.nodes.map((n) => n.outputs.map((v) => this.app.byValue.get(g.values[v])).find((p) => p) ?? null); }
+
+  private alone(g: Graph, title: string): Scenery {
+    return { graph: g, title, pointOf: this.points(g), change: null, told: () => "", nodeOf: (p) => g.producer.get(p.value) ?? null };
   }
 
-  clearNote(): void { if (this.app.graph) fill(this.note); }
+  private told(s: Side, other: Graph) {
+    return (n: number): string => s.into[n] >= 0 ? `fused into ${clean(other.nodes[s.into[n]].op, 40)} ${clean(other.values[other.nodes[s.into[n]].outputs[0]] ?? "", 80)}` : words[s.change[n]];
+  }
+
+  private left(g: Graph, c: Comparison, of: GraphOf, other: Graph): Scenery {
+    void of;
+    return { ...this.alone(g, titles.given), change: c.left.change, told: this.told(c.left, other) };
+  }
+
+  private right(g: Graph, given: Graph, c: Comparison, of: GraphOf): Scenery {
+    const { byValue, session } = this.app, byB = new Map(session.points.map((p) => [p.counterpart, p] as const));
+    const find = (v: number): Point | undefined => (of === "executed" ? byValue.get(g.stands_for?.[v] ?? g.values[v]) : byB.get(g.values[v]));
+    const pointOf = g.nodes.map((n) => n.outputs.map(find).find((p) => p) ?? null), names = of === "executed" ? renamed(g) : pairsOf(session);
+    const nodeOf = (p: Point): GraphNode | null => {
+      const own = g.producer.get(names.get(p.value) ?? p.value);
+      if (own) return own;
+      const at = given.producer.get(p.value)?.index ?? -1, to = at < 0 ? -1 : c.left.twin[at] >= 0 ? c.left.twin[at] : c.left.into[at];
+      return g.nodes[to] ?? null;
+    };
+    return { graph: g, title: titles[of], pointOf, change: c.right.change, told: this.told(c.right, given), nodeOf };
+  }
+
+  private merged(given: Graph, other: Graph, c: Comparison, of: GraphOf): Scenery {
+    const m = merge(given, other, c), left = this.points(given), right = this.right(other, given, c, of).pointOf;
+    const at = new Map(m.left.map((l, i) => [l, i] as const));
+    const [tellLeft, tellRight] = [this.told(c.left, other), this.told(c.right, given)];
+    return {
+      graph: m.graph, title: "", pointOf: m.graph.nodes.map((_, i) => (m.left[i] >= 0 ? left[m.left[i]] : right[m.right[i]])), change: m.change,
+      told: (n) => (m.left[n] >= 0 ? tellLeft(m.left[n]) : tellRight(m.right[n])),
+      nodeOf: (p) => { const n = given.producer.get(p.value); return n ? m.graph.nodes[at.get(n.index) ?? -1] ?? null : null; },
+    };
+  }
+
+  // ---- all stages ----
+
+  fit(): void { for (const s of this.stages) s.fit(); }
+  zoom(by: number): void { for (const s of this.stages) s.zoom(by); }
+  reveal(): void { for (const s of this.stages) s.reveal(); }
+  relayout(): void { for (const s of this.stages) s.relayout(); }
+  recolour(): void { for (const s of this.stages) s.recolour(); }
+  redraw(): void { for (const s of this.stages) s.redraw(); }
+  clearNote(): void { for (const s of this.stages) s.clearNote(); }
+  foldSelection(): void { this.stages[0].foldSelection(); }
+  unfoldSelection(): void { this.stages[0].unfoldSelection(); }
 }

@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/guard/guard_blob.h"
 #include "backends/guard/guard_msg.h"
+#include "backends/guard/guard_parcel.h"
 #include "base/alloc.h"
 #include "base/file.h"
 
@@ -416,19 +416,19 @@ pl_status pl_guard_child_supports(pl_guard_child *c, const char *domain, const c
 
 static pl_status write_names(const plumb_source *s, int *fd, pl_err *err) {
     const size_t n = s->n_inputs + s->n_outputs;
-    pl_blob_item *items = pl_calloc(n + 1, sizeof(*items));
+    pl_parcel_item *items = pl_calloc(n + 1, sizeof(*items));
     if (items == NULL) return pl_fail_memory(err, n);
     for (size_t i = 0; i < n; i++) {
         const char *name = i < s->n_inputs ? s->inputs[i] : s->outputs[i - s->n_inputs];
         items[i].name = (char *)(uintptr_t)name;
     }
-    const pl_status st = pl_blob_write(items, n, fd, err);
+    const pl_status st = pl_parcel_write(items, n, fd, err);
     pl_free(items);
     return st;
 }
 
 static pl_status open_model(const plumb_source *s, int *fd, pl_err *err) {
-    if (s->path == NULL) return pl_blob_write_bytes(s->onnx, s->n_onnx, fd, err);
+    if (s->path == NULL) return pl_parcel_write_bytes(s->onnx, s->n_onnx, fd, err);
     *fd = open(s->path, O_RDONLY | O_CLOEXEC);
     return *fd < 0 ? pl_fail_errno(err, errno, "open", s->path) : PL_OK;
 }
@@ -461,7 +461,7 @@ static pl_status write_inputs(const plumb_run_args *args, pl_guard_msg *m, pl_er
     const size_t n_names = hook != NULL && hook->names != NULL ? hook->n_names : 0;
     const size_t n = args->n_in + n_plain + n_names;
     static char none[] = "";
-    pl_blob_item *items = pl_calloc(n + 1, sizeof(*items));
+    pl_parcel_item *items = pl_calloc(n + 1, sizeof(*items));
     if (items == NULL) return pl_fail_memory(err, n);
     for (size_t i = 0; i < n; i++)
         items[i].name = none;
@@ -477,53 +477,53 @@ static pl_status write_inputs(const plumb_run_args *args, pl_guard_msg *m, pl_er
     m->number[3] = args->memory_limit;
     m->number[4] = n_plain > 0;
     m->number[5] = hook != NULL && hook->names != NULL;
-    const pl_status st = pl_blob_write(items, n, &m->fds[0], err);
+    const pl_status st = pl_parcel_write(items, n, &m->fds[0], err);
     pl_free(items);
     return st;
 }
 
 static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args, pl_guard_msg *m,
                             pl_err *err) {
-    pl_blob blob = { 0 };
+    pl_parcel parcel = { 0 };
     const bool maps = m->number[0] != 0;
-    pl_status st = pl_blob_read(m->fds[0], false, &blob, err);
+    pl_status st = pl_parcel_read(m->fds[0], false, &parcel, err);
     pl_guard_msg_close(m);
     PL_TRY(st);
-    const size_t n = blob.n_items;
+    const size_t n = parcel.n_items;
     const char **names = pl_calloc(n + 1, sizeof(char *));
-    if (n < 1 || blob.items[0].datum == NULL || args->hook == NULL) {
+    if (n < 1 || parcel.items[0].datum == NULL || args->hook == NULL) {
         st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage instead of a value", c->spec);
     } else if (names == NULL) {
         st = pl_fail_memory(err, n);
     } else {
         for (size_t i = 1; i < n; i++)
-            names[i - 1] = blob.items[i].name;
-        const plumb_seen seen = { .name = blob.items[0].name,
-                                  .datum = pl_datum_public(blob.items[0].datum),
+            names[i - 1] = parcel.items[i].name;
+        const plumb_seen seen = { .name = parcel.items[0].name,
+                                  .datum = pl_datum_public(parcel.items[0].datum),
                                   .stands_for = maps ? names : NULL,
                                   .n_stands_for = n - 1 };
         st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
     }
     pl_free(names);
-    pl_blob_release(&blob);
+    pl_parcel_release(&parcel);
     return st;
 }
 
 static pl_status take_outputs(const pl_guard_child *c, const plumb_run_args *args,
                               const pl_guard_msg *m, pl_err *err) {
-    pl_blob blob = { 0 };
-    PL_TRY(pl_blob_read(m->fds[0], false, &blob, err));
-    if (blob.n_items != args->n_out) {
-        const size_t n = blob.n_items;
-        pl_blob_release(&blob);
+    pl_parcel parcel = { 0 };
+    PL_TRY(pl_parcel_read(m->fds[0], false, &parcel, err));
+    if (parcel.n_items != args->n_out) {
+        const size_t n = parcel.n_items;
+        pl_parcel_release(&parcel);
         return pl_fail(err, PL_E_BACKEND, "backend '%s' returned %zu outputs, expected %zu",
                        c->spec, n, args->n_out);
     }
     for (size_t i = 0; i < args->n_out; i++) {
-        args->out[i] = pl_datum_public(blob.items[i].datum);
-        blob.items[i].datum = NULL;
+        args->out[i] = pl_datum_public(parcel.items[i].datum);
+        parcel.items[i].datum = NULL;
     }
-    pl_blob_release(&blob);
+    pl_parcel_release(&parcel);
     if (args->record != NULL) {
         *args->record = (plumb_record_info){ .n_values = (size_t)m->number[0],
                                              .n_seen = (size_t)m->number[1],

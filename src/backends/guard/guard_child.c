@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "backends/backend_int.h"
-#include "backends/guard/guard_blob.h"
 #include "backends/guard/guard_msg.h"
+#include "backends/guard/guard_parcel.h"
 #include "base/alloc.h"
 
 typedef struct child {
@@ -21,7 +21,7 @@ typedef struct child {
     pl_program *program;
     void *model; /* private mapping of the model's bytes */
     size_t n_model;
-    pl_blob names; /* inputs, then outputs */
+    pl_parcel names; /* inputs, then outputs */
     const char **name_list;
     plumb_source source;
     char path[PL_GUARD_TEXT];
@@ -70,7 +70,7 @@ static pl_status do_compile(child *c, const pl_guard_msg *m, pl_guard_msg *reply
         return pl_fail(err, PL_E_INTERNAL, "compile came out of turn");
     }
     PL_TRY(map_model(c, m->fds[0], err));
-    PL_TRY(pl_blob_read(m->fds[1], false, &c->names, err));
+    PL_TRY(pl_parcel_read(m->fds[1], false, &c->names, err));
     const size_t n_in = (size_t)m->number[5];
     if (n_in > c->names.n_items) return pl_fail(err, PL_E_INTERNAL, "names are missing");
     c->name_list = pl_calloc(c->names.n_items + 1, sizeof(char *));
@@ -101,12 +101,13 @@ static plumb_status send_value(void *ctx, const plumb_seen *seen, plumb_error *e
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_VALUE);
     const size_t n = (seen->stands_for == NULL ? 0 : seen->n_stands_for) + 1;
     m.number[0] = seen->stands_for != NULL;
-    pl_blob_item *items = pl_calloc(n, sizeof(*items));
+    pl_parcel_item *items = pl_calloc(n, sizeof(*items));
     if (items == NULL) return (plumb_status)pl_fail_memory(err, n);
-    items[0] = (pl_blob_item){ (char *)(uintptr_t)seen->name, (pl_datum *)(uintptr_t)seen->datum };
+    items[0] =
+        (pl_parcel_item){ (char *)(uintptr_t)seen->name, (pl_datum *)(uintptr_t)seen->datum };
     for (size_t i = 1; i < n; i++)
         items[i].name = (char *)(uintptr_t)seen->stands_for[i - 1];
-    const pl_status st = pl_blob_write(items, n, &m.fds[0], err);
+    const pl_status st = pl_parcel_write(items, n, &m.fds[0], err);
     pl_free(items);
     if (st != PL_OK) return (plumb_status)st;
     const int error_number = pl_guard_send(c->socket, &m, 0);
@@ -117,12 +118,12 @@ static plumb_status send_value(void *ctx, const plumb_seen *seen, plumb_error *e
 
 static pl_status write_outputs(const child *c, pl_datum **out, pl_guard_msg *reply, pl_err *err) {
     const size_t n = c->source.n_outputs;
-    pl_blob_item *items = pl_calloc(n + 1, sizeof(*items));
+    pl_parcel_item *items = pl_calloc(n + 1, sizeof(*items));
     if (items == NULL) return pl_fail_memory(err, n);
     for (size_t i = 0; i < n; i++) {
-        items[i] = (pl_blob_item){ (char *)(uintptr_t)c->source.outputs[i], out[i] };
+        items[i] = (pl_parcel_item){ (char *)(uintptr_t)c->source.outputs[i], out[i] };
     }
-    const pl_status st = pl_blob_write(items, n, &reply->fds[0], err);
+    const pl_status st = pl_parcel_write(items, n, &reply->fds[0], err);
     pl_free(items);
     return st;
 }
@@ -153,21 +154,21 @@ static uint64_t record_limit(const child *c, uint64_t asked, uint64_t guard_limi
     return asked == 0 || asked > left ? left : asked;
 }
 
-/* The blob holds inputs, then the plain outputs (or none), then wanted names. */
-static pl_status run_blob(child *c, const pl_guard_msg *m, const pl_blob *blob, pl_datum **data,
-                          pl_datum **out, plumb_record_info *info, pl_err *err) {
+/* The parcel holds inputs, then the plain outputs (or none), then wanted names. */
+static pl_status run_parcel(child *c, const pl_guard_msg *m, const pl_parcel *parcel,
+                            pl_datum **data, pl_datum **out, plumb_record_info *info, pl_err *err) {
     const size_t n_in = c->source.n_inputs, n_out = c->source.n_outputs;
     const size_t n_plain = m->number[4] != 0 ? n_out : 0;
-    if (blob->n_items < n_in + n_plain || m->number[0] != n_in) {
+    if (parcel->n_items < n_in + n_plain || m->number[0] != n_in) {
         return pl_fail(err, PL_E_INTERNAL, "inputs are missing");
     }
-    const size_t n_names = blob->n_items - n_in - n_plain;
+    const size_t n_names = parcel->n_items - n_in - n_plain;
     const char **names = pl_calloc(n_names + 1, sizeof(char *));
     if (names == NULL) return pl_fail_memory(err, n_names);
-    for (size_t i = 0; i < blob->n_items; i++)
-        data[i] = blob->items[i].datum;
+    for (size_t i = 0; i < parcel->n_items; i++)
+        data[i] = parcel->items[i].datum;
     for (size_t i = 0; i < n_names; i++)
-        names[i] = blob->items[n_in + n_plain + i].name;
+        names[i] = parcel->items[n_in + n_plain + i].name;
     const plumb_hook hook = {
         .value = send_value, .ctx = c, .names = m->number[5] != 0 ? names : NULL, .n_names = n_names
     };
@@ -189,15 +190,15 @@ static pl_status run_blob(child *c, const pl_guard_msg *m, const pl_blob *blob, 
 }
 
 static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
-    pl_blob blob = { 0 };
+    pl_parcel parcel = { 0 };
     plumb_record_info info = { 0 };
     if (c->program == NULL) return pl_fail(err, PL_E_INTERNAL, "run came before compile");
-    PL_TRY(pl_blob_read(m->fds[0], true, &blob, err));
+    PL_TRY(pl_parcel_read(m->fds[0], true, &parcel, err));
     const size_t n_out = c->source.n_outputs;
-    pl_datum **data = pl_calloc(blob.n_items + 1, sizeof(pl_datum *));
+    pl_datum **data = pl_calloc(parcel.n_items + 1, sizeof(pl_datum *));
     pl_datum **out = pl_calloc(n_out + 1, sizeof(pl_datum *));
     pl_status st = data == NULL || out == NULL ? pl_fail_memory(err, n_out) : PL_OK;
-    if (st == PL_OK) st = run_blob(c, m, &blob, data, out, &info, err);
+    if (st == PL_OK) st = run_parcel(c, m, &parcel, data, out, &info, err);
     if (st == PL_OK && out[n_out] != NULL) { /* beyond the last */
         st = pl_fail(err, PL_E_BACKEND, "backend '%s' returned more than %zu output%s",
                      pl_backend_name(c->backend), n_out, n_out == 1 ? "" : "s");
@@ -213,7 +214,7 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
         pl_datum_unref(out[i]);
     pl_free(data);
     pl_free(out);
-    pl_blob_release(&blob);
+    pl_parcel_release(&parcel);
     return st;
 }
 
@@ -221,7 +222,7 @@ static pl_status do_executed(child *c, pl_guard_msg *reply, pl_err *err) {
     pl_bytes onnx = { 0 };
     if (c->program == NULL) return pl_fail(err, PL_E_INTERNAL, "nothing is compiled");
     PL_TRY(pl_program_executed(c->program, &onnx, err));
-    return pl_blob_write_bytes(onnx.data, onnx.n_bytes, &reply->fds[0], err);
+    return pl_parcel_write_bytes(onnx.data, onnx.n_bytes, &reply->fds[0], err);
 }
 
 static pl_status do_supports(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {

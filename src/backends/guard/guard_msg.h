@@ -1,5 +1,5 @@
 /* Messages between plumb, plumb-guard and its children: one fixed record over a SOCK_SEQPACKET
- * socket, with up to two file descriptors. Bulk goes into memfds (guard_blob.h). */
+ * socket, with up to two file descriptors. Bulk goes into memfds (guard_parcel.h). */
 #ifndef PL_GUARD_MSG_H
 #define PL_GUARD_MSG_H
 
@@ -18,15 +18,15 @@ typedef enum pl_guard_type {
     /* plumb to child */
     PL_MSG_OPEN,     /* text: spec */
     PL_MSG_COMPILE,  /* number: seed, threads, any_shape, record, has path, n_inputs; text: path;
-                        fds: the model, a blob with the names of inputs and outputs */
+                        fds: the model, a parcel with the names of inputs and outputs */
     PL_MSG_RUN,      /* number: n_in, recording, mode, limit of values held, has plain, has names,
                         limit of the guard;
-                        fd: a blob with inputs, then plain outputs, then wanted names */
+                        fd: a parcel with inputs, then plain outputs, then wanted names */
     PL_MSG_EXECUTED, /* the graph that runs, please */
     PL_MSG_SUPPORTS, /* text: operator, NUL, domain; number: opset. Answer in number */
     /* child to plumb */
-    PL_MSG_REPLY, /* status; text: message, or version; fd: a blob; to OPEN: number of threads */
-    PL_MSG_VALUE, /* fd: a blob with one value, then the names of what it stands for; number: 1 =
+    PL_MSG_REPLY, /* status; text: message, or version; fd: a parcel; to OPEN: number of threads */
+    PL_MSG_VALUE, /* fd: a parcel with one value, then the names of what it stands for; number: 1 =
                      those count, also when there are none */
     PL_MSG_TYPES
 } pl_guard_type;

@@ -42,7 +42,10 @@ static pl_status read_faults(jit_options *o, const plumb_option *options, size_t
         if (o->n_faults == JIT_FAULTS_MAX) {
             return pl_fail(err, PL_E_USAGE, "--inject may be given %d times", JIT_FAULTS_MAX);
         }
-        PL_TRY(pl_jit_fault_parse(options[i].value, &o->faults[o->n_faults++], err));
+        pl_jit_fault *fault = &o->faults[o->n_faults];
+        PL_TRY(pl_jit_fault_parse(options[i].value, fault, err));
+        const bool gone = fault->pass >= 0 && (o->off >> fault->pass & 1) != 0;
+        if (!gone) o->n_faults++;
     }
     return PL_OK;
 }
@@ -57,9 +60,12 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     const char *fuse = pl_option_value(options, n, "fuse");
     const char *shapes = pl_option_value(options, n, "shapes");
     o->threads = (int)pl_option_int(options, n, "threads", -1);
-    o->fuse = fuse == NULL || strcmp(fuse, "off") != 0;
+    PL_TRY_GOTO(done, st, jit_passes_parse(pl_option_value(options, n, "disable"), &o->off, err));
+    if (fuse != NULL && strcmp(fuse, "off") == 0) o->off |= 1u << JIT_PASS_FUSE;
+    o->fuse = (o->off >> JIT_PASS_FUSE & 1) == 0;
     const char *winograd = pl_option_value(options, n, "winograd");
-    o->winograd = winograd == NULL || strcmp(winograd, "off") != 0;
+    if (winograd != NULL && strcmp(winograd, "off") == 0) o->off |= 1u << JIT_PASS_WINOGRAD;
+    o->winograd = (o->off >> JIT_PASS_WINOGRAD & 1) == 0;
     o->symbolic = shapes != NULL && strcmp(shapes, "symbolic") == 0;
     o->fresh_cache = pl_option_value(options, n, "fresh-cache") != NULL;
     PL_TRY_GOTO(done, st, copy_text(pl_option_value(options, n, "debug-dir"), &o->debug_dir, err));
@@ -220,13 +226,14 @@ static const char *const *jit_record_modes(void *self) {
 
 static const plumb_option_def options[] = {
     { "fuse", "on|off", "off: every value is materialised" },
+    { "disable", "NAME+NAME", "passes to leave out: fold, winograd, overwrite, reuse, …" },
     { "threads", "N", "threads of the pool" },
     { "shapes", "static|symbolic", "compile for concrete shapes, or for any" },
     { "winograd", "on|off", "3x3 convolutions by Winograd's algorithm where it pays" },
     { "fresh-cache", NULL, "compile again, whatever the cache holds" },
     { "debug-dir", "DIR", "leave graphs, schedule, memory plan, C and compiler log there" },
     { "explain", "FILE", "write every graph break and its reason there" },
-    { "inject", "KIND@OP[:N]", "plant a fault" },
+    { "inject", "[PASS/]KIND@OP[:N]", "plant a fault; with PASS it is gone without that pass" },
 };
 
 const plumb_backend pl_backend_jit = {
@@ -244,5 +251,6 @@ const plumb_backend pl_backend_jit = {
     .compile = jit_compile,
     .run = jit_run,
     .record_modes = jit_record_modes,
+    .passes = jit_pass_names,
     .free = jit_free,
 };

@@ -1,6 +1,7 @@
 /* C to functions: the system's compiler, a cache of what it made by the hash of everything that
  * went in, and loading. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +46,10 @@ static pl_status cache_dir(char **out, pl_err *err) {
     PL_TRY(pl_path_make_dirs(base, err));
     struct stat info;
     /* Code is loaded from here: nobody else may write to it. */
-    if (stat(base, &info) != 0 || info.st_uid != getuid() || (info.st_mode & 022) != 0) {
-        if (info.st_uid != getuid() || chmod(base, 0700) != 0) {
-            return pl_fail(err, PL_E_IO, "'%s' belongs to another user or may be written by others",
-                           base);
-        }
+    if (stat(base, &info) != 0) return pl_fail_errno(err, errno, "look at", base);
+    if (info.st_uid != getuid() || ((info.st_mode & 022) != 0 && chmod(base, 0700) != 0)) {
+        return pl_fail(err, PL_E_IO, "'%s' belongs to another user or may be written by others",
+                       base);
     }
     *out = pl_strdup(base);
     return *out == NULL ? pl_fail_memory(err, sizeof(base)) : PL_OK;

@@ -116,6 +116,8 @@ static void put_expr(printer *p, const gen_instr *in) {
             pl_buf_puts(p->out, type->value);
         } else if (*at == 'S') {
             pl_buf_puts(p->out, type->suffix);
+        } else if (*at == 'F') {
+            pl_buf_printf(p->out, "b[%zu], %d", p->plan->n_slots, in->prim + 1);
         } else if (*at >= '0' && *at <= '7') {
             pl_buf_printf(p->out, "v%d", in->args[*at - '0']);
         }
@@ -150,16 +152,35 @@ static void put_position(printer *p) { /* among the elements of a row */
     if (p->g->n_inner == 0) pl_buf_putc(p->out, '0');
 }
 
+/* The number itself: what would be its place in memory. */
+static void put_iota(printer *p, int access) {
+    pl_buf_printf(p->out, "a%d", access);
+    for (int d = 0; d < p->g->n_inner; d++) {
+        if (p->g->inner_c[access][d] == 0) continue;
+        pl_buf_printf(p->out, " + j%d * ", d);
+        put_number(p, p->g->inner_c[access][d]);
+    }
+}
+
 static void put_instr(printer *p, int at, const char *indent) {
     const gen_instr *in = &p->g->instrs[at];
     const jit_prim *prim = &p->plan->prims[in->prim];
     pl_buf_printf(p->out, "%sconst %s v%d = ", indent, type_of(prim->dtype)->value, at);
     switch (in->kind) {
+    case GEN_PICK:
     case GEN_LOAD: {
+        if (prim->kind == JIT_IOTA) {
+            put_iota(p, in->access);
+            break;
+        }
         const bool half = prim->dtype == PL_F16 || prim->dtype == PL_BF16;
         if (half) pl_buf_puts(p->out, prim->dtype == PL_F16 ? "px_of_f16(" : "px_of_bf16(");
         pl_buf_printf(p->out, "a%d", in->access);
-        put_inner_index(p, in->access);
+        if (in->kind == GEN_PICK) {
+            pl_buf_printf(p->out, "[v%d]", in->args[0]);
+        } else {
+            put_inner_index(p, in->access);
+        }
         if (half) pl_buf_putc(p->out, ')');
         break;
     }
@@ -307,9 +328,13 @@ static void put_addresses(printer *p) {
     for (size_t i = 0; i < g->n_accesses; i++) {
         const gen_access *a = &g->accesses[i];
         const jit_prim *prim = &p->plan->prims[a->prim];
-        pl_buf_printf(p->out, "        %s%s *const a%zu = m%d",
-                      is_stored(g, prim->slot) ? "" : "const ", type_of(prim->dtype)->element, i,
-                      prim->slot);
+        if (prim->kind == JIT_IOTA) {
+            pl_buf_printf(p->out, "        const int64_t a%zu = 0", i);
+        } else {
+            pl_buf_printf(p->out, "        %s%s *const a%zu = m%d",
+                          is_stored(g, prim->slot) ? "" : "const ", type_of(prim->dtype)->element,
+                          i, prim->slot);
+        }
         if (a->k != 0) {
             pl_buf_puts(p->out, " + ");
             put_number(p, a->k);
@@ -340,7 +365,7 @@ static void put_buffers(printer *p, const gen *list, size_t n) {
         for (size_t k = 0; k < list[i].n_accesses; k++) {
             const int slot = slot_at(&list[i], k);
             bool stored = false;
-            if (is_named(list, i, k, slot)) continue;
+            if (slot < 0 || is_named(list, i, k, slot)) continue;
             for (size_t q = 0; q < n; q++)
                 stored = stored || is_stored(&list[q], slot);
             const jit_prim *prim = &p->plan->prims[list[i].accesses[k].prim];
@@ -512,7 +537,9 @@ pl_status jit_emit(jit_program *program, jit_plan *plan, pl_err *err) {
         const jit_prim *prim = &plan->prims[plan->steps[s].prim];
         pl_buf_printf(p.out, "\n/* step %zu: ", s);
         put_name(p.out, prim->node->op);
-        if (prim->call != NULL) {
+        if (prim->kernel != NULL) {
+            pl_buf_printf(p.out, ", a call: %s", prim->kernel->what);
+        } else if (prim->call != NULL) {
             pl_buf_puts(p.out, ", a call: ");
             jit_call_describe(prim->call, p.out);
         } else {

@@ -58,8 +58,8 @@ static void put_graph(const jit_plan *plan, pl_buf *out) {
 }
 
 static void put_prim(const jit_plan *plan, int at, pl_buf *out) {
-    static const char *const kinds[] = { "input", "const",  "extern", "break",
-                                         "map",   "reduce", "concat", "call" };
+    static const char *const kinds[] = { "input", "const", "extern", "break",  "iota",
+                                         "map",   "load",  "reduce", "concat", "call" };
     const jit_prim *p = &plan->prims[at];
     char dims[200];
     pl_buf_printf(out, "%%%d %s %s%s", at, kinds[p->kind], pl_dtype_name(p->dtype),
@@ -69,6 +69,7 @@ static void put_prim(const jit_plan *plan, int at, pl_buf *out) {
     for (int i = 0; i < p->n_args; i++)
         pl_buf_printf(out, "%s%%%d%s", i > 0 ? ", " : " of ", p->args[i].prim,
                       p->args[i].flat ? " (flat)" : "");
+    if (p->kernel != NULL) pl_buf_printf(out, ": %s", p->kernel->what);
     if (p->call != NULL) {
         pl_buf_puts(out, ": ");
         jit_call_describe(p->call, out);

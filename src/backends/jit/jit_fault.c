@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/jit/jit_passes.h"
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "base/size.h"
@@ -231,8 +232,17 @@ static pl_status fail_kind(const char *text, size_t n, pl_err *err) {
 }
 
 pl_status pl_jit_fault_parse(const char *text, pl_jit_fault *out, pl_err *err) {
+    const size_t n_pass = strcspn(text, "/@");
+    *out = (pl_jit_fault){ .pass = -1 };
+    if (text[n_pass] == '/') {
+        unsigned off = 0;
+        char pass[32];
+        snprintf(pass, sizeof(pass), "%.*s", (int)pl_size_min(n_pass, sizeof(pass) - 1), text);
+        PL_TRY(jit_passes_parse(pass, &off, err));
+        out->pass = jit_pass_find(pass, strlen(pass));
+        text += n_pass + 1;
+    }
     const size_t n_kind = strcspn(text, "@");
-    *out = (pl_jit_fault){ 0 };
     if (rows[0].kind == NULL) {
         return pl_fail(err, PL_E_UNSUPPORTED, "this plumb was built without planted faults");
     }

@@ -14,10 +14,11 @@ typedef struct pl_jit_fault_row pl_jit_fault_row; /* a kind */
 typedef struct pl_jit_fault {
     const pl_jit_fault_row *row;
     char op[64];
-    long n; /* 0 = all */
+    long n;   /* 0 = all */
+    int pass; /* jit_pass that it seems to live in: gone when that is left out; -1 = none */
 } pl_jit_fault;
 
-/* "KIND@OP[:N]"; an unknown kind is PL_E_USAGE with those that exist. */
+/* "[PASS/]KIND@OP[:N]"; an unknown kind or pass is PL_E_USAGE with those that exist. */
 pl_status pl_jit_fault_parse(const char *text, pl_jit_fault *out, pl_err *err);
 bool pl_jit_fault_hits(const pl_jit_fault *fault, const pl_node *node);
 const char *pl_jit_fault_name(const pl_jit_fault *fault);

@@ -57,7 +57,8 @@ static bool repeats(const jit_prim *from, const jit_ref *ref) {
 static void fold_in(jit_plan *plan) {
     for (size_t i = 0; i < plan->n_prims; i++) {
         const jit_prim *p = &plan->prims[i];
-        if (!p->live || (p->kind != JIT_MAP && p->kind != JIT_REDUCE && p->kind != JIT_CONCAT)) {
+        if (!p->live || (p->kind != JIT_MAP && p->kind != JIT_LOAD && p->kind != JIT_REDUCE &&
+                         p->kind != JIT_CONCAT)) {
             continue;
         }
         for (int k = 0; k < p->n_args; k++) {
@@ -108,6 +109,7 @@ static bool reads_fit(const jit_plan *plan, const jit_prim *reader, const pl_emi
             continue;
         }
         if (from->step != step) continue;
+        if (reader->kind == JIT_LOAD && k == 0) return false; /* must be whole before */
         if (ref->flat || (row && !from->row)) return false;
         if (!jit_index_equal(&at, &from->place, loop->dims)) return false;
     }
@@ -203,7 +205,7 @@ static bool join(const jit_program *program, const jit_plan *plan, jit_prim *p, 
     if (loop->follows && (p->rank != loop->rank || !columns_merge(plan, p, &whole, loop, step))) {
         return false;
     }
-    if (p->kind == JIT_MAP) return join_map(plan, p, loop, step);
+    if (p->kind == JIT_MAP || p->kind == JIT_LOAD) return join_map(plan, p, loop, step);
     if (p->kind == JIT_REDUCE) return join_reduce(plan, p, loop, step);
     return false;
 }
@@ -283,7 +285,8 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     last_step last = { plan, -1 };
     switch (p->kind) {
     case JIT_INPUT:
-    case JIT_CONST: return PL_OK;
+    case JIT_CONST:
+    case JIT_IOTA: return PL_OK;
     case JIT_EXTERN: p->step = plan->prims[p->axis].step; return PL_OK;
     case JIT_BREAK:
     case JIT_CALL:
@@ -293,12 +296,15 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
         p->step = (int)plan->n_steps - 1;
         return PL_OK;
     case JIT_MAP:
+    case JIT_LOAD:
     case JIT_REDUCE:
     case JIT_CONCAT: break;
     }
     if (p->folded_in) return PL_OK;
     jit_each_read(plan, p, note_step, &last);
-    if (last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL && p->kind == JIT_MAP) {
+    const bool after_call = last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL &&
+                            plan->prims[plan->steps[last.step].prim].call != NULL;
+    if (after_call && p->kind == JIT_MAP && jit_pass_on(program, JIT_PASS_EPILOGUE)) {
         PL_TRY(open_after(plan, last.step, err));
     }
     const bool joined =
@@ -320,7 +326,7 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
 pl_status jit_fuse(jit_program *p, jit_plan *plan, pl_err *err) {
     if (!p->options->fuse) keep_values(plan);
     find_live(plan);
-    fold_in(plan);
+    if (jit_pass_on(p, JIT_PASS_INLINE)) fold_in(plan);
     for (size_t i = 0; i < plan->n_prims; i++) {
         if (plan->prims[i].live) PL_TRY(place_prim(p, plan, (int)i, err));
     }

@@ -168,9 +168,23 @@ static int piece_of(gen *g, const jit_prim *p, const pl_emit_index *at, int stag
     return 0;
 }
 
+/* The position varies, the base does not: its address is that of the first element. */
+static int pick(gen *g, int prim, const pl_emit_index *at, int stage) {
+    const jit_ref *base = &g->plan->prims[prim].args[0], *where = &g->plan->prims[prim].args[1];
+    static const int64_t nowhere[JIT_RANK];
+    gen_instr in = { .kind = GEN_PICK, .prim = prim, .stage = stage, .place = *at };
+    const pl_emit_index inside = jit_index_compose(&where->at, at);
+    in.args[0] = value_of(g, where->prim, where->flat, &inside, stage);
+    if (g->failed) return 0;
+    in.access = add_access(g, base->prim, nowhere, 0);
+    in.varies = g->instrs[in.args[0]].varies;
+    return add_instr(g, &in);
+}
+
 static int compute(gen *g, int prim, const pl_emit_index *at, int stage) {
     const jit_prim *p = &g->plan->prims[prim];
     if (p->kind == JIT_CONCAT) return piece_of(g, p, at, stage);
+    if (p->kind == JIT_LOAD) return pick(g, prim, at, stage);
     gen_instr in = { .kind = GEN_EXPR, .prim = prim, .stage = stage, .place = *at };
     for (int k = 0; k < p->n_args; k++) {
         const pl_emit_index inside = jit_index_compose(&p->args[k].at, at);
@@ -313,6 +327,8 @@ static void find_varying(gen *g) {
             in->varies = false;
             for (int d = 0; d < g->n_inner; d++)
                 in->varies = in->varies || g->inner_c[in->access][d] != 0;
+        } else if (in->kind == GEN_PICK) {
+            in->varies = g->instrs[in->args[0]].varies;
         } else if (in->kind == GEN_EXPR) {
             in->varies = false;
             for (int k = 0; k < g->plan->prims[in->prim].n_args; k++)

@@ -9,12 +9,19 @@ typedef struct gen_access { /* an element of a buffer, by the indices of the loo
     int64_t c[JIT_RANK], k;
 } gen_access;
 
-typedef enum gen_kind { GEN_LOAD, GEN_NUMBER, GEN_EXPR, GEN_STASH, GEN_SCALAR } gen_kind;
+typedef enum gen_kind {
+    GEN_LOAD,
+    GEN_NUMBER,
+    GEN_EXPR,
+    GEN_PICK, /* args[0]: where, from access on */
+    GEN_STASH,
+    GEN_SCALAR
+} gen_kind;
 
 typedef struct gen_instr {
     gen_kind kind;
     int prim;
-    int access; /* LOAD */
+    int access; /* LOAD, PICK */
     int args[PL_EMIT_ARGS_MAX];
     int stage;   /* of the loop that computes it */
     bool varies; /* along the inner dims */

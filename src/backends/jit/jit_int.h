@@ -15,6 +15,7 @@
 
 #include "backends/backend.h"
 #include "backends/jit/jit_fault.h"
+#include "backends/jit/jit_passes.h"
 #include "base/buf.h"
 #include "base/pool.h"
 #include "interp/interp.h"
@@ -25,6 +26,7 @@ enum { JIT_FAULTS_MAX = 8, JIT_PHASES_MAX = 8, JIT_RANK = PL_EMIT_RANK_MAX };
 typedef struct jit_options {
     int threads; /* -1: as the model's source wishes */
     bool fuse, symbolic, fresh_cache, winograd;
+    unsigned off;              /* passes that are left out: 1 << jit_pass */
     char *debug_dir, *explain; /* NULL = none */
     pl_jit_fault faults[JIT_FAULTS_MAX];
     size_t n_faults;
@@ -47,10 +49,12 @@ typedef enum jit_kind {
     JIT_CONST,  /* a weight, or folded */
     JIT_EXTERN, /* made by a break */
     JIT_BREAK,  /* a node on eager's kernel; args: what it reads */
+    JIT_IOTA,   /* the numbers 0, 1, …: has no memory */
     JIT_MAP,    /* expr of args, element by element */
+    JIT_LOAD,   /* elements of args[0] at the flat positions args[1] */
     JIT_REDUCE, /* fold of args[0] over axes */
     JIT_CONCAT, /* args one after the other along axis */
-    JIT_CALL    /* a kernel */
+    JIT_CALL    /* a kernel: `call`, with what follows it, or `kernel` */
 } jit_kind;
 
 typedef struct jit_break { /* a node that runs on eager's kernel */
@@ -82,6 +86,7 @@ typedef struct jit_prim {
     int axis;      /* CONCAT */
     jit_break *brk;
     jit_call *call;
+    const pl_emit_kernel *kernel;
     /* fuse */
     bool live, forced, heap, leaves, folded_in; /* leaves: an output of the model; folded_in:
                                                    computed where it is used, never by itself */
@@ -167,8 +172,9 @@ typedef struct jit_plan {
     pl_datum **heap; /* by slot: tensors of their own, while it runs */
     char *memory;    /* the rest, one block */
     size_t n_memory, n_memory_naive;
-    char *weights; /* small packed weights and constants, side by side in large pages */
-    int64_t *params; /* numbers of the emitted code when shapes are symbolic */
+    char *weights;       /* small packed weights and constants, side by side in large pages */
+    int64_t failed_prim; /* an emitted loop met an index out of range: 1 + its primitive */
+    int64_t *params;     /* numbers of the emitted code when shapes are symbolic */
     size_t n_params, params_capacity;
     jit_shown *first_shown; /* values that are there before the first step */
     size_t n_first_shown, n_visible;
@@ -195,6 +201,10 @@ typedef struct jit_program {
     size_t n_values, n_hidden;
     const plumb_run_args *args; /* while it runs */
 } jit_program;
+
+static inline bool jit_pass_on(const jit_program *p, jit_pass pass) {
+    return (p->options->off >> pass & 1) == 0;
+}
 
 double jit_now_ms(void);
 void jit_phase_note(jit_plan *plan, const char *name, double since);

@@ -161,6 +161,85 @@ static pl_ref build_reduce(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsi
     return ref_of_prim(plan, p);
 }
 
+static pl_ref build_iota(pl_emit *c, int rank, int axis, int64_t n) {
+    jit_plan *plan = plan_of(c);
+    int64_t dims[JIT_RANK];
+    pl_emit_index at;
+    jit_prim *p = add_prim(plan, JIT_IOTA, PL_I64, 1, &n);
+    const pl_ref ref = p == NULL ? -1 : ref_of_prim(plan, p);
+    if (ref < 0) return -1;
+    memset(&at, 0, sizeof(at));
+    at.rows = 1;
+    at.cols = rank;
+    at.c[0][axis] = 1;
+    for (int d = 0; d < rank; d++)
+        dims[d] = d == axis ? n : 1;
+    return view_of(plan, ref, rank, dims, &at);
+}
+
+static pl_ref build_load(pl_emit *c, pl_ref x, pl_ref at) {
+    jit_plan *plan = plan_of(c);
+    const int base = jit_whole(plan, x);
+    if (base < 0) return -1;
+    const jit_ref args[2] = { plan->refs[base], plan->refs[at] };
+    jit_prim *p =
+        add_prim(plan, JIT_LOAD, plan->prims[args[0].prim].dtype, args[1].rank, args[1].dims);
+    if (p == NULL || !set_args(plan, p, 2, args)) return -1;
+    p->node = c->node;
+    return ref_of_prim(plan, p);
+}
+
+static void tensor_release(void *object) {
+    pl_tensor_unref(object);
+}
+
+static pl_ref build_tensor(pl_emit *c, pl_tensor *take) {
+    jit_plan *plan = plan_of(c);
+    if (pl_arena_defer(plan->arena, tensor_release, take) != 0) return -1;
+    jit_prim *p = add_prim(plan, JIT_CONST, take->dtype, take->rank, take->dims);
+    if (p == NULL) return -1;
+    p->tensor = take;
+    p->forced = true;
+    return ref_of_prim(plan, p);
+}
+
+/* A constant in another type is another constant. */
+static pl_ref build_convert(pl_emit *c, pl_ref x, pl_dtype dtype) {
+    jit_plan *plan = plan_of(c);
+    jit_ref ref = plan->refs[x];
+    const jit_prim *from = &plan->prims[ref.prim];
+    if (from->dtype == dtype) return x;
+    if (from->kind != JIT_CONST) return map_of(plan, c->node, dtype, "$0", 1, &x);
+    pl_tensor *t = NULL;
+    if (pl_tensor_cast(from->tensor, dtype, &t, NULL) != PL_OK) return -1;
+    const pl_ref own = build_tensor(c, t);
+    if (own < 0) return -1;
+    ref.prim = plan->refs[own].prim;
+    return add_ref(plan, &ref);
+}
+
+static pl_ref build_kernel(pl_emit *c, const pl_emit_kernel *kernel, int n, const pl_ref *args) {
+    jit_plan *plan = plan_of(c);
+    jit_ref refs[PL_EMIT_ARGS_MAX];
+    pl_emit_kernel *own = pl_arena_alloc(plan->arena, sizeof(*own));
+    void *params = pl_arena_alloc(plan->arena, kernel->n_params + 1);
+    if (own == NULL || params == NULL) return -1;
+    if (kernel->n_params > 0) memcpy(params, kernel->params, kernel->n_params);
+    *own = *kernel;
+    own->params = params;
+    own->dims = NULL;
+    for (int i = 0; i < n; i++) {
+        const int whole = jit_whole(plan, args[i]);
+        if (whole < 0) return -1;
+        refs[i] = plan->refs[whole];
+    }
+    jit_prim *p = add_prim(plan, JIT_CALL, kernel->dtype, kernel->rank, kernel->dims);
+    if (p == NULL || !set_args(plan, p, n, refs)) return -1;
+    p->node = c->node;
+    p->kernel = own;
+    return ref_of_prim(plan, p);
+}
+
 /* A copy in memory, in the reference's own order. */
 static pl_ref copy_of(jit_plan *plan, pl_ref x) {
     const jit_ref *ref = &plan->refs[x];
@@ -172,7 +251,8 @@ static pl_ref copy_of(jit_plan *plan, pl_ref x) {
 
 int jit_whole(jit_plan *plan, int ref) {
     if (ref < 0) return -1;
-    if (!jit_ref_is_whole(plan, &plan->refs[ref])) return copy_of(plan, ref);
+    const bool whole = jit_ref_is_whole(plan, &plan->refs[ref]);
+    if (!whole || plan->prims[plan->refs[ref].prim].kind == JIT_IOTA) return copy_of(plan, ref);
     plan->prims[plan->refs[ref].prim].forced = true;
     return ref;
 }
@@ -314,6 +394,11 @@ static void build_out(pl_emit *c, int i, pl_ref x) {
 
 static const pl_emit_builder builder = {
     .in = build_in,
+    .iota = build_iota,
+    .load = build_load,
+    .tensor = build_tensor,
+    .convert = build_convert,
+    .kernel = build_kernel,
     .map = build_map,
     .reduce = build_reduce,
     .view = build_view,
@@ -372,15 +457,21 @@ static pl_status add_source(jit_plan *plan, jit_kind kind, const pl_value *value
     return plan->value_ref[value->id] < 0 ? pl_fail_memory(err, sizeof(jit_ref)) : PL_OK;
 }
 
+static pl_status type_of_tensor(jit_plan *plan, const pl_tensor *t, const pl_type **out,
+                                pl_err *err) {
+    pl_dim dims[PL_RANK_MAX];
+    for (int i = 0; i < t->rank; i++)
+        dims[i] = pl_dim_of(t->dims[i]);
+    *out = pl_type_tensor(plan->arena, t->dtype, t->rank, dims);
+    return *out == NULL ? pl_fail_memory(err, sizeof(**out)) : PL_OK;
+}
+
 /* The reference of a node's input; a constant becomes a primitive when it is first used. */
 static pl_status need_ref(jit_plan *plan, const pl_value *value, pl_err *err) {
     const pl_datum *d = plan->constants[value->id];
     if (plan->value_ref[value->id] >= 0 || d == NULL || d->kind != PL_TYPE_TENSOR) return PL_OK;
-    pl_dim dims[PL_RANK_MAX];
-    for (int i = 0; i < d->tensor->rank; i++)
-        dims[i] = pl_dim_of(d->tensor->dims[i]);
-    const pl_type *type = pl_type_tensor(plan->arena, d->tensor->dtype, d->tensor->rank, dims);
-    if (type == NULL) return pl_fail_memory(err, sizeof(*type));
+    const pl_type *type = NULL;
+    PL_TRY(type_of_tensor(plan, d->tensor, &type, err));
     return add_source(plan, JIT_CONST, value, type, err);
 }
 
@@ -403,6 +494,11 @@ static pl_status gather(jit_plan *plan, const pl_node *node, operands *o, const 
         PL_TRY(need_ref(plan, value, err));
         const pl_datum *d = plan->constants[value->id];
         if (d != NULL && d->kind == PL_TYPE_TENSOR) o->tensor[i] = d->tensor;
+        if (plan->value_ref[value->id] < 0 && o->tensor[i] != NULL) {
+            /* Empty, or of another type: its numbers may serve, its elements cannot be read. */
+            PL_TRY(type_of_tensor(plan, o->tensor[i], &o->in[i], err));
+            continue;
+        }
         if (plan->value_ref[value->id] < 0) {
             if (!type_is_usable(value->type, why)) return PL_OK;
             *why = "an input is not a tensor of known shape";
@@ -470,9 +566,8 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
     jit_plan *plan = l->plan;
     operands o = { 0 };
     *why = NULL;
-    const pl_emit_fn rule = pl_emit_rule_of(node->def);
-    if (rule == PL_EMIT_TODO || rule == PL_EMIT_NEVER) {
-        *why = "no emission rule";
+    if (node->def->no_emit != NULL || node->def->emit == PL_EMIT_TODO) {
+        *why = node->def->no_emit != NULL ? node->def->no_emit : "no emission rule";
         return PL_OK;
     }
     PL_TRY(gather(plan, node, &o, why, err));
@@ -487,7 +582,7 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
                   .ctx = l };
     l->node = node;
     const size_t n_prims = plan->n_prims;
-    const pl_status st = rule(&c);
+    const pl_status st = node->def->emit(&c);
     if (st == PL_OK && c.types_only && fold_types(l, node, &o)) return PL_OK;
     if (st == PL_OK && outputs_fit(plan, node, &o)) return PL_OK;
     for (uint32_t i = 0; i < node->n_out; i++)
@@ -588,7 +683,8 @@ pl_status jit_lower(jit_program *p, jit_plan *plan, pl_err *err) {
         const char *why = "a fault is planted here";
         if (jit_fault_of(p, node) == NULL) {
             if (jit_fold(p, plan, node)) continue;
-            PL_TRY(lower_node(&l, node, &why, err));
+            why = "lowering is left out";
+            if (jit_pass_on(p, JIT_PASS_LOWER)) PL_TRY(lower_node(&l, node, &why, err));
         }
         PL_TRY(why != NULL         ? lower_break(&l, node, why, err)
                : !p->options->fuse ? force_outputs(plan, node, err)

@@ -122,7 +122,7 @@ static bool can_fold(const jit_plan *plan, const pl_node *node) {
 bool jit_fold(jit_program *p, jit_plan *plan, const pl_node *node) {
     pl_datum **in = pl_arena_array(p->scratch, node->n_in, sizeof(*in));
     pl_datum **out = pl_arena_array(p->scratch, node->n_out, sizeof(*out));
-    bool ok = in != NULL && out != NULL && can_fold(plan, node);
+    bool ok = jit_pass_on(p, JIT_PASS_FOLD) && in != NULL && out != NULL && can_fold(plan, node);
     for (uint32_t i = 0; ok && i < node->n_in; i++)
         in[i] = node->in[i] == NULL ? NULL : plan->constants[node->in[i]->id];
     const pl_eval_setup setup = { .pool = p->pool, .scratch = p->scratch, .seed = p->seed };

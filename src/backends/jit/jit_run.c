@@ -257,15 +257,37 @@ static void run_loop(jit_program *p, const jit_plan *plan, const jit_loop *loop)
     }
 }
 
+static pl_status run_kernel_call(const jit_program *p, const jit_plan *plan, const jit_prim *prim,
+                                 pl_err *err) {
+    const void *in[PL_EMIT_ARGS_MAX];
+    for (int i = 0; i < prim->n_args; i++)
+        in[i] = plan->buffers[plan->prims[prim->args[i].prim].slot];
+    const pl_emit_args args = { p->pool, in, plan->buffers[prim->slot], prim->kernel->params };
+    return prim->kernel->run(&args, err);
+}
+
+static pl_status check_indices(jit_plan *plan, pl_err *err) {
+    if (plan->failed_prim == 0) return PL_OK;
+    const pl_node *node = plan->prims[plan->failed_prim - 1].node;
+    plan->failed_prim = 0;
+    return pl_node_fail(err, PL_E_INVALID, node, "an index is out of range");
+}
+
 static pl_status run_steps(jit_program *p, jit_plan *plan, pl_err *err) {
     PL_TRY(show_all(p, plan, plan->first_shown, plan->n_first_shown, err));
     for (size_t s = 0; s < plan->n_steps; s++) {
         const jit_step *step = &plan->steps[s];
         switch (step->kind) {
         case JIT_STEP_BREAK: PL_TRY(run_break(p, plan, plan->prims[step->prim].brk, err)); break;
-        case JIT_STEP_CALL: PL_TRY(jit_call_run(p, plan, &plan->prims[step->prim], err)); break;
+        case JIT_STEP_CALL: {
+            jit_prim *prim = &plan->prims[step->prim];
+            PL_TRY(prim->kernel != NULL ? run_kernel_call(p, plan, prim, err)
+                                        : jit_call_run(p, plan, prim, err));
+            break;
+        }
         case JIT_STEP_LOOP: run_loop(p, plan, step->loop); break;
         }
+        PL_TRY(check_indices(plan, err));
         PL_TRY(show_all(p, plan, step->shown, step->n_shown, err));
         for (size_t k = 0; k < step->n_dead; k++) {
             pl_datum_unref(plan->slots[step->dead[k]->id]);

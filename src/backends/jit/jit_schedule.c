@@ -21,6 +21,7 @@ typedef struct reading {
 static void note_read(void *ctx, int at) {
     const reading *r = ctx;
     jit_prim *p = &r->plan->prims[at];
+    if (p->kind == JIT_IOTA) return;
     if (p->step != r->step) p->in_memory = true;
     if (r->step > p->last_use) p->last_use = r->step;
 }
@@ -61,8 +62,8 @@ static void find_overwritten(jit_plan *plan) {
 }
 
 static bool is_computed(const jit_prim *p) {
-    return p->kind == JIT_MAP || p->kind == JIT_REDUCE || p->kind == JIT_CONCAT ||
-           p->kind == JIT_CALL;
+    return p->kind == JIT_MAP || p->kind == JIT_LOAD || p->kind == JIT_REDUCE ||
+           p->kind == JIT_CONCAT || p->kind == JIT_CALL;
 }
 
 /* ---- one block for all ---- */
@@ -98,7 +99,7 @@ static size_t find_place(const placed *list, size_t n, const jit_prim *p) {
     return at;
 }
 
-static pl_status place_all(jit_plan *plan, pl_err *err) {
+static pl_status place_all(const jit_program *program, jit_plan *plan, pl_err *err) {
     placed *list = pl_calloc(plan->n_prims + 1, sizeof(*list));
     size_t n = 0;
     if (list == NULL) return pl_fail_memory(err, plan->n_prims);
@@ -110,11 +111,12 @@ static pl_status place_all(jit_plan *plan, pl_err *err) {
         plan->n_memory_naive += p->n_bytes;
         list[n++].prim = p;
     }
+    const bool reuse = jit_pass_on(program, JIT_PASS_REUSE);
     qsort(list, n, sizeof(*list), larger_first);
     for (size_t i = 0; i < n; i++) {
         jit_prim *p = list[i].prim;
         /* The search is quadratic: what comes after so many lies by itself. */
-        p->offset = i < PLACED_MAX ? find_place(list, i, p) : plan->n_memory;
+        p->offset = reuse && i < PLACED_MAX ? find_place(list, i, p) : plan->n_memory;
         if (p->offset + p->n_bytes > plan->n_memory) plan->n_memory = p->offset + p->n_bytes;
     }
     pl_free(list);
@@ -125,7 +127,7 @@ static pl_status place_all(jit_plan *plan, pl_err *err) {
 
 static pl_status number_slots(jit_plan *plan, pl_err *err) {
     plan->slot_prim = pl_arena_array(plan->arena, plan->n_prims, sizeof(int));
-    plan->buffers = pl_arena_array(plan->arena, plan->n_prims, sizeof(void *));
+    plan->buffers = pl_arena_array(plan->arena, plan->n_prims + 1, sizeof(void *));
     plan->heap = pl_arena_array(plan->arena, plan->n_prims, sizeof(pl_datum *));
     if (plan->slot_prim == NULL || plan->buffers == NULL || plan->heap == NULL) {
         return pl_fail_memory(err, plan->n_prims);
@@ -137,6 +139,7 @@ static pl_status number_slots(jit_plan *plan, pl_err *err) {
         if (p->place_of >= 0) plan->prims[p->place_of].slot = p->slot;
         plan->slot_prim[plan->n_slots++] = (int)i;
     }
+    plan->buffers[plan->n_slots] = &plan->failed_prim;
     for (size_t i = 0; i < plan->n_slots; i++) {
         const jit_prim *p = &plan->prims[plan->slot_prim[i]];
         if (p->kind == JIT_CONST) plan->buffers[i] = p->tensor->data;
@@ -254,10 +257,9 @@ static pl_status find_shown(jit_plan *plan, pl_err *err) {
 }
 
 pl_status jit_schedule(jit_program *p, jit_plan *plan, pl_err *err) {
-    (void)p;
     find_memory(plan);
-    find_overwritten(plan);
-    PL_TRY(place_all(plan, err));
+    if (jit_pass_on(p, JIT_PASS_OVERWRITE)) find_overwritten(plan);
+    PL_TRY(place_all(p, plan, err));
     PL_TRY(number_slots(plan, err));
     PL_TRY(find_deaths(plan, err));
     return find_shown(plan, err);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/spec.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "flows/api.h"
@@ -68,12 +69,31 @@ static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
     return ok ? PL_OK : err->status;
 }
 
+/* A repro is data, and may be a stranger's: what would run foreign code is the user's to say. */
+static pl_status check_trust(const plumb_minify_options *o, const pl_repro_info *info,
+                             pl_err *err) {
+    if (o->trust) return PL_OK;
+    if (info->check[0] != '\0') {
+        return pl_fail(
+            err, PL_E_USAGE,
+            "%s asks for the command '%.200s' to be run: look at it, then --trust it, or "
+            "give --check",
+            o->signature, info->check);
+    }
+    if (!pl_spec_is_foreign(info->backend)) return PL_OK;
+    return pl_fail(err, PL_E_USAGE,
+                   "%s asks for the backend '%.200s', which runs a program, loads a library or "
+                   "writes files: look at it, then --trust it, or give --backend",
+                   o->signature, info->backend);
+}
+
 /* What a repro.json says stands in for what was not given. */
 static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
     plumb_minify_options *o = &j->options;
     if (o->signature == NULL) return PL_OK;
     PL_TRY(pl_repro_read_info(o->signature, j->arena, info, err));
     if (o->backend == NULL && o->check == NULL) {
+        PL_TRY(check_trust(o, info, err));
         if (info->backend[0] != '\0') o->backend = info->backend;
         if (info->check[0] != '\0') o->check = info->check;
         if (o->fail_regex == NULL && info->fail_regex[0] != '\0') o->fail_regex = info->fail_regex;

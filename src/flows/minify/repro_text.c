@@ -183,7 +183,7 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
     }
     if (r->signature != NULL) pl_buf_puts(out, " --signature repro.json");
     pl_buf_puts(out, " \"$@\" ;;\n"
-                     "query) exec \"$plumb\" minify --query . \"$@\" ;;\n"
+                     "query) exec \"$plumb\" minify --query --trust . \"$@\" ;;\n"
                      "*) echo \"usage: ./run.sh [run|minify|analyze|query]\" >&2; exit 2 ;;\n"
                      "esac\n");
 }

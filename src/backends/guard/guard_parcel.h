@@ -1,37 +1,37 @@
 /* Named data in one memfd: how tensors travel between plumb and a guarded child.
  *
- *   8 bytes   "plumbblb"
+ *   8 bytes   "plumbprc"
  *   8 bytes   length of the description
  *   ...       description: protobuf wire format, field 1 repeated, one entry per item
  *   ...       data, 64-aligned, at the offsets that the entries name
  * Entry: 1 name, 2 kind (0 = no datum), 3 dtype, 4 dims (repeated), 5 offset, 6 bytes, 7 items
  * (repeated entries), 8 kind of the elements. Strings: 8-byte lengths, then the bytes.
  *
- * A written blob is sealed: nobody can change or shrink it. A reader trusts nothing in it, and
+ * A written parcel is sealed: nobody can change or shrink it. A reader trusts nothing in it, and
  * refuses one without seals. Tensors use the mapping in place and keep it alive. */
-#ifndef PL_GUARD_BLOB_H
-#define PL_GUARD_BLOB_H
+#ifndef PL_GUARD_PARCEL_H
+#define PL_GUARD_PARCEL_H
 
 #include "tensor/datum.h"
 
-typedef struct pl_blob_item {
+typedef struct pl_parcel_item {
     char *name;      /* never NULL */
     pl_datum *datum; /* may be NULL */
-} pl_blob_item;
+} pl_parcel_item;
 
-typedef struct pl_blob {
-    pl_blob_item *items;
+typedef struct pl_parcel {
+    pl_parcel_item *items;
     size_t n_items;
-} pl_blob;
+} pl_parcel;
 
 /* *fd is the caller's. */
-pl_status pl_blob_write(const pl_blob_item *items, size_t n_items, int *fd, pl_err *err);
+pl_status pl_parcel_write(const pl_parcel_item *items, size_t n_items, int *fd, pl_err *err);
 /* `writable`: a private copy-on-write mapping, so that a backend that writes to its inputs is
  * caught by a hash instead of dying. fd stays the caller's. */
-pl_status pl_blob_read(int fd, bool writable, pl_blob *out, pl_err *err);
-void pl_blob_release(pl_blob *blob);
+pl_status pl_parcel_read(int fd, bool writable, pl_parcel *out, pl_err *err);
+void pl_parcel_release(pl_parcel *parcel);
 
 /* Bytes in a sealed memfd. */
-pl_status pl_blob_write_bytes(const void *data, size_t n_bytes, int *fd, pl_err *err);
+pl_status pl_parcel_write_bytes(const void *data, size_t n_bytes, int *fd, pl_err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Writing and reading blobs. */
-#include "backends/guard/guard_blob.h"
+/* Writing and reading parcels. */
+#include "backends/guard/guard_parcel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static pl_status seal(int *fd, pl_status st, pl_err *err) {
     return st;
 }
 
-pl_status pl_blob_write_bytes(const void *data, size_t n_bytes, int *fd, pl_err *err) {
+pl_status pl_parcel_write_bytes(const void *data, size_t n_bytes, int *fd, pl_err *err) {
     PL_TRY(open_memory(fd, err));
     return seal(fd, write_at(*fd, data, n_bytes, 0, err), err);
 }
@@ -124,14 +124,14 @@ done:
     return st;
 }
 
-static pl_status put_all(writer *w, const pl_blob_item *items, size_t n_items, pl_buf *meta) {
+static pl_status put_all(writer *w, const pl_parcel_item *items, size_t n_items, pl_buf *meta) {
     for (size_t i = 0; i < n_items; i++) {
         PL_TRY(put_entry(w, meta, 1, items[i].name, items[i].datum));
     }
     return pl_buf_ok(meta) ? PL_OK : pl_fail_memory(w->err, meta->n_bytes);
 }
 
-pl_status pl_blob_write(const pl_blob_item *items, size_t n_items, int *fd, pl_err *err) {
+pl_status pl_parcel_write(const pl_parcel_item *items, size_t n_items, int *fd, pl_err *err) {
     pl_buf meta = PL_BUF_INIT, again = PL_BUF_INIT;
     writer w = { .fd = -1, .err = err };
     pl_status st = PL_OK;
@@ -340,7 +340,7 @@ static pl_status read_datum(const reader *r, pl_bytes bytes, int depth, entry *e
     }
 }
 
-static pl_status read_items(const reader *r, pl_bytes meta, pl_blob *out) {
+static pl_status read_items(const reader *r, pl_bytes meta, pl_parcel *out) {
     pl_wire wire = pl_wire_of(meta);
     pl_wire_field f;
     size_t n = 0;
@@ -351,7 +351,7 @@ static pl_status read_items(const reader *r, pl_bytes meta, pl_blob *out) {
     if (out->items == NULL) return pl_fail_memory(r->err, n);
     wire = pl_wire_of(meta);
     while (pl_wire_next(&wire, &f)) {
-        pl_blob_item *item = &out->items[out->n_items++];
+        pl_parcel_item *item = &out->items[out->n_items++];
         entry e;
         if (f.number != 1 || f.type != 2) return garbage(r, "an unknown field");
         PL_TRY(read_datum(r, f.bytes, 0, &e, &item->datum));
@@ -364,16 +364,16 @@ static pl_status read_items(const reader *r, pl_bytes meta, pl_blob *out) {
     return PL_OK;
 }
 
-pl_status pl_blob_read(int fd, bool writable, pl_blob *out, pl_err *err) {
+pl_status pl_parcel_read(int fd, bool writable, pl_parcel *out, pl_err *err) {
     reader r = { .err = err };
     uint64_t n_meta = 0;
-    *out = (pl_blob){ 0 };
+    *out = (pl_parcel){ 0 };
     PL_TRY(mapping_open(fd, writable, &r.map, err));
-    if (r.map == NULL) return pl_fail(err, PL_E_INTERNAL, "a blob was not mapped");
+    if (r.map == NULL) return pl_fail(err, PL_E_INTERNAL, "a parcel was not mapped");
     pl_status st = PL_OK;
     memcpy(&n_meta, r.map->data + sizeof(magic), sizeof(n_meta));
     if (memcmp(r.map->data, magic, sizeof(magic)) != 0 || n_meta > r.map->n_bytes - HEAD_BYTES) {
-        st = garbage(&r, "no blob");
+        st = garbage(&r, "no parcel");
     } else {
         const size_t base = pl_size_min(aligned(HEAD_BYTES + (size_t)n_meta), r.map->n_bytes);
         r.data = r.map->data + base;
@@ -382,15 +382,15 @@ pl_status pl_blob_read(int fd, bool writable, pl_blob *out, pl_err *err) {
         st = read_items(&r, meta, out);
     }
     mapping_unref(r.map);
-    if (st != PL_OK) pl_blob_release(out);
+    if (st != PL_OK) pl_parcel_release(out);
     return st;
 }
 
-void pl_blob_release(pl_blob *blob) {
-    for (size_t i = 0; i < blob->n_items; i++) {
-        pl_free(blob->items[i].name);
-        pl_datum_unref(blob->items[i].datum);
+void pl_parcel_release(pl_parcel *parcel) {
+    for (size_t i = 0; i < parcel->n_items; i++) {
+        pl_free(parcel->items[i].name);
+        pl_datum_unref(parcel->items[i].datum);
     }
-    pl_free(blob->items);
-    *blob = (pl_blob){ 0 };
+    pl_free(parcel->items);
+    *parcel = (pl_parcel){ 0 };
 }

@@ -1,0 +1,57 @@
+/* Precision advice: what the operators of an fp16, bf16 or int8 model lose, and the smallest set of
+ * them that has to compute in float32 for the outputs to meet their limit. Made by flows/advise.c;
+ * part of a session. */
+#ifndef PL_ADVICE_H
+#define PL_ADVICE_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/json.h"
+
+/* X(NAME, "name"): the worst that happens to what an operator makes. */
+#define PL_LOSS_MAP(X)                                                                             \
+    X(NONE, "rounding")                                                                            \
+    X(SENSITIVE, "sensitive")                                                                      \
+    X(CANCELLATION, "cancellation")                                                                \
+    X(UNDERFLOW, "underflow")                                                                      \
+    X(OVERFLOW, "overflow")
+typedef enum pl_loss {
+#define X(NAME, text) PL_LOSS_##NAME,
+    PL_LOSS_MAP(X)
+#undef X
+        PL_LOSS_COUNT
+} pl_loss;
+const char *pl_loss_name(pl_loss loss);
+
+typedef struct pl_advice_row { /* of one node */
+    const char *node, *op, *value, *module;
+    pl_loss loss;
+    bool raise;       /* part of the advice */
+    int64_t n;        /* elements that it makes */
+    int64_t n_over;   /* beyond the largest number of the type, or not finite where fp64 is */
+    int64_t n_under;  /* not zero, but zero in the type */
+    double largest;   /* of fp64's magnitudes */
+    double condition; /* relative error of the result for one of its inputs; NAN = not known */
+    double local;     /* rms of what the type does to this node alone, relative to its result */
+    double effect;    /* the same seen at the outputs, nothing else lowered; NAN = not measured */
+} pl_advice_row;
+
+typedef struct pl_advice {
+    const char *precision; /* "fp16", "bf16", "int8"; "" = the model has none to raise */
+    const char *limit;     /* what the outputs have to meet, in words */
+    double before, after;  /* worst output: rms of its error relative to its size; NAN */
+    const char *reason;    /* one line: what was found */
+    pl_advice_row *rows;   /* in the order of the advice: the worst first */
+    size_t n_rows;
+    size_t n_nodes;    /* that compute in the low type */
+    size_t n_raised;   /* 0 with `met`: nothing has to be raised */
+    size_t n_queries;  /* models that were run */
+    bool met;          /* the outputs meet the limit with these nodes raised: run, not estimated */
+    bool one_minimal;  /* and with any one of them left out they do not: run, too */
+    const char *model; /* file that the raised model was written to; "" = none */
+} pl_advice;
+
+void pl_advice_put_text(const pl_advice *advice, size_t limit, pl_buf *out); /* limit 0 = all */
+void pl_advice_put_json(const pl_advice *advice, pl_json *j);                /* an object */
+
+#endif

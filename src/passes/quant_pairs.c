@@ -1,0 +1,98 @@
+/* Passing by the pairs of QuantizeLinear and DequantizeLinear around chosen nodes. */
+#include "passes/quant_pairs.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "graph/edit.h"
+#include "ops/infer.h"
+
+static bool is_op(const pl_node *node, const char *op) {
+    return node != NULL && strcmp(node->op, op) == 0 &&
+           (pl_domain_is_onnx(node->domain) || strcmp(node->domain, "com.microsoft") == 0);
+}
+
+bool pl_node_is_quantize(const pl_node *node) {
+    return is_op(node, "QuantizeLinear");
+}
+
+bool pl_node_is_dequantize(const pl_node *node) {
+    return is_op(node, "DequantizeLinear");
+}
+
+static pl_dtype dtype_of(const pl_value *value) {
+    const pl_type *type = value->type;
+    return type != NULL && type->kind == PL_TYPE_TENSOR ? type->dtype : PL_UNDEFINED;
+}
+
+pl_value *pl_quant_pair_source(const pl_value *value) {
+    const pl_node *last = value->producer;
+    if (!pl_node_is_dequantize(last) || last->n_in == 0 || last->in[0] == NULL) return NULL;
+    const pl_node *first = last->in[0]->producer;
+    if (!pl_node_is_quantize(first) || first->n_in == 0 || first->in[0] == NULL) return NULL;
+    return dtype_of(first->in[0]) == dtype_of(value) ? first->in[0] : NULL;
+}
+
+static pl_status note(pl_changes *changes, const pl_value *value, const pl_node *node,
+                      pl_err *err) {
+    const pl_change change = { .kind = PL_CHANGE_DROP,
+                               .value = value->name,
+                               .node = node->name,
+                               .op = node->op,
+                               .from = dtype_of(value),
+                               .to = dtype_of(value),
+                               .what = "not rounded to codes any more" };
+    return pl_changes_add(changes, &change, err);
+}
+
+static pl_status pass_inputs(pl_node *node, pl_changes *changes, pl_err *err) {
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        pl_value *from = NULL;
+        while (node->in[i] != NULL && (from = pl_quant_pair_source(node->in[i])) != NULL) {
+            PL_TRY(note(changes, node->in[i], node, err));
+            node->in[i] = from;
+        }
+    }
+    return PL_OK;
+}
+
+/* A DequantizeLinear whose codes come from a chosen node: whoever reads it reads what the node
+ * made. An output of the model keeps its name. */
+static pl_status pass_output(pl_node *last, pl_value *from, pl_changes *changes, pl_err *err) {
+    pl_value *value = last->out[0];
+    PL_TRY(note(changes, value, from->producer, err));
+    if (!value->is_output) return pl_graph_replace_uses(last->graph, value, from, err);
+    last->op = pl_model_intern(last->graph->model, "Identity", strlen("Identity"));
+    last->domain = pl_model_intern(last->graph->model, "", 0);
+    if (last->op == NULL || last->domain == NULL) return pl_fail_memory(err, 1);
+    last->opset = pl_model_opset(last->graph->model, "");
+    last->in[0] = from;
+    last->n_in = 1;
+    last->n_attrs = 0;
+    return PL_OK;
+}
+
+pl_status pl_model_bypass_pairs(pl_model *model, const bool *raise, pl_changes *changes,
+                                pl_err *err) {
+    pl_graph *graph = model->graph;
+    const size_t n_nodes = graph->n_nodes;
+    size_t n_removed = 0;
+    PL_TRY(pl_ops_resolve(model, err));
+    PL_TRY(pl_model_infer(model, NULL, err));
+    for (size_t i = 0; i < n_nodes; i++) {
+        pl_node *node = graph->nodes[i];
+        if (pl_node_is_dequantize(node) && node->n_out > 0 && node->out[0] != NULL) {
+            pl_value *from = pl_quant_pair_source(node->out[0]);
+            const pl_node *maker = from == NULL ? NULL : from->producer;
+            if (maker != NULL && maker->graph == graph && raise[maker->index]) {
+                PL_TRY(pass_output(node, from, changes, err));
+            }
+        } else if (raise[i] && !pl_node_is_quantize(node)) {
+            PL_TRY(pass_inputs(node, changes, err));
+        }
+    }
+    PL_TRY(pl_graph_remove_dead(graph, &n_removed, err));
+    PL_TRY(pl_graph_sort(graph, err));
+    PL_TRY(pl_ops_resolve(model, err));
+    return pl_model_infer(model, NULL, err);
+}

@@ -1,0 +1,41 @@
+# Backends that show nothing and that marking disturbs, or that refuse to be marked: parts of the model run on them, the rest on eager.
+n=0
+export PLUMB
+corrupt="plugin:$(dirname "$PLUMB")/corrupt_plugin.so,blind"
+[ -f "$(dirname "$PLUMB")/corrupt_plugin.so" ] || { echo "no corrupt_plugin.so in this build" >&2; exit 77; }
+ask() { # MODEL SPEC
+    "$PLUMB" analyze "$1" --backend "$2" --json --save none --repro-level 0 -o "out$((n += 1))" >log.json
+    echo "exit $?"; /usr/bin/python3 "$TESTS/blame.py" <log.json
+    /usr/bin/python3 "$TESTS/blame.py" observer_effect <log.json
+    grep -o "found by running parts.*" log.json
+}
+echo "== right as soon as a third output is marked"
+ask "$TESTS/net.onnxtxt" "$corrupt,value=t,kind=scale,size=0.05,most=2"
+echo "== right as soon as the value is looked at: the fault lies between two nodes"
+ask "$TESTS/net.onnxtxt" "$corrupt,value=t,kind=scale,size=0.05,inner"
+echo "== clean"
+ask "$TESTS/net.onnxtxt" "$corrupt"
+echo "== a program that refuses more than two outputs, with two faults"
+cat >refuses.sh <<'S'
+#!/bin/bash
+[ "$("$PLUMB" info "$1/model.onnx" --json | /usr/bin/python3 -c 'import json, sys; print(len(json.load(sys.stdin)["outputs"]))')" -le 2 ] || exit 1
+exec ./faulty.sh "$1"
+S
+sed 's|"$dir/model.onnx" --inputs|"$dir/model.onnx" --inject offset@Sigmoid --inject scale@Tanh --inputs|' "$ROOT/examples/cmd/run_plumb.sh" >faulty.sh
+chmod +x refuses.sh faulty.sh
+ask "$TESTS/net.onnxtxt" cmd:./refuses.sh
+echo "== 121 nodes: few runs"
+/usr/bin/python3 - <<'P'
+ops = ["Tanh", "Sigmoid", "Softsign", "Atan"]
+lines, last = [], "x"
+for i in range(60):
+    lines.append(f"  a{i} = {ops[i % 4]} ({last})")
+    lines.append(f"  b{i} = Add (a{i}, x)")
+    last = f"b{i}"
+lines.append("  y = Neg (b59)")
+print("<ir_version: 8, opset_import: [\"\" : 17]>\nlong (float[4,16] x) => (float[4,16] y)\n{\n" + "\n".join(lines) + "\n}", file=open("long.onnxtxt", "w"))
+P
+ask long.onnxtxt "$corrupt,value=a41,kind=channel,size=0.5,most=1"
+echo "== not wanted"
+"$PLUMB" analyze "$TESTS/net.onnxtxt" --backend "$corrupt,value=t,kind=scale,size=0.05,most=2" --skip-search --json --save none --repro-level 0 -o skipped >log.json
+echo "exit $?"; /usr/bin/python3 "$TESTS/blame.py" <log.json

@@ -1,0 +1,65 @@
+#!/usr/bin/python3
+"""The parts of bench/ that judge and draw: what bench-check calls worse, and that a plot is well-formed. TAP."""
+import json
+import os
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import plot  # noqa: E402
+import ratios  # noqa: E402
+
+
+def test_worse_by_more_than_a_fifth_is_shown(tmp):
+    ratios.FILE = os.path.join(tmp, "ratios.json")
+    ratios.save("quick", "a machine", {"a": 1.0, "b": 1.0, "c": 0.001, "gone": 2.0})
+    lines, worse = ratios.compare("quick", {"a": 1.25, "b": 1.19, "c": 0.0015, "new": 1.0})
+    assert worse == 1, lines
+    row = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}
+    assert "worse" in row["a"] and "+25 %" in row["a"] and "worse" not in row["b"] and "worse" not in row["c"], row
+    assert "new" in row["new"] and "not run" in row["gone"], row
+
+
+def test_full_and_quick_are_kept_apart(tmp):
+    ratios.FILE = os.path.join(tmp, "ratios.json")
+    ratios.save("quick", "m", {"a": 1.0})
+    ratios.save("full", "m", {"a": 3.0})
+    ratios.save("quick", "m", {"b": 2.0})
+    found = json.loads(Path(ratios.FILE).read_text())
+    assert found["quick"]["ratios"] == {"a": 1.0, "b": 2.0} and found["full"]["ratios"] == {"a": 3.0}, found
+    assert ratios.compare("full", {"a": 3.0})[1] == 0
+
+
+def test_key_leaves_out_the_case(tmp):
+    assert ratios.key_of("worst ratio, 1T (recurrent)") == "worst ratio, 1T"
+
+
+def test_plot_is_well_formed(tmp):
+    text = plot.svg("a < b & c", "x", "y", {"one": [(1, 2), (10, 20), (1e5, 3e3)], "single": [(5, 5)]})
+    root = ET.fromstring(text)
+    circles = [e for e in root.iter() if e.tag.endswith("circle")]
+    assert len(circles) == 4, len(circles)
+    for c in circles:
+        assert plot.LEFT <= float(c.get("cx")) <= plot.WIDTH - plot.RIGHT and plot.TOP <= float(c.get("cy")) <= plot.HEIGHT - plot.BOTTOM
+
+
+def main():
+    tests = [(n, f) for n, f in globals().items() if n.startswith("test_")]
+    failed = 0
+    print(f"1..{len(tests)}")
+    for i, (name, f) in enumerate(tests, 1):
+        with tempfile.TemporaryDirectory() as tmp:
+            try:
+                f(tmp)
+                print(f"ok {i} - {name[5:]}")
+            except AssertionError as e:
+                failed += 1
+                print(f"not ok {i} - {name[5:]}\n# {' '.join(str(e).split())}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

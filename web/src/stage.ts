@@ -1,0 +1,409 @@
+// One graph on a canvas: folded by module, only what is visible is laid out and drawn.
+import { colourVars, type App } from "./app";
+import type { Graph, GraphNode, Point } from "./data";
+import { clean, cssColour, fill, h, sized } from "./dom";
+import { outline, rollUp, scene, type Edge, type Item, type Outline, type Scene } from "./groups";
+import { colourOf } from "./rows";
+import type { Change } from "./variants";
+
+declare const WORKER_SOURCE: string;
+
+/** What a stage shows: a graph, its points, and what became of each node on the other side. */
+export interface Scenery { graph: Graph; title: string; pointOf: (Point | null)[]; change: Change[] | null; told: (node: number) => string; nodeOf(p: Point): GraphNode | null }
+const signs: Record<Change, string> = { same: "", changed: "≠", added: "+", removed: "−", fused: "⊂", folded: "k" };
+
+export class Stage {
+  readonly canvas = h("canvas", { tabIndex: 0, id: "graph", role: "img", "aria-label": "Graph" });
+  private mini = h("canvas", { class: "mini", "aria-hidden": "true" });
+  private note = h("div", { class: "note", role: "status", id: "graph-note" });
+  private title = h("div", { class: "stage-title" });
+  readonly element = h("div", { class: "stage" }, this.canvas, this.mini, this.note, this.title);
+  private box = this.element;
+  private scenery: Scenery | null = null;
+  private workerFailed = false;
+  private outline: Outline | null = null;
+  private shown: Scene = { items: [], edges: [], width: 0, height: 0 };
+  private rolled = new Map<string, Record<string, number>>();
+  private x = 0;
+  private y = 0;
+  private k = 1;
+  private worker: Worker | null = null;
+  private asked = 0;
+  private pending = false;
+  private keptGroups = new Set<string>();
+  private kept: Set<number> | null = null; // nodes up- and downstream of the selection
+  private fitNext = true;
+  private colours: Record<string, string> = {};
+
+  /** nowhere: a node was chosen that has no sync point. */
+  constructor(private app: App, private nowhere: (node: GraphNode, told: string) => void) {
+    this.listen();
+    new ResizeObserver(() => { if (this.fitNext) this.fit(); else this.redraw(); }).observe(this.element);
+  }
+
+  say(text: string): void { this.note.textContent = text; }
+
+  show(s: Scenery): void {
+    this.scenery = s;
+    this.outline = outline(s.graph);
+    this.title.textContent = s.title;
+    this.title.hidden = !s.title;
+    this.fitNext = true;
+    this.shown = { items: [], edges: [], width: 0, height: 0 };
+    fill(this.note);
+    if (!this.worker && !this.workerFailed) {
+      try {
+        this.worker = new Worker(URL.createObjectURL(new Blob([WORKER_SOURCE], { type: "text/javascript" })));
+        this.worker.onmessage = (e) => { if (e.data.id === this.asked) this.take(e.data.scene); };
+        this.worker.onerror = () => { this.worker = null; this.workerFailed = true; this.relayout(); };
+      } catch { this.workerFailed = true; }
+    }
+    this.worker?.postMessage({ outline: this.outline });
+    this.recolour();
+    this.relayout();
+  }
+
+  close(): void { this.worker?.terminate(); this.worker = null; }
+
+  /** Groups above the selected node are opened, so that it can be seen. */
+  reveal(): void {
+    const node = this.selectedNode();
+    this.trace();
+    if (!node || !this.outline) { this.redraw(); return; }
+    const open = new Set(this.app.state.open);
+    const before = open.size;
+    for (let g = this.outline.nodeGroup[node.index]; g > 0; g = this.outline.parents[g]) open.add(this.outline.ids[g]);
+    if (open.size > before) this.app.store.set({ open: [...open] });
+    else this.centre();
+  }
+
+  relayout(): void {
+    if (!this.outline) return;
+    const open = this.app.state.open;
+    this.asked++;
+    if (this.worker) this.worker.postMessage({ id: this.asked, open });
+    else this.take(scene(this.outline, new Set(open)));
+  }
+
+  recolour(): void {
+    const { app } = this;
+    if (!this.scenery || !this.outline) return;
+    this.rolled = rollUp(this.outline, this.scenery.pointOf, (p) => colourOf(p, app.metric));
+    for (const c of "gyr-") this.colours[c] = cssColour(colourVars[c]);
+    for (const name of ["text", "line", "panel", "panel2", "select", "faint", "soft", "good", "mid"]) this.colours[name] = cssColour(name);
+    this.trace();
+    this.redraw();
+  }
+
+  private take(s: Scene): void {
+    this.shown = s;
+    if (this.fitNext) this.fit();
+    if (this.app.point) this.centre(); else this.redraw();
+    const n = s.items.filter((i) => i.node >= 0).length, folded = s.items.length - n;
+    this.canvas.setAttribute("aria-label", `Graph: ${n} operations and ${folded} modules shown`);
+    this.canvas.dataset.items = String(s.items.length);
+    this.canvas.dataset.nodes = String(n);
+  }
+
+  private selectedNode(): GraphNode | null { return (this.app.point && this.scenery?.nodeOf(this.app.point)) || null; }
+
+  /** The item that stands for the selection: its node, or the folded group around it. */
+  private selectedItem(): Item | null {
+    const node = this.selectedNode(), o = this.outline;
+    if (!node || !o) return null;
+    const own = this.shown.items.find((i) => i.node === node.index);
+    if (own) return own;
+    const above = new Set<string>();
+    for (let g = o.nodeGroup[node.index]; g > 0; g = o.parents[g]) above.add(o.ids[g]);
+    return this.shown.items.find((i) => i.node < 0 && !i.open && above.has(i.group)) ?? null;
+  }
+
+  private trace(): void {
+    const node = this.selectedNode(), o = this.outline;
+    this.kept = null;
+    if (!this.app.state.trace || !node || !o) return;
+    const kept = new Set<number>([node.index]);
+    for (const [from, to] of [[0, 1], [1, 0]] as const) {
+      const next = new Map<number, number[]>();
+      for (const e of o.edges) { const l = next.get(e[from]); if (l) l.push(e[to]); else next.set(e[from], [e[to]]); }
+      const seen = new Set<number>([node.index]), stack = [node.index];
+      for (let n = stack.pop(); n !== undefined; n = stack.pop())
+        for (const v of next.get(n) ?? []) if (!seen.has(v)) { seen.add(v); kept.add(v); stack.push(v); }
+    }
+    this.kept = kept;
+    this.keptGroups.clear();
+    for (const n of kept) for (let g = o.nodeGroup[n]; g > 0 && !this.keptGroups.has(o.ids[g]); g = o.parents[g]) this.keptGroups.add(o.ids[g]);
+  }
+
+  fit(): void {
+    const { clientWidth: w, clientHeight: hgt } = this.box;
+    if (!w || !this.shown.width) return;
+    this.fitNext = false;
+    this.k = Math.min(1.2, Math.max(0.02, Math.min(w / (this.shown.width + 40), hgt / (this.shown.height + 40))));
+    // A tall graph is readable at its top rather than whole and tiny.
+    if (this.k < 0.35) this.k = Math.min(0.8, Math.max(this.k, w / (this.shown.width + 40)));
+    this.x = w / 2 - (this.shown.width * this.k) / 2;
+    this.y = Math.max(20, hgt / 2 - (this.shown.height * this.k) / 2);
+    if (this.shown.height * this.k > hgt) this.y = 20;
+    this.redraw();
+  }
+
+  private centre(): void {
+    const item = this.selectedItem();
+    if (item) {
+      const { clientWidth: w, clientHeight: hgt } = this.box;
+      const far = this.k < 0.5;
+      if (far) this.k = 0.9;
+      const [cx, cy] = [this.x + (item.x + item.width / 2) * this.k, this.y + (item.y + Math.min(item.height, 60) / 2) * this.k];
+      if (far || cx < 60 || cx > w - 60 || cy < 40 || cy > hgt - 40) {
+        this.x += w / 2 - cx;
+        this.y += hgt / 2 - cy;
+      }
+    }
+    this.redraw();
+  }
+
+  toggle(id: string): void {
+    const open = this.app.state.open;
+    this.app.store.set({ open: open.includes(id) ? open.filter((g) => g !== id && !g.startsWith(`${id}.`)) : [...open, id] });
+  }
+
+  foldSelection(): void {
+    const node = this.selectedNode(), o = this.outline;
+    if (!node || !o) return;
+    let g = o.nodeGroup[node.index];
+    while (g > 0 && !this.app.state.open.includes(o.ids[g])) g = o.parents[g];
+    if (g > 0) this.toggle(o.ids[g]);
+  }
+
+  unfoldSelection(): void {
+    const node = this.selectedNode(), o = this.outline;
+    if (!node || !o) return;
+    const up: number[] = [];
+    for (let g = o.nodeGroup[node.index]; g > 0; g = o.parents[g]) up.unshift(g);
+    const next = up.find((g) => !this.app.state.open.includes(o.ids[g]));
+    if (next !== undefined) this.toggle(o.ids[next]);
+  }
+
+  private listen(): void {
+    let drag: { x: number; y: number; moved: boolean } | null = null;
+    this.canvas.onpointerdown = (e) => { drag = { x: e.clientX, y: e.clientY, moved: false }; this.canvas.setPointerCapture(e.pointerId); };
+    this.canvas.onpointermove = (e) => {
+      if (!drag) { this.canvas.style.cursor = this.at(e.offsetX, e.offsetY) ? "pointer" : "grab"; return; }
+      const [dx, dy] = [e.clientX - drag.x, e.clientY - drag.y];
+      if (Math.abs(dx) + Math.abs(dy) > 3) drag.moved = true;
+      if (!drag.moved) return;
+      this.x += dx; this.y += dy; drag.x = e.clientX; drag.y = e.clientY;
+      this.redraw();
+    };
+    this.canvas.onpointerup = (e) => {
+      const clicked = drag && !drag.moved;
+      drag = null;
+      if (clicked) this.click(e.offsetX, e.offsetY);
+    };
+    this.canvas.ondblclick = (e) => { const item = this.at(e.offsetX, e.offsetY); if (item && item.node < 0) this.toggle(item.group); };
+    this.canvas.onwheel = (e) => {
+      e.preventDefault();
+      if (e.ctrlKey || e.metaKey) this.zoom(Math.exp(-e.deltaY / 300), e.offsetX, e.offsetY);
+      else { this.x -= e.deltaX; this.y -= e.deltaY; this.redraw(); }
+    };
+    this.mini.onclick = (e) => {
+      const s = Math.min(140 / this.shown.width, 100 / this.shown.height);
+      this.x = this.box.clientWidth / 2 - (e.offsetX / s) * this.k;
+      this.y = this.box.clientHeight / 2 - (e.offsetY / s) * this.k;
+      this.redraw();
+    };
+  }
+
+  zoom(by: number, x = this.box.clientWidth / 2, y = this.box.clientHeight / 2): void {
+    const k = Math.min(4, Math.max(0.01, this.k * by));
+    this.x = x - ((x - this.x) * k) / this.k;
+    this.y = y - ((y - this.y) * k) / this.k;
+    this.k = k;
+    this.redraw();
+  }
+
+  private at(px: number, py: number): Item | null {
+    const x = (px - this.x) / this.k, y = (py - this.y) / this.k;
+    let best: Item | null = null;
+    for (const i of this.shown.items)
+      if (x >= i.x && x <= i.x + i.width && y >= i.y && y <= i.y + (i.open ? 26 : i.height) && (!best || i.depth >= best.depth)) best = i;
+    return best;
+  }
+
+  private click(px: number, py: number): void {
+    const item = this.at(px, py);
+    if (!item) return;
+    if (item.node >= 0) {
+      const s = this.scenery!, p = s.pointOf[item.node], told = s.told(item.node);
+      this.note.textContent = [clean(item.label, 60), p ? "" : "no sync point (not materialised by A)", told].filter((x) => x).join(": ");
+      if (p) { this.app.select(p); if (told) this.note.textContent = `${clean(item.label, 60)}: ${told}`; }
+      else this.nowhere(s.graph.nodes[item.node], told);
+    } else if ((py - this.y) / this.k < item.y + 26) this.toggle(item.group);
+  }
+
+  redraw(): void {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => { this.pending = false; this.draw(); });
+  }
+
+  private draw(): void {
+    const start = performance.now(), { clientWidth: w, clientHeight: hgt } = this.box;
+    if (!w || !this.shown.items.length) return;
+    const g = sized(this.canvas, w, hgt), { x, y, k } = this;
+    const [left, top, right, bottom] = [-x / k, -y / k, (w - x) / k, (hgt - y) / k];
+    const visible = (i: Item): boolean => i.x < right && i.x + i.width > left && i.y < bottom && i.y + i.height > top;
+    g.translate(x, y);
+    g.scale(k, k);
+    const selected = this.selectedItem();
+    for (const i of this.shown.items) if (i.open && visible(i)) this.drawFrame(g, i);
+    g.lineWidth = 1;
+    for (const e of this.shown.edges) this.drawEdge(g, e, top, bottom);
+    for (const i of this.shown.items) if (!i.open && visible(i)) this.drawBox(g, i, i === selected);
+    if (selected?.open) this.outlineOf(g, selected);
+    this.drawMini();
+    this.canvas.dataset.frame = (performance.now() - start).toFixed(1);
+  }
+
+  private drawFrame(g: CanvasRenderingContext2D, i: Item): void {
+    g.fillStyle = i.depth % 2 ? this.colours.panel2 : this.colours.panel;
+    g.strokeStyle = this.colours.line;
+    g.beginPath();
+    g.roundRect(i.x, i.y, i.width, i.height, 6);
+    g.fill();
+    g.stroke();
+    if (this.k > 0.25) {
+      g.fillStyle = this.colours.text;
+      g.font = "600 12px system-ui, sans-serif";
+      g.fillText(`▾ ${clean(i.label, 60)}`, i.x + 8, i.y + 17, i.width - 16);
+    }
+  }
+
+  private drawEdge(g: CanvasRenderingContext2D, e: Edge, top: number, bottom: number): void {
+    const a = this.shown.items[e.from], b = this.shown.items[e.to];
+    if (!a || !b) return;
+    const [ax, ay, bx, by] = [a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y];
+    if (Math.max(ay, by) < top || Math.min(ay, by) > bottom) return;
+    const dim = this.kept && !(this.isKept(a) && this.isKept(b));
+    g.strokeStyle = dim ? this.colours.faint : this.colours.line;
+    g.lineWidth = Math.min(4, 1 + Math.log2(e.count) / 2);
+    g.beginPath();
+    g.moveTo(ax, ay);
+    if (Number.isNaN(e.lane)) g.bezierCurveTo(ax, ay + 16, bx, by - 16, bx, by);
+    else {
+      g.bezierCurveTo(ax, ay + 14, e.lane, ay + 6, e.lane, ay + 26);
+      g.lineTo(e.lane, by - 26);
+      g.bezierCurveTo(e.lane, by - 6, bx, by - 14, bx, by);
+    }
+    g.stroke();
+    if (this.k > 0.75 && this.scenery && Number.isNaN(e.lane)) {
+      const p = this.app.byValue.get(this.scenery.graph.values[e.value]);
+      const shape = p?.a?.shape ?? p?.b?.shape;
+      if (!shape) return;
+      g.fillStyle = this.colours.text;
+      g.globalAlpha = 0.6;
+      g.font = "9px ui-monospace, monospace";
+      g.fillText(`[${shape.join(",")}]`, (ax + bx) / 2 + 3, (ay + by) / 2 + 3);
+      g.globalAlpha = 1;
+    }
+  }
+
+  private isKept(i: Item): boolean {
+    if (!this.kept || !this.outline) return true;
+    return i.node >= 0 ? this.kept.has(i.node) : this.keptGroups.has(i.group);
+  }
+
+  private outlineOf(g: CanvasRenderingContext2D, i: Item): void {
+    g.strokeStyle = this.colours.select;
+    g.lineWidth = 3;
+    g.setLineDash([]);
+    g.beginPath();
+    g.roundRect(i.x - 3, i.y - 3, i.width + 6, i.height + 6, 7);
+    g.stroke();
+    g.lineWidth = 1;
+  }
+
+  private drawBox(g: CanvasRenderingContext2D, i: Item, selected: boolean): void {
+    const p = i.node >= 0 ? this.scenery!.pointOf[i.node] : null, change = i.node >= 0 ? this.scenery!.change?.[i.node] ?? null : null;
+    const gone = change === "removed" || change === "fused" || change === "folded";
+    g.globalAlpha = this.isKept(i) ? 1 : 0.25;
+    g.fillStyle = this.colours.panel;
+    g.strokeStyle = p ? this.colours[colourOf(p, this.app.metric)] : this.colours.line;
+    g.lineWidth = p?.verdict === "culprit" ? 3 : 1.5;
+    g.setLineDash(change === "fused" || (!change && p && p.relation !== "1:1" && p.relation !== "") ? [6, 3] : gone || (i.node >= 0 && !p) ? [2, 3] : []);
+    g.beginPath();
+    g.roundRect(i.x, i.y, i.width, i.height, 5);
+    g.fill();
+    g.stroke();
+    g.setLineDash([]);
+    if (i.node >= 0) {
+      g.fillStyle = p ? this.colours[colourOf(p, this.app.metric)] : this.colours.faint;
+      g.fillRect(i.x, i.y + 1, 18, i.height - 2);
+    } else this.drawBar(g, i);
+    if (this.k > 0.3) {
+      g.fillStyle = this.colours.text;
+      g.font = "12px system-ui, sans-serif";
+      if (i.node < 0) g.fillText(`▸ ${clean(i.label, 60)}`, i.x + 8, i.y + 18, i.width - 16);
+      else {
+        const sign = change ? signs[change] : "";
+        if (gone) g.fillStyle = this.colours.soft;
+        g.fillText(clean(i.label, 60), i.x + 24, i.y + 19, i.width - (sign ? 46 : 30));
+        g.font = "700 12px ui-monospace, monospace";
+        if (sign) {
+          g.fillStyle = this.colours[change === "added" ? "good" : change === "changed" ? "select" : "mid"];
+          g.fillText(sign, i.x + i.width - 14, i.y + 19);
+        }
+        g.fillStyle = "#fff";
+        if (p) g.fillText(this.app.session.verdicts[p.verdict] ?? "?", i.x + 5, i.y + 19);
+      }
+    }
+    g.globalAlpha = 1;
+    if (selected) this.outlineOf(g, i);
+  }
+
+  /** How the values inside a folded group are: a bar of its colours. */
+  private drawBar(g: CanvasRenderingContext2D, i: Item): void {
+    const roll = this.rolled.get(i.group);
+    if (!roll) return;
+    const total = roll.g + roll.y + roll.r + roll["-"];
+    let at = i.x + 8;
+    const width = i.width - 16;
+    for (const c of "ryg-") {
+      const part = (roll[c] / total) * width;
+      if (!part) continue;
+      g.fillStyle = this.colours[c];
+      g.fillRect(at, i.y + 26, Math.max(part, 1.5), 8);
+      at += part;
+    }
+    if (this.k > 0.3) {
+      g.fillStyle = this.colours.text;
+      g.font = "10px system-ui, sans-serif";
+      const text = roll.C ? `C${roll.C} · ${total}` : String(total);
+      g.fillText(text, i.x + i.width - 8 - g.measureText(text).width, i.y + 17);
+    }
+  }
+
+  private drawMini(): void {
+    const s = Math.min(140 / this.shown.width, 100 / this.shown.height), { x, y, k } = this;
+    const g = sized(this.mini, Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s));
+    for (const i of this.shown.items) {
+      const p = i.node >= 0 ? this.scenery!.pointOf[i.node] : null, roll = i.node < 0 ? this.rolled.get(i.group) : null;
+      if (i.open) continue;
+      g.fillStyle = this.colours[p ? colourOf(p, this.app.metric) : roll?.r ? "r" : roll?.y ? "y" : roll ? "g" : "-"];
+      g.fillRect(i.x * s, i.y * s, Math.max(1.5, i.width * s), Math.max(1.5, i.height * s));
+    }
+    g.strokeStyle = this.colours.select;
+    g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.clientWidth / k) * s, (this.box.clientHeight / k) * s);
+  }
+
+  save(): void {
+    this.canvas.toBlob((b) => {
+      if (!b) return;
+      const a = h("a", { href: URL.createObjectURL(b), download: "plumb-graph.png" });
+      a.click();
+    });
+  }
+
+  clearNote(): void { if (this.scenery) fill(this.note); }
+}
