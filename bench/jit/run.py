@@ -89,9 +89,10 @@ def bench_load(name, folder, driver, threads, rounds):
     inputs = [f"{k}={f}" for k, f in files.items()]
     wall = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     ort, cached, cold = [], [], []
-    for _ in range(rounds):
+    for i in range(rounds):
+        wall["XDG_CACHE_HOME"] = os.path.join(folder, f"cache_{name}_{i}")  # empty
         ort.append(ready_ms(driver, model, f"ort:opt=all,threads={threads}", inputs))
-        cold.append(ready_ms(driver, model, f"jit:threads={threads},fresh-cache=1", inputs, wall))
+        cold.append(ready_ms(driver, model, f"jit:threads={threads}", inputs, wall))
         cached.append(ready_ms(driver, model, f"jit:threads={threads}", inputs))
     print(f"{name:20} load: ort {min(ort):7.1f} ms  jit {min(cached):7.1f} ms  ratio {min(cached) / min(ort):.3f}  jit cold {min(cold):7.1f} ms", flush=True)
 
@@ -105,6 +106,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
     ort_prepare()
+    os.environ["PLUMB_ORT_LIB"] = ORT_LIB
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         driver, clock = prepare(folder)

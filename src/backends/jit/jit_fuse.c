@@ -266,8 +266,9 @@ static pl_status open_after(jit_plan *plan, int step, pl_err *err) {
  * its own it would be stored, and its reader might have to follow it rather than its other operand.
  */
 static bool can_wait(const jit_program *program, const jit_plan *plan, const jit_prim *p, int at) {
-    if (!program->options->fuse || p->kind != JIT_MAP || p->forced || p->uses != 1 ||
-        strstr(p->expr, "px_") != NULL || strchr(p->expr, '/') != NULL) {
+    if (!jit_pass_on(program, JIT_PASS_INLINE) || !program->options->fuse || p->kind != JIT_MAP ||
+        p->forced || p->uses != 1 || strstr(p->expr, "px_") != NULL ||
+        strchr(p->expr, '/') != NULL) {
         return false;
     }
     for (size_t i = (size_t)at + 1; i < plan->n_prims; i++) {
