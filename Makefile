@@ -2,7 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
-.PHONY: all help demo test test-full check bench bench-check install deb clean format
+.PHONY: all campaign help demo test test-full check bench bench-check install deb clean format
 
 all: ## build build/plumb and libplumb
 	@tools/setup --quiet build
@@ -25,20 +25,25 @@ test-full: all ## the same, with all that is slow
 	@tools/fetch-models full
 	@tools/export-models full
 	@tests/run --full
+	@tests/campaign/run --quick alloc io disk kill clock storm corrupt
+
+campaign: all ## faults done on purpose: memory, disk, kills, damage; the table goes to bench/campaign.md
+	@tools/setup --quiet test
+	@tests/campaign/run --write bench/campaign.md
 
 check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-tidy
 	@tools/setup --quiet build test
 	@tools/check
 
 bench: all ## measure against peers and physical limits; tables go to bench/README.md, plots to bench/plots
-	@tools/setup --quiet bench
+	@tools/setup --quiet test bench
 	@tools/fetch-models full
 	@tools/export-models full
 	@/usr/bin/python3 bench/run.py
 	@/usr/bin/python3 bench/run.py --quick --write-ratios >build/bench-quick.txt
 
 bench-check: all ## the quick bench against the committed ratios; what is more than 20 % worse is shown
-	@tools/setup --quiet bench
+	@tools/setup --quiet test bench
 	@tools/fetch-models full
 	@tools/export-models full
 	@/usr/bin/python3 bench/run.py --quick --against

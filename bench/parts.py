@@ -108,7 +108,7 @@ def bench_minify(bench):
         bench.say(line)
         cells = [c.strip() for c in line.strip("|").split("|")]
         for name, cell in zip(sums, cells[6:8]):
-            m = re.match(r"([\d.]+) / (\d+)", cell)
+            m = re.fullmatch(r"([\d.]+) / ([\d.]+)", cell)  # sweeps over real models have more in the cell, and do not count
             if m:
                 s = sums[name]
                 for i, v in enumerate((float(cells[2].split()[0]), float(cells[4].split()[0]), float(m[1]), float(m[2]))):

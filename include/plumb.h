@@ -470,12 +470,27 @@ PLUMB_API void plumb_viewer_close(plumb_viewer *viewer);             /* NULL is 
 
 /* ---- minify and repro ---- */
 
+/* How a model is run: what is done to it before anything else. A repro holds the model after that,
+ * and says what it was. */
+typedef struct plumb_context {
+    int eval;                /* training behaviour off */
+    const char *amp;         /* "fp16", "bf16": under autocast; NULL = not */
+    int backward;            /* with gradients */
+    const char *loss_output; /* backward: the only output in the loss; NULL = every float one */
+    int random_gradients;    /* backward: incoming gradients by grad_seed instead of 1/numel */
+    uint64_t grad_seed;
+} plumb_context;
+
 typedef struct plumb_minify_options {
     plumb_inputs inputs;
+    plumb_context context;
     const char *backend;   /* spec of the run under test; NULL = eager */
     double timeout;        /* seconds of each compile, run or check; 0 = found from the first run */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
+    /* Questions that are worked on at the same time, in forks of this process; 0 = one for each
+     * CPU, 1 = one at a time. The result is the same. A host with threads gets 1. */
+    int jobs;
     /* The user's own oracle instead of a backend: a command for /bin/sh. {model} is the candidate,
      * {dir} a folder with model.onnx and test_data_set_0/. Any exit code but 0 says that it fails,
      * 125 that it cannot tell. */
@@ -483,6 +498,7 @@ typedef struct plumb_minify_options {
     const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
     int fail_code;           /* it fails only with this exit code; -1 = as the original */
     const char *check_str;   /* must be in the error's text; NULL = a similar text */
+    int accuracy;            /* outputs must also fail the predicate of plumb_run_checked */
     int strict;              /* the first culprit in the graph, also one that changes no output */
     const char *signature;   /* a repro.json whose signature is asked for; NULL = what it shows */
     size_t max_queries;      /* 0 = no limit */
@@ -521,11 +537,24 @@ typedef struct plumb_repro_options {
     int no_data;           /* shapes and types only; inputs are generated when it is run */
     double timeout;
     int threads;
+    plumb_context context; /* done to the model that is written */
 } plumb_repro_options;
 /* Writes DEBUG_DIR/run_TIME-PID/checkpoints/NODES[-k]/ and copies it to ./repro; *text says where.
  */
 PLUMB_API plumb_status plumb_repro_dump(const plumb_model *model,
                                         const plumb_repro_options *options, char **text,
+                                        plumb_error *err);
+
+/* What a repro.json says of the run. */
+typedef struct plumb_repro_info {
+    uint64_t seed;
+    int threads; /* 0 = all */
+    double timeout;
+    int eval, backward; /* how the model was made: not to be done again */
+    char amp[8];        /* "" = not under autocast */
+} plumb_repro_info;
+/* PLUMB_E_NOT_FOUND when the folder is no repro. */
+PLUMB_API plumb_status plumb_repro_read(const char *folder, plumb_repro_info *out,
                                         plumb_error *err);
 
 /* ---- backends ---- */

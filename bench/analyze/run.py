@@ -46,7 +46,7 @@ def speed(rounds):
             many = timed("run", RESNET, "--backend", "ort:opt=all", "--repeat", 12, "-o", f"{tmp}/b{k}")
             wall = float(re.search(r"best of 12 ([0-9.]+) ms", many[2]).group(1)) / 1000
             one = (wall, max(many[1] - few[1], 1e-4) / 10)
-            whole = timed("analyze", RESNET, "--backend", "ort:opt=all", "--save", "none")
+            whole = timed("analyze", RESNET, "--backend", "ort:opt=all", "--save", "none", "-o", f"{tmp}/s{k}")
             for name, got in (("inference", one), ("analyze", whole)):
                 best[name] = tuple(min(a, b) for a, b in zip(best[name], got))
     print("| resnet18, ort:opt=all | one inference | analyze | limit: 25 inferences + 1 s | analyze over limit |")
@@ -84,7 +84,7 @@ def memory(gigabytes):
         model = f"{tmp}/large.onnx"
         subprocess.run(["/usr/bin/python3", str(Path(__file__).with_name("make_model.py")), model, str(gigabytes)], check=True)
         started = time.time()
-        child = subprocess.Popen([PLUMB, "analyze", model, "--backend", "ort:opt=all", "--save", "none"], stdout=subprocess.DEVNULL, cwd=ROOT)
+        child = subprocess.Popen([PLUMB, "analyze", model, "--backend", "ort:opt=all", "--save", "none", "-o", f"{tmp}/session"], stdout=subprocess.DEVNULL, cwd=ROOT)
         peaks = {}
         while child.poll() is None:
             for pid in family(child.pid):

@@ -43,7 +43,7 @@ PLUGIN_KINDS = {"scale": 0.01, "offset": 0.05, "element": 0.5, "channel": 0.1, "
 NAMES = {
     "accuracy": ("offset",), "offset": ("offset",), "scale": ("scale",), "nan": ("NaN",), "bf16": ("low precision: bfloat16",),
     "fp16": ("low precision: float16",), "sign": ("sign",), "transpose": ("axes", "transposed", "the right elements"),
-    "shift": ("shifted", "the right elements"), "saturate": ("saturated",), "channel": ("one channel",), "tail": ("tail",),
+    "shift": ("shifted", "the right elements"), "saturate": ("saturated", "tail: saturated", "one channel: saturated"), "channel": ("one channel",), "tail": ("tail",),
     "zero": ("zero", "one channel: zero", "tail: zero"), "stale": ("stale", "tail: stale", "one channel: stale", "tail", "one channel"), "one-element": ("one element",),
     "element": ("one element",), "noise": ("other", "noise"),
 }
@@ -191,7 +191,8 @@ def list_cases(lab, quick):
     return cases
 
 
-QUICK = ("cnn", "attention", "recurrent", "mixed", "dynamic", "qdq", "control", "mlp", "cnn-fp16", "mlp-bf16")
+QUICK = ("cnn", "attention", "recurrent", "mixed", "dynamic", "qdq", "control", "mlp", "cnn-fp16", "mlp-bf16", "vision", "indices", "qlinear",
+         "modern")
 
 
 def holds(entry, planted):
@@ -225,7 +226,8 @@ def score(lab, case, result, planted):
         out.update(named=top["value"], op=top["op"], said=top["kind"], where=top["where"], q=top["q"], size=len(top["members"]))
         own = lab.shapes(case["model"]).get(top["value"])
         seen = {p["value"] for p in result["sync_points"]}
-        if out["found"] and top["value"] in planted & seen and len(top["members"]) == 1 and case["kind"] in NAMES and own:
+        meant = own and (own[0].endswith(("float", "float16")) or case["kind"] not in ("nan", "bf16", "fp16"))  # codes have none of these
+        if out["found"] and top["value"] in planted & seen and len(top["members"]) == 1 and case["kind"] in NAMES and meant:
             out["kind_right"] = kind_right(case, top["kind"], top["where"], own)
     if result["verdict"] == "failed":
         out["reason"] = result["reason"][:200]

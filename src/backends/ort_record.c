@@ -81,8 +81,9 @@ static bool is_output(const pl_ort_program *p, const char *name) {
 static void put_output(pl_buf *buf, const char *name) {
     pl_buf value = PL_BUF_INIT, graph = PL_BUF_INIT;
     pl_wire_put_string(&value, FIELD_NAME, name);
-    pl_wire_put_bytes(&graph, FIELD_OUTPUT, value.data, value.n_bytes);
-    pl_wire_put_bytes(buf, FIELD_GRAPH, graph.data, graph.n_bytes);
+    pl_wire_put_bytes(&graph, FIELD_OUTPUT, pl_buf_str(&value), value.n_bytes);
+    pl_wire_put_bytes(buf, FIELD_GRAPH, pl_buf_str(&graph), graph.n_bytes);
+    if (!pl_buf_ok(&value) || !pl_buf_ok(&graph)) buf->failed = true;
     pl_buf_release(&value);
     pl_buf_release(&graph);
 }

@@ -10,11 +10,19 @@
 
 #include "base/size.h"
 
-/* Allocations that may still succeed; negative = no limit. The one global of src/base: it exists
- * for tests and nothing else writes to it. */
+/* Allocations that may still succeed; negative = no limit. The globals of src/base: they exist for
+ * tests and nothing else writes to them. */
 static atomic_long allocations_left = -1;
+static atomic_bool fails_once;
 
 void pl_alloc_fail_after(long n) {
+    atomic_store(&fails_once, false);
+    atomic_store(&allocations_left, n < 0 ? -1 : n);
+}
+
+void pl_alloc_fail_once(long n) {
+    atomic_store(&allocations_left, -1);
+    atomic_store(&fails_once, true);
     atomic_store(&allocations_left, n < 0 ? -1 : n);
 }
 
@@ -23,6 +31,9 @@ static bool injection_allows(void) {
     while (left > 0) {
         if (atomic_compare_exchange_weak(&allocations_left, &left, left - 1)) return true;
     }
+    long none = 0;
+    if (left == 0 && atomic_load(&fails_once)) /* one caller only */
+        return !atomic_compare_exchange_strong(&allocations_left, &none, -1);
     return left < 0;
 }
 

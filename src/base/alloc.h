@@ -21,5 +21,7 @@ void pl_free(void *p);
 /* For tests: after `n` more successful allocations in this process every later one fails;
  * a negative n switches the injection off (the default). Thread-safe. */
 void pl_alloc_fail_after(long n);
+/* The same, but only the next one fails: what goes on after it must notice all the same. */
+void pl_alloc_fail_once(long n);
 
 #endif

@@ -32,6 +32,14 @@ pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *p
     return pl_fail(err, st, "cannot %s '%s': %s", doing, path, strerror(error));
 }
 
+int pl_fd_open(const char *path, int flags, mode_t mode) {
+    int fd;
+    do
+        fd = open(path, flags, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
 /* ---- reading ---- */
 
 static ssize_t read_some(int fd, void *data, size_t n_bytes) {
@@ -116,9 +124,7 @@ pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err) {
         st = pl_fail_memory(err, strlen(path) + 1);
         goto done;
     }
-    do
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    while (fd < 0 && errno == EINTR);
+    fd = pl_fd_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
     if (fd < 0) {
         st = pl_fail_errno(err, errno, "open", path);
         goto done;
@@ -178,8 +184,8 @@ static pl_status temporary_open(pl_file_writer *w, mode_t mode, pl_err *err) {
         pl_buf_printf(&name, "%s/.%.*s.tmp-%ld-%d", dir, TEMPORARY_NAME_MAX, base, (long)getpid(),
                       i);
         if (!pl_buf_ok(&name)) break;
-        w->fd = open(name.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-        if (w->fd >= 0 || (errno != EEXIST && errno != EINTR)) break;
+        w->fd = pl_fd_open(name.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (w->fd >= 0 || errno != EEXIST) break;
     }
     if (dir == NULL || !pl_buf_ok(&name)) {
         st = pl_fail_memory(err, 0);
@@ -196,9 +202,7 @@ static pl_status temporary_open(pl_file_writer *w, mode_t mode, pl_err *err) {
 
 /* A pipe or device is written as it is: renaming over /dev/null would replace the device. */
 static pl_status in_place_open(pl_file_writer *w, pl_err *err) {
-    do
-        w->fd = open(w->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    while (w->fd < 0 && errno == EINTR);
+    w->fd = pl_fd_open(w->path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
     return w->fd < 0 ? pl_fail_errno(err, errno, "open", w->path) : PL_OK;
 }
 
@@ -299,7 +303,7 @@ static pl_status sync_dir_of(const char *path, pl_err *err) {
     char *dir = pl_path_dirname(path);
     if (dir == NULL) return pl_fail_memory(err, 0);
     pl_status st = PL_OK;
-    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = pl_fd_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd >= 0 && !sync_fd(fd)) st = pl_fail_errno(err, errno, "sync", dir);
     if (fd >= 0) close(fd);
     pl_free(dir);

@@ -6,11 +6,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
 /* "cannot <doing> '<path>': <text of error>"; a missing file is PL_E_NOT_FOUND, else PL_E_IO. */
 pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *path);
+
+/* open(2), again when a signal came in between. */
+int pl_fd_open(const char *path, int flags, mode_t mode);
 
 /* A read-only mapping of a whole file, ref-counted so that zero-copy tensors keep it alive.
  * An empty file maps to n_bytes == 0 and a non-NULL data pointer. Thread-safe counts. */
@@ -64,5 +68,10 @@ void pl_dir_list_free(pl_dir_list *list);
 pl_status pl_dir_remove(const char *path, pl_err *err);
 /* A new private folder under $TMPDIR or /tmp. Caller frees *out and removes the folder. */
 pl_status pl_dir_temporary(char **out, pl_err *err);
+
+/* A folder that appears whole or not at all. stage makes `.NAME.XXXXXX` beside `path` (and its
+ * parents); publish gives it the name, or fails with PL_E_EXISTS; pl_dir_remove gives it up. */
+pl_status pl_dir_stage(const char *path, char **temporary, pl_err *err);
+pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err);
 
 #endif

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,8 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
+
+enum { STAGE_NAME_MAX = 200 }; /* of NAME; the whole must stay below NAME_MAX, 255 */
 
 bool pl_path_exists(const char *path) {
     struct stat info;
@@ -183,43 +186,45 @@ void pl_dir_list_free(pl_dir_list *list) {
 
 /* Empties the folder behind fd, which it closes. Everything is relative to descriptors, so that a
  * path swapped for a symlink meanwhile leads nowhere else. Depth is bounded by descriptors. */
+static pl_status empty_dir_take(int fd, const char *shown, pl_err *err);
+
+static pl_status remove_at(int fd, const char *name, pl_err *err) {
+    if (is_dot(name) || unlinkat(fd, name, 0) == 0 || errno == ENOENT) return PL_OK;
+    if (errno != EISDIR && errno != EPERM) return pl_fail_errno(err, errno, "remove", name);
+    const int error = errno;
+    int child;
+    do
+        child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    while (child < 0 && errno == EINTR);
+    if (child < 0) return pl_fail_errno(err, errno == ENOTDIR ? error : errno, "remove", name);
+    PL_TRY(empty_dir_take(child, name, err));
+    return unlinkat(fd, name, AT_REMOVEDIR) == 0 ? PL_OK
+                                                 : pl_fail_errno(err, errno, "remove", name);
+}
+
+/* Entries are read without the heap: cleaning up after a want of memory must not want memory. */
 static pl_status empty_dir_take(int fd, const char *shown, pl_err *err) {
+    union {
+        struct dirent64 align;
+        char bytes[2048];
+    } entries;
     pl_status st = PL_OK;
-    DIR *stream = fdopendir(fd);
-    if (stream == NULL) {
-        st = pl_fail_errno(err, errno, "open the folder", shown);
-        close(fd);
-        return st;
-    }
     while (st == PL_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(stream);
-        if (entry == NULL) {
-            if (errno != 0) st = pl_fail_errno(err, errno, "read the folder", shown);
-            break;
+        const ssize_t n = getdents64(fd, &entries, sizeof entries);
+        if (n < 0) st = pl_fail_errno(err, errno, "read the folder", shown);
+        if (n <= 0) break;
+        for (ssize_t at = 0; at < n && st == PL_OK;) {
+            const struct dirent64 *entry = (const void *)(entries.bytes + at);
+            at += entry->d_reclen;
+            st = remove_at(fd, entry->d_name, err);
         }
-        const char *name = entry->d_name;
-        if (is_dot(name) || unlinkat(fd, name, 0) == 0) continue;
-        if (errno != EISDIR && errno != EPERM) {
-            if (errno != ENOENT) st = pl_fail_errno(err, errno, "remove", name);
-            continue;
-        }
-        const int error = errno;
-        const int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (child < 0) {
-            st = pl_fail_errno(err, errno == ENOTDIR ? error : errno, "remove", name);
-            continue;
-        }
-        st = empty_dir_take(child, name, err);
-        if (st == PL_OK && unlinkat(fd, name, AT_REMOVEDIR) != 0)
-            st = pl_fail_errno(err, errno, "remove", name);
     }
-    closedir(stream);
+    close(fd);
     return st;
 }
 
 pl_status pl_dir_remove(const char *path, pl_err *err) {
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int fd = pl_fd_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0) return pl_fail_errno(err, errno, "open the folder", path);
     const pl_status st = empty_dir_take(fd, path, err);
     if (st != PL_OK) return pl_err_wrap(err, st, "while removing '%s'", path);
@@ -239,4 +244,36 @@ pl_status pl_dir_temporary(char **out, pl_err *err) {
     }
     *out = path;
     return PL_OK;
+}
+
+pl_status pl_dir_stage(const char *path, char **temporary, pl_err *err) {
+    pl_buf name = PL_BUF_INIT;
+    char *parent = pl_path_dirname(path);
+    if (parent == NULL) return pl_fail_memory(err, 1);
+    pl_status st = pl_path_make_dirs(parent, err);
+    pl_buf_printf(&name, "%s/.%.*s.XXXXXX", parent, STAGE_NAME_MAX, pl_path_basename(path));
+    pl_free(parent);
+    char *made = pl_buf_take(&name);
+    if (st == PL_OK && made == NULL) st = pl_fail_memory(err, 1);
+    if (st == PL_OK && mkdtemp(made) == NULL)
+        st = pl_fail_errno(err, errno, "create a folder beside", path);
+    if (st != PL_OK) {
+        pl_free(made);
+        return st;
+    }
+    /* mkdtemp makes it private; what is published is as open as any other file. */
+    const mode_t mask = umask(0);
+    umask(mask);
+    (void)chmod(made, 0777 & ~mask);
+    *temporary = made;
+    return PL_OK;
+}
+
+pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err) {
+    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0) return PL_OK;
+    /* File systems without the flag: rename(2) refuses a folder that is not empty. */
+    if (errno != EEXIST && rename(temporary, path) == 0) return PL_OK;
+    if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR)
+        return pl_fail(err, PL_E_EXISTS, "'%s' is there already; it is not overwritten", path);
+    return pl_fail_errno(err, errno, "name the folder", path);
 }

@@ -78,6 +78,10 @@ static int default_threads(void) {
     return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (int)n;
 }
 
+int pl_pool_cpus(void) {
+    return default_threads();
+}
+
 pl_pool *pl_pool_new(int n_threads) {
     pl_pool *pool = pl_calloc(1, sizeof *pool);
     if (pool == NULL) return NULL;

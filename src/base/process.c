@@ -36,6 +36,7 @@ typedef struct child {
     pid_t pid;
     bool ended; /* a zombie that we have not reaped yet: its pid cannot be reused */
     bool killed;
+    bool in_our_group;
     int64_t deadline_ms; /* INT64_MAX = none */
     int64_t grace_end_ms;
     stream streams[2];
@@ -73,16 +74,18 @@ static int pipe_open(int ends[2]) {
     return 0;
 }
 
-static int spawn_attributes(posix_spawnattr_t *attr) {
+static int spawn_attributes(posix_spawnattr_t *attr, bool in_our_group) {
     sigset_t none, defaults;
     sigemptyset(&none);
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE); /* a host that ignores it would pass that on */
+    sigaddset(&defaults, SIGXFSZ);
     sigaddset(&defaults, SIGINT);
     sigaddset(&defaults, SIGQUIT);
     sigaddset(&defaults, SIGCHLD);
-    int error = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                   POSIX_SPAWN_SETSIGDEF);
+    const int group = in_our_group ? 0 : POSIX_SPAWN_SETPGROUP;
+    int error = posix_spawnattr_setflags(
+        attr, (short)(group | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
     if (error == 0) error = posix_spawnattr_setpgroup(attr, 0);
     if (error == 0) error = posix_spawnattr_setsigmask(attr, &none);
     if (error == 0) error = posix_spawnattr_setsigdefault(attr, &defaults);
@@ -109,7 +112,7 @@ static int spawn(const char *const *argv, const pl_process_options *options, int
         posix_spawnattr_destroy(&attr);
         return error;
     }
-    error = spawn_attributes(&attr);
+    error = spawn_attributes(&attr, options->in_our_group);
     if (error == 0) error = spawn_actions(&actions, options->dir, out, err);
     /* posix_spawn wants char *const * for history's sake and changes nothing. */
     char *const *args = (char *const *)(uintptr_t)argv;
@@ -165,7 +168,7 @@ static void check_ended(child *c) {
 }
 
 static void kill_group(child *c) {
-    kill(-c->pid, SIGKILL);
+    kill(c->in_our_group ? c->pid : -c->pid, SIGKILL);
     c->killed = true;
 }
 
@@ -233,7 +236,8 @@ pl_status pl_process_run(const char *const *argv, const pl_process_options *opti
         options->max_output_bytes == 0 ? OUTPUT_DEFAULT_BYTES : options->max_output_bytes;
     int pipes[2][2] = { { -1, -1 }, { -1, -1 } };
     pl_status st = PL_OK;
-    child c = { .deadline_ms = deadline_from(options->timeout_seconds) };
+    child c = { .deadline_ms = deadline_from(options->timeout_seconds),
+                .in_our_group = options->in_our_group };
 
     if (pipe_open(pipes[0]) != 0 || pipe_open(pipes[1]) != 0) {
         st = pl_fail_errno(err, errno, "open a pipe for", argv[0]);

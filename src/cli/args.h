@@ -54,6 +54,11 @@ typedef struct pl_cli_repro {
 } pl_cli_repro;
 /* --repro-level, else $PLUMB_REPRO_LEVEL, else `otherwise`. */
 bool pl_cli_repro_read(const pl_args *args, int otherwise, pl_cli_repro *out, plumb_error *err);
+/* MODEL may be a repro: its seed and threads stand in for what was not given. */
+bool pl_cli_repro_context(const pl_args *args, plumb_inputs *inputs, int *threads,
+                          plumb_error *err);
+/* --eval, --amp, --backward, … as the command has them. */
+bool pl_cli_context(const pl_args *args, plumb_context *out, plumb_error *err);
 /* Level 3, before anything runs; messages go to stderr. */
 void pl_cli_repro_before(pl_cli_repro *repro, const pl_args *args, const plumb_model *model,
                          const plumb_inputs *inputs, const char *backend);
@@ -76,6 +81,8 @@ void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_mo
         { 0, "seed", "N", "seed of generated inputs and random operators (default 0)" },           \
         { 0, "range", "NAME=LO:HI", "range of a generated input (repeatable)" },                   \
         { 0, "fill", "KIND", "zeros, ones or random (default random)" }, PL_OPTION_DIM
+/* "out of memory" in *err. */
+plumb_status pl_cli_no_memory(plumb_error *err);
 bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err);
 void pl_cli_inputs_release(plumb_inputs *inputs);
 

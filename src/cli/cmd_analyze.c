@@ -54,7 +54,10 @@ static int run(const pl_args *args) {
     int code = 0;
     pl_cli_repro repro = { 0 };
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err)) goto done;
+    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err) ||
+        !pl_cli_repro_context(args, &options.inputs, &options.threads, &err)) {
+        goto done;
+    }
     pl_cli_default_output(args->positional[0], "", output, sizeof(output));
     options.output = pl_args_value(args, "output");
     if (options.output == NULL) options.output = output;

@@ -15,16 +15,19 @@ static void print_line(void *ctx, const char *line) {
 }
 
 static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_error *err) {
-    long long threads = 0, queries = 0, code = 0;
+    long long threads = 0, queries = 0, code = 0, jobs = 0;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_context(args, &o->context, err) ||
         !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_args_int(args, "jobs", 0, 1, 4096, &jobs, err) ||
         !pl_args_int(args, "max-queries", 0, 0, INT64_MAX, &queries, err) ||
         !pl_args_int(args, "fail-code", -1, 0, 255, &code, err) ||
         !pl_args_double(args, "max-time", 0, &o->max_time, err)) {
         return false;
     }
     o->threads = (int)threads;
+    o->jobs = (int)jobs;
     o->max_queries = (size_t)queries;
     o->fail_code = (int)code;
     o->check = pl_args_value(args, "check");
@@ -33,6 +36,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     o->signature = pl_args_value(args, "signature");
     o->checkpoints = pl_args_value(args, "checkpoints");
     o->good = pl_args_value(args, "good");
+    o->accuracy = pl_args_flag(args, "accuracy");
     o->strict = pl_args_flag(args, "strict-accuracy");
     o->strip_weights = pl_args_flag(args, "strip-weights");
     o->stable_output = pl_args_flag(args, "stable-output");
@@ -128,10 +132,17 @@ static const pl_option options[] = {
     { 0, "fail-code", "N", "with --check: only this exit code fails" },
     { 0, "fail-regex", "RE", "with --check: fails when what it prints fits" },
     { 0, "check-str", "TEXT", "must be in the error's text" },
+    { 0, "accuracy", NULL, "an output must be wrong by the rule of run --accuracy" },
     { 0, "strict-accuracy", NULL, "the first culprit, also one that changes no output" },
+    { 0, "eval", NULL, "training behaviour off" },
+    { 0, "amp", "TYPE", "minify the model under autocast: fp16 or bf16" },
+    { 0, "backward", NULL, "minify the graph with gradients" },
+    { 0, "loss-output", "NAME", "backward: the only output in the loss" },
+    { 0, "grad-seed", "N", "backward: random output gradients" },
     { 0, "signature", "FILE", "ask for the failure of this repro.json" },
     { 0, "trust", NULL, "run the command, program or library that the repro.json names" },
     { 0, "query", NULL, "only tell whether it fails: exit code 1 yes, 0 no" },
+    { 'j', "jobs", "N", "look ahead with N processes (default one for each CPU; 1: none)" },
     { 0, "max-queries", "N", "stop after N distinct candidates" },
     { 0, "max-time", "SECONDS", "stop after that time" },
     { 0, "checkpoints", "DIR", "where the best model after each step goes" },

@@ -43,6 +43,7 @@ static int run(const pl_args *args) {
     pl_cli_repro repro = { 0 };
     plumb_status st = PLUMB_E_USAGE;
     if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err) ||
+        !pl_cli_repro_context(args, &options.inputs, &options.threads, &err) ||
         !pl_cli_backend(args, &spec, &err)) {
         goto done;
     }

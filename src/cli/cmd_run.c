@@ -107,6 +107,7 @@ static int run(const pl_args *args) {
     plumb_status st = PLUMB_E_USAGE;
     if (!read_options(args, options, &err) || !read_check(args, &check, &checked, &err) ||
         !pl_cli_repro_read(args, 2, &repro, &err) || !wants_output(args, &err, &save) ||
+        !pl_cli_repro_context(args, &options->inputs, &options->threads, &err) ||
         !pl_cli_backend(args, &spec, &err)) {
         goto done;
     }
@@ -124,8 +125,12 @@ static int run(const pl_args *args) {
 done:
     pl_cli_bar_free(bar);
     int code = st == PLUMB_OK ? finish_checked(args, &result, text) : pl_command_fail(args, &err);
-    if (st != PLUMB_OK) {
-        pl_cli_repro_after(&repro, args, model, &options->inputs, options->backend, &err, false);
+    /* That the backend fails is a result of a check. */
+    const bool wrong = st == PLUMB_OK && checked && code == 1;
+    const bool failed = st != PLUMB_OK || (checked && code == 3);
+    if (st == PLUMB_OK && failed) err.status = PLUMB_E_BACKEND;
+    if (failed || wrong) {
+        pl_cli_repro_after(&repro, args, model, &options->inputs, options->backend, &err, wrong);
     }
     plumb_model_close(model);
     pl_cli_inputs_release(&options->inputs);

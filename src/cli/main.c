@@ -55,6 +55,7 @@ static const pl_command *find_command(const char *name) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with a message */
+    signal(SIGXFSZ, SIG_IGN); /* and so is the largest file that is allowed */
     /* Tensors come and go by the thousand: keep freed memory instead of unmapping it. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
     mallopt(M_TRIM_THRESHOLD, 128 << 20);

@@ -23,11 +23,48 @@ bool pl_cli_repro_read(const pl_args *args, int otherwise, pl_cli_repro *out, pl
     return true;
 }
 
+bool pl_cli_repro_context(const pl_args *args, plumb_inputs *inputs, int *threads,
+                          plumb_error *err) {
+    plumb_repro_info info = { 0 };
+    plumb_error trouble = { 0 };
+    const plumb_status st = plumb_repro_read(args->positional[0], &info, &trouble);
+    if (st == PLUMB_E_NOT_FOUND) return true; /* a model */
+    if (st != PLUMB_OK) {
+        *err = trouble;
+        return false;
+    }
+    if (!pl_args_flag(args, "seed")) inputs->seed = info.seed;
+    if (!pl_args_flag(args, "threads")) *threads = info.threads;
+    return true;
+}
+
+bool pl_cli_context(const pl_args *args, plumb_context *out, plumb_error *err) {
+    long long grad_seed = 0;
+    const bool accuracy =
+        pl_args_flag(args, "accuracy") ||
+        (pl_args_flag(args, "strict-accuracy") && strcmp(args->command->name, "minify") != 0);
+    *out = (plumb_context){ .eval = pl_args_flag(args, "eval") ||
+                                    (accuracy && !pl_args_flag(args, "no-eval")),
+                            .amp = pl_args_value(args, "amp"),
+                            .backward = pl_args_flag(args, "backward"),
+                            .loss_output = pl_args_value(args, "loss-output"),
+                            .random_gradients = pl_args_flag(args, "grad-seed") };
+    if (!pl_args_int(args, "grad-seed", 0, 0, INT64_MAX, &grad_seed, err)) return false;
+    out->grad_seed = (uint64_t)grad_seed;
+    if (out->backward || (out->loss_output == NULL && !out->random_gradients)) return true;
+    err->status = PLUMB_E_USAGE;
+    snprintf(err->message, sizeof(err->message), "--loss-output and --grad-seed are of --backward");
+    return false;
+}
+
 static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_model *model,
                  const plumb_inputs *inputs, const char *backend, const plumb_error *failure) {
     char *text = NULL;
     plumb_error err = { 0 };
     double timeout = 0;
+    long long threads = 0;
+    plumb_context context = { 0 };
+    (void)pl_cli_context(args, &context, &err); /* the command has complained already */
     const plumb_repro_options options = {
         .level = repro->level,
         .inputs = *inputs,
@@ -35,7 +72,9 @@ static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_mod
         .debug_dir = pl_args_value(args, "debug-dir"),
         .no_data = pl_args_flag(args, "no-data"),
         .error = failure == NULL ? NULL : failure->message,
-        .timeout = pl_args_double(args, "timeout", 0, &timeout, &err) ? timeout : 0
+        .timeout = pl_args_double(args, "timeout", 0, &timeout, &err) ? timeout : 0,
+        .threads = pl_args_int(args, "threads", 0, 0, 4096, &threads, &err) ? (int)threads : 0,
+        .context = context
     };
     if (plumb_repro_dump(model, &options, &text, &err) == PLUMB_OK) {
         fputs(text, stderr);

@@ -8,24 +8,31 @@
 #include "base/progress.h"
 #include "cli/args.h"
 
+plumb_status pl_cli_no_memory(plumb_error *err) {
+    err->status = PLUMB_E_MEMORY;
+    snprintf(err->message, sizeof(err->message), "out of memory");
+    return PLUMB_E_MEMORY;
+}
+
 /* A model that is a folder brings its inputs: one allocation, as pl_args_all makes it. */
-static void take_folder(const pl_args *args, plumb_inputs *out) {
+static bool take_folder(const pl_args *args, plumb_inputs *out) {
     const char *dir = args->n_positional > 0 ? args->positional[0] : "";
     const size_t n = strlen(dir) + sizeof("/test_data_set_0");
-    if (out->n_files > 0 || out->n_sets > 0 || dir[0] == '\0') return;
+    if (out->n_files > 0 || out->n_sets > 0 || dir[0] == '\0') return true;
     char **sets = malloc(2 * sizeof(char *) + n);
-    if (sets == NULL) return;
+    if (sets == NULL) return false;
     char *path = (char *)(sets + 2);
     snprintf(path, n, "%s/test_data_set_0", dir);
     if (access(path, R_OK) != 0) {
         free(sets);
-        return;
+        return true;
     }
     sets[0] = path;
     sets[1] = NULL;
     free((void *)(uintptr_t)out->sets);
     out->sets = (const char *const *)sets;
     out->n_sets = 1;
+    return true;
 }
 
 bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
@@ -36,7 +43,7 @@ bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     out->sets = pl_args_all(args, "inputs", &out->n_sets);
     out->dims = pl_args_all(args, "dim", &out->n_dims);
     out->ranges = pl_args_all(args, "range", &out->n_ranges);
-    take_folder(args, out);
+    const bool taken = take_folder(args, out);
     if (fill != NULL && strcmp(fill, "zeros") == 0) out->fill = PLUMB_FILL_ZEROS;
     if (fill != NULL && strcmp(fill, "ones") == 0) out->fill = PLUMB_FILL_ONES;
     if (fill != NULL && out->fill == PLUMB_FILL_RANDOM && strcmp(fill, "random") != 0) {
@@ -47,11 +54,11 @@ bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     }
     if (!pl_args_int(args, "seed", 0, 0, INT64_MAX, &seed, err)) return false;
     out->seed = (uint64_t)seed;
-    if (out->files != NULL && out->sets != NULL && out->dims != NULL && out->ranges != NULL) {
+    if (taken && out->files != NULL && out->sets != NULL && out->dims != NULL &&
+        out->ranges != NULL) {
         return true;
     }
-    err->status = PLUMB_E_MEMORY;
-    snprintf(err->message, sizeof(err->message), "out of memory");
+    (void)pl_cli_no_memory(err);
     return false;
 }
 

@@ -150,7 +150,10 @@ static void put_baseline(const pl_session *s, const char *const *values, size_t 
         const pl_sync_point *p = &s->points[i];
         if (values == NULL ? !is_divergence(p) : !is_named(p->value, values, n)) continue;
         if (pl_strmap_has(&seen, p->value)) continue;
-        if (pl_strmap_put(&seen, p->value, out) != 0) break;
+        if (pl_strmap_put(&seen, p->value, out) != 0) {
+            out->failed = true;
+            break;
+        }
         pl_json_object_begin(&j);
         pl_json_put_string(&j, "value", p->value);
         pl_json_put_string(&j, "op", p->op);

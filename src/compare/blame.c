@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "compare/blame_int.h"
 #include "compare/kind.h"
+#include "compare/layout.h"
 #include "ops/op.h"
 #include "store/blob.h"
 
@@ -39,7 +40,18 @@ pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **
     *out = NULL;
     pl_status st = pl_tensor_contiguous(held->tensor, &dense, err);
     if (st == PL_OK) st = pl_tensor_reshape(dense, v->view_rank, v->view, &viewed, err);
-    if (st == PL_OK) st = pl_datum_of_tensor_take(viewed, out, err);
+    if (st == PL_OK && v->layout != NULL) {
+        pl_tensor *turned = NULL, *like = NULL;
+        st = pl_layout_apply(v->layout, viewed, dense, &like, &turned, err);
+        pl_tensor_unref(viewed);
+        pl_tensor_unref(like);
+        viewed = turned;
+    }
+    if (st == PL_OK) {
+        st = pl_datum_of_tensor_take(viewed, out, err);
+    } else {
+        pl_tensor_unref(viewed);
+    }
     pl_tensor_unref(dense);
     pl_datum_unref(held);
     return st;

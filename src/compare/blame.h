@@ -41,7 +41,8 @@ typedef struct pl_judgement { /* of one value of the main graph that the run has
     const int64_t
         *view; /* the model's dims, where the run holds the right elements in other ones */
     int view_rank;
-    bool fallback; /* gold ran this operator at the model's own precision */
+    const char *layout; /* how to come to them (layout.h); NULL = the elements are in order */
+    bool fallback;      /* gold ran this operator at the model's own precision */
 } pl_judgement;
 
 /* Called for each recorded value after it was judged; b and gold are NULL where there is none. */

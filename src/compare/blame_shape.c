@@ -3,50 +3,93 @@
 #include <string.h>
 
 #include "compare/blame_int.h"
+#include "compare/layout.h"
 
-/* A runtime may keep an inner value flat, [24,32] for [2,12,32]: a MatMul that became a Gemm. The
- * same elements in the same order are no fault as long as nothing that uses them is off; a shape
- * that leaves the model, or that the run's own model asks for, is one. */
+typedef struct view {
+    pl_tensor
+        *as; /* the recorded elements with the model's dims; NULL = they are not its elements */
+    char layout[PL_LAYOUT_TEXT_MAX]; /* "" = in order */
+} view;
+
+static pl_status fits(const pl_blaming *j, const pl_value *value, const pl_tensor *as,
+                      const pl_tensor *d, bool *yes, pl_err *err) {
+    pl_local_error e;
+    PL_TRY(pl_local_error_measure(j->options->pool, as, d, pl_replay_bound(j->local, value),
+                                  pl_blaming_native(j, value, as), &e, err));
+    *yes = e.kind == PL_LOCAL_MEASURED && e.q <= PL_Q_CULPRIT;
+    return PL_OK;
+}
+
+/* In order, or with its axes in another order. */
+static pl_status find_view(const pl_blaming *j, const pl_value *value, const pl_tensor *held,
+                           const pl_tensor *d, view *out, pl_err *err) {
+    pl_tensor *dense = NULL, *as = NULL, *like = NULL;
+    pl_layout layout;
+    bool yes = false;
+    pl_status st = PL_OK;
+    *out = (view){ .as = NULL };
+    PL_TRY(pl_tensor_contiguous(held, &dense, err));
+    PL_TRY_GOTO(done, st, pl_tensor_reshape(dense, d->rank, d->dims, &as, err));
+    PL_TRY_GOTO(done, st, fits(j, value, as, d, &yes, err));
+    if (!yes && held->rank == d->rank) {
+        PL_TRY_GOTO(done, st, pl_layout_find(d, dense, &layout, err));
+        const bool turned =
+            strncmp(layout.text, "transpose", 9) == 0 && strchr(layout.text, ';') == NULL;
+        if (turned) {
+            pl_tensor_unref(as);
+            as = NULL;
+            PL_TRY_GOTO(done, st, pl_layout_apply(layout.text, d, dense, &like, &as, err));
+            PL_TRY_GOTO(done, st, fits(j, value, as, d, &yes, err));
+            memcpy(out->layout, layout.text, sizeof(out->layout));
+        }
+    }
+    if (yes) out->as = pl_tensor_ref(as);
+done:
+    pl_tensor_unref(dense);
+    pl_tensor_unref(as);
+    pl_tensor_unref(like);
+    return st;
+}
+
+/* A runtime may keep an inner value flat, [24,32] for [2,12,32]: a MatMul that became a Gemm; or
+ * with channels first, when it moved a Transpose. The same elements are no fault as long as nothing
+ * that uses them is off; a shape that leaves the model, or that the run's own model asks for, is
+ * one. */
 pl_status pl_blaming_view(pl_blaming *j, const pl_value *value, pl_datum **a, const pl_tensor *d,
                           pl_judgement *v, pl_err *err) {
     const pl_tensor *held = (*a)->tensor;
-    pl_local_error e;
-    pl_tensor *dense = NULL, *viewed = NULL;
     pl_datum *datum = NULL;
+    view found;
     pl_status st = PL_OK;
     if (value->is_output || pl_tensor_same_shape(held, d) || held->n_elements != d->n_elements ||
         held->n_elements == 0 || held->dtype == PL_STRING ||
         (j->a->reshaped != NULL && j->a->reshaped(j->a->ctx, value))) {
         return PL_OK;
     }
-    PL_TRY(pl_tensor_contiguous(held, &dense, err));
-    PL_TRY_GOTO(done, st, pl_tensor_reshape(dense, d->rank, d->dims, &viewed, err));
-    PL_TRY_GOTO(done, st,
-                pl_local_error_measure(j->options->pool, viewed, d,
-                                       pl_replay_bound(j->local, value),
-                                       pl_blaming_native(j, value, viewed), &e, err));
-    if (e.kind != PL_LOCAL_MEASURED || e.q > PL_Q_CULPRIT) goto done;
-    char found[160], expected[160];
+    PL_TRY(find_view(j, value, held, d, &found, err));
+    if (found.as == NULL) return PL_OK;
+    char is[160], expected[160];
     int64_t *dims = pl_arena_array(j->out->arena, (size_t)d->rank + 1, sizeof(int64_t));
-    if (dims == NULL) {
+    const char *layout = pl_arena_strdup(j->out->arena, found.layout);
+    const char *reason =
+        pl_arena_printf(j->out->arena, "has shape %s, the model says %s",
+                        pl_dims_describe(held->rank, held->dims, is, sizeof(is)),
+                        pl_dims_describe(d->rank, d->dims, expected, sizeof(expected)));
+    if (dims == NULL || layout == NULL || reason == NULL) {
         st = pl_fail_memory(err, 1);
         goto done;
     }
     memcpy(dims, d->dims, (size_t)d->rank * sizeof(int64_t));
     v->view = dims;
     v->view_rank = d->rank;
-    const char *reason =
-        pl_arena_printf(j->out->arena, "has shape %s, the model says %s",
-                        pl_dims_describe(held->rank, held->dims, found, sizeof(found)),
-                        pl_dims_describe(d->rank, d->dims, expected, sizeof(expected)));
-    v->reason = reason == NULL ? "" : reason;
+    v->layout = *layout == '\0' ? NULL : layout;
+    v->reason = reason;
     v->excuse = "the same elements in another shape";
-    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(pl_tensor_ref(viewed), &datum, err));
+    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(pl_tensor_ref(found.as), &datum, err));
     pl_datum_unref(*a);
     *a = datum;
 done:
-    pl_tensor_unref(dense);
-    pl_tensor_unref(viewed);
+    pl_tensor_unref(found.as);
     return st;
 }
 
@@ -133,6 +176,10 @@ pl_status pl_blaming_shape_did_it(pl_blaming *j, const pl_segment *segment, cons
     if (!ran) {
         v->verdict = PL_VERDICT_UNVERIFIED;
         v->reason = "its inputs have another shape than the model says: it cannot be replayed";
+        j->out->n_replayed--;
+        j->out->n_single -= segment->n_computing == 1;
+        j->out->n_unreplayed++;
+        if (*j->out->first_unreplayed == '\0') j->out->first_unreplayed = v->reason;
         return PL_OK;
     }
     v->verdict = PL_VERDICT_INHERITED;

@@ -251,15 +251,21 @@ static bool linear(pl_kind_data *k) {
 }
 
 /* Rounded as if they had been cut off: every difference is one code and points towards zero, or
- * away from it. Some would have been cut to the right code; one more everywhere is an offset. */
+ * away from it. Some would have been cut to the right code; one more everywhere is an offset, one
+ * more for all that are large a scale. */
 static bool truncated(pl_kind_data *k) {
-    int64_t towards = 0;
+    int64_t towards = 0, larger = 0;
+    double least = (double)INFINITY;
     if (k->n_bad < 8 || !k->is_integer || 10 * k->n_bad > 9 * k->n) return false;
     for (int64_t b = 0; b < k->n_bad; b++) {
         const int64_t i = k->bad[b];
         if (fabs(k->a[i] - k->d[i]) != 1) return false;
         towards += fabs(k->a[i]) < fabs(k->d[i]);
+        least = fmin(least, fabs(k->d[i]));
     }
+    for (int64_t i = 0; i < k->n; i++)
+        larger += fabs(k->d[i]) > least;
+    if (larger < k->n_bad) return false;
     k->text = "wrong rounding mode";
     return towards == k->n_bad || towards == 0;
 }

@@ -53,6 +53,7 @@ static pl_status put_attr(pl_buf *buf, const pl_attr *a, pl_err *err) {
     case PL_ATTR_TYPE_PROTO: {
         pl_buf text = PL_BUF_INIT;
         pl_type_print(&text, a->type_proto);
+        if (!pl_buf_ok(&text)) buf->failed = true;
         put_text(buf, pl_buf_str(&text), text.n_bytes);
         pl_buf_release(&text);
         break;

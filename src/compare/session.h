@@ -49,8 +49,9 @@ typedef struct pl_side { /* one side's metadata tuple */
     int rank;
     int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
     int64_t offset;
-    bool has_hash;
+    bool has_hash, has_probe;
     pl_hash128 hash;
+    pl_hash128 probe; /* of blocks (store/blob.h), where the recording has no hashes */
     unsigned flags;   /* PL_RECORD_* */
     const char *blob; /* name in the session's store; NULL = not kept there */
     const char *key;  /* key in the recording that the session refers to; NULL = none */

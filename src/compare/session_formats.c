@@ -77,6 +77,7 @@ void pl_session_put_csv(const pl_session_view *v, pl_buf *out) {
 static void put_xml(pl_buf *out, const char *s) {
     pl_buf clean = PL_BUF_INIT;
     pl_session_put_clean(&clean, s);
+    if (!pl_buf_ok(&clean)) out->failed = true;
     for (const char *c = pl_buf_str(&clean); *c != '\0'; c++) {
         switch (*c) {
         case '&': pl_buf_puts(out, "&amp;"); break;
@@ -136,6 +137,7 @@ void pl_session_put_junit(const pl_session_view *v, pl_buf *out) {
         pl_buf headline = PL_BUF_INIT;
         pl_session_put_headline(s, &headline);
         pl_buf_printf(out, ">\n      <failure type=\"%s\" message=\"", pl_outcome_name(s->outcome));
+        if (!pl_buf_ok(&headline)) out->failed = true;
         put_xml(out, pl_buf_str(&headline));
         pl_buf_puts(out, "\"/>\n    </testcase>\n");
         pl_buf_release(&headline);
@@ -206,6 +208,7 @@ static void each_finding(const pl_session_view *v, put_finding put, void *ctx) {
 static void put_escaped(pl_buf *out, const char *s, bool property) {
     pl_buf clean = PL_BUF_INIT;
     pl_session_put_clean(&clean, s);
+    if (!pl_buf_ok(&clean)) out->failed = true;
     for (const char *c = pl_buf_str(&clean); *c != '\0'; c++) {
         if (*c == '%' || (property && (*c == ':' || *c == ','))) {
             pl_buf_printf(out, "%%%02X", (unsigned)*c);
@@ -224,6 +227,7 @@ static void put_annotation(void *ctx, const finding *f) {
     if (pl_session_split_source(f->source, &n_file, &line)) {
         pl_buf file = PL_BUF_INIT;
         pl_buf_append(&file, f->source, n_file);
+        if (!pl_buf_ok(&file)) out->failed = true;
         pl_buf_puts(out, "file=");
         put_escaped(out, pl_buf_str(&file), true);
         pl_buf_printf(out, ",line=%ld,", line);
@@ -232,6 +236,7 @@ static void put_annotation(void *ctx, const finding *f) {
     pl_buf_puts(out, "title=plumb ");
     put_escaped(out, f->rule, true);
     pl_buf_puts(out, "::");
+    if (!pl_buf_ok(&f->message)) out->failed = true;
     put_escaped(out, pl_buf_str(&f->message), false);
     pl_buf_putc(out, '\n');
 }
@@ -242,23 +247,42 @@ void pl_session_put_github(const pl_session_view *v, pl_buf *out) {
 
 /* ---- SARIF ---- */
 
-static void put_location(pl_json *j, const pl_session *s, const finding *f) {
+/* A path as a reference of RFC 3986, which SARIF 2.1.0 §3.4.3 asks for: what is not unreserved or a
+ * slash is percent-encoded, and two leading slashes would be a host. */
+static void put_uri(pl_json *j, const char *path, size_t n) {
+    pl_buf uri = PL_BUF_INIT;
+    while (n > 1 && path[0] == '/' && path[1] == '/') {
+        path++;
+        n--;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)path[i];
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || strchr("-._~/", c) != NULL;
+        if (c != '\0' && plain) {
+            pl_buf_putc(&uri, (char)c);
+        } else {
+            pl_buf_printf(&uri, "%%%02X", (unsigned)c);
+        }
+    }
+    if (!pl_buf_ok(&uri)) j->buf->failed = true;
+    pl_json_put_string(j, "uri", pl_buf_str(&uri));
+    pl_buf_release(&uri);
+}
+
+/* The line of the program, else the model; without either there is none. */
+static void put_physical(pl_json *j, const pl_session *s, const finding *f) {
     size_t n_file = 0;
     long line = 0;
     const bool has_line = pl_session_split_source(f->source, &n_file, &line);
-    pl_json_key(j, "locations");
-    pl_json_array_begin(j);
-    pl_json_object_begin(j);
+    const char *path = has_line ? f->source : s->model_path[0] != '\0' ? s->model_path : s->a.path;
+    if (!has_line) n_file = strlen(path);
+    if (n_file == 0) return;
     pl_json_key(j, "physicalLocation");
     pl_json_object_begin(j);
     pl_json_key(j, "artifactLocation");
     pl_json_object_begin(j);
-    pl_json_key(j, "uri");
-    if (has_line) {
-        pl_json_string_n(j, f->source, n_file);
-    } else {
-        pl_json_string(j, s->model_path[0] != '\0' ? s->model_path : s->a.path);
-    }
+    put_uri(j, path, n_file);
     pl_json_object_end(j);
     if (has_line) {
         pl_json_key(j, "region");
@@ -267,6 +291,13 @@ static void put_location(pl_json *j, const pl_session *s, const finding *f) {
         pl_json_object_end(j);
     }
     pl_json_object_end(j);
+}
+
+static void put_location(pl_json *j, const pl_session *s, const finding *f) {
+    pl_json_key(j, "locations");
+    pl_json_array_begin(j);
+    pl_json_object_begin(j);
+    put_physical(j, s, f);
     if (f->value[0] != '\0') {
         pl_json_key(j, "logicalLocations");
         pl_json_array_begin(j);
@@ -294,6 +325,7 @@ static void put_result(void *ctx, const finding *f) {
     pl_json_put_string(j, "level", f->is_error ? "error" : "warning");
     pl_json_key(j, "message");
     pl_json_object_begin(j);
+    if (!pl_buf_ok(&f->message)) j->buf->failed = true;
     pl_json_put_string(j, "text", pl_buf_str(&f->message));
     pl_json_object_end(j);
     put_location(j, s->session, f);
@@ -351,6 +383,7 @@ void pl_session_put_model_explorer(const pl_session_view *v, pl_buf *out) {
     pl_json_object_begin(&j);
     pl_buf name = PL_BUF_INIT;
     pl_buf_printf(&name, "plumb %s", v->metric);
+    if (!pl_buf_ok(&name)) out->failed = true;
     pl_json_put_string(&j, "name", pl_buf_str(&name));
     pl_buf_release(&name);
     pl_json_key(&j, "results");
@@ -359,7 +392,10 @@ void pl_session_put_model_explorer(const pl_session_view *v, pl_buf *out) {
         const pl_sync_point *p = &s->points[v->order[k]];
         const double x = pl_sync_point_metric(s, p, v->metric);
         if (pl_strmap_has(&seen, p->value)) continue;
-        if (pl_strmap_put(&seen, p->value, out) != 0) break;
+        if (pl_strmap_put(&seen, p->value, out) != 0) {
+            out->failed = true;
+            break;
+        }
         pl_json_key(&j, p->value);
         pl_json_object_begin(&j);
         pl_json_key(&j, "value");

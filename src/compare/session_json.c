@@ -50,6 +50,8 @@ static void put_side(pl_json *j, const char *key, const pl_side *s) {
     for (unsigned i = 0; i < PL_RECORD_FLAGS; i++)
         if ((s->flags >> i & 1u) != 0) pl_json_string(j, pl_record_flag_name(1u << i));
     pl_json_array_end(j);
+    pl_hash128_hex(s->probe, hex);
+    if (s->has_probe) pl_json_put_string(j, "probe", hex);
     if (s->blob != NULL) pl_json_put_string(j, "blob", s->blob);
     if (s->key != NULL) pl_json_put_string(j, "key", s->key);
     pl_json_object_end(j);
@@ -273,6 +275,8 @@ static void put_rollup(pl_json *j, const pl_session *s, pl_rollup_key key) {
             pl_json_object_end(j);
         }
         pl_rollup_release(&r);
+    } else {
+        j->buf->failed = true;
     }
     pl_json_array_end(j);
 }

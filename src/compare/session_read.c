@@ -161,6 +161,10 @@ static void read_side(reader *r, const pl_json_value *metadata, const char *key,
     if (get_dims(r, o, "strides", true, s->strides) != s->rank) fault(r, "strides", "of its rank");
     s->has_hash = hash != NULL;
     if (s->has_hash && !pl_hash128_parse(hash, &s->hash)) fault(r, "hash", "32 hexadecimal digits");
+    const char *probe = get_text(r, o, "probe", NULL);
+    s->has_probe = probe != NULL;
+    if (s->has_probe && !pl_hash128_parse(probe, &s->probe))
+        fault(r, "probe", "32 hexadecimal digits");
     s->blob = get_text(r, o, "blob", NULL);
     pl_blob blob;
     if (s->blob != NULL && !pl_blob_parse(s->blob, &blob)) fault(r, "blob", "the name of a blob");

@@ -298,6 +298,7 @@ void pl_session_put_md(const pl_session_view *v, pl_buf *out) {
     const pl_session *s = v->session;
     pl_buf headline = PL_BUF_INIT;
     pl_session_put_headline(s, &headline);
+    if (!pl_buf_ok(&headline)) out->failed = true;
     pl_buf_puts(out, "**");
     put_cell(out, pl_buf_str(&headline));
     pl_buf_puts(out, "**\n\n");

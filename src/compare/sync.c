@@ -13,6 +13,7 @@
 #include "compare/detail.h"
 #include "compare/effective.h"
 #include "compare/layout.h"
+#include "store/blob.h"
 
 enum { SHARED_BYTES = 4 << 20, UNKNOWN_BYTES = 1 << 20, WALK_MAX = 64 };
 
@@ -197,6 +198,17 @@ static pl_status measure_layout(const syncing *s, pl_pool *pool, work *w, const 
     return st;
 }
 
+/* Recordings of others have no hashes, and the debugger shows no tensor that it does not know. */
+static pl_status probe_side(pl_side *side, const pl_tensor *t, pl_err *err) {
+    pl_dense dense;
+    if (side->has_hash || t->dtype == PL_STRING) return PL_OK;
+    PL_TRY(pl_dense_init(&dense, t, err));
+    const pl_status st = pl_dense_probe(&dense, &side->probe, err);
+    side->has_probe = st == PL_OK;
+    pl_dense_release(&dense);
+    return st;
+}
+
 static pl_status measure(const syncing *s, pl_pool *pool, work *w, pl_err *err) {
     pl_tensor *a = NULL, *b = NULL;
     pl_status st = PL_OK;
@@ -206,8 +218,14 @@ static pl_status measure(const syncing *s, pl_pool *pool, work *w, pl_err *err) 
     }
     PL_TRY_GOTO(done, st, pl_recording_read(s->side[0]->recording, w->a, &a, err));
     PL_TRY_GOTO(done, st, pl_recording_read(s->side[1]->recording, w->b, &b, err));
+    PL_TRY_GOTO(done, st, pl_recording_check_tensor(s->side[0]->recording, w->a, a, err));
+    PL_TRY_GOTO(done, st, pl_recording_check_tensor(s->side[1]->recording, w->b, b, err));
     fill_from_tensor(&w->point->a, a);
     fill_from_tensor(&w->point->b, b);
+    if (s->options->probe) {
+        PL_TRY_GOTO(done, st, probe_side(&w->point->a, a, err));
+        PL_TRY_GOTO(done, st, probe_side(&w->point->b, b, err));
+    }
     st = *w->layout != '\0' ? measure_layout(s, pool, w, a, b, err)
                             : measure_tensors(s, pool, w, a, b, err);
 done:

@@ -24,6 +24,7 @@ typedef struct pl_sync_options {
     size_t n_user_metrics;
     const char *const *details; /* values that are measured in detail (detail.h) */
     size_t n_details;
+    bool probe; /* tensors of a recording without hashes are probed: a session will be looked at */
 } pl_sync_options;
 
 /* Fills points, left_b, metric, profile, tol and user_metrics of the session. *pairing is the

@@ -21,6 +21,20 @@ static const double floors[PL_PRECISION_COUNT] = {
     [PL_PRECISION_INT4] = 0.5,  [PL_PRECISION_INT2] = 1,     [PL_PRECISION_EXACT] = 0,
 };
 
+/* By figures, of an output's size: below this no output fails without a culprit. */
+static const double OUTPUT_TOL = 1e-4;
+
+double pl_accuracy_output_tol(const pl_accuracy *a) {
+    return isnan(a->tol) ? OUTPUT_TOL : a->tol;
+}
+
+bool pl_accuracy_output_fails(const pl_accuracy *a, const pl_accuracy_figures *f) {
+    const double tol = pl_accuracy_output_tol(a);
+    if (f->structural) return true;
+    if (f->no_gold) return f->nonfinite || f->relative > tol;
+    return f->inherited && !(f->error <= tol * f->scale);
+}
+
 double pl_accuracy_floor(pl_precision precision) {
     return floors[precision];
 }

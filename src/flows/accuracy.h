@@ -19,7 +19,8 @@
 typedef struct pl_accuracy {
     pl_profile profile;
     plumb_same_options same; /* torch */
-    double tol;              /* plumb: |a - r| <= tol (|r| + rms(r)), instead of gold; NAN = gold */
+    double tol;              /* plumb: |a - r| <= tol (|r| + rms(r)), instead of gold; NAN = gold.
+                                By figures: of the output's size; NAN = 1e-4 */
     bool strict;             /* integers, bools and strings count, and exactly */
     bool any_float;          /* the element type may differ: one side runs in fp64 */
     bool flips;              /* quantised: a rounding difference may become a whole step */
@@ -47,6 +48,19 @@ typedef struct pl_accuracy_check { /* of one output */
 /* gold may be NULL. Only memory and usage fail. */
 pl_status pl_accuracy_compare(const pl_accuracy *accuracy, const pl_datum *ref, const pl_datum *res,
                               const pl_datum *gold, pl_accuracy_check *out, pl_err *err);
+
+/* The same question about an output that blame has judged already (analyze, minify): it fails by
+ * itself, whoever is to blame. Numbers that are not known are NAN. */
+typedef struct pl_accuracy_figures {
+    bool structural;     /* another shape or type than the reference's */
+    bool nonfinite;      /* NaN or Inf on one side only */
+    bool inherited;      /* much further from gold than the reference is (blame.h) */
+    bool no_gold;        /* only `relative` is known */
+    double error, scale; /* rms of its error against gold, and of gold */
+    double relative;     /* rms of its distance from the reference, relative to that */
+} pl_accuracy_figures;
+double pl_accuracy_output_tol(const pl_accuracy *accuracy);
+bool pl_accuracy_output_fails(const pl_accuracy *accuracy, const pl_accuracy_figures *figures);
 
 /* A function that jumps (a gradient at a kink, a rounded code) may land on the other side for no
  * fault: `moved` is gold again on inputs that were changed by some rounding errors. A check that

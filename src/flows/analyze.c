@@ -82,10 +82,15 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     x->in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
     if (x->pool == NULL || x->in == NULL) return pl_fail_memory(err, 1);
     if (o->progress != NULL) x->progress = (pl_progress){ o->progress->update, o->progress->ctx };
-    pl_same_options_init(&x->same);
-    if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &x->same, err));
-    x->torch = o->profile != NULL && strcmp(o->profile, "torch") == 0;
-    if (o->profile != NULL && !x->torch && strcmp(o->profile, "plumb") != 0) {
+    pl_accuracy_init(&x->accuracy);
+    pl_same_options_init(&x->accuracy.same); /* PyTorch's analyze, not its repro */
+    if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &x->accuracy.same, err));
+    x->accuracy.pool = x->pool;
+    x->accuracy.strict = true;
+    if (o->tol > 0) x->accuracy.tol = o->tol;
+    const bool torch = o->profile != NULL && strcmp(o->profile, "torch") == 0;
+    if (torch) x->accuracy.profile = PL_PROFILE_TORCH;
+    if (o->profile != NULL && !torch && strcmp(o->profile, "plumb") != 0) {
         return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
     }
     PL_TRY(pl_inputs_make(x->model, x->inputs, x->in, err));
@@ -103,8 +108,8 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->model_hash = pl_analysis_keep(x, hex);
     s->model_nodes = graph->n_nodes;
     s->metric = pl_analysis_keep(x, o->metric == NULL ? "psnr" : o->metric);
-    s->profile = x->torch ? "torch" : "plumb";
-    s->tol = o->tol > 0 ? o->tol : (double)NAN;
+    s->profile = torch ? "torch" : "plumb";
+    s->tol = x->accuracy.tol;
     PL_TRY(pl_analysis_warn_inputs(x, err));
     return pl_analysis_timed(x, "prepare", err);
 }

@@ -14,19 +14,6 @@
 /* How many times the spread, or the reference's own error, an output may be off. */
 #define SPREAD_RATIO 2.0
 
-/* Values went through integer codes of 8 bits or less. */
-bool pl_analysis_is_quantised(const pl_model *model) {
-    const pl_graph *graph = model->graph;
-    for (size_t i = 0; i < graph->n_values; i++) {
-        const pl_type *type = graph->values[i]->type;
-        if (graph->values[i]->producer == NULL || type == NULL || type->kind != PL_TYPE_TENSOR) {
-            continue;
-        }
-        if (pl_dtype_is_integer(type->dtype) && pl_dtype_bits(type->dtype) <= 8) return true;
-    }
-    return false;
-}
-
 static pl_status measure_spread(pl_analysis *x, pl_err *err) {
     if (x->spread != NULL) return PL_OK;
     x->spread = pl_arena_array(x->arena, x->replayed->graph->n_outputs + 1, sizeof(double));
@@ -117,7 +104,7 @@ pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_jud
 pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err) {
     const pl_sync_point *most = NULL;
     *said = false;
-    for (size_t i = 0; x->quantised && i < x->session->n_points; i++) {
+    for (size_t i = 0; x->accuracy.flips && i < x->session->n_points; i++) {
         const pl_sync_point *p = &x->session->points[i];
         if (!p->is_output || !(pl_analysis_relative(p) > 1e-3)) continue;
         if (most == NULL || pl_analysis_relative(p) > pl_analysis_relative(most)) most = p;

@@ -4,6 +4,7 @@
 
 #include "compare/pair.h"
 #include "compare/session.h"
+#include "flows/accuracy.h"
 #include "flows/api.h"
 #include "flows/session_write.h"
 #include "flows/side_run.h"
@@ -38,9 +39,7 @@ typedef struct pl_analysis {
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
     pl_progress progress;
-    plumb_same_options same;
-    bool torch;
-    bool quantised; /* values go through integer codes */
+    pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */
     double
         *spread; /* by output of `replayed`, in the arena: what rounding does; NULL = not asked */
     double started;
@@ -79,7 +78,6 @@ double pl_analysis_relative(const pl_sync_point *p);
 const pl_sync_point *pl_analysis_birth(const pl_session *s, const pl_sync_point *failing);
 
 /* analyze_flips.c: outputs of models whose values go through codes of few bits */
-bool pl_analysis_is_quantised(const pl_model *model);
 /* Is the output further off than flipped codes explain? tol: of its size, below which nothing
  * fails. */
 pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,

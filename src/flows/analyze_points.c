@@ -7,8 +7,6 @@
 #include "flows/analyze_int.h"
 #include "flows/marking.h"
 
-#define OUTPUT_TOL 1e-4 /* of an output's size: below this no output fails without a culprit */
-
 /* ---- sync points ---- */
 
 static void fill_side(pl_side *side, const pl_datum *d, const pl_hash128 *hash) {
@@ -65,12 +63,12 @@ static pl_status measure(pl_analysis *x, pl_sync_point *p, const pl_datum *a, co
 
 static pl_status judge_torch(pl_analysis *x, pl_sync_point *p, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err) {
-    pl_same_result same;
-    if (!x->torch || b == NULL) return PL_OK;
-    PL_TRY(pl_same(b, a, gold, &x->same, &same, err));
-    if (same.verdict == PL_SAME_YES) return PL_OK;
-    p->reason = pl_analysis_keep(x, same.why);
-    pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, same.why);
+    pl_accuracy_check check;
+    if (x->accuracy.profile != PL_PROFILE_TORCH || b == NULL) return PL_OK;
+    PL_TRY(pl_accuracy_compare(&x->accuracy, b, a, gold, &check, err));
+    if (check.same) return PL_OK;
+    p->reason = pl_analysis_keep(x, check.why);
+    pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, check.why);
     if (x->session->first_divergence == NULL) x->session->first_divergence = p->value;
     if (p->is_output) p->verdict = PL_VERDICT_MISMATCH; /* settled with the judgement later */
     return PL_OK;
@@ -171,7 +169,9 @@ static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v
     p->q = v->q;
     p->excuse = pl_analysis_keep(x, v->excuse);
     if (*v->reason != '\0') p->reason = pl_analysis_keep(x, v->reason);
-    if (x->torch && p->verdict == PL_VERDICT_MISMATCH && v->verdict == PL_VERDICT_WITHIN) return;
+    if (x->accuracy.profile == PL_PROFILE_TORCH && p->verdict == PL_VERDICT_MISMATCH &&
+        v->verdict == PL_VERDICT_WITHIN)
+        return;
     p->verdict = v->verdict;
     if (p->verdict == PL_VERDICT_WITHIN && p->measured && p->pair_class == PL_PAIR_EXACT) {
         p->verdict = PL_VERDICT_SAME;
@@ -185,24 +185,26 @@ double pl_analysis_relative(const pl_sync_point *p) {
     return sqrt(p->acc.sum_sq / p->acc.sum_rr);
 }
 
-/* An output that inherited more than the reference's own error, and more than the tolerance. */
+/* An output that fails by itself: the predicate's answer, or that of codes that flip. */
 static pl_status output_fails(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
                               bool *fails, pl_err *err) {
-    const double tol = isnan(x->session->tol) ? OUTPUT_TOL : x->session->tol;
-    *fails = false;
-    if (x->torch) {
+    const bool off_zero = p->measured && !(p->acc.sum_rr > 0) && p->acc.sum_sq > 0;
+    const bool no_gold = x->options->skip_gold != 0;
+    const pl_accuracy_figures figures = {
+        .structural = p->pair_class == PL_PAIR_STRUCTURAL && p->a.present && p->b.present,
+        .nonfinite = p->pair_class == PL_PAIR_NONFINITE,
+        .inherited = p->verdict == PL_VERDICT_INHERITED || p->verdict == PL_VERDICT_AMPLIFIED,
+        .no_gold = no_gold,
+        .error = v->propagated,
+        .scale = v->scale,
+        .relative = off_zero && no_gold ? (double)INFINITY : pl_analysis_relative(p),
+    };
+    if (x->accuracy.profile == PL_PROFILE_TORCH) {
         *fails = p->verdict == PL_VERDICT_MISMATCH;
-    } else if (p->pair_class == PL_PAIR_STRUCTURAL && p->a.present && p->b.present) {
-        *fails = true;
-    } else if (x->options->skip_gold) {
-        const bool any = p->measured && p->acc.n_finite > 0;
-        const double size = any ? sqrt(p->acc.sum_rr / (double)p->acc.n_finite) : 0;
-        const double off = any ? sqrt(p->acc.sum_sq / (double)p->acc.n_finite) : 0;
-        *fails = p->pair_class == PL_PAIR_NONFINITE || off > tol * size;
-    } else if (x->quantised) {
-        return pl_analysis_flips(x, p, v, tol, fails, err);
-    } else if (p->verdict == PL_VERDICT_INHERITED || p->verdict == PL_VERDICT_AMPLIFIED) {
-        *fails = !(v->propagated <= tol * v->scale);
+    } else if (x->accuracy.flips && !figures.structural && !no_gold) {
+        return pl_analysis_flips(x, p, v, pl_accuracy_output_tol(&x->accuracy), fails, err);
+    } else {
+        *fails = pl_accuracy_output_fails(&x->accuracy, &figures);
     }
     return PL_OK;
 }
@@ -271,14 +273,14 @@ static pl_status say_marking(pl_analysis *x, pl_err *err) {
 pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     const pl_sync_point *failing = NULL;
-    x->quantised = pl_analysis_is_quantised(x->replayed);
+    x->accuracy.precision = pl_model_precision(x->replayed, &x->accuracy.flips);
     for (size_t i = 0; i < s->n_points; i++) {
         pl_sync_point *p = &s->points[i];
         const pl_judgement *v = &x->blame.of[p->replayed->id];
         settle_point(x, p, v, p->b.present);
         if (p->verdict == PL_VERDICT_CULPRIT) {
             /* The headline names the first. */
-            if (!x->torch && s->first_divergence != NULL) {
+            if (x->accuracy.profile != PL_PROFILE_TORCH && s->first_divergence != NULL) {
                 pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, p->reason);
             }
             if (s->first_divergence == NULL) s->first_divergence = p->value;
@@ -302,8 +304,9 @@ pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
         PL_TRY(pl_analysis_note(x, err, "%zu values could not be replayed: %s",
                                 x->blame.n_unreplayed, x->blame.first_unreplayed));
     }
-    const char *reason = x->torch ? "all values are the same by PyTorch's rule"
-                                  : "no operation is further off than rounding explains";
+    const char *reason = x->accuracy.profile == PL_PROFILE_TORCH
+                             ? "all values are the same by PyTorch's rule"
+                             : "no operation is further off than rounding explains";
     if (s->outcome == PL_OUTCOME_NONDETERMINISTIC) return PL_OK;
     if (s->n_blame == 0 && failing == NULL) {
         bool said = false;

@@ -263,7 +263,7 @@ pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
     return (pl_run_data){ .has = mapped_has,
                           .get = mapped_get,
                           .ctx = m,
-                          .has_copies = run->n_unknown > 0 || run->marked,
+                          .has_copies = run->n_unknown > 0 || run->marked || run->mode > 0,
                           .reshaped = mapped_reshaped };
 }
 

@@ -256,7 +256,7 @@ static pl_status find_pass(search *s, pl_arena *arena, pl_guilty_pass *out, pl_e
         if (disabled[i]) pl_buf_printf(&names, "%s%s", names.n_bytes > 0 ? "+" : "", s->names[i]);
     out->pass = pl_arena_strdup(arena, pl_buf_str(&names));
     out->reason = pl_arena_printf(arena, "without %s it is right", pl_buf_str(&names));
-    if (out->pass == NULL || out->reason == NULL) st = pl_fail_memory(err, 1);
+    if (out->pass == NULL || out->reason == NULL || !pl_buf_ok(&names)) st = pl_fail_memory(err, 1);
 done:
     pl_buf_release(&names);
     pl_free(disabled);

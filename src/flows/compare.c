@@ -116,6 +116,7 @@ static pl_status prepare(comparison *c, pl_err *err) {
     c->sync.n_user_metrics = c->plugins.n_rows;
     c->sync.details = o->details;
     c->sync.n_details = o->n_details;
+    c->sync.probe = o->output != NULL;
     if (o->output != NULL) PL_TRY(pl_session_folder_new(o->output, &c->folder, err));
     return pl_session_new(&c->session, err);
 }

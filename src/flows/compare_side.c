@@ -40,6 +40,7 @@ pl_status pl_compare_side_record(pl_compare_side *side, const plumb_record_optio
     if (st == PL_OK) st = pl_record_run(&job, err);
     if (st == PL_OK) st = pl_recording_open(path, &side->recording, err);
     if (st == PL_OK && notes != NULL) {
+        if (!pl_buf_ok(&job.notes)) notes->failed = true;
         pl_buf_append(notes, pl_buf_str(&job.notes), job.notes.n_bytes);
         if (inputs_from != NULL && job.n_inputs_taken < job.model->graph->n_inputs)
             pl_buf_printf(notes,
@@ -64,13 +65,14 @@ static const char *text_of(const pl_json_value *o, const char *key) {
 
 /* Of a safetensors file its header, which has the hash of every tensor when plumb wrote it; else
  * all bytes. A folder has none. */
-static const char *hash_of(const pl_compare_side *side, pl_arena *arena) {
+static pl_status hash_of(const pl_compare_side *side, pl_arena *arena, const char **out,
+                         pl_err *err) {
     pl_file_map *map = NULL;
     char hex[PL_HASH128_HEX];
     uint64_t n = 0;
-    if (side->is_model || pl_path_is_dir(side->path) ||
-        pl_file_map_open(side->path, &map, NULL) != PL_OK)
-        return "";
+    *out = "";
+    if (side->is_model || pl_path_is_dir(side->path)) return PL_OK;
+    PL_TRY(pl_file_map_open(side->path, &map, err));
     size_t n_bytes = map->n_bytes;
     if (pl_safetensors_sniff(map->data, map->n_bytes)) {
         memcpy(&n, map->data, sizeof n);
@@ -78,8 +80,8 @@ static const char *hash_of(const pl_compare_side *side, pl_arena *arena) {
     }
     pl_hash128_hex(pl_hash128_of(map->data, n_bytes), hex);
     pl_file_map_unref(map);
-    const char *copy = pl_arena_strdup(arena, hex);
-    return copy == NULL ? "" : copy;
+    *out = pl_arena_strdup(arena, hex);
+    return *out == NULL ? pl_fail_memory(err, sizeof hex) : PL_OK;
 }
 
 pl_status pl_compare_side_describe(const pl_compare_side *side, pl_session *s, pl_side_info *out,
@@ -95,13 +97,15 @@ pl_status pl_compare_side_describe(const pl_compare_side *side, pl_session *s, p
                            .spec = "",
                            .version = "",
                            .path = path,
-                           .hash = hash_of(side, s->arena),
+                           .hash = "",
                            .failure = "" };
+    PL_TRY(hash_of(side, s->arena, &out->hash, err));
     out->backend = pl_arena_strdup(s->arena, side->recording->format);
     if (out->backend == NULL) return pl_fail_memory(err, 1);
-    if (provenance == NULL ||
-        pl_json_read(provenance, strlen(provenance), s->arena, &root, NULL) != PL_OK)
-        return PL_OK; /* somebody else's; it says nothing of the tensors */
+    if (provenance == NULL) return PL_OK;
+    const pl_status st = pl_json_read(provenance, strlen(provenance), s->arena, &root, NULL);
+    if (st == PL_E_MEMORY) return pl_fail_memory(err, strlen(provenance));
+    if (st != PL_OK) return PL_OK; /* somebody else's; it says nothing of the tensors */
     if (*text_of(root, "backend") != '\0') out->backend = text_of(root, "backend");
     out->version = text_of(root, "backend_version");
     out->spec = text_of(pl_json_find(root, "options"), "spec");

@@ -193,6 +193,7 @@ static void put_text(const facts *f, bool nodes, pl_buf *out) {
 static void put_value_json(pl_json *j, const pl_value *value) {
     pl_buf type = PL_BUF_INIT;
     pl_type_print(&type, value->type);
+    if (!pl_buf_ok(&type)) j->buf->failed = true;
     pl_json_object_begin(j);
     pl_json_put_string(j, "name", value->name);
     pl_json_put_string(j, "type", pl_buf_str(&type));

@@ -99,6 +99,7 @@ static void put_text(const char *filter, pl_buf *out) {
         } else {
             pl_buf_printf(&opsets, "%d-%d", row->since, row->until);
         }
+        if (!pl_buf_ok(&name) || !pl_buf_ok(&opsets)) out->failed = true;
         pl_buf_printf(out, "%-34s %-9s %-12s %-8s %-6s %-6s %s\n", pl_buf_str(&name),
                       pl_buf_str(&opsets), pl_op_family(i), grad_word(row), bound_word(row),
                       emit_word(row), amp_word(row));

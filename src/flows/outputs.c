@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/hash.h"
@@ -28,21 +29,51 @@ static bool npy_holds(const pl_datum *d) {
     return d->kind == PL_TYPE_TENSOR && pl_dtype_npy(d->tensor->dtype)[0] != '\0';
 }
 
-static pl_status write_one(const char *dir, const char *save_as, const pl_named_datum *item,
-                           char **file, pl_err *err) {
+/* Written in `dir`; `file` is its name in `path`, where it will be. */
+static pl_status write_one(const char *dir, const char *path, const char *save_as,
+                           const pl_named_datum *item, char **file, pl_err *err) {
     const char *suffix = strcmp(save_as, "npy") == 0 && npy_holds(item->datum) ? "npy" : "pb";
     for (int k = 0;; k++) {
-        pl_buf path = PL_BUF_INIT;
-        pl_buf_printf(&path, "%s/", dir);
-        put_safe_name(&path, item->name);
-        if (k > 0) pl_buf_printf(&path, "-%d", k);
-        pl_buf_printf(&path, ".%s", suffix);
-        *file = pl_buf_take(&path);
-        if (*file == NULL) return pl_fail_memory(err, 1);
-        if (!pl_path_exists(*file)) return pl_tensor_file_save(*file, item, 1, err);
-        pl_free(*file);
-        *file = NULL;
+        pl_buf name = PL_BUF_INIT;
+        put_safe_name(&name, item->name);
+        if (k > 0) pl_buf_printf(&name, "-%d", k);
+        pl_buf_printf(&name, ".%s", suffix);
+        char *here = pl_buf_ok(&name) ? pl_path_join(dir, pl_buf_str(&name)) : NULL;
+        char *there = pl_buf_ok(&name) ? pl_path_join(path, pl_buf_str(&name)) : NULL;
+        pl_buf_release(&name);
+        const bool taken = here != NULL && pl_path_exists(here);
+        pl_status st = PL_OK;
+        if (here == NULL || there == NULL) {
+            st = pl_fail_memory(err, 1);
+        } else if (!taken) {
+            st = pl_tensor_file_save(here, item, 1, err);
+        }
+        pl_free(here);
+        if (st == PL_OK && !taken) {
+            *file = there;
+            return PL_OK;
+        }
+        pl_free(there);
+        PL_TRY(st);
     }
+}
+
+/* A new folder appears whole; one that was there, and empty, is emptied again on failure. */
+static pl_status write_folder(const char *path, const char *save_as, const pl_named_datum *items,
+                              size_t n_items, char **files, pl_err *err) {
+    char *staged = NULL;
+    if (!pl_path_exists(path)) PL_TRY(pl_dir_stage(path, &staged, err));
+    const char *dir = staged != NULL ? staged : path;
+    pl_status st = PL_OK;
+    size_t n = 0;
+    for (; n < n_items && st == PL_OK; n++)
+        st = write_one(dir, path, save_as, &items[n], &files[n], err);
+    if (st == PL_OK && staged != NULL) st = pl_dir_publish(staged, path, err);
+    if (st != PL_OK && staged != NULL) (void)pl_dir_remove(staged, NULL);
+    for (size_t i = 0; i < n && st != PL_OK && staged == NULL; i++)
+        if (files[i] != NULL) (void)unlink(files[i]);
+    pl_free(staged);
+    return st;
 }
 
 static pl_status check_new(const char *path, pl_err *err) {
@@ -73,11 +104,7 @@ pl_status pl_outputs_write(const char *path, const char *save_as, const pl_named
         }
         return PL_OK;
     }
-    PL_TRY(pl_path_make_dirs(path, err));
-    for (size_t i = 0; i < n_items; i++) {
-        PL_TRY(write_one(path, save_as, &items[i], &files[i], err));
-    }
-    return PL_OK;
+    return write_folder(path, save_as, items, n_items, files, err);
 }
 
 pl_tensor_summary pl_tensor_summarize(const pl_tensor *t) {

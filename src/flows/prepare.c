@@ -303,3 +303,23 @@ void pl_prepared_release(pl_prepared *p) {
     pl_changes_release(&p->changes);
     *p = (pl_prepared){ .changes = PL_CHANGES_INIT };
 }
+
+bool pl_context_is_plain(const plumb_context *c) {
+    return c->eval == 0 && c->amp == NULL && c->backward == 0;
+}
+
+pl_status pl_context_prepare(const plumb_context *c, const pl_model *model, pl_datum *const *in,
+                             uint64_t seed, pl_pool *pool, pl_prepared *out, pl_err *err) {
+    const pl_prepare_options options = { .transform = { .eval = c->eval, .amp = c->amp },
+                                         .backward = c->backward != 0,
+                                         .loss_output = c->loss_output,
+                                         .random_gradients = c->random_gradients != 0,
+                                         .grad_seed = c->grad_seed,
+                                         .seed = seed,
+                                         .pool = pool };
+    PL_TRY(pl_prepare(model, in, &options, out, err));
+    if (c->backward && !out->has_gradients) {
+        return pl_fail(err, PL_E_UNSUPPORTED, "there are no gradients: %s", out->note);
+    }
+    return PL_OK;
+}

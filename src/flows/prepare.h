@@ -48,4 +48,10 @@ pl_status pl_prepare(const pl_model *model, pl_datum *const *in, const pl_prepar
                      pl_prepared *out, pl_err *err);
 void pl_prepared_release(pl_prepared *prepared); /* all zero is fine */
 
+bool pl_context_is_plain(const plumb_context *context); /* nothing is to be done */
+/* pl_prepare by a context. Gradients that cannot be had are PL_E_UNSUPPORTED. */
+pl_status pl_context_prepare(const plumb_context *context, const pl_model *model,
+                             pl_datum *const *in, uint64_t seed, pl_pool *pool, pl_prepared *out,
+                             pl_err *err);
+
 #endif

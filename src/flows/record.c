@@ -311,6 +311,7 @@ static pl_status describe(const pl_record_job *r, char **text, pl_err *err) {
                       r->n_bytes, r->options->output, 1e3 * r->seconds);
         pl_buf_append(&out, pl_buf_str(&r->notes), r->notes.n_bytes);
     }
+    if (!pl_buf_ok(&r->notes)) out.failed = true;
     return pl_api_text_take(&out, text, err);
 }
 

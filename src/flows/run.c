@@ -210,12 +210,16 @@ static void put_profile(const run *r, pl_buf *out) {
     pl_strmap index = PL_STRMAP_INIT;
     size_t n = 0;
     double total = 0;
+    if (times == NULL) out->failed = true;
     for (size_t i = 0; times != NULL && i < graph->n_nodes; i++) {
         op_time *t = pl_strmap_get(&index, graph->nodes[i]->op);
         if (t == NULL) {
             t = &times[n++];
             t->op = graph->nodes[i]->op;
-            if (pl_strmap_put(&index, t->op, t) != 0) break;
+            if (pl_strmap_put(&index, t->op, t) != 0) {
+                out->failed = true;
+                break;
+            }
         }
         t->us += 1e-3 * (double)r->node_ns[i];
         t->n++;

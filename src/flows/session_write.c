@@ -1,12 +1,7 @@
 #include "flows/session_write.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -52,31 +47,6 @@ void pl_session_folder_abort_take(pl_session_folder *f) {
     folder_free(f);
 }
 
-/* "out/x" -> "out/.x.XXXXXX" */
-static pl_status make_temporary(pl_session_folder *f, pl_err *err) {
-    pl_buf name = PL_BUF_INIT;
-    char *parent = pl_path_dirname(f->path);
-    if (parent == NULL) return pl_fail_memory(err, 1);
-    pl_status st = pl_path_make_dirs(parent, err);
-    pl_buf_printf(&name, "%s/.%s.XXXXXX", parent, pl_path_basename(f->path));
-    pl_free(parent);
-    char *path = pl_buf_take(&name);
-    pl_buf_release(&name);
-    if (st == PL_OK && path == NULL) st = pl_fail_memory(err, 1);
-    if (st == PL_OK && mkdtemp(path) == NULL)
-        st = pl_fail_errno(err, errno, "create a folder beside", f->path);
-    if (st != PL_OK) {
-        pl_free(path);
-        return st;
-    }
-    f->temporary = path;
-    /* mkdtemp makes it private; a session is as open as any other file. */
-    const mode_t mask = umask(0);
-    umask(mask);
-    (void)chmod(path, 0777 & ~mask);
-    return PL_OK;
-}
-
 pl_status pl_session_folder_new(const char *path, pl_session_folder **out, pl_err *err) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
@@ -95,7 +65,7 @@ pl_status pl_session_folder_new(const char *path, pl_session_folder **out, pl_er
         st = pl_fail(err, PL_E_EXISTS, "'%s' is there already; a session is never overwritten",
                      f->path);
     } else {
-        st = make_temporary(f, err);
+        st = pl_dir_stage(f->path, &f->temporary, err);
     }
     if (st != PL_OK) {
         pl_session_folder_abort_take(f);
@@ -210,15 +180,7 @@ static pl_status finish(pl_session_folder *f, const pl_session *s, pl_err *err) 
     f->store = NULL;
     PL_TRY(write_json(f, s, err));
     PL_TRY(pl_sync_dir(f->temporary, err));
-    if (renameat2(AT_FDCWD, f->temporary, AT_FDCWD, f->path, RENAME_NOREPLACE) != 0) {
-        /* File systems without the flag: rename(2) refuses a folder that is not empty. */
-        if (errno == EEXIST || rename(f->temporary, f->path) != 0) {
-            if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR)
-                return pl_fail(err, PL_E_EXISTS,
-                               "'%s' is there already; a session is never overwritten", f->path);
-            return pl_fail_errno(err, errno, "name the session folder", f->path);
-        }
-    }
+    PL_TRY(pl_dir_publish(f->temporary, f->path, err));
     pl_free(f->temporary);
     f->temporary = NULL;
     char *parent = pl_path_dirname(f->path);

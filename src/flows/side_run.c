@@ -46,7 +46,8 @@ pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_option
                                          .any_shape = true, /* a wrong shape is a finding */
                                          .record = true };
     PL_TRY(pl_side_run_prepare(r, model, options, err));
-    PL_TRY(pl_backend_open(options->spec, &backend, &r->backend, err));
+    r->backend = options->backend;
+    if (r->backend == NULL) PL_TRY(pl_backend_open(options->spec, &backend, &r->backend, err));
     return pl_program_new(r->backend, model, &compile, &r->program, err);
 }
 
@@ -66,7 +67,7 @@ void pl_side_run_release(pl_side_run *r) {
     pl_strmap_release(&r->by_name);
     pl_spool_free(r->spool);
     pl_program_free(r->program);
-    pl_backend_close(r->backend);
+    if (r->options.backend == NULL) pl_backend_close(r->backend);
     *r = (pl_side_run){ .model = NULL };
 }
 
@@ -77,13 +78,14 @@ pl_status pl_side_run_plain(pl_side_run *r, pl_datum *const *in, pl_err *err) {
 
 /* ---- what the hook sees ---- */
 
-static pl_hash128 hash_datum(const pl_datum *d) {
-    pl_hash128 none = { 0, 0 };
+static pl_status hash_datum(const pl_datum *d, pl_hash128 *out, pl_err *err) {
     pl_dense dense;
-    if (d->kind != PL_TYPE_TENSOR || pl_dense_init(&dense, d->tensor, NULL) != PL_OK) return none;
-    const pl_hash128 hash = pl_hash128_of(dense.data, dense.n_bytes);
+    *out = (pl_hash128){ 0, 0 };
+    if (d->kind != PL_TYPE_TENSOR) return PL_OK;
+    PL_TRY(pl_dense_init(&dense, d->tensor, err));
+    *out = pl_hash128_of(dense.data, dense.n_bytes);
     pl_dense_release(&dense);
-    return hash;
+    return PL_OK;
 }
 
 static bool wanted(const pl_side_run *r, const pl_value *value) {
@@ -123,8 +125,7 @@ static pl_status keep(pl_side_run *r, const pl_value *value, const pl_datum *see
     PL_TRY(st);
     if (r->entry[value->id] == 0) r->n_recorded++;
     r->entry[value->id] = id + 1;
-    r->hash[value->id] = hash_datum(seen);
-    return PL_OK;
+    return hash_datum(seen, &r->hash[value->id], err);
 }
 
 pl_status pl_side_run_put(pl_side_run *run, const pl_value *value, const pl_datum *d, pl_err *err) {
@@ -132,30 +133,33 @@ pl_status pl_side_run_put(pl_side_run *run, const pl_value *value, const pl_datu
 }
 
 /* The tuples of two runs, where they differ. */
-static void describe_difference(pl_side_run *r, const pl_value *value, const pl_datum *d) {
+static pl_status describe_difference(pl_side_run *r, const pl_value *value, const pl_datum *d,
+                                     pl_hash128 hash, pl_err *err) {
     pl_datum *first = NULL;
     char a[PL_HASH128_HEX], b[PL_HASH128_HEX], x[64], y[64];
-    if (pl_spool_get(r->spool, r->entry[value->id] - 1, &first, NULL) != PL_OK) return;
+    PL_TRY(pl_spool_get(r->spool, r->entry[value->id] - 1, &first, err));
     pl_hash128_hex(r->hash[value->id], a);
-    pl_hash128_hex(hash_datum(d), b);
+    pl_hash128_hex(hash, b);
     a[8] = b[8] = '\0';
     snprintf(r->difference, sizeof(r->difference), "%s %s != %s %s",
              pl_datum_describe(first, x, sizeof(x)), a, pl_datum_describe(d, y, sizeof(y)), b);
     pl_datum_unref(first);
+    return PL_OK;
 }
 
 static bool comes_before(const pl_value *x, const pl_value *y) {
     return x->producer->index < y->producer->index;
 }
 
-static pl_status check_again(pl_side_run *r, const pl_value *value, const pl_datum *d) {
+static pl_status check_again(pl_side_run *r, const pl_value *value, const pl_datum *d,
+                             pl_err *err) {
+    pl_hash128 hash;
     if (r->entry[value->id] == 0) return PL_OK;
-    const pl_hash128 hash = hash_datum(d);
+    PL_TRY(hash_datum(d, &hash, err));
     if (hash.low == r->hash[value->id].low && hash.high == r->hash[value->id].high) return PL_OK;
     if (r->unstable != NULL && comes_before(r->unstable, value)) return PL_OK;
     r->unstable = value;
-    describe_difference(r, value, d);
-    return PL_OK;
+    return describe_difference(r, value, d, hash, err);
 }
 
 typedef struct hook_ctx {
@@ -170,7 +174,7 @@ static pl_status on_name(hook_ctx *h, const char *name, const pl_datum *d, pl_er
         if (!h->again) h->run->n_unknown++;
         return PL_OK;
     }
-    return h->again ? check_again(h->run, value, d) : keep(h->run, value, d, err);
+    return h->again ? check_again(h->run, value, d, err) : keep(h->run, value, d, err);
 }
 
 static plumb_status on_value(void *ctx, const plumb_seen *seen, plumb_error *error) {
@@ -318,10 +322,10 @@ static pl_status repeat_outputs(pl_side_run *r, pl_datum *const *in, pl_err *err
     const pl_graph *graph = r->model->graph;
     pl_datum **out = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
     if (out == NULL) return pl_fail_memory(err, graph->n_outputs);
-    const pl_status st = pl_program_run(r->program, in, out, err);
+    pl_status st = pl_program_run(r->program, in, out, err);
     for (size_t i = 0; i < graph->n_outputs && st == PL_OK; i++) {
         if (out[i] == NULL || graph->outputs[i]->producer == NULL) continue;
-        check_again(r, graph->outputs[i], out[i]);
+        st = check_again(r, graph->outputs[i], out[i], err);
     }
     drop(out, graph->n_outputs);
     pl_free(out);

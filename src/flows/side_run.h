@@ -13,7 +13,8 @@
 
 typedef struct pl_side_options {
     const char *spec;
-    const char *file; /* that holds exactly the model; NULL = none */
+    pl_backend *backend; /* open already, stays the caller's; NULL = spec is opened */
+    const char *file;    /* that holds exactly the model; NULL = none */
     bool guarded;
     double timeout;
     uint64_t memory_limit;

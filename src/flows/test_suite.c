@@ -277,9 +277,9 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
         pb_file want = { NULL, false };
         pl_buf_printf(&path, "%.*s_output_%zu.pb", (int)(strlen(t->path) - strlen(".onnx")),
                       t->path, i);
-        const pl_status st = pl_path_exists(pl_buf_str(&path))
-                                 ? read_pb(pl_buf_str(&path), NULL, &want, err)
-                                 : PL_OK;
+        pl_status st = pl_buf_ok(&path) ? PL_OK : pl_fail_memory(err, path.n_bytes);
+        if (st == PL_OK && pl_path_exists(pl_buf_str(&path)))
+            st = read_pb(pl_buf_str(&path), NULL, &want, err);
         pl_buf_release(&path);
         PL_TRY(st);
         if (want.datum == NULL) continue;

@@ -22,6 +22,8 @@ typedef struct hashing {
     pl_hash128 sum;
     int depth;
     bool out_of_memory; /* sticky: a dim could not be noted */
+    pl_tensor_hash_fn hash_tensor;
+    void *ctx;
     pl_err *err;
 } hashing;
 
@@ -85,23 +87,32 @@ static void put_type(hashing *h, pl_buf *buf, const pl_type *type) {
     }
 }
 
-static pl_status put_tensor(pl_buf *buf, pl_tensor *tensor, pl_err *err) {
+static pl_status hash_tensor(void *ctx, pl_tensor *tensor, pl_hash128 *out, pl_err *err) {
     pl_tensor *t = NULL;
+    pl_buf buf = PL_BUF_INIT;
+    (void)ctx;
     PL_TRY(pl_tensor_contiguous(tensor, &t, err));
-    put_u64(buf, (uint64_t)t->dtype);
-    put_u64(buf, (uint64_t)t->rank);
+    put_u64(&buf, (uint64_t)t->dtype);
+    put_u64(&buf, (uint64_t)t->rank);
     for (int i = 0; i < t->rank; i++)
-        put_u64(buf, (uint64_t)t->dims[i]);
+        put_u64(&buf, (uint64_t)t->dims[i]);
     if (t->dtype == PL_STRING) {
         for (int64_t i = 0; i < t->n_elements; i++) {
             pl_string s;
             memcpy(&s, (const char *)t->data + (size_t)i * sizeof s, sizeof s);
-            put_bytes(buf, s.data, s.n_bytes);
+            put_bytes(&buf, s.data, s.n_bytes);
         }
     } else {
-        put_hash(buf, pl_hash128_of(t->data, pl_tensor_bytes(t)));
+        put_hash(&buf, pl_hash128_of(t->data, pl_tensor_bytes(t)));
     }
     pl_tensor_unref(t);
+    return finish(&buf, out, err);
+}
+
+static pl_status put_tensor(const hashing *h, pl_buf *buf, pl_tensor *tensor) {
+    pl_hash128 hash;
+    PL_TRY(h->hash_tensor(h->ctx, tensor, &hash, h->err));
+    put_hash(buf, hash);
     return PL_OK;
 }
 
@@ -123,7 +134,7 @@ static pl_status put_list(hashing *h, pl_buf *buf, const pl_attr *a) {
         case PL_ATTR_FLOATS: pl_buf_append(buf, &a->floats[i], sizeof(float)); break;
         case PL_ATTR_INTS: put_u64(buf, (uint64_t)a->ints[i]); break;
         case PL_ATTR_STRINGS: put_bytes(buf, a->strings[i].data, a->strings[i].n_bytes); break;
-        case PL_ATTR_TENSORS: PL_TRY(put_tensor(buf, a->tensors[i], h->err)); break;
+        case PL_ATTR_TENSORS: PL_TRY(put_tensor(h, buf, a->tensors[i])); break;
         case PL_ATTR_GRAPHS: PL_TRY(put_graph(h, buf, a->graphs[i])); break;
         default: break;
         }
@@ -139,7 +150,7 @@ static pl_status put_attr(hashing *h, pl_buf *buf, const pl_attr *a) {
     case PL_ATTR_INT: put_u64(buf, (uint64_t)a->i); break;
     case PL_ATTR_STRING: put_bytes(buf, a->s.data, a->s.n_bytes); break;
     case PL_ATTR_TENSOR:
-    case PL_ATTR_SPARSE_TENSOR: return put_tensor(buf, a->tensor, h->err);
+    case PL_ATTR_SPARSE_TENSOR: return put_tensor(h, buf, a->tensor);
     case PL_ATTR_GRAPH: return put_graph(h, buf, a->graph);
     case PL_ATTR_TYPE_PROTO: put_type(h, buf, a->type_proto); break;
     default: return put_list(h, buf, a);
@@ -238,7 +249,7 @@ static pl_status hash_source(hashing *h, const pl_value *value, const char *kind
     put_u64(&buf, index);
     if (value->is_input) put_type(h, &buf, value->type);
     put_u64(&buf, value->init != NULL);
-    if (value->init != NULL) st = put_tensor(&buf, value->init, h->err);
+    if (value->init != NULL) st = put_tensor(h, &buf, value->init);
     if (st != PL_OK) {
         pl_buf_release(&buf);
         return st;
@@ -340,7 +351,16 @@ static pl_status sum_all(hashing *h, const pl_graph *graph) {
 }
 
 pl_status pl_model_hash(const pl_model *model, pl_hash128 *out, pl_err *err) {
-    hashing h = { .n_values = model->n_values, .n_nodes = pl_model_count_nodes(model), .err = err };
+    return pl_model_hash_by(model, hash_tensor, NULL, out, err);
+}
+
+pl_status pl_model_hash_by(const pl_model *model, pl_tensor_hash_fn fn, void *ctx, pl_hash128 *out,
+                           pl_err *err) {
+    hashing h = { .n_values = model->n_values,
+                  .n_nodes = pl_model_count_nodes(model),
+                  .hash_tensor = fn,
+                  .ctx = ctx,
+                  .err = err };
     pl_status st = PL_OK;
     pl_hash128 graph = { 0, 0 };
     h.values = pl_calloc(h.n_values + 1, sizeof *h.values);

@@ -30,5 +30,9 @@ pl_status pl_model_cut(const pl_model *model, const char *const *from, size_t n_
 /* Depends on ops, attributes, edges, types of inputs and the bytes of weights; not on names of
  * values or nodes, on doc strings, or on the order of independent nodes. */
 pl_status pl_model_hash(const pl_model *model, pl_hash128 *out, pl_err *err);
+/* The same with another hash for tensors: one that is remembered, where weights are large. */
+typedef pl_status (*pl_tensor_hash_fn)(void *ctx, pl_tensor *tensor, pl_hash128 *out, pl_err *err);
+pl_status pl_model_hash_by(const pl_model *model, pl_tensor_hash_fn hash, void *ctx,
+                           pl_hash128 *out, pl_err *err);
 
 #endif

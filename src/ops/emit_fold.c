@@ -251,8 +251,9 @@ pl_status pl_emit_log_softmax(pl_emit *c) {
     const pl_ref peak = pl_emit_reduce(c, PL_FOLD_PEAK, wide, x, axes);
     const pl_ref e = pl_emit_map2(c, wide, "px_exp_down_$S($0 - $1)", x, peak);
     const pl_ref sum = pl_emit_reduce(c, PL_FOLD_SUM, PL_F64, e, axes);
-    const pl_ref shift = pl_emit_map2(c, PL_F64, "$0 + __builtin_log($1)", peak, sum);
-    return pl_emit_out(c, 0, pl_emit_map2(c, c->out[0]->dtype, "(double)$0 - $1", x, shift));
+    const pl_ref rest = pl_emit_map1(c, PL_F64, "__builtin_log($0)", sum);
+    return pl_emit_out(
+        c, 0, pl_emit_map3(c, c->out[0]->dtype, "(double)$0 - (double)$1 - $2", x, peak, rest));
 }
 
 pl_status pl_emit_hardmax(pl_emit *c) {

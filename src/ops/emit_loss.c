@@ -54,8 +54,8 @@ pl_status pl_emit_cross_entropy(pl_emit *c) {
     const pl_ref peak = pl_emit_reduce(c, PL_FOLD_PEAK, wide, x, 2);
     const pl_ref e = pl_emit_map2(c, wide, "px_exp_down_$S($0 - $1)", x, peak);
     const pl_ref sum = pl_emit_reduce(c, PL_FOLD_SUM, PL_F64, e, 2);
-    const pl_ref shift = pl_emit_map2(c, PL_F64, "$0 + __builtin_log($1)", peak, sum);
-    const pl_ref log_prob = pl_emit_map2(c, wide, "(double)$0 - $1", x, shift);
+    const pl_ref rest = pl_emit_map1(c, PL_F64, "__builtin_log($0)", sum);
+    const pl_ref log_prob = pl_emit_map3(c, wide, "(double)$0 - (double)$1 - $2", x, peak, rest);
     if (pl_emit_wants(c, 1)) {
         PL_TRY(pl_emit_out(c, 1, pl_emit_map1(c, c->out[1]->dtype, "$0", log_prob)));
     }

@@ -635,6 +635,9 @@ static pl_ref emit_pass(pl_emit *c, pl_arena *arena, const plan *p, int axis, pl
     int64_t from[PL_RANK_MAX];
     double *numbers = pl_arena_array(arena, (size_t)n_out, sizeof(double));
     pl_ref sum = -1;
+    int64_t inner = 1;
+    for (int d = axis + 1; d < p->rank; d++)
+        inner *= dims[d];
     if (numbers == NULL) return -1;
     memcpy(from, dims, (size_t)p->rank * sizeof(*from));
     dims[axis] = n_out;
@@ -648,7 +651,9 @@ static pl_ref emit_pass(pl_emit *c, pl_arena *arena, const plan *p, int axis, pl
         for (int64_t j = 0; j < n_out; j++)
             numbers[j] = t->w[j * t->n + k];
         const pl_ref w = pl_emit_along(c, pl_emit_numbers(c, wide, numbers, n_out), p->rank, axis);
-        v = pl_emit_map2(c, wide, "$0 * $1", w, v);
+        /* Of many rows the kernel leaves out those of weight 0, whatever they hold. */
+        const bool skips = k > 0 && t->n > 2 && inner > 1;
+        v = pl_emit_map2(c, wide, skips ? "$0 == 0 ? 0 : $0 * $1" : "$0 * $1", w, v);
         sum = sum < 0 ? v : pl_emit_map2(c, wide, "$0 + $1", sum, v);
     }
     return sum;

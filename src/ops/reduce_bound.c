@@ -103,9 +103,13 @@ static pl_status sum_bound(pl_bound *c, bool mean) {
     PL_TRY(reduce_terms(c, &p, PL_REDUCE_SUM, size_of, &size));
     if (c->e_in[0] != NULL)
         PL_TRY(reduce_as(c, &p, mean ? PL_REDUCE_L2 : PL_REDUCE_SUM, c->e_in[0], &inherited));
+    /* As in bound_dot.c: what grows with K is the drift of a sum that grows itself. */
+    enum { STEADY = 4 };
     const double own = p.k > 1 ? accumulator(c) * pl_b_chain(p.k) : 0, n = mean ? p.k : 1;
+    const double steady = fmin(own, STEADY * accumulator(c)), drift = own - steady;
     for (int64_t i = 0; i < p.y->n_elements; i++) {
-        p.e[i] = own * size[i] / n + (p.k > 1 ? pl_b_stored(c, p.out[i]) : 0);
+        p.e[i] = steady * size[i] / n + drift * fabs(p.out[i]);
+        p.e[i] += p.k > 1 ? pl_b_stored(c, p.out[i]) : 0;
         if (inherited != NULL) p.e[i] += inherited[i] / n;
     }
     return PL_OK;

@@ -3,6 +3,8 @@
  *
  * Reverse accumulation then needs nothing of them, and any backend can run the result. What the
  * condition and the count depend on is folded where it is constant: a counter, a comparison. */
+#include "passes/unroll.h"
+
 #include <string.h>
 
 #include "base/alloc.h"
@@ -378,17 +380,23 @@ done:
     return st;
 }
 
-static pl_status scan_length(const unrolling *u, const pl_scan_layout *s, int64_t *out) {
+/* -1 = not known before the run. */
+static int64_t length_of(const pl_node *node, const pl_scan_layout *s) {
     for (size_t k = 0; k < s->n_in; k++) {
-        const pl_value *x = u->node->in[s->n_states + k];
-        const pl_type *type = x->type;
+        const pl_value *x = node->in[s->n_states + k];
+        const pl_type *type = x == NULL ? NULL : x->type;
         if (type == NULL || !type->has_rank) continue;
         int64_t axis = s->in_axes == NULL ? 0 : s->in_axes[k];
         if (axis < 0) axis += type->rank;
         if (axis < 0 || axis >= type->rank || !pl_dim_known(type->dims[axis])) continue;
-        *out = type->dims[axis].value;
-        return PL_OK;
+        return type->dims[axis].value;
     }
+    return -1;
+}
+
+static pl_status scan_length(const unrolling *u, const pl_scan_layout *s, int64_t *out) {
+    *out = length_of(u->node, s);
+    if (*out >= 0) return PL_OK;
     return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
                         "its gradient needs the length of '%s', which is not known before the run",
                         u->node->in[s->n_states]->name);
@@ -551,6 +559,41 @@ static pl_status find_in(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status settle(pl_graph *graph, pl_err *err) {
+    PL_TRY(pl_graph_sort(graph, err));
+    PL_TRY(pl_ops_resolve(graph->model, err));
+    return pl_model_infer(graph->model, NULL, err);
+}
+
+pl_status pl_node_unroll(pl_node *node, pl_err *err) {
+    pl_graph *graph = node->graph;
+    const bool loop = strcmp(node->op, "Loop") == 0;
+    PL_TRY(loop ? expand_loop(graph, node, err) : expand_scan(graph, node, err));
+    return settle(graph, err);
+}
+
+pl_status pl_node_trip_count(const pl_node *node, int64_t *out, pl_err *err) {
+    pl_scan_layout s;
+    const char *name = NULL;
+    *out = -1;
+    if (strcmp(node->op, "Scan") == 0) {
+        if (pl_scan_has_batch(node) || pl_scan_read(&s, node, node->n_in, &name) != NULL) {
+            return PL_OK;
+        }
+        *out = length_of(node, &s);
+        return PL_OK;
+    }
+    pl_arena *scratch = pl_arena_new();
+    pl_tensor *t = NULL;
+    if (scratch == NULL) return pl_fail_memory(err, 1);
+    pl_status st = PL_OK;
+    if (node->n_in > 0 && node->in[0] != NULL) st = fold(node->in[0], 0, scratch, &t, err);
+    if (t != NULL && t->n_elements == 1) *out = pl_tensor_get_i64(t, 0);
+    pl_tensor_unref(t);
+    pl_arena_free(scratch);
+    return st;
+}
+
 static pl_status unroll_one(pl_model *model, pl_value *const *xs, size_t n_xs, bool *found,
                             pl_err *err) {
     bool *depends = pl_calloc((size_t)model->n_values + 1, sizeof(bool));
@@ -564,12 +607,8 @@ static pl_status unroll_one(pl_model *model, pl_value *const *xs, size_t n_xs, b
     pl_free(depends);
     *found = st == PL_OK && (f.node != NULL || f.changed);
     if (!*found) return st;
-    if (!f.changed)
-        PL_TRY(strcmp(f.node->op, "Loop") == 0 ? expand_loop(f.graph, f.node, err)
-                                               : expand_scan(f.graph, f.node, err));
-    PL_TRY(pl_graph_sort(f.graph, err));
-    PL_TRY(pl_ops_resolve(model, err));
-    return pl_model_infer(model, NULL, err);
+    if (!f.changed) return pl_node_unroll(f.node, err);
+    return settle(f.graph, err);
 }
 
 static pl_status fold_known(pl_model *model, pl_value *const *xs, size_t n_xs, bool *changed,

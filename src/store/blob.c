@@ -96,6 +96,25 @@ pl_blob pl_dense_blob(const pl_dense *d, pl_dtype dtype) {
     return (pl_blob){ dtype, d->n_bytes, pl_hash128_of(d->data, d->n_bytes) };
 }
 
+pl_status pl_dense_probe(const pl_dense *d, pl_hash128 *out, pl_err *err) {
+    const size_t n_whole = (d->n_bytes + PL_PROBE_BYTES - 1) / PL_PROBE_BYTES;
+    const size_t n = n_whole < PL_PROBE_BLOCKS ? n_whole : PL_PROBE_BLOCKS;
+    const uint64_t n_bytes = d->n_bytes;
+    pl_hasher *h = pl_hasher_new();
+    if (h == NULL) return pl_fail_memory(err, 1);
+    pl_hasher_update(h, &n_bytes, sizeof n_bytes);
+    for (size_t i = 0; i < n; i++) {
+        /* Block 0 and the last one are among them; i * (n_whole - 1) stays below 2^64. */
+        const size_t block = n < 2 ? 0 : i * (n_whole - 1) / (n - 1);
+        const size_t begin = block * PL_PROBE_BYTES, left = d->n_bytes - begin;
+        pl_hasher_update(h, (const char *)d->data + begin,
+                         left < PL_PROBE_BYTES ? left : PL_PROBE_BYTES);
+    }
+    *out = pl_hasher_digest(h);
+    pl_hasher_free(h);
+    return PL_OK;
+}
+
 /* ---- and back ---- */
 
 static uint64_t read_length(const uint8_t *p) {

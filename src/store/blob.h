@@ -34,6 +34,10 @@ typedef struct pl_dense {
 pl_status pl_dense_init(pl_dense *dense, const pl_tensor *t, pl_err *err);
 void pl_dense_release(pl_dense *dense);
 pl_blob pl_dense_blob(const pl_dense *dense, pl_dtype dtype);
+/* A hash of its size and of at most PL_PROBE_BLOCKS blocks of PL_PROBE_BYTES, spread over it: tells
+ * whether it is a tensor that was seen before without reading gigabytes. */
+enum { PL_PROBE_BLOCKS = 1024, PL_PROBE_BYTES = 4096 };
+pl_status pl_dense_probe(const pl_dense *dense, pl_hash128 *out, pl_err *err);
 
 /* Back from the bytes. The size must fit the shape, and every byte of a sub-byte type be a value of
  * it (else PL_E_FORMAT). Other types use the bytes in place and keep `map` alive. */

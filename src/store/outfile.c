@@ -37,7 +37,7 @@ bool pl_sync_fd(int fd) {
 
 pl_status pl_sync_dir(const char *path, pl_err *err) {
     pl_status st = PL_OK;
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = pl_fd_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     /* A folder that may be written but not read cannot be synced. */
     if (fd < 0 && errno == EACCES) return PL_OK;
     if (fd < 0) return pl_fail_errno(err, errno, "open the folder", path);
@@ -77,23 +77,21 @@ static pl_status open_named(pl_outfile *f, pl_err *err) {
         snprintf(name, sizeof name, ".%.200s.%ld.%d.tmp", base, (long)getpid(), k);
         char *path = pl_path_join(f->dir, name);
         if (path == NULL) return pl_fail_memory(err, strlen(name));
-        f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        f->fd = pl_fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (f->fd >= 0) {
             f->temporary = path;
             return PL_OK;
         }
         const int error = errno;
         pl_free(path);
-        if (error != EEXIST && error != EINTR) return pl_fail_errno(err, error, "create", f->path);
+        if (error != EEXIST) return pl_fail_errno(err, error, "create", f->path);
     }
     return pl_fail(err, PL_E_IO, "cannot create a temporary file beside '%s'", f->path);
 }
 
 static pl_status open_file(pl_outfile *f, pl_outfile_kind kind, pl_err *err) {
     if (kind == PL_OUTFILE_NAMED) return open_named(f, err);
-    do
-        f->fd = open(f->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-    while (f->fd < 0 && errno == EINTR);
+    f->fd = pl_fd_open(f->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     if (f->fd >= 0) return PL_OK;
     /* Kernels and file systems without O_TMPFILE see the attempt to write to a folder. */
     if (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL) return open_named(f, err);

@@ -515,6 +515,18 @@ pl_status pl_recording_read_datum(const pl_recording *rec, const pl_record *r, p
     return read_nested(rec, r, 0, &left, out, err);
 }
 
+pl_status pl_recording_check_tensor(const pl_recording *rec, const pl_record *r, const pl_tensor *t,
+                                    pl_err *err) {
+    pl_dense dense;
+    if (!r->has_hash) return PL_OK;
+    PL_TRY(pl_dense_init(&dense, t, err));
+    const pl_hash128 hash = pl_hash128_of(dense.data, dense.n_bytes);
+    pl_dense_release(&dense);
+    if (hash.low == r->hash.low && hash.high == r->hash.high) return PL_OK;
+    return pl_fail(err, PL_E_FORMAT, "%s: '%s' is damaged: its bytes have another hash", rec->path,
+                   r->key);
+}
+
 pl_status pl_recording_check_record(const pl_recording *rec, const pl_record *r, uint64_t *n_bytes,
                                     pl_err *err) {
     pl_tensor *t = NULL;
@@ -522,12 +534,9 @@ pl_status pl_recording_check_record(const pl_recording *rec, const pl_record *r,
     PL_TRY(pl_recording_read(rec, r, &t, err));
     pl_status st = pl_dense_init(&dense, t, err);
     if (st == PL_OK) {
-        const pl_hash128 hash = pl_hash128_of(dense.data, dense.n_bytes);
         *n_bytes = dense.n_bytes;
-        if (r->has_hash && (hash.low != r->hash.low || hash.high != r->hash.high))
-            st = pl_fail(err, PL_E_FORMAT, "%s: '%s' is damaged: its bytes have another hash",
-                         rec->path, r->key);
         pl_dense_release(&dense);
+        st = pl_recording_check_tensor(rec, r, t, err);
     }
     pl_tensor_unref(t);
     return st;

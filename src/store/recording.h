@@ -58,6 +58,9 @@ void pl_recording_forget(const pl_recording *recording, const pl_record *record)
 /* Tensors, sequences and optionals. */
 pl_status pl_recording_read_datum(const pl_recording *recording, const pl_record *record,
                                   pl_datum **out, pl_err *err);
+/* Whether a tensor that was read has the hash that its tuple says; fine when it says none. */
+pl_status pl_recording_check_tensor(const pl_recording *recording, const pl_record *record,
+                                    const pl_tensor *t, pl_err *err);
 /* Reads everything, or one record with data, and compares the hashes. */
 pl_status pl_recording_check_record(const pl_recording *recording, const pl_record *record,
                                     uint64_t *n_bytes, pl_err *err);

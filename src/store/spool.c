@@ -56,7 +56,7 @@ void pl_spool_free(pl_spool *s) {
 
 static pl_status open_file(pl_spool *s, pl_err *err) {
     if (s->fd >= 0) return PL_OK;
-    s->fd = open(s->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    s->fd = pl_fd_open(s->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (s->fd >= 0) return PL_OK;
     char *path = pl_path_join(s->dir, "plumb-spool-XXXXXX"); /* no O_TMPFILE on this file system */
     if (path == NULL) return pl_fail_memory(err, 1);

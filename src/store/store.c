@@ -109,7 +109,7 @@ pl_status pl_store_lock(const char *dir, int how, int *out, pl_err *err) {
     if (path == NULL) return pl_fail_memory(err, 0);
     pl_status st = PL_OK;
     int r;
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int fd = pl_fd_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) {
         st = pl_fail_errno(err, errno, "open", path);
         goto done;
@@ -250,7 +250,7 @@ static pl_status write_temporary(pl_store *s, pl_store_pending *p, const pl_dens
              s->n_temporaries++);
     p->temporary = pl_path_join(s->dir, name);
     if (p->temporary == NULL) return pl_fail_memory(err, strlen(name));
-    p->fd = open(p->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    p->fd = pl_fd_open(p->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (p->fd < 0) return pl_fail_errno(err, errno, "create", p->temporary);
     return pl_write_all(p->fd, 0, dense->data, dense->n_bytes, p->temporary, err);
 }

@@ -161,6 +161,10 @@ static pl_status look_at(const char *path, const char *name, int folder, bool ch
         if (st == PL_OK) st = pl_blob_check(&blob, name, map, &problem);
         if (map != NULL) pl_file_map_unref(map);
     }
+    if (st == PL_E_MEMORY) { /* says nothing of the blob */
+        if (err != NULL) *err = problem;
+        return st;
+    }
     return visit(ctx, name, (uint64_t)info.st_size, st == PL_OK ? NULL : problem.message, err);
 }
 

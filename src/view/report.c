@@ -4,6 +4,7 @@
  * The session and the graph are always in it. Tensors are added, the blamed first, then outputs,
  * then the worst, until the size that was asked for is reached: figures, the slice with the largest
  * error as a picture, and the exact elements around it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -22,8 +23,9 @@ typedef struct report {
     const plumb_report_options *options;
     uint64_t room;
     pl_buf tensors; /* JSON members, `"12":{…}` joined by commas */
-    size_t n_tensors, n_left_out;
-    bool *taken; /* by point */
+    size_t n_tensors, n_left_out, n_unreadable;
+    char why[256]; /* of the first that cannot be read */
+    bool *taken;   /* by point */
 } report;
 
 static void put_base64(const pl_buf *data, pl_buf *out) {
@@ -84,13 +86,14 @@ static pl_status put_pictures(const pl_view_pair *pair, int64_t worst, pl_buf *o
 static pl_status put_point(report *r, size_t point, pl_buf *out, pl_err *err) {
     const pl_sync_point *p = &pl_viewed_session(r->viewed)->points[point];
     pl_view_pair pair;
-    int64_t worst = p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
-    if (!p->measured) worst = -1;
+    const int64_t worst = pl_view_worst(p);
     PL_TRY(pl_viewed_pair(r->viewed, point, &pair, err));
+    if (pair.unreadable && r->n_unreadable++ == 0)
+        (void)snprintf(r->why, sizeof r->why, "%s", pair.why);
     pl_status st = PL_OK;
     if (pl_view_is_numeric(pair.a) || pl_view_is_numeric(pair.b)) {
         pl_buf_printf(out, "\"%zu\":{\"stats\":", point);
-        st = pl_figures_put(&pair, out, err);
+        st = pl_figures_put(&pair, worst, out, err);
         pl_buf_puts(out, ",\"slices\":[");
         if (st == PL_OK) st = put_pictures(&pair, worst, out, err);
         pl_buf_puts(out, "]}");
@@ -207,6 +210,10 @@ static pl_status write_html(report *r, const char *path, pl_err *err) {
     }
     r->room = size - fixed;
     PL_TRY_GOTO(done, st, add_tensors(r, err));
+    if (!pl_buf_ok(&r->tensors)) {
+        st = pl_fail_memory(err, r->tensors.n_bytes);
+        goto done;
+    }
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &w, err));
     PL_TRY_GOTO(done, st, append_all(w, &session, &graph, &reference, &r->tensors, err));
     st = pl_file_writer_commit_take(w, err);
@@ -240,6 +247,8 @@ static pl_status make(report *r, const char *path, char **text, pl_err *err) {
         PL_TRY(write_html(r, path, err));
         pl_buf_printf(&out, "%s: %zu sync points, tensors of %zu\n", path,
                       pl_viewed_session(r->viewed)->n_points, r->n_tensors);
+        if (r->n_unreadable > 0)
+            pl_buf_printf(&out, "tensors of %zu cannot be read: %s\n", r->n_unreadable, r->why);
         return pl_api_text_take(&out, text, err);
     }
     pl_status st = print_other(r, &out, err);

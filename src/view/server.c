@@ -228,6 +228,34 @@ static enum MHD_Result answer_post(pl_server *s, struct MHD_Connection *c, const
     return send_reply(c, st, &reply, &err);
 }
 
+/* ---- connections ---- */
+
+static pl_guest *guest_of(struct MHD_Connection *c) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info == NULL ? NULL : info->socket_context;
+}
+
+static enum MHD_Result admit(void *cls, const struct sockaddr *address, socklen_t n) {
+    pl_server *s = cls;
+    (void)address;
+    (void)n;
+    return pl_guests_admit(&s->guests) ? MHD_YES : MHD_NO;
+}
+
+static void come_or_go(void *cls, struct MHD_Connection *c, void **context,
+                       enum MHD_ConnectionNotificationCode what) {
+    pl_server *s = cls;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *context = info == NULL ? NULL : pl_guests_enter(&s->guests, info->connect_fd);
+    } else {
+        pl_guests_leave(&s->guests, *context);
+        *context = NULL;
+    }
+}
+
 /* The body of a POST comes in parts; *state holds it. */
 static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *path,
                               const char *method, const char *version, const char *data,
@@ -235,7 +263,10 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *p
     pl_server *s = cls;
     pl_buf *body = *state;
     (void)version;
-    if (body == NULL) {
+    if (body == NULL) { /* the head is there: nobody sends a body to us who may not */
+        const char *why = refusal(s, c);
+        if (why != NULL) return send_error(c, MHD_HTTP_FORBIDDEN, why);
+        pl_guests_trust(&s->guests, guest_of(c), true);
         body = pl_calloc(1, sizeof *body);
         *state = body;
         return body == NULL ? MHD_NO : MHD_YES;
@@ -246,8 +277,6 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *p
         *n_data = 0;
         return MHD_YES;
     }
-    const char *why = refusal(s, c);
-    if (why != NULL) return send_error(c, MHD_HTTP_FORBIDDEN, why);
     if (strcmp(method, "GET") == 0) return answer_get(s, c, path);
     if (strcmp(method, "POST") != 0)
         return send_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and POST are answered");
@@ -259,9 +288,9 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *p
 
 static void completed(void *cls, struct MHD_Connection *c, void **state,
                       enum MHD_RequestTerminationCode why) {
-    (void)cls;
-    (void)c;
+    pl_server *s = cls;
     (void)why;
+    pl_guests_trust(&s->guests, guest_of(c), false);
     if (*state == NULL) return;
     pl_buf_release(*state);
     pl_free(*state);
@@ -278,13 +307,15 @@ static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
     const struct sockaddr_in address = { .sin_family = AF_INET,
                                          .sin_port = htons((uint16_t)port),
                                          .sin_addr = s->host };
+    if (!pl_guests_init(&s->guests)) return pl_fail(err, PL_E_MEMORY, "no thread to be had");
     s->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_ERROR_LOG,
-        (uint16_t)port, NULL, NULL, handle, s, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
+        (uint16_t)port, admit, s, handle, s, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
         MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)SERVER_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)PL_GUESTS_SOCKETS, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)SERVER_TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_MEMORY,
-        MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_NOTIFY_CONNECTION, come_or_go, s,
+        MHD_OPTION_END);
     if (s->daemon == NULL)
         return pl_fail(err, PL_E_IO,
                        "cannot listen on port %d: is it taken? (--port 0 picks a free one)", port);
@@ -295,6 +326,7 @@ static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
 
 static void stop_daemon(pl_server *s) {
     if (s->daemon != NULL) MHD_stop_daemon(s->daemon);
+    pl_guests_release(&s->guests);
 }
 
 #else

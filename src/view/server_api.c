@@ -92,7 +92,8 @@ static pl_status get_stats(const pl_request *r, pl_reply *reply, pl_err *err) {
     pl_view_pair pair;
     size_t point = 0;
     PL_TRY(open_pair(r, &point, &pair, err));
-    const pl_status st = pl_figures_put(&pair, &reply->body, err);
+    const pl_session *s = pl_viewed_session(r->server->viewed);
+    const pl_status st = pl_figures_put(&pair, pl_view_worst(&s->points[point]), &reply->body, err);
     pl_view_pair_release(&pair);
     return st;
 }
@@ -101,10 +102,8 @@ static pl_status read_slice(const pl_request *r, const pl_tensor *t, size_t poin
                             pl_err *err) {
     const pl_sync_point *p = &pl_viewed_session(r->server->viewed)->points[point];
     const char *mode = pl_request_query(r, "mode");
-    int64_t axes[2], at[2] = { 0, 0 }, of[2] = { 0, 0 }, max = 256, worst = -1;
-    if (p->measured)
-        worst = p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
-    pl_slice_default(t, worst, s);
+    int64_t axes[2], at[2] = { 0, 0 }, of[2] = { 0, 0 }, max = 256;
+    pl_slice_default(t, pl_view_worst(p), s);
     axes[0] = s->row_axis;
     axes[1] = s->col_axis;
     PL_TRY(query_list(r, "axes", axes, 2, err));

@@ -1,6 +1,6 @@
 /* Inside src/view: the server behind `plumb view`.
  *
- * One thread for each connection (libmicrohttpd), at most SERVER_CONNECTIONS_MAX of them; the
+ * One thread for each connection (libmicrohttpd), of which server_guests.h counts and cuts; the
  * opened session is used under `mutex`. What a request must show: the token of the link, a Host
  * that names this server on the loopback, and no foreign Origin. */
 #ifndef PL_SERVER_INT_H
@@ -11,10 +11,10 @@
 
 #include "base/json_read.h"
 #include "flows/api.h"
+#include "view/server_guests.h"
 #include "view/viewed.h"
 
 enum {
-    SERVER_CONNECTIONS_MAX = 96,
     SERVER_TIMEOUT_SECONDS = 20, /* of a silent connection */
     SERVER_MEMORY = 32 << 10,    /* for the head of a request */
     SERVER_BODY_MAX = 1 << 20,
@@ -40,6 +40,7 @@ typedef struct pl_server {
     pl_buf emitted;    /* C of its A, once asked for */
     pl_buf executed;   /* the graph that its A executes, once asked for */
     pl_server_job *job;
+    pl_guests guests;
     bool closing;
 } pl_server;
 

@@ -31,7 +31,8 @@ void pl_slice_default(const pl_tensor *t, int64_t flat, pl_slice *out);
  * "d": the reader subtracts. PL_E_INVALID when the slice lies outside. */
 pl_status pl_slice_put(const pl_view_pair *pair, const pl_slice *slice, pl_buf *out, pl_err *err);
 
-/* Histograms, quantiles, worst elements, channels, a sample of pairs; as JSON. */
-pl_status pl_figures_put(const pl_view_pair *pair, pl_buf *out, pl_err *err);
+/* Histograms, quantiles, worst elements, channels, a sample of pairs; as JSON. Of more than four
+ * million elements blocks are read; `worst` (-1 = not known) is then looked at all the same. */
+pl_status pl_figures_put(const pl_view_pair *pair, int64_t worst, pl_buf *out, pl_err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* Figures about a whole pair: one scan, a regular sample when it is very large. */
+/* Figures about a whole pair: one scan; of a large one, blocks that are spread over it, because a
+ * sample of single elements would touch every page of the file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 enum { N_BINS = 48, N_DECADES = 48, DECADE_FIRST = -40, N_WORST = 20, N_SCATTER = 400 };
 enum { N_CHANNELS_MAX = 1024, N_SORTED_MAX = 1 << 17 };
+enum { WHOLE_MAX = 1 << 22, N_BLOCKS = 1024, BLOCK = 2048 };
 
 typedef struct side_figures {
     double min, max, sum, sum_sq;
@@ -23,7 +25,8 @@ typedef struct worst_element {
 
 typedef struct figures {
     const pl_tensor *a, *b;
-    int64_t step, n_seen;
+    int64_t n_seen; /* elements, of which place() has the indices */
+    bool sampled;
     side_figures side[2];
     worst_element worst[N_WORST];
     size_t n_worst;
@@ -77,11 +80,19 @@ static void see_error(figures *f, int64_t at, double a, double b) {
     }
 }
 
-static void scan(figures *f) {
+/* Index of the k-th element that is seen. */
+static int64_t place(const figures *f, int64_t k) {
     const pl_tensor *t = f->a != NULL ? f->a : f->b;
-    const int64_t every = 1 + t->n_elements / f->step / N_SORTED_MAX;
-    int64_t k = 0;
-    for (int64_t i = 0; i < t->n_elements; i += f->step, k++) {
+    if (!f->sampled) return k;
+    const int64_t last = t->n_elements - BLOCK; /* begin of the last block */
+    const int64_t block = k / BLOCK;
+    return (int64_t)((double)block / (N_BLOCKS - 1) * (double)last) + k % BLOCK;
+}
+
+static void scan(figures *f) {
+    const int64_t every = 1 + f->n_seen / N_SORTED_MAX;
+    for (int64_t k = 0; k < f->n_seen; k++) {
+        const int64_t i = place(f, k);
         const double a = f->a != NULL ? pl_tensor_get_f64(f->a, i) : 0;
         const double b = f->b != NULL ? pl_tensor_get_f64(f->b, i) : 0;
         if (f->a != NULL) see_side(&f->side[0], a);
@@ -91,7 +102,16 @@ static void scan(figures *f) {
         if (k % every == 0 && f->n_sorted < N_SORTED_MAX)
             f->sorted[f->n_sorted++] = badness_of(a, b);
     }
-    f->n_seen = k;
+}
+
+/* The worst element that the comparison found stands on top, also when the sample missed it. */
+static void see_known(figures *f, int64_t at) {
+    if (f->a == NULL || f->b == NULL || at < 0 || at >= f->a->n_elements) return;
+    for (size_t i = 0; i < f->n_worst; i++)
+        if (f->worst[i].at == at) return;
+    const double a = pl_tensor_get_f64(f->a, at), b = pl_tensor_get_f64(f->b, at);
+    const double d = badness_of(a, b);
+    if (d > 0) see_worst(f, at, a, b, d);
 }
 
 /* ---- as JSON ---- */
@@ -134,8 +154,8 @@ static void put_histogram(pl_json *j, const figures *f) {
     const double half = hi / 2 - lo / 2;
     for (int s = 0; s < 2; s++) {
         if (sides[s] == NULL) continue;
-        for (int64_t i = 0; i < sides[s]->n_elements; i += f->step) {
-            const double x = pl_tensor_get_f64(sides[s], i);
+        for (int64_t k = 0; k < f->n_seen; k++) {
+            const double x = pl_tensor_get_f64(sides[s], place(f, k));
             if (!isfinite(x)) continue;
             const double share = half > 0 ? (x / 2 - lo / 2) / half : 0;
             const int bin = (int)(share * N_BINS);
@@ -191,7 +211,8 @@ static void put_channels(pl_json *j, const figures *f) {
     int64_t inner = 1;
     for (int i = axis + 1; i < t->rank; i++)
         inner *= t->dims[i];
-    for (int64_t i = 0; i < t->n_elements; i += f->step) {
+    for (int64_t k = 0; k < f->n_seen; k++) {
+        const int64_t i = place(f, k);
         const double d = badness_of(pl_tensor_get_f64(f->a, i), pl_tensor_get_f64(f->b, i));
         double *slot = &largest[i / inner % t->dims[axis]];
         if (d > *slot) *slot = d;
@@ -239,7 +260,7 @@ static void put_all(figures *f, const char *why, pl_buf *out) {
     pl_json_object_end(j);
 }
 
-pl_status pl_figures_put(const pl_view_pair *pair, pl_buf *out, pl_err *err) {
+pl_status pl_figures_put(const pl_view_pair *pair, int64_t worst, pl_buf *out, pl_err *err) {
     figures *f = pl_calloc(1, sizeof *f);
     if (f == NULL) return pl_fail_memory(err, sizeof *f);
     f->a = pl_view_is_numeric(pair->a) ? pair->a : NULL;
@@ -250,13 +271,15 @@ pl_status pl_figures_put(const pl_view_pair *pair, pl_buf *out, pl_err *err) {
         st = pl_fail(err, PL_E_NOT_FOUND, "%s", pair->why);
         goto done;
     }
-    f->step = 1 + t->n_elements / PL_SCAN_MAX;
+    f->sampled = t->n_elements > WHOLE_MAX;
+    f->n_seen = f->sampled ? (int64_t)N_BLOCKS * BLOCK : t->n_elements;
     f->sorted = pl_calloc(N_SORTED_MAX, sizeof *f->sorted);
     if (f->sorted == NULL) {
         st = pl_fail_memory(err, N_SORTED_MAX);
         goto done;
     }
     scan(f);
+    see_known(f, worst);
     put_all(f, pair->why, out);
     if (!pl_buf_ok(out)) st = pl_fail_memory(err, out->n_bytes);
 done:

@@ -9,7 +9,7 @@
 #include "store/recording.h"
 #include "store/store.h"
 
-enum { N_RECENT = 4 };
+enum { N_RECENT = 4, HASH_AGAIN_BELOW = 64 << 20 };
 
 struct pl_viewed {
     char *path;
@@ -100,15 +100,31 @@ static pl_status read_blob(pl_viewed *v, const pl_side *side, pl_tensor **out, p
     return pl_store_get(v->store, &blob, side->rank, side->dims, out, err);
 }
 
+static pl_status hash_of(const pl_tensor *t, bool probe, pl_hash128 *out, pl_err *err) {
+    pl_dense dense;
+    pl_status st = PL_OK;
+    PL_TRY(pl_dense_init(&dense, t, err));
+    if (probe) {
+        st = pl_dense_probe(&dense, out, err);
+    } else {
+        *out = pl_dense_blob(&dense, t->dtype).hash;
+    }
+    pl_dense_release(&dense);
+    return st;
+}
+
 /* The session's word for where the recording lies is not enough: the tensor must have the hash that
- * the comparison saw, so that a session from a stranger shows no file that he does not know. */
+ * the comparison saw, so that a session from a stranger shows no file that he does not know. A
+ * large one that plumb recorded has its hash beside it: it opens at once. */
 static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_tensor **out,
                              pl_err *err) {
     const pl_side_info *info = which == 0 ? &v->session->a : &v->session->b;
-    if (!side->has_hash) return pl_fail(err, PL_E_NOT_FOUND, "the session has no hash of it");
+    if (!side->has_hash && !side->has_probe)
+        return pl_fail(err, PL_E_NOT_FOUND, "the session has no hash of it");
     if (!v->tried[which]) {
-        v->tried[which] = true;
-        PL_TRY(pl_recording_open(info->path, &v->recordings[which], err));
+        const pl_status st = pl_recording_open(info->path, &v->recordings[which], err);
+        v->tried[which] = st != PL_E_MEMORY;
+        PL_TRY(st);
     }
     if (v->recordings[which] == NULL)
         return pl_fail(err, PL_E_NOT_FOUND, "the recording '%s' cannot be read", info->path);
@@ -116,16 +132,15 @@ static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_te
     if (record == NULL)
         return pl_fail(err, PL_E_NOT_FOUND, "'%s' is not in '%s'", side->key, info->path);
     pl_tensor *t = NULL;
-    pl_dense dense;
     PL_TRY(pl_recording_read(v->recordings[which], record, &t, err));
-    pl_status st = pl_dense_init(&dense, t, err);
-    if (st == PL_OK) {
-        const pl_hash128 hash = pl_dense_blob(&dense, t->dtype).hash;
-        pl_dense_release(&dense);
-        if (hash.low != side->hash.low || hash.high != side->hash.high)
-            st = pl_fail(err, PL_E_NOT_FOUND, "'%s' of '%s' is no longer what was compared",
-                         side->key, info->path);
-    }
+    const pl_hash128 *seen = side->has_hash ? &side->hash : &side->probe;
+    pl_hash128 hash = record->hash;
+    pl_status st = PL_OK;
+    if (!side->has_hash || !record->has_hash || pl_tensor_bytes(t) < HASH_AGAIN_BELOW)
+        st = hash_of(t, !side->has_hash, &hash, err);
+    if (st == PL_OK && (hash.low != seen->low || hash.high != seen->high))
+        st = pl_fail(err, PL_E_NOT_FOUND, "'%s' of '%s' is no longer what was compared", side->key,
+                     info->path);
     if (st != PL_OK) {
         pl_tensor_unref(t);
         return st;
@@ -134,16 +149,16 @@ static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_te
     return PL_OK;
 }
 
-/* NULL with a reason when the tensor was not kept; that is no error. */
-static void read_side(pl_viewed *v, int which, const pl_side *side, pl_tensor **out, char *why,
-                      size_t n_why) {
+/* NULL with a reason when the tensor was not kept or is damaged; that is no error. */
+static pl_status read_side(pl_viewed *v, int which, const pl_side *side, pl_tensor **out,
+                           pl_view_pair *pair, pl_err *failure) {
     static const char names[] = "AB";
     pl_err err = PL_ERR_INIT;
     pl_tensor *dense = NULL;
     pl_status st = PL_E_NOT_FOUND;
     if (!side->present) {
-        (void)snprintf(why, n_why, "%c has no such value", names[which]);
-        return;
+        (void)snprintf(pair->why, sizeof pair->why, "%c has no such value", names[which]);
+        return PL_OK;
     }
     if (side->blob != NULL) {
         st = read_blob(v, side, out, &err);
@@ -157,10 +172,17 @@ static void read_side(pl_viewed *v, int which, const pl_side *side, pl_tensor **
         pl_tensor_unref(*out);
         *out = dense;
     }
-    if (st != PL_OK) {
-        *out = NULL;
-        (void)snprintf(why, n_why, "%c: %.200s", names[which], err.message);
-    }
+    if (st == PL_OK) return PL_OK;
+    *out = NULL;
+    if (st == PL_E_MEMORY) return pl_fail_memory(failure, 1);
+    pair->unreadable = side->blob != NULL || side->key != NULL;
+    (void)snprintf(pair->why, sizeof pair->why, "%c: %.200s", names[which], err.message);
+    return PL_OK;
+}
+
+int64_t pl_view_worst(const pl_sync_point *p) {
+    if (!p->measured) return -1;
+    return p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
 }
 
 bool pl_view_is_numeric(const pl_tensor *t) {
@@ -169,30 +191,32 @@ bool pl_view_is_numeric(const pl_tensor *t) {
     return c != PL_CLASS_STRING && c != PL_CLASS_COMPLEX;
 }
 
-static void join(pl_view_pair *pair, const char *layout) {
+static pl_status join(pl_view_pair *pair, const char *layout, pl_err *failure) {
     pl_err err = PL_ERR_INIT;
+    pl_status st = PL_OK;
     pl_tensor *a = NULL, *b = NULL;
     if (!pl_view_is_numeric(pair->a) || !pl_view_is_numeric(pair->b)) {
         (void)snprintf(
             pair->why, sizeof pair->why, "%s has no heatmap",
             pl_dtype_name(pl_view_is_numeric(pair->a) ? pair->b->dtype : pair->a->dtype));
-        return;
+        return PL_OK;
     }
     if (pl_tensor_same_shape(pair->a, pair->b) && *layout == '\0') {
         pair->joint = true;
-    } else if (pl_layout_apply(layout, pair->a, pair->b, &a, &b, &err) == PL_OK &&
+    } else if ((st = pl_layout_apply(layout, pair->a, pair->b, &a, &b, &err)) == PL_OK &&
                pl_tensor_same_shape(a, b)) {
         pl_tensor_unref(pair->a);
         pl_tensor_unref(pair->b);
         pair->a = a;
         pair->b = b;
         pair->joint = true;
-        return;
+        return PL_OK;
     } else {
         (void)snprintf(pair->why, sizeof pair->why, "the shapes differ: no difference to show");
     }
     pl_tensor_unref(a);
     pl_tensor_unref(b);
+    return st == PL_E_MEMORY ? pl_fail_memory(failure, 1) : PL_OK;
 }
 
 static void copy_pair(const pl_view_pair *from, pl_view_pair *to) {
@@ -211,9 +235,13 @@ pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *
         return PL_OK;
     }
     const pl_sync_point *p = &v->session->points[point];
-    read_side(v, 0, &p->a, &out->a, out->why, sizeof out->why);
-    read_side(v, 1, &p->b, &out->b, out->why, sizeof out->why);
-    if (out->a != NULL && out->b != NULL) join(out, p->layout);
+    pl_status st = read_side(v, 0, &p->a, &out->a, out, err);
+    if (st == PL_OK) st = read_side(v, 1, &p->b, &out->b, out, err);
+    if (st == PL_OK && out->a != NULL && out->b != NULL) st = join(out, p->layout, err);
+    if (st != PL_OK) {
+        pl_view_pair_release(out);
+        return st;
+    }
     const size_t slot = v->next_recent++ % N_RECENT;
     pl_view_pair_release(&v->recent[slot].pair);
     v->recent[slot].used = true;

@@ -25,10 +25,13 @@ const char *pl_viewed_path(const pl_viewed *v);
 typedef struct pl_view_pair {
     pl_tensor *a, *b;
     bool joint;
-    char why[256]; /* why a side is missing, or why there is no difference; "" */
+    bool unreadable; /* a tensor that was kept cannot be read */
+    char why[256];   /* why a side is missing, or why there is no difference; "" */
 } pl_view_pair;
 pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
 void pl_view_pair_release(pl_view_pair *pair);
+/* Flat index of the largest error, of NaN or Inf on one side first; -1 = not known. */
+int64_t pl_view_worst(const pl_sync_point *p);
 bool pl_view_is_numeric(const pl_tensor *t); /* has a picture; NULL has none */
 
 /* ---- as JSON: viewed_json.c, viewed_graph.c ---- */

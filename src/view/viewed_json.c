@@ -182,12 +182,6 @@ static int64_t point_flags(const pl_sync_point *p) {
            (p->measured ? IS_MEASURED : 0);
 }
 
-/* Where the largest error is; -1 = not known. */
-static int64_t point_worst(const pl_sync_point *p) {
-    if (!p->measured) return -1;
-    return p->acc.nonfinite_index >= 0 ? p->acc.nonfinite_index : p->acc.max_abs_index;
-}
-
 static void put_point(pl_json *j, writer *w, const pl_sync_point *p) {
     const pl_session *s = w->session;
     const bool same = strcmp(p->counterpart, p->value) == 0; /* null says so */
@@ -217,7 +211,7 @@ static void put_point(pl_json *j, writer *w, const pl_sync_point *p) {
     pl_json_string(j, pl_verdict_name(p->verdict));
     pl_json_string(j, p->reason);
     pl_json_int(j, p->sample);
-    pl_json_int(j, point_worst(p));
+    pl_json_int(j, pl_view_worst(p));
     pl_json_string(j, p->limits_from);
     pl_json_array_end(j);
 }

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
+sys.path.insert(0, str(ROOT / "bench/minify"))
+import baselines  # noqa: E402
 import plot  # noqa: E402
 import ratios  # noqa: E402
 
@@ -44,6 +46,18 @@ def test_plot_is_well_formed(tmp):
     assert len(circles) == 4, len(circles)
     for c in circles:
         assert plot.LEFT <= float(c.get("cx")) <= plot.WIDTH - plot.RIGHT and plot.TOP <= float(c.get("cy")) <= plot.HEIGHT - plot.BOTTOM
+
+
+def test_fx_minifier_model_asks_as_often_as_an_independent_one(tmp):
+    # Counted with another model of the fx minifier, made from its source: "contains X" on a chain of a ops, X, b ops: sanity, re-checks and final check included.
+    counted = {(0, 0): 4, (0, 1): 9, (1, 1): 10, (10, 10): 19, (20, 20): 35, (100, 100): 37, (500, 500): 63}
+    for (a, b), queries in counted.items():
+        assert baselines.power_of_two(baselines.chain(a, b), baselines.has("Relu")) == (queries, 1), (a, b)
+
+
+def test_two_sweep_model_asks_as_often_as_polygraphy(tmp):
+    for n, checks in {20: 10, 100: 14, 500: 18, 2500: 24}.items():  # measured with Polygraphy 0.49.27
+        assert baselines.two_sweep(baselines.chain(n, n), baselines.has("Relu")) == (checks, 1), n
 
 
 def main():

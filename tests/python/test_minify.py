@@ -4,6 +4,7 @@ PyTorch's minifier (functorch and dynamo tests) are rebuilt on ONNX. Prints TAP.
 import json
 import math
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -191,6 +192,20 @@ def test_strict_accuracy_ends_at_the_first(folder):
     assert r["signature"]["op"] == "Log" and r["nodes_after"] == 1, r["signature"]
 
 
+def test_accuracy_is_the_gate_of_run(folder):
+    """A fault that changes no output: run --accuracy and minify --accuracy both say that nothing is wrong; strict says Log."""
+    text(folder / "m.onnxtxt", MASKED)
+    fault = ("--inject", "accuracy@Log")
+    assert call("run", folder / "m.onnxtxt", "--accuracy", *fault, "--repro-level", "0").returncode == 0
+    _, _, log = minify(folder, folder / "m.onnxtxt", *fault, "--accuracy", code=2)
+    assert "did not fail the tester" in log, log
+    r, _, _ = minify(folder, folder / "m.onnxtxt", *fault, "--strict-accuracy")
+    assert r["signature"]["op"] == "Log" and r["nodes_after"] == 1, r["signature"]
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", *fault, "--inject", "accuracy@Relu", "--accuracy")
+    assert r["signature"]["op"] == "Relu" and r["nodes_after"] == 1, r["signature"]
+    assert call("run", repro, "--accuracy", "--backend", "jit:inject=accuracy@Relu:1", "--repro-level", "0").returncode == 1
+
+
 def failing_kind(folder, kind, signature, *args):
     sins_and_coses(folder / "m.onnxtxt", 10, "Relu", 10)
     r, repro, _ = minify(folder, folder / "m.onnxtxt", "--inject", f"{kind}@Relu", *args)
@@ -266,6 +281,73 @@ def test_nothing_is_left_behind(folder):
     assert not left, left
     again = call("minify", folder / "m.onnxtxt", "--inject", "accuracy@Relu", "-o", folder / "out")
     assert again.returncode == 2 and "exists already" in again.stderr
+
+
+def test_killed_and_resumed(folder):
+    """kill -9 at random moments, and on from the last checkpoint: the same repro, no process and no temporary file is left."""
+    bench.pair(folder / "m.onnxtxt", 60, 30)
+    (folder / "tmp").mkdir()
+    env = {**ENV, "TMPDIR": str(folder / "tmp")}
+    args = [PLUMB, "minify", folder / "m.onnxtxt", "--check", f"sleep 0.01; {oracle(folder)} {{model}} -j op=Relu op=Tanh", "--stable-output", "-q", "-o"]
+    subprocess.run([*args, folder / "plain"], env=env, check=True, capture_output=True)
+    draw, resume, killed = random.Random(4), [], 0
+    checkpoints = folder / "out.checkpoints"
+    while not (folder / "out").exists():
+        run = subprocess.Popen([*args, folder / "out", *resume], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            _, error = run.communicate(timeout=draw.uniform(0.05, 0.8) if killed < 6 else 100)
+            assert run.returncode == 0, error
+        except subprocess.TimeoutExpired:
+            run.kill()
+            run.communicate()
+            killed += 1
+        if checkpoints.exists() and any(p.name.isdigit() for p in checkpoints.iterdir()):
+            resume = ["--resume", checkpoints]
+    assert (folder / "plain/model.onnx").read_bytes() == (folder / "out/model.onnx").read_bytes()
+    assert json.loads((folder / "out/repro.json").read_text())["nodes_before"] == 151
+    done = call("minify", folder / "plain", "--trust", "-q", "-o", folder / "again", env=env)  # sweeps what is left
+    assert done.returncode == 0 and not list((folder / "tmp").iterdir()), (done.stderr, list((folder / "tmp").iterdir()))
+    return f"killed {killed} times"
+
+
+# ---- looking ahead ----
+
+def jobs(folder, model, *args):
+    """The same with 1, 2 and 4 jobs: same queries, same files."""
+    found = []
+    for n in ("1", "2", "4"):
+        r, repro, _ = minify(folder, model, "--jobs", n, "--stable-output", "-q", *args)
+        files = {str(p.relative_to(repro)): p.read_bytes() for p in sorted(repro.rglob("*")) if p.is_file()}
+        found.append((r["queries"], files))
+        assert (r["looked_ahead_used"] > 0) == (n != "1") and r["looked_ahead_used"] <= r["looked_ahead"], r
+    assert found[0] == found[1] == found[2], [f[0] for f in found]
+    return f"{found[0][0]} queries"
+
+
+def slow_oracle(folder):
+    script = folder / "slow.sh"
+    script.write_text(f'echo "$$" >> {folder}/asked\nsleep 0.05\nexec {oracle(folder)} "$@"\n')
+    return f"sh {script} {{model}}"
+
+
+def test_jobs_do_not_change_the_result_of_a_check(folder):
+    bench.pair(folder / "m.onnxtxt", 20, 10)
+    note = jobs(folder, folder / "m.onnxtxt", "--check", f"{slow_oracle(folder)} op=Relu op=Tanh")
+    for pid in map(int, (folder / "asked").read_text().split()):
+        line = Path(f"/proc/{pid}/cmdline")
+        assert not line.exists() or b"slow.sh" not in line.read_bytes(), f"process {pid} goes on"
+    return note
+
+
+def test_jobs_do_not_change_the_result_of_a_backend(folder):
+    """A program of its own that is wrong for every Mul: each candidate is judged by blame."""
+    text(folder / "m.onnxtxt", "  a = Sin(x)\n  b = Softmax(a)\n  c = Mul(b, a)\n  d = Tanh(c)\n  y = Add(d, x)", "float[4,6] x", "float[4,6] y")
+    script = folder / "wrong.sh"
+    example = (ROOT / "examples/cmd/run_plumb.sh").read_text()
+    script.write_text(example.replace("--json)", "--json --backend jit:inject=scale@Mul)"))
+    assert "inject" in script.read_text()
+    script.chmod(0o755)
+    return jobs(folder, folder / "m.onnxtxt", "--backend", f"cmd:{script}")
 
 
 # ---- the user's own check ----
@@ -366,7 +448,8 @@ def test_resume_goes_on_from_a_checkpoint(folder):
     first, _, _ = minify(folder, folder / "m.onnxtxt", *check, "--max-queries", "4", "--checkpoints", folder / "c")
     assert first["nodes_after"] > 1 and list((folder / "c").iterdir())
     r, _, log = minify(folder, folder / "m.onnxtxt", "--trust", "--resume", folder / "c")
-    assert r["nodes_after"] == 1 and r["nodes_before"] == first["nodes_after"] and r["verified"], r
+    assert r["nodes_after"] == 1 and r["nodes_before"] == 201 and r["verified"], r
+    assert f"Started off with {first['nodes_after']} nodes" in log, log
 
 
 def test_other_failures_are_listed_and_kept(folder):
@@ -419,7 +502,7 @@ def test_onnx_runtime_bug_without_plumb(folder):
 # ---- real models ----
 
 def planted(folder, name, fault, left=3, elements=None):
-    model = ROOT / f".cache/models/{name}.onnx"
+    model = name if isinstance(name, Path) else ROOT / f".cache/models/{name}.onnx"
     if not model.exists():
         raise Skip(f"{name} is not here: tools/export-models, tools/fetch-models")
     r, repro, _ = minify(folder, model, "--inject", fault)
@@ -438,20 +521,74 @@ def test_resnet18_conv(folder):
     return planted(folder, "torch/resnet18", "scale@Conv:10", 1, 64)
 
 
-def test_encoder_add(folder):
-    return planted(folder, "torch/encoder", "offset@Add:4", 1, 64)
-
-
 def test_lstm(folder):
     return planted(folder, "torch/recurrent", "accuracy@LSTM:1", 1, 64)
 
 
-def test_yolox_like_detector(folder):
+def test_lstm_net_add(folder):
+    return planted(folder, "torch/recurrent", "scale@Add:1", 1, 64)
+
+
+def test_yolox_sigmoid(folder):
+    """ddddocr_det is a YOLOX detector."""
     return planted(folder, "ddddocr_det", "accuracy@Sigmoid:3", 1, 64)
+
+
+def test_transformer_of_12_layers(folder):
+    bench.transformer(folder / "transformer.onnx")
+    return "; ".join(planted(folder, folder / "transformer.onnx", fault, 1, 64) for fault in ("offset@Add:50", "scale@Softmax:6"))
+
+
+def test_planted_faults_of_the_bench(folder):
+    """The second table of bench/minify, ViT-B/16 too: at most 3 nodes, 64 elements in a tensor, 60 s."""
+    if "--full" not in sys.argv:
+        raise Skip("minutes: only with --full")
+    done = subprocess.run([ROOT / "bench/minify/run.py", "--planted", "--plumb", PLUMB], capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_body_of_a_loop(folder):
     return planted(folder, "torch/control", "accuracy@Loop:1", 16, 64)
+
+
+SCAN = """  a = Sin(xs)
+  sN, ys = Scan<num_scan_inputs = 1, body = step (float[3] s, float[3] x) => (float[3] t, float[3] y) {
+    p = Cos(s)
+    q = Add(p, x)
+    t = Tanh(q)
+    y = Mul(t, x)
+  }>(s0, a)"""
+
+
+def test_body_of_a_scan(folder):
+    """Unrolled, and one operator of one step is left; also two that are connected, and the Scan itself."""
+    text(folder / "m.onnxtxt", SCAN, "float[3] s0, float[5,3] xs", "float[3] sN, float[5,3] ys")
+    for words, left in ((["Tanh"], ["Tanh"]), (["Tanh", "Mul"], ["Mul", "Tanh"]), (["Scan"], ["Scan"]), (["Scan", "Tanh"], ["Scan", "Tanh"])):
+        check = "; ".join(f"grep -q {w} {{model}} || exit 0" for w in words) + "; exit 1"
+        r, repro, _ = minify(folder, folder / "m.onnxtxt", "--check", check)
+        assert operators(repro) == left and r["nodes_after"] == len(words) and r["one_minimal"], r
+
+
+def test_a_loop_is_unrolled(folder):
+    """Only with what two steps compute: the copies are more nodes than the loop, what is left of them is not."""
+    body = "k (int64 i, bool c, float[3] s) => (bool d, float[3] t) {\n  d = Identity(c)\n  p = Cos(s)\n  q = Sin(p)\n  r = Neg(q)\n  t = Tanh(r)\n }"
+    text(folder / "m.onnxtxt", f"  n = Constant<value = int64 {{3}}>()\n  c = Constant<value = bool {{1}}>()\n  y = Loop<body = {body}>(n, c, x)", "float[3] x", "float[3] y")
+    check = "grep -q Loop {model} && grep -q Tanh {model} && grep -q Neg {model} && exit 1; [ $(grep -ao Tanh {model} | wc -l) -lt 2 ]"
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--check", check)
+    assert operators(repro) == ["Tanh"] and r["nodes_after"] == 2 and r["one_minimal"], r
+
+
+def test_a_fault_inside_a_body(folder):
+    """Blame names the Scan; the operator of its body that is wrong becomes the failure."""
+    text(folder / "m.onnxtxt", SCAN, "float[3] s0, float[5,3] xs", "float[3] sN, float[5,3] ys")
+    script = folder / "wrong.sh"
+    example = (ROOT / "examples/cmd/run_plumb.sh").read_text()
+    wrong = 'rm -f "$dir/m.onnxtxt"; "$PLUMB" convert "$dir/model.onnx" "$dir/m.onnxtxt" >/dev/null; sed -i "s/= Tanh/= Sin/" "$dir/m.onnxtxt"\n'
+    script.write_text(example.replace("report=", wrong + "report=").replace('"$dir/model.onnx" --inputs', '"$dir/m.onnxtxt" --inputs'))
+    script.chmod(0o755)
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--backend", f"cmd:{script}")
+    assert operators(repro) == ["Tanh"] and r["nodes_after"] == 1 and r["signature"]["op"] == "Tanh" and r["verified"], r
+    assert json.loads((repro / "repro.json").read_text())["original_signature"]["op"] == "Scan"
 
 
 def test_backward_graph(folder):
@@ -461,6 +598,57 @@ def test_backward_graph(folder):
     assert done.returncode == 0, done.stderr
     r, repro, _ = minify(folder, folder / "joint.onnx", "--inject", "scale@Cos")
     assert r["nodes_after"] == 1 and operators(repro) == ["Cos"] and r["verified"], r
+
+
+NET = ("  a = Sin(x)\n  b = MatMul(a, w)\n  c = Tanh(b)\n  y = Mul(c, b)", "float[4,8] x, float[8,6] w", "float[4,6] y")
+
+
+def context(repro):
+    found = json.loads((repro / "repro.json").read_text())["context"]
+    return {k: found[k] for k in ("seed", "threads", "eval", "amp", "backward")}
+
+
+def test_gradients_are_minified(folder):
+    """Parameters with defaults, incoming gradients: the fault is in the backward part only."""
+    weights = ", ".join("1 -2 0.5".split() * 16)
+    text(folder / "m.onnxtxt", NET[0], "float[4,8] x", NET[2])
+    model = (folder / "m.onnxtxt").read_text().replace("{\n", f"<float[8,6] w = {{{weights}}}>\n{{\n", 1)
+    (folder / "m.onnxtxt").write_text(model)
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--backward", "--eval", "--seed", "5", "--threads", "1", "--inject", "scale@Transpose:1")
+    assert operators(repro) == ["Transpose"] and r["nodes_after"] == 1 and r["nodes_before"] > 10 and r["verified"], r
+    assert context(repro) == {"seed": 5, "threads": 1, "eval": True, "amp": "", "backward": True}
+    # The folder is whole: it holds the graph with gradients, and its context goes on into what is made of it.
+    run = subprocess.run([repro / "run.sh", "run", "--save", "none"], capture_output=True, text=True, env=ENV)
+    assert run.returncode == 0 and "--seed 5 --threads 1" in (repro / "run.sh").read_text(), run.stderr
+    assert call("analyze", repro, "--backend", "jit:inject=scale@Transpose:1", "-o", folder / "s").returncode == 1
+    assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
+    _, again, _ = minify(folder, repro)
+    assert context(again) == context(repro)
+
+
+def test_autocast_is_minified(folder):
+    text(folder / "m.onnxtxt", *NET)
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--amp", "fp16", "--inject", "scale@MatMul:1")
+    assert operators(repro) == ["MatMul"] and r["verified"] and context(repro)["amp"] == "fp16", r
+    assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
+    _, _, log = minify(folder, folder / "m.onnxtxt", "--amp", "fp16", "--check", "true {model}", code=2)
+    assert "plumb convert" in log, log
+
+
+def test_a_checkpoint_holds_what_was_run(folder):
+    """run --accuracy under autocast with gradients: level 2 after a crash, level 4 after a wrong gradient."""
+    text(folder / "m.onnxtxt", *NET)
+    env = {k: v for k, v in ENV.items() if k != "PLUMB_REPRO_LEVEL"}
+    args = ("run", folder / "m.onnxtxt", "--accuracy", "--backward", "--seed", "3", "--threads", "1")
+    done = call(*args, "--amp", "fp16", "--inject", "crash@MatMul:2", cwd=folder, env=env)
+    assert done.returncode == 3 and "crashed" in done.stderr.splitlines()[0] and "Writing checkpoint" in done.stderr, done.stderr
+    assert context(folder / "repro") == {"seed": 3, "threads": 1, "eval": True, "amp": "fp16", "backward": True}
+    assert call("minify", "--query", folder / "repro").returncode == 1
+    assert call(*args, "--inject", "scale@Cos:1", cwd=folder, env=env).returncode == 1
+    assert context(folder / "repro")["amp"] == "fp16", "level 2 writes nothing about wrong values"
+    done = call(*args, "--inject", "scale@Cos:1", "--repro-level", "4", cwd=folder, env=env)
+    assert done.returncode == 1 and context(folder / "repro")["amp"] == "", done.stderr
+    assert call("minify", "--query", folder / "repro").returncode == 1
 
 
 # ---- repro levels ----
@@ -527,6 +715,27 @@ def test_a_read_only_folder_hides_nothing(folder):
     env = {**ENV, "PLUMB_REPRO_LEVEL": "2"}
     done = call("run", folder / "m.onnxtxt", "--save", "none", "--inject", "crash@Relu", cwd="/proc", env=env)
     assert done.returncode == 3 and "crashed" in done.stderr.splitlines()[0] and "no checkpoint" in done.stderr, done.stderr
+
+
+def on_a_full_disk(folder, *args):
+    """plumb in a folder on a file system without a free block."""
+    (folder / "full").mkdir(exist_ok=True)
+    script = 'mount -t tmpfs -o size=16k,nr_inodes=40 tmpfs "$1" && cd "$1" || exit 77; head -c 100000 /dev/zero > filler 2>/dev/null; shift; "$@"; code=$?; ls >&2; exit $code'
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", str(folder / "full"), PLUMB, *map(str, args)],
+                          capture_output=True, text=True, env={k: v for k, v in ENV.items() if k != "PLUMB_REPRO_LEVEL"})
+    if done.returncode == 77 or "unshare" in done.stderr:
+        raise Skip(f"no file system of our own here: {done.stderr.strip()[-100:]}")
+    return done
+
+
+def test_a_full_disk_hides_nothing(folder):
+    sins_and_coses(folder / "m.onnxtxt", 2, "Relu", 2)
+    for level in ("2", "3"):
+        done = on_a_full_disk(folder, "run", folder / "m.onnxtxt", "--save", "none", "--inject", "crash@Relu", "--repro-level", level)
+        assert done.returncode == 3 and "crashed" in done.stderr and "No space left" in done.stderr, done.stderr
+    done = on_a_full_disk(folder, "minify", folder / "m.onnxtxt", "--inject", "crash@Relu", "-q", "-o", "out")
+    assert done.returncode == 4 and "signal 11" in done.stderr and "No space left" in done.stderr, done.stderr
+    assert done.stderr.split()[-1] == "filler", f"something was left behind: {done.stderr}"
 
 
 def test_no_data_keeps_shapes_only(folder):

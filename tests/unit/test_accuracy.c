@@ -172,6 +172,28 @@ static void test_accuracy__only_what_moves_is_excused(void **state) {
     }
 }
 
+/* The figures are those of an output of size 1. */
+static void test_accuracy__figures_of_blame(void **state) {
+    (void)state;
+    pl_accuracy a;
+    pl_accuracy_init(&a);
+    pl_accuracy_figures f = { .inherited = true, .error = 0.9e-4, .scale = 1, .relative = 1e-3 };
+    assert_false(pl_accuracy_output_fails(&a, &f)); /* below the tolerance */
+    f.error = 1.1e-4;
+    assert_true(pl_accuracy_output_fails(&a, &f));
+    f.error = (double)NAN;
+    assert_true(pl_accuracy_output_fails(&a, &f)); /* not known to be small */
+    f.inherited = false;
+    assert_false(pl_accuracy_output_fails(&a, &f)); /* no further from gold than the reference */
+    a.tol = 0.05;
+    f.no_gold = true;
+    f.relative = 0.06;
+    assert_true(pl_accuracy_output_fails(&a, &f));
+    f.relative = 0;
+    f.nonfinite = true;
+    assert_true(pl_accuracy_output_fails(&a, &f));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accuracy__judges_by_gold),
@@ -181,6 +203,7 @@ int main(void) {
         cmocka_unit_test(test_accuracy__walks_sequences),
         cmocka_unit_test(test_accuracy__integers_count_when_strict),
         cmocka_unit_test(test_accuracy__only_what_moves_is_excused),
+        cmocka_unit_test(test_accuracy__figures_of_blame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

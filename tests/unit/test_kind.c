@@ -219,6 +219,9 @@ static void test_kind__integers(void **state) {
     start(&x, PL_U8); /* every other code one too small */
     EACH(i) if (i % 2 == 0 && x.pd[i] > 0) x.pa[i] = x.pd[i] - 1;
     expect(&x, PL_U8, "wrong rounding mode", NULL);
+    start(&x, PL_U8); /* the large ones one too large */
+    EACH(i) x.pa[i] = rint(x.pd[i] * 1.005);
+    expect(&x, PL_U8, "scale 1.00", NULL);
     start(&x, PL_U8); /* one up, one down: neither scale nor offset */
     EACH(i) x.pa[i] = fmax(x.pd[i] + (i % 2 == 0 ? 1 : -1), 0);
     pl_kind_fit fit;

@@ -96,6 +96,45 @@ static void test_bypass__connects_what_follows(void **state) {
     pl_mini_state_free(s);
 }
 
+static pl_hash128 key_of(pl_mini_weights *weights, const char *text, const char *spec) {
+    pl_err err = PL_ERR_INIT;
+    pl_hash128 key = { 0, 0 };
+    pl_mini_state *s = state_of(text);
+    must(pl_mini_state_key(s, weights, spec, &key, &err), &err);
+    pl_mini_state_free(s);
+    return key;
+}
+
+static bool same(pl_hash128 a, pl_hash128 b) {
+    return a.low == b.low && a.high == b.high;
+}
+
+static void test_key__names_do_not_count_and_all_else_does(void **state) {
+    (void)state;
+    pl_err err = PL_ERR_INIT;
+    pl_mini_weights *w = NULL;
+    must(pl_mini_weights_new(&w, &err), &err);
+    const pl_hash128 key = key_of(
+        w, "(float[2] x) => (float[2] y) <float[2] k = {2, 3}>{ a = Sin(x) y = Add(a, k) }", "jit");
+    assert_true(same(
+        key,
+        key_of(w, "(float[2] p) => (float[2] q) <float[2] r = {2, 3}>{ s = Sin(p) q = Add(s, r) }",
+               "jit")));
+    assert_false(same(
+        key,
+        key_of(w, "(float[2] x) => (float[2] y) <float[2] k = {2, 4}>{ a = Sin(x) y = Add(a, k) }",
+               "jit")));
+    assert_false(same(
+        key,
+        key_of(w, "(float[2] x) => (float[2] y) <float[2] k = {2, 3}>{ a = Cos(x) y = Add(a, k) }",
+               "jit")));
+    assert_false(same(
+        key,
+        key_of(w, "(float[2] x) => (float[2] y) <float[2] k = {2, 3}>{ a = Sin(x) y = Add(a, k) }",
+               "jit:inject=sign@Add:1")));
+    pl_mini_weights_free(w);
+}
+
 static void test_planted__follows_its_node(void **state) {
     (void)state;
     pl_err err = PL_ERR_INIT;
@@ -275,6 +314,7 @@ int main(void) {
         cmocka_unit_test(test_cut__no_nodes_are_no_model),
         cmocka_unit_test(test_cut__a_constant_becomes_a_weight),
         cmocka_unit_test(test_bypass__connects_what_follows),
+        cmocka_unit_test(test_key__names_do_not_count_and_all_else_does),
         cmocka_unit_test(test_planted__follows_its_node),
         cmocka_unit_test(test_weights__candidates_share_one_copy),
         cmocka_unit_test(test_wrap__passes_the_error_on),

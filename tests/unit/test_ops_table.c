@@ -29,9 +29,9 @@ static void test_rows__have_every_rule(void **state) {
     for (size_t i = 0; (row = pl_op_at(i)) != NULL; i++) {
         if (row->infer == NULL || row->eval == NULL || row->grad == NULL || row->bound == NULL ||
             row->emit == NULL || (row->emit == pl_emit_never) != (row->no_emit != NULL) ||
-            row->autocast == 0 || row->in == NULL || row->out == NULL || row->samples == NULL ||
-            row->samples[0].graph == NULL || row->since < 1 ||
-            (row->until != 0 && row->until < row->since)) {
+            row->emit == PL_EMIT_TODO || row->autocast == 0 || row->in == NULL ||
+            row->out == NULL || row->samples == NULL || row->samples[0].graph == NULL ||
+            row->since < 1 || (row->until != 0 && row->until < row->since)) {
             fail_msg("row %s-%d of family %s is incomplete", row->name, row->since,
                      pl_op_family(i));
         }

@@ -239,6 +239,44 @@ static void test_path__survives_each_failing_allocation(void **state) {
     assert_in_range(failures, 7, 30);
 }
 
+static void test_dir_stage__appears_whole_or_not_at_all(void **state) {
+    (void)state;
+    char *staged = NULL;
+    pl_err err = PL_ERR_INIT;
+    assert_int_equal(pl_dir_stage(in_dir("deep/out"), &staged, &err), PL_OK);
+    assert_false(pl_path_exists(in_dir("deep/out")));
+    char *file = pl_path_join(staged, "f");
+    assert_int_equal(pl_file_write(file, "x", 1, &err), PL_OK);
+    pl_free(file);
+    assert_int_equal(pl_dir_publish(staged, in_dir("deep/out"), &err), PL_OK);
+    assert_true(pl_path_exists(in_dir("deep/out/f")));
+    assert_false(pl_path_exists(staged));
+    pl_free(staged);
+    assert_int_equal(pl_dir_stage(in_dir("deep/out"), &staged, &err), PL_OK);
+    assert_int_equal(pl_dir_publish(staged, in_dir("deep/out"), &err), PL_E_EXISTS);
+    assert_non_null(strstr(err.message, "is there already"));
+    assert_int_equal(pl_dir_remove(staged, &err), PL_OK);
+    assert_true(pl_path_exists(in_dir("deep/out/f")));
+    pl_free(staged);
+}
+
+static void test_dir_remove__needs_no_memory(void **state) {
+    (void)state;
+    assert_int_equal(pl_path_make_dirs(in_dir("full/a/b"), NULL), PL_OK);
+    for (int i = 0; i < 300; i++) { /* more than one read of the folder */
+        char name[80];
+        snprintf(name, sizeof name, "full/a/a-name-that-takes-some-room-%d", i);
+        assert_int_equal(pl_file_write(in_dir(name), "x", 1, NULL), PL_OK);
+    }
+    char *path = pl_strdup(in_dir("full"));
+    pl_alloc_fail_after(0);
+    const pl_status st = pl_dir_remove(path, NULL);
+    pl_alloc_fail_after(-1);
+    assert_int_equal(st, PL_OK);
+    assert_false(pl_path_exists(path));
+    pl_free(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_path_join__puts_one_slash, set_up, tear_down),
@@ -255,6 +293,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_dir_remove__does_not_follow_symlinks, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_dir_temporary__is_private_and_new, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dir_stage__appears_whole_or_not_at_all, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_dir_remove__needs_no_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_path__survives_each_failing_allocation, set_up,
                                         tear_down),
     };

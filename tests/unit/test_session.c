@@ -288,8 +288,33 @@ static void test_session__survives_lack_of_memory(void **state) {
     pl_buf_release(&text);
 }
 
+/* One allocation fails and all others do not: the whole text, or a status. A part that is left out
+ * would be believed. */
+static void test_session__prints_all_or_fails(void **state) {
+    static const char *const formats[] = { "text",  "json",   "csv",   "md",
+                                           "junit", "github", "sarif", "model-explorer" };
+    pl_session *s = sample();
+    (void)state;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const pl_session_print_options o = { .format = formats[i] };
+        pl_buf good = PL_BUF_INIT;
+        assert_int_equal(pl_session_print(s, &o, &good, NULL), PL_OK);
+        for (long k = 0; k < 400; k++) {
+            pl_buf out = PL_BUF_INIT;
+            pl_alloc_fail_once(k);
+            const pl_status st = pl_session_print(s, &o, &out, NULL);
+            pl_alloc_fail_once(-1);
+            if (st == PL_OK && pl_buf_ok(&out)) assert_string_equal(pl_buf_str(&out), good.data);
+            pl_buf_release(&out);
+        }
+        pl_buf_release(&good);
+    }
+    pl_session_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_session__prints_all_or_fails),
         cmocka_unit_test(test_session__reads_what_it_wrote),
         cmocka_unit_test(test_session__numbers_that_are_no_numbers_are_strings),
         cmocka_unit_test(test_session__refuses_what_it_cannot_believe),

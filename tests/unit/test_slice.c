@@ -111,7 +111,7 @@ static void test_slice__rejects_what_lies_outside(void **state) {
 
 static const pl_json_value *figures(const pl_view_pair *pair, pl_buf *out, pl_arena *arena) {
     const pl_json_value *json = NULL;
-    assert_int_equal(pl_figures_put(pair, out, NULL), PL_OK);
+    assert_int_equal(pl_figures_put(pair, -1, out, NULL), PL_OK);
     assert_int_equal(pl_json_read(out->data, out->n_bytes, arena, &json, NULL), PL_OK);
     return json;
 }
@@ -138,6 +138,30 @@ static void test_figures__finds_the_worst_elements(void **state) {
     pl_view_pair_release(&pair);
 }
 
+static void test_figures__sample_of_a_large_one_has_the_known_worst(void **state) {
+    (void)state;
+    enum { ROWS = 2500, COLS = 2000, WORST = 1234567 };
+    pl_view_pair pair = { .a = ramp(ROWS, COLS, 0), .b = ramp(ROWS, COLS, 0), .joint = true };
+    pl_buf out = PL_BUF_INIT;
+    pl_arena *arena = pl_arena_new();
+    const pl_json_value *json = NULL;
+    ((float *)pair.a->data)[WORST] += 100;
+    assert_int_equal(pl_figures_put(&pair, WORST, &out, NULL), PL_OK);
+    assert_int_equal(pl_json_read(out.data, out.n_bytes, arena, &json, NULL), PL_OK);
+    assert_int_equal(pl_json_find(json, "n")->integer, ROWS * COLS);
+    assert_int_equal(pl_json_find(json, "seen")->integer, 1 << 21);
+    const pl_json_value *index = pl_json_find(pl_json_find(json, "worst")->first, "index");
+    assert_int_equal(index->first->integer, WORST / COLS);
+    assert_int_equal(index->first->next->integer, WORST % COLS);
+    /* The ends are seen: a ramp has its extremes there. */
+    assert_true(pl_json_find(pl_json_find(json, "b"), "min")->number == 0);
+    assert_true(pl_json_find(pl_json_find(json, "b"), "max")->number ==
+                (double)((float *)pair.b->data)[ROWS * COLS - 1]);
+    pl_buf_release(&out);
+    pl_arena_free(arena);
+    pl_view_pair_release(&pair);
+}
+
 static void test_figures__empty_and_missing(void **state) {
     (void)state;
     pl_view_pair none = { .why = "not kept" };
@@ -145,7 +169,7 @@ static void test_figures__empty_and_missing(void **state) {
     pl_buf out = PL_BUF_INIT;
     pl_arena *arena = pl_arena_new();
     pl_slice s;
-    assert_int_equal(pl_figures_put(&none, &out, NULL), PL_E_NOT_FOUND);
+    assert_int_equal(pl_figures_put(&none, -1, &out, NULL), PL_E_NOT_FOUND);
     assert_int_equal(pl_json_find(figures(&empty, &out, arena), "n")->integer, 0);
     pl_buf_reset(&out);
     pl_slice_default(empty.a, -1, &s);
@@ -161,6 +185,7 @@ int main(void) {
         cmocka_unit_test(test_slice__reduces_by_magnitude_and_mean),
         cmocka_unit_test(test_slice__rejects_what_lies_outside),
         cmocka_unit_test(test_figures__finds_the_worst_elements),
+        cmocka_unit_test(test_figures__sample_of_a_large_one_has_the_known_worst),
         cmocka_unit_test(test_figures__empty_and_missing),
     };
     return cmocka_run_group_tests_name("slice", tests, NULL, NULL);

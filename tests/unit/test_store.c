@@ -368,6 +368,30 @@ static void test_store__survives_every_failed_allocation(void **state) {
     pl_tensor_unref(t);
 }
 
+/* Want of memory while a blob is checked says nothing of the blob. */
+static void test_store__want_of_memory_is_no_damage(void **state) {
+    (void)state;
+    pl_tensor *t = random_tensor(12, 100);
+    pl_store *s = NULL;
+    pl_blob blob;
+    size_t n_failed = 0;
+    assert_int_equal(pl_store_open(in_dir("memory"), PL_STORE_WRITE, &s, NULL), PL_OK);
+    assert_int_equal(pl_store_put(s, t, &blob, NULL), PL_OK);
+    assert_int_equal(pl_store_commit(s, NULL), PL_OK);
+    for (long n = 0; n < 100; n++) {
+        tally found = { 0 };
+        pl_alloc_fail_once(n);
+        const pl_status st = pl_store_each(s, true, count_one, &found, NULL);
+        pl_alloc_fail_once(-1);
+        assert_int_equal(found.n_bad, 0);
+        if (st != PL_OK) assert_int_equal(st, PL_E_MEMORY);
+        n_failed += st != PL_OK;
+    }
+    assert_in_range(n_failed, 2, 99);
+    pl_store_close(s);
+    pl_tensor_unref(t);
+}
+
 /* ---- several writers ---- */
 
 typedef struct job {
@@ -510,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_store__is_told_from_other_folders),
         cmocka_unit_test(test_store__says_when_it_cannot_write),
         cmocka_unit_test(test_store__survives_every_failed_allocation),
+        cmocka_unit_test(test_store__want_of_memory_is_no_damage),
         cmocka_unit_test(test_store__bears_two_writing_processes),
         cmocka_unit_test(test_store__bears_threads),
         cmocka_unit_test(test_store__believes_nothing_of_a_killed_writer),

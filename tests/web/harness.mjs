@@ -103,6 +103,14 @@ export function ask(port, path, headers = {}, method = "GET", body = null) {
   });
 }
 
+export async function until(f, ms) {
+  const end = Date.now() + ms;
+  for (;;) {
+    try { if (await f()) return; } catch (e) { if (Date.now() > end) throw e; }
+    if (Date.now() > end) throw new Error(`not within ${ms} ms`);
+    await new Promise((r) => setTimeout(r, 100));
+  }
+}
 export async function finish() {
   await browser.close();
   if (option("--figures")) writeFileSync(option("--figures"), JSON.stringify(figures));

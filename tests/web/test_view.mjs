@@ -2,11 +2,11 @@
 //   PLUMB=build/plumb node tests/web/test_view.mjs [-k TEXT] [--screenshots DIR] [--figures FILE]
 // The session is of a small model with a planted fault (test_resnet18.mjs has a real one). Values on screen are checked
 // against the blobs of the session, read here without plumb.
-import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { closeSync, existsSync, ftruncateSync, openSync, readFileSync, readdirSync, writeFileSync, writeSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
-import { analyze, ask, blob, dir, equal, figures, finish, make, ok, open, plumb, report, serve, settled, shots, test, text, values } from "./harness.mjs";
+import { analyze, ask, blob, dir, equal, figures, finish, make, ok, open, plumb, report, serve, settled, shots, test, text, until, values } from "./harness.mjs";
 
 // ---- the report, from disk ----
 
@@ -183,6 +183,11 @@ await test("hostile: names with markup, paths, control characters and a megabyte
     for (const group of ["none", "module", "op"]) await page.selectOption("#group", group);
     await page.selectOption("#group", "none");
     for (let i = 0; i < s.sync_points.length; i++) { await page.keyboard.press("j"); await page.waitForTimeout(60); }
+    for (const graph of url === server.link ? ["given|executed", "given+executed"] : []) {
+      await page.selectOption("#graph-of", graph);
+      await page.waitForFunction((g) => document.querySelector(".structure").dataset.shown === g, graph, { timeout: 60000 });
+      await page.locator("#graph").click({ position: { x: 150, y: 120 } });
+    }
     const state = await page.evaluate(() => ({ pwned: window.pwned, images: document.images.length, scripts: document.scripts.length, frames: window.frames.length }));
     equal(state.pwned, undefined, "a script ran");
     equal([state.images, state.frames], [0, 0], "elements that are not ours");
@@ -222,19 +227,49 @@ await test("server: token, Host, Origin, method, traversal, limits", async () =>
   equal((await server.stop()).code, 0);
 });
 
-await test("server: slow senders and many connections are refused or served, and it lives", async () => {
-  const server = await serve([join(dir, "s")]), sockets = [];
-  for (let i = 0; i < 1500; i++) {
+await test("server: 10,000 connections at once are served or refused, each of them, and it lives", async () => {
+  const server = await serve([join(dir, "s")]), sockets = [], seen = { served: 0, refused: 0, closed: 0, open: 0 };
+  const rest = Number(spawnSync("bash", ["-c", "ulimit -n"], { encoding: "utf8" }).stdout) - 200, n = Math.min(10000, rest);
+  for (let i = 0; i < n; i++) {
     const s = net.connect(server.port, "127.0.0.1");
-    s.on("error", () => {});
+    let said = "";
+    s.fate = "open";
+    s.on("data", (d) => { said += d; if (/^HTTP\/1.1 (200|403|400)/.test(said)) s.fate = "served"; });
+    s.on("error", () => { if (s.fate === "open") s.fate = "refused"; });
+    s.on("close", () => { if (s.fate === "open") s.fate = "closed"; });
     sockets.push(s);
-    if (i % 3 === 0) s.write("GET / HT");
-    if (i % 3 === 1) s.write("\x00\xff\x16\x03 garbage\r\n\r\n");
+    s.write(i % 4 === 0 ? "GET / HT" : i % 4 === 1 ? "\x00\xff\x16\x03 garbage\r\n\r\n" : `GET /api/notes HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nX-Plumb-Token: ${server.token}\r\nConnection: close\r\n\r\n`);
+    if (i % 500 === 499) await new Promise((r) => setTimeout(r, 10));
   }
-  await new Promise((r) => setTimeout(r, 1500));
+  await new Promise((r) => setTimeout(r, 3000));
+  for (const s of sockets) seen[s.fate]++;
   for (const s of sockets) s.destroy();
-  await new Promise((r) => setTimeout(r, 500));
-  equal((await ask(server.port, "/api/notes", { "X-Plumb-Token": server.token })).status, 200);
+  figures.connections = { tried: n, ...seen };
+  equal(seen.served + seen.refused + seen.closed + seen.open, n);
+  ok(n >= 1000 && seen.served > 0 && seen.refused + seen.closed > 0, JSON.stringify(figures.connections));
+  await until(async () => (await ask(server.port, "/api/notes", { "X-Plumb-Token": server.token })).status === 200, 10000);
+  const end = await server.stop();
+  equal([end.code, end.err], [0, ""]);
+});
+
+await test("server: slow senders are cut off, and do not keep others out", async () => {
+  const server = await serve([join(dir, "s")]), slow = [], started = Date.now();
+  for (let i = 0; i < 240; i++) { // a head that never ends, a body that never comes, an answer that is never read
+    const s = net.connect(server.port, "127.0.0.1"), head = `Host: 127.0.0.1:${server.port}\r\nX-Plumb-Token: ${server.token}\r\n`;
+    s.on("error", () => {});
+    s.on("close", () => { s.gone = Date.now() - started; });
+    if (i % 12 > 1) { s.write("GET /api/session HTTP/1.1\r\nX-A: "); s.drip = setInterval(() => s.write("a"), 500); }
+    if (i % 12 === 1) s.write(`POST /api/notes HTTP/1.1\r\n${head}Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{`);
+    if (i % 12 === 0) { s.pause(); for (let k = 0; k < 200; k++) s.write(`GET /api/session HTTP/1.1\r\n${head}\r\n`); }
+    slow.push(s);
+  }
+  for (let i = 0; i < 10; i++) {
+    const before = Date.now();
+    equal((await ask(server.port, "/api/session", { "X-Plumb-Token": server.token })).status, 200);
+    ok(Date.now() - before < 5000, `an honest request took ${Date.now() - before} ms`);
+  }
+  await until(async () => slow.filter((s, i) => i % 12 > 1).every((s) => s.gone), 30000);
+  for (const s of slow) { clearInterval(s.drip); s.destroy(); }
   const end = await server.stop();
   equal([end.code, end.err], [0, ""]);
 });
@@ -442,6 +477,27 @@ await test("scale: 10,000 nodes: first paint, pan, selection", async () => {
   equal(page.problems, []);
   await page.screenshot({ path: join(shots, "chain.png") });
   await page.context().close();
+  equal((await server.stop()).code, 0);
+});
+
+await test("scale: a tensor of 512 MB in somebody else's recording: a sample at once, and the worst element in it", async () => {
+  const dims = [128, 1024, 1024], at = 77 * 1024 * 1024 + 12345, files = ["big-a.safetensors", "big-b.safetensors"].map((x) => join(dir, x));
+  files.forEach((file, i) => { // a file of holes takes no room
+    const n = 4 * dims.reduce((x, y) => x * y, 1), head = Buffer.from(JSON.stringify({ big: { dtype: "F32", shape: dims, data_offsets: [0, n] } }).padEnd(120)), size = Buffer.alloc(8), value = Buffer.alloc(4);
+    size.writeBigUInt64LE(BigInt(head.length));
+    value.writeFloatLE(1 + i / 2);
+    const fd = openSync(file, "w");
+    writeSync(fd, Buffer.concat([size, head]));
+    ftruncateSync(fd, 8 + head.length + n);
+    writeSync(fd, value, 0, 4, 8 + head.length + 4 * at);
+    closeSync(fd);
+  });
+  equal(spawnSync(plumb, ["compare", ...files, "-o", join(dir, "big")]).status, 1);
+  const server = await serve([join(dir, "big")]), headers = { "X-Plumb-Token": server.token };
+  const stats = JSON.parse((await ask(server.port, "/api/stats?point=0", headers)).body);
+  equal([stats.n, stats.seen < 1 << 22, stats.worst], [dims[0] << 20, true, [{ index: [77, 12, 57], a: 1, b: 1.5 }]]);
+  const slice = (await ask(server.port, "/api/slice?point=0&max=64", headers)).body, head = JSON.parse(slice.subarray(8, 8 + slice.readUInt32LE(4)));
+  equal([head.index[0], head.mode, slice.length < 200000], [77, "max", true], "the slice with the worst element, reduced");
   equal((await server.stop()).code, 0);
 });
 

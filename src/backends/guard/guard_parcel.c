@@ -117,7 +117,8 @@ static pl_status put_entry(writer *w, pl_buf *buf, uint32_t field, const char *n
             st = put_entry(w, &entry, 7, "", d->items[i]);
         }
     }
-    pl_wire_put_bytes(buf, field, entry.data, entry.n_bytes);
+    if (!pl_buf_ok(&entry)) buf->failed = true;
+    pl_wire_put_bytes(buf, field, pl_buf_str(&entry), entry.n_bytes);
 done:
     pl_tensor_unref(t);
     pl_buf_release(&entry);
@@ -183,7 +184,8 @@ static pl_status mapping_open(int fd, bool writable, mapping **out, pl_err *err)
     if (seals < 0 || (seals & SEALS) != SEALS) {
         return pl_fail(err, PL_E_BACKEND, "the child sent shared memory that is not sealed");
     }
-    if (fstat(fd, &info) != 0 || info.st_size < HEAD_BYTES) {
+    if (fstat(fd, &info) != 0) return pl_fail_errno(err, errno, "look at", "shared memory");
+    if (info.st_size < HEAD_BYTES) {
         return pl_fail(err, PL_E_BACKEND, "the child sent shared memory that is too short");
     }
     mapping *m = pl_calloc(1, sizeof(*m));

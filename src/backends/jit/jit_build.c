@@ -20,7 +20,6 @@ enum { FLAGS_MAX = 24, SMALL_WORK = 1 << 14, MANY_LOOPS = 1000 };
 /* No -ffast-math: sums may be reordered where the text says so, by name, and nowhere else. */
 static const char *const flags_fixed[] = {
     "-std=gnu11",
-    "-march=native",
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fopenmp-simd",
@@ -55,6 +54,13 @@ static pl_status cache_dir(char **out, pl_err *err) {
     return *out == NULL ? pl_fail_memory(err, sizeof(base)) : PL_OK;
 }
 
+/* PLUMB_CPU holds down what is emitted, too; and under valgrind, which has no AVX-512, the compiler
+ * sees another CPU than we do. */
+static const char *machine_flag(void) {
+    if (pl_cpu_isa() == PL_ISA_AVX2) return "-march=x86-64-v3";
+    return pl_cpu_isa() == pl_cpu_isa_max() ? "-march=native" : "-march=x86-64";
+}
+
 static size_t collect_flags(const jit_plan *plan, const char **out) {
     size_t n = 0, n_loops = 0;
     int64_t work = 0;
@@ -69,16 +75,17 @@ static size_t collect_flags(const jit_plan *plan, const char **out) {
     /* Little to win, or very much to compile: faster then. */
     out[n++] = work < SMALL_WORK || n_loops > MANY_LOOPS ? "-O1" : "-O3";
     if (pl_cpu_isa() == PL_ISA_AVX512) out[n++] = "-mprefer-vector-width=512";
+    out[n++] = machine_flag();
     for (size_t i = 0; i < sizeof(flags_fixed) / sizeof(flags_fixed[0]); i++)
         out[n++] = flags_fixed[i];
     return n;
 }
 
 /* Text, flags, compiler and CPU: whatever changes the machine code. */
-static void hash_all(jit_plan *plan, const char *const *flags, size_t n_flags) {
+static pl_status hash_all(jit_plan *plan, const char *const *flags, size_t n_flags, pl_err *err) {
     pl_hasher *h = pl_hasher_new();
     struct stat info;
-    if (h == NULL) return;
+    if (h == NULL) return pl_fail_memory(err, 1);
     pl_hasher_update(h, plan->text.data, plan->text.n_bytes);
     for (size_t i = 0; i < n_flags; i++)
         pl_hasher_update(h, flags[i], strlen(flags[i]) + 1);
@@ -89,6 +96,7 @@ static void hash_all(jit_plan *plan, const char *const *flags, size_t n_flags) {
     pl_hasher_update(h, pl_cpu_name(), strlen(pl_cpu_name()));
     pl_hash128_hex(pl_hasher_digest(h), plan->hash);
     pl_hasher_free(h);
+    return PL_OK;
 }
 
 /* ---- compiling ---- */
@@ -188,7 +196,7 @@ pl_status jit_build(jit_program *p, jit_plan *plan, pl_err *err) {
     pl_status st = PL_OK;
     if (!has_loops(plan)) return PL_OK;
     const size_t n_flags = collect_flags(plan, flags);
-    hash_all(plan, flags, n_flags);
+    PL_TRY(hash_all(plan, flags, n_flags, err));
     PL_TRY(cache_dir(&dir, err));
     snprintf(name, sizeof(name), "%s.so", plan->hash);
     path = pl_path_join(dir, name);

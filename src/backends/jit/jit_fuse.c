@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/size.h"
 
-enum { LOOP_PRIMS_MAX = 400 };
+enum { LOOP_PRIMS_MAX = 400, FOLD_DEPTH_MAX = 32 };
 
 /* ---- who reads what ---- */
 
@@ -54,8 +54,9 @@ static bool repeats(const jit_prim *from, const jit_ref *ref) {
     return n > from->n;
 }
 
+/* From the end: a place that is read for a place that is folded in goes with it. */
 static void fold_in(jit_plan *plan) {
-    for (size_t i = 0; i < plan->n_prims; i++) {
+    for (size_t i = plan->n_prims; i-- > 0;) {
         const jit_prim *p = &plan->prims[i];
         if (!p->live || (p->kind != JIT_MAP && p->kind != JIT_LOAD && p->kind != JIT_REDUCE &&
                          p->kind != JIT_CONCAT)) {
@@ -69,7 +70,14 @@ static void fold_in(jit_plan *plan) {
             const bool plain = p->kind != JIT_CONCAT && from->rank == ref->rank &&
                                memcmp(from->dims, ref->dims, sizeof(from->dims)) == 0 &&
                                jit_index_equal(&ref->at, &same, ref->dims);
-            if (!plain && !repeats(from, ref)) from->folded_in = true;
+            /* Places are cheap, and what does not vary along a row is computed once for it. */
+            const bool place = from->dtype == PL_I64;
+            const int depth = p->folded_in ? p->depth + 1 : 1;
+            if (depth > FOLD_DEPTH_MAX) continue;
+            if (plain ? place && p->folded_in : place || !repeats(from, ref)) {
+                from->folded_in = true;
+                from->depth = depth;
+            }
         }
     }
 }

@@ -90,10 +90,10 @@ typedef struct jit_prim {
     /* fuse */
     bool live, forced, heap, leaves, folded_in; /* leaves: an output of the model; folded_in:
                                                    computed where it is used, never by itself */
-    int uses;
-    int step;            /* -1: there before the first */
-    pl_emit_index place; /* its index in terms of its loop's */
-    bool row;            /* one for each row of its loop */
+    int uses, depth;                            /* depth: folded into one that is folded in … */
+    int step;                                   /* -1: there before the first */
+    pl_emit_index place;                        /* its index in terms of its loop's */
+    bool row;                                   /* one for each row of its loop */
     int stage;
     /* schedule */
     int place_of; /* a call whose result is overwritten in place by this primitive; -1 = none */
@@ -161,6 +161,7 @@ typedef struct jit_plan {
     jit_ref *refs; /* what emission rules hold */
     size_t n_refs, refs_capacity;
     int *value_ref; /* by value id; -1 = known to breaks only */
+    bool no_memory; /* an emission rule failed for want of it: that is no break */
     jit_step *steps;
     size_t n_steps, steps_capacity;
     pl_datum **constants; /* by value id: folded or initializer */

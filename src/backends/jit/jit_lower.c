@@ -14,12 +14,15 @@ typedef struct lowering {
     const pl_node *node;
 } lowering;
 
-static bool grow(void *array, size_t n, size_t *capacity, size_t size) {
+static bool grow(jit_plan *plan, void *array, size_t n, size_t *capacity, size_t size) {
     void **at = array;
     if (n < *capacity) return true;
     const size_t more = *capacity == 0 ? 64 : 2 * *capacity;
     void *bigger = pl_realloc_array(*at, more, size);
-    if (bigger == NULL) return false;
+    if (bigger == NULL) {
+        plan->no_memory = true;
+        return false;
+    }
     *at = bigger;
     *capacity = more;
     return true;
@@ -33,14 +36,15 @@ static jit_plan *plan_of(pl_emit *c) {
 
 static int add_ref(jit_plan *plan, const jit_ref *ref) {
     const jit_ref copy = *ref;
-    if (!grow(&plan->refs, plan->n_refs, &plan->refs_capacity, sizeof(jit_ref))) return -1;
+    if (!grow(plan, &plan->refs, plan->n_refs, &plan->refs_capacity, sizeof(jit_ref))) return -1;
     plan->refs[plan->n_refs] = copy;
     return (int)plan->n_refs++;
 }
 
 static jit_prim *add_prim(jit_plan *plan, jit_kind kind, pl_dtype dtype, int rank,
                           const int64_t *dims) {
-    if (!grow(&plan->prims, plan->n_prims, &plan->prims_capacity, sizeof(jit_prim))) return NULL;
+    if (!grow(plan, &plan->prims, plan->n_prims, &plan->prims_capacity, sizeof(jit_prim)))
+        return NULL;
     jit_prim *p = &plan->prims[plan->n_prims++];
     memset(p, 0, sizeof(*p));
     p->kind = kind;
@@ -67,7 +71,10 @@ static int ref_of_prim(jit_plan *plan, const jit_prim *p) {
 
 static bool set_args(jit_plan *plan, jit_prim *p, int n, const jit_ref *args) {
     p->args = pl_arena_array(plan->arena, (size_t)n, sizeof(jit_ref));
-    if (p->args == NULL) return false;
+    if (p->args == NULL) {
+        plan->no_memory = true;
+        return false;
+    }
     memcpy(p->args, args, (size_t)n * sizeof(jit_ref));
     p->n_args = n;
     return true;
@@ -140,6 +147,7 @@ static pl_ref map_of(jit_plan *plan, const pl_node *node, pl_dtype dtype, const 
     if (p == NULL || !set_args(plan, p, n, refs)) return -1;
     p->node = node;
     p->expr = pl_arena_strdup(plan->arena, expr);
+    plan->no_memory |= p->expr == NULL;
     return p->expr == NULL ? -1 : ref_of_prim(plan, p);
 }
 
@@ -311,6 +319,7 @@ static pl_ref build_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims)
 static pl_ref build_concat(pl_emit *c, int axis, int n, const pl_ref *args) {
     jit_plan *plan = plan_of(c);
     jit_ref *refs = pl_arena_array(plan->arena, (size_t)n, sizeof(jit_ref));
+    plan->no_memory |= refs == NULL;
     if (refs == NULL) return -1;
     int64_t dims[JIT_RANK] = { 0 };
     for (int i = 0; i < n; i++) {
@@ -535,12 +544,13 @@ static bool outputs_fit(const jit_plan *plan, const pl_node *node, const operand
 }
 
 /* Shape, Size: the kernel looks at the types of its inputs only, so that any address serves. */
-static bool fold_types(lowering *l, const pl_node *node, const operands *o) {
+static bool fold_types(lowering *l, const pl_node *node, const operands *o, pl_err *err) {
     static const char nowhere[16];
     pl_arena *scratch = l->program->scratch;
     pl_datum **in = pl_arena_array(scratch, node->n_in, sizeof(*in));
     pl_datum **out = pl_arena_array(scratch, node->n_out, sizeof(*out));
     bool ok = in != NULL && out != NULL;
+    if (!ok) (void)pl_fail_memory(err, node->n_in);
     for (uint32_t i = 0; ok && i < node->n_in; i++) {
         int64_t dims[JIT_RANK];
         pl_tensor *t = NULL;
@@ -548,11 +558,11 @@ static bool fold_types(lowering *l, const pl_node *node, const operands *o) {
         for (int d = 0; d < o->in[i]->rank; d++)
             dims[d] = o->in[i]->dims[d].value;
         ok = pl_tensor_borrow(o->in[i]->dtype, o->in[i]->rank, dims, nowhere, NULL, NULL, &t,
-                              NULL) == PL_OK &&
-             pl_datum_of_tensor_take(t, &in[i], NULL) == PL_OK;
+                              err) == PL_OK &&
+             pl_datum_of_tensor_take(t, &in[i], err) == PL_OK;
     }
     const pl_eval_setup setup = { .scratch = scratch };
-    ok = ok && pl_eval_node(node, in, out, &setup, NULL) == PL_OK;
+    ok = ok && pl_eval_node(node, in, out, &setup, err) == PL_OK;
     for (uint32_t i = 0; ok && i < node->n_out; i++)
         if (node->out[i] != NULL) l->plan->constants[node->out[i]->id] = out[i];
     for (uint32_t i = 0; in != NULL && i < node->n_in; i++)
@@ -582,8 +592,13 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
                   .ctx = l };
     l->node = node;
     const size_t n_prims = plan->n_prims;
-    const pl_status st = node->def->emit(&c);
-    if (st == PL_OK && c.types_only && fold_types(l, node, &o)) return PL_OK;
+    pl_err trouble = PL_ERR_INIT;
+    pl_status st = node->def->emit(&c);
+    if (st == PL_OK && c.types_only) {
+        if (fold_types(l, node, &o, &trouble)) return PL_OK;
+        st = trouble.status;
+    }
+    if (st == PL_E_MEMORY || plan->no_memory) return pl_fail_memory(err, 1);
     if (st == PL_OK && outputs_fit(plan, node, &o)) return PL_OK;
     for (uint32_t i = 0; i < node->n_out; i++)
         if (node->out[i] != NULL) plan->value_ref[node->out[i]->id] = -1;

@@ -239,7 +239,10 @@ pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_e
     }
     PL_TRY_GOTO(done, st, set_types(plan, in, err));
     /* A model that inference refuses runs all the same, node by node, and the run tells why. */
-    (void)pl_model_infer(plan->model, NULL, NULL);
+    if (pl_model_infer(plan->model, NULL, NULL) == PL_E_MEMORY) {
+        st = pl_fail_memory(err, 1);
+        goto done;
+    }
     PL_TRY_GOTO(done, st, note_constants(plan, err));
     PL_TRY_GOTO(done, st, jit_lower(p, plan, err));
     jit_phase_note(plan, "lower", start);

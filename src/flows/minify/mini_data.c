@@ -151,10 +151,7 @@ static size_t count_slots(const pl_mini_state *s, bool weights) {
 /* Did the candidate that is asked now become simpler? A rule that only swaps noise for noise is not
  * worth a query. */
 static bool simpler(const pl_mini_state *from, const pl_mini_state *candidate) {
-    pl_measure a, b;
-    pl_mini_state_measure(from, &a);
-    pl_mini_state_measure(candidate, &b);
-    return b.n_complex < a.n_complex;
+    return pl_mini_count_complex(candidate) < pl_mini_count_complex(from);
 }
 
 static pl_status try_rule(pl_mini *m, const pl_mini_state *from, const bool *touch, bool weights,

@@ -178,6 +178,7 @@ static void put_value(pl_buf *out, const pl_mini_fast *f, uint32_t field, const 
     }
     pl_buf name = PL_BUF_INIT;
     pl_wire_put_string(&name, VALUE_NAME, v->name);
+    if (!pl_buf_ok(&name)) out->failed = true;
     pl_wire_put_bytes(out, field, pl_buf_str(&name), name.n_bytes);
     pl_buf_release(&name);
 }
@@ -228,11 +229,9 @@ static void put_outputs(pl_buf *out, const pl_mini_fast *f, const bool *keep, si
     }
 }
 
-/* Inputs: what kept nodes use and no kept node makes. Weights: those that they use. */
-static pl_status put_sources(pl_mini *m, pl_buf *out, pl_mini_fast *f, const bool *keep,
-                             pl_err *err) {
+/* Inputs: what kept nodes use and no kept node makes. Weights: the small ones that they use. */
+static void put_sources(pl_buf *out, pl_mini_fast *f, const bool *keep, size_t *n_large) {
     const pl_graph *graph = f->from->model->graph;
-    size_t n_large = 0;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];
         for (uint32_t k = 0; k < node->n_in && keep[i]; k++) {
@@ -241,38 +240,68 @@ static pl_status put_sources(pl_mini *m, pl_buf *out, pl_mini_fast *f, const boo
             f->seen[v->id] = true;
             if (v->producer != NULL && keep[v->producer->index]) continue;
             if (v->init != NULL) put(out, f, f->inits[v->id]);
-            if (v->init != NULL && f->inits[v->id].end == 0) n_large++;
+            if (v->init != NULL && f->inits[v->id].end == 0) (*n_large)++;
             if (v->init == NULL || v->is_input) put_value(out, f, GRAPH_INPUT, v);
         }
     }
-    if (n_large == 0) return PL_OK;
-    return pl_mini_weights_put_used(m->oracle->weights, f->from, f->used, m->work, out, err);
+}
+
+typedef struct question {
+    pl_mini *m;
+    pl_mini_fast *fast;
+    pl_buf graph; /* without large weights */
+    size_t n_large;
+} question;
+
+static pl_status finish(void *ctx, pl_buf *model, pl_err *err) {
+    question *q = ctx;
+    const pl_mini_fast *f = q->fast;
+    if (q->n_large > 0) {
+        PL_TRY(pl_mini_weights_put_used(q->m->oracle->weights, f->from, f->used, q->m->work,
+                                        &q->graph, err));
+    }
+    put(model, f, f->head);
+    pl_wire_put_bytes(model, MODEL_GRAPH, pl_buf_str(&q->graph), q->graph.n_bytes);
+    put(model, f, f->tail);
+    return pl_buf_ok(&q->graph) && pl_buf_ok(model) ? PL_OK : pl_fail_memory(err, 1);
+}
+
+static pl_status make_key(const question *q, pl_hash128 *out, pl_err *err) {
+    const pl_hash128 own = pl_hash128_of(pl_buf_str(&q->graph), q->graph.n_bytes);
+    pl_buf key = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    *out = own;
+    if (q->n_large == 0) return PL_OK;
+    pl_buf_append(&key, &own, sizeof(own));
+    st = pl_mini_weights_put_key(q->m->oracle->weights, q->fast->from, q->fast->used, &key, err);
+    if (st == PL_OK && !pl_buf_ok(&key)) st = pl_fail_memory(err, 1);
+    if (st == PL_OK) *out = pl_hash128_of(key.data, key.n_bytes);
+    pl_buf_release(&key);
+    return st;
 }
 
 pl_status pl_mini_fast_ask(pl_mini *m, pl_mini_fast *f, const bool *keep, bool *fails,
                            pl_err *err) {
-    pl_buf graph = PL_BUF_INIT, model = PL_BUF_INIT;
+    question q = { .m = m, .fast = f, .graph = PL_BUF_INIT };
+    pl_bytes_question asked = { .finish = finish, .ctx = &q };
     size_t n_out = 0;
     pl_answer answer = PL_ANSWER_PASSES;
     pl_status st = PL_OK;
     *fails = false;
     note_uses(f, keep);
-    put_nodes(&graph, f, keep);
-    pl_wire_put_string(&graph, GRAPH_NAME, "graph");
-    PL_TRY_GOTO(done, st, put_sources(m, &graph, f, keep, err));
-    put_outputs(&graph, f, keep, &n_out);
+    put_nodes(&q.graph, f, keep);
+    pl_wire_put_string(&q.graph, GRAPH_NAME, "graph");
+    put_sources(&q.graph, f, keep, &q.n_large);
+    put_outputs(&q.graph, f, keep, &n_out);
     if (n_out == 0) goto done;
-    put(&model, f, f->head);
-    pl_wire_put_bytes(&model, MODEL_GRAPH, pl_buf_str(&graph), graph.n_bytes);
-    put(&model, f, f->tail);
-    if (!pl_buf_ok(&graph) || !pl_buf_ok(&model)) {
-        st = pl_fail_memory(err, graph.n_bytes);
+    if (!pl_buf_ok(&q.graph)) {
+        st = pl_fail_memory(err, q.graph.n_bytes);
         goto done;
     }
-    PL_TRY_GOTO(done, st, pl_oracle_ask_bytes(m->oracle, &model, &answer, err));
+    PL_TRY_GOTO(done, st, make_key(&q, &asked.key, err));
+    PL_TRY_GOTO(done, st, pl_oracle_ask_bytes(m->oracle, &asked, &answer, err));
     *fails = answer == PL_ANSWER_FAILS;
 done:
-    pl_buf_release(&graph);
-    pl_buf_release(&model);
+    pl_buf_release(&q.graph);
     return st;
 }

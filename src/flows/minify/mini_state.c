@@ -71,8 +71,19 @@ static int64_t count_complex(const pl_tensor *t) {
 static void measure_tensor(const pl_tensor *t, pl_measure *out) {
     out->n_elements += t->n_elements;
     out->n_odd_types += pl_dtype_is_float(t->dtype) && t->dtype != PL_F32;
-    /* Large ones are far from simple; counting them is only worth it once they are small. */
-    out->n_complex += t->n_elements > 65536 ? t->n_elements : count_complex(t);
+}
+
+int64_t pl_mini_count_complex(const pl_mini_state *s) {
+    const pl_graph *graph = s->model->graph;
+    int64_t n = 0;
+    for (size_t i = 0; i < graph->n_values + graph->n_inputs; i++) {
+        const bool is_weight = i < graph->n_values;
+        const pl_datum *d = is_weight ? NULL : s->in[i - graph->n_values];
+        const pl_tensor *t = is_weight ? graph->values[i]->init : d == NULL ? NULL : d->tensor;
+        /* Large ones are far from simple; counting them is only worth it once they are small. */
+        if (t != NULL) n += t->n_elements > 65536 ? t->n_elements : count_complex(t);
+    }
+    return n;
 }
 
 static pl_status measure_body(void *ctx, pl_graph *body, pl_err *err);

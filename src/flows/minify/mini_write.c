@@ -2,7 +2,8 @@
  *
  * The cost of a query must not grow with the weights. Large ones are taken out before the model is
  * serialised, and written once to a file that all
- * candidates refer to. Names are part of the key: a user's check may look at them. */
+ * candidates refer to. Names are part of the key where a user's check may look at them; else two
+ * candidates that differ in names only are one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,8 +12,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/wire.h"
 #include "flows/minify/minify_int.h"
+#include "graph/edit.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_fields.h"
 #include "tensor/tensor_proto.h"
@@ -33,6 +36,7 @@ typedef struct known_tensor {
     pl_tensor *tensor; /* held: its address stays its own */
     pl_hash128 hash;
     int64_t offset; /* in the file; -1 = not there yet */
+    const char *file;
 } known_tensor;
 
 struct pl_mini_weights {
@@ -40,6 +44,7 @@ struct pl_mini_weights {
     pl_arena *arena;
     int fd;
     int64_t end;
+    char file[32];
 };
 
 static void unref_tensor(void *object) {
@@ -50,6 +55,7 @@ pl_status pl_mini_weights_new(pl_mini_weights **out, pl_err *err) {
     pl_mini_weights *w = pl_calloc(1, sizeof(*w));
     if (w == NULL) return pl_fail_memory(err, sizeof(*w));
     w->fd = -1;
+    snprintf(w->file, sizeof(w->file), "weights.bin");
     w->arena = pl_arena_new();
     if (w->arena == NULL) {
         pl_free(w);
@@ -85,7 +91,10 @@ static pl_hash128 hash_content(const pl_tensor *t) {
     return hash;
 }
 
-static pl_status know(pl_mini_weights *w, pl_tensor *t, known_tensor **out, pl_err *err) {
+/* One of the original's is known by its address: reading it would cost more than a query does.
+ * Others by what they hold: in a fork the same address may be another tensor. */
+static pl_status know_as(pl_mini_weights *w, pl_tensor *t, bool original, known_tensor **out,
+                         pl_err *err) {
     const uintptr_t address = (uintptr_t)t;
     *out = pl_strmap_get_n(&w->known, (const char *)&address, sizeof(address));
     if (*out != NULL) return PL_OK;
@@ -93,10 +102,8 @@ static pl_status know(pl_mini_weights *w, pl_tensor *t, known_tensor **out, pl_e
     char *key = pl_arena_alloc(w->arena, sizeof(address));
     if (k == NULL || key == NULL) return pl_fail_memory(err, sizeof(*k));
     memcpy(key, &address, sizeof(address));
-    /* A large tensor is known by its address, which it keeps: reading it would cost more than a
-     * query does. */
-    *k = (known_tensor){ pl_tensor_ref(t), { address, (uint64_t)t->dtype }, -1 };
-    if (pl_tensor_bytes(t) < HASHED_MAX) k->hash = hash_content(t);
+    *k = (known_tensor){ pl_tensor_ref(t), { address, (uint64_t)t->dtype }, -1, NULL };
+    if (!original || pl_tensor_bytes(t) < HASHED_MAX) k->hash = hash_content(t);
     if (pl_arena_defer(w->arena, unref_tensor, k->tensor) != 0) {
         pl_tensor_unref(k->tensor);
         return pl_fail_memory(err, 1);
@@ -104,6 +111,39 @@ static pl_status know(pl_mini_weights *w, pl_tensor *t, known_tensor **out, pl_e
     if (pl_strmap_put_n(&w->known, key, sizeof(address), k) != 0) return pl_fail_memory(err, 1);
     *out = k;
     return PL_OK;
+}
+
+static pl_status know(pl_mini_weights *w, pl_tensor *t, known_tensor **out, pl_err *err) {
+    return know_as(w, t, false, out, err);
+}
+
+pl_status pl_mini_weights_know_originals(pl_mini_weights *w, const pl_mini_state *s, pl_err *err) {
+    const pl_graph *graph = s->model->graph;
+    known_tensor *k = NULL;
+    for (size_t i = 0; i < graph->n_values; i++)
+        if (graph->values[i]->init != NULL)
+            PL_TRY(know_as(w, graph->values[i]->init, true, &k, err));
+    for (size_t i = 0; i < graph->n_inputs; i++)
+        if (s->in[i] != NULL && s->in[i]->tensor != NULL)
+            PL_TRY(know_as(w, s->in[i]->tensor, true, &k, err));
+    return PL_OK;
+}
+
+pl_status pl_mini_weights_note(pl_mini_weights *w, pl_tensor *t, int64_t offset, size_t n_bytes,
+                               pl_err *err) {
+    known_tensor *k = NULL;
+    if (n_bytes != pl_tensor_bytes(t) || !pl_tensor_is_contiguous(t)) return PL_OK;
+    PL_TRY(know_as(w, t, true, &k, err));
+    k->offset = offset;
+    k->file = PL_ORIGINAL_FILE;
+    return PL_OK;
+}
+
+void pl_mini_weights_forked(pl_mini_weights *w) {
+    if (w->fd >= 0) close(w->fd);
+    w->fd = -1;
+    w->end = 0;
+    snprintf(w->file, sizeof(w->file), "weights-%ld.bin", (long)getpid());
 }
 
 static bool is_large(const pl_value *v) {
@@ -177,6 +217,29 @@ done:
     return st;
 }
 
+static pl_status known_hash(void *ctx, pl_tensor *t, pl_hash128 *out, pl_err *err) {
+    known_tensor *k = NULL;
+    PL_TRY(know(ctx, t, &k, err));
+    *out = k->hash;
+    return PL_OK;
+}
+
+pl_status pl_mini_state_key(const pl_mini_state *s, pl_mini_weights *w, const char *spec,
+                            pl_hash128 *out, pl_err *err) {
+    pl_buf key = PL_BUF_INIT;
+    pl_hash128 model;
+    PL_TRY(pl_model_hash_by(s->model, known_hash, w, &model, err));
+    pl_buf_puts(&key, spec);
+    pl_buf_append(&key, &model, sizeof(model));
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < s->model->graph->n_inputs && st == PL_OK; i++)
+        st = put_datum(w, &key, s->in[i], err);
+    if (st == PL_OK && !pl_buf_ok(&key)) st = pl_fail_memory(err, 1);
+    if (st == PL_OK) *out = pl_hash128_of(key.data, key.n_bytes);
+    pl_buf_release(&key);
+    return st;
+}
+
 /* ---- the file of weights ---- */
 
 static pl_status write_all(int fd, const void *data, size_t n, int64_t at, const char *path,
@@ -197,9 +260,9 @@ static pl_status store(pl_mini_weights *w, const char *dir, known_tensor *k, pl_
     if (k->offset >= 0) return PL_OK;
     pl_buf raw = PL_BUF_INIT;
     pl_status st = PL_OK;
-    char *path = pl_path_join(dir, "weights.bin");
+    char *path = pl_path_join(dir, w->file);
     if (path == NULL) return pl_fail_memory(err, 1);
-    if (w->fd < 0) w->fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (w->fd < 0) w->fd = pl_fd_open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     const int64_t at = (w->end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (w->fd < 0) {
         st = pl_fail_errno(err, errno, "create", path);
@@ -214,14 +277,38 @@ static pl_status store(pl_mini_weights *w, const char *dir, known_tensor *k, pl_
         pl_buf_release(&raw);
     }
     if (st == PL_OK) k->offset = at;
+    if (st == PL_OK) k->file = pl_arena_strdup(w->arena, w->file);
+    if (st == PL_OK && k->file == NULL) st = pl_fail_memory(err, 1);
     pl_free(path);
     return st;
+}
+
+static pl_status link_file(const char *from_dir, const char *to_dir, const char *file,
+                           pl_err *err) {
+    char *from = pl_path_join(from_dir, file), *to = pl_path_join(to_dir, file);
+    pl_status st = PL_OK;
+    if (from == NULL || to == NULL) {
+        st = pl_fail_memory(err, 1);
+    } else if (pl_path_exists(from) && link(from, to) != 0) {
+        st = pl_fail_errno(err, errno, "link", to);
+    }
+    pl_free(from);
+    pl_free(to);
+    return st;
+}
+
+pl_status pl_mini_weights_link(const pl_mini_weights *w, const char *from_dir, const char *to_dir,
+                               pl_err *err) {
+    PL_TRY(link_file(from_dir, to_dir, PL_ORIGINAL_FILE, err));
+    PL_TRY(link_file(from_dir, to_dir, "weights.bin", err));
+    return strcmp(w->file, "weights.bin") == 0 ? PL_OK : link_file(from_dir, to_dir, w->file, err);
 }
 
 static void put_entry(pl_buf *out, const char *key, const char *value) {
     pl_buf buf = PL_BUF_INIT;
     pl_wire_put_string(&buf, ENTRY_KEY, key);
     pl_wire_put_string(&buf, ENTRY_VALUE, value);
+    if (!pl_buf_ok(&buf)) out->failed = true;
     pl_wire_put_bytes(out, TENSOR_EXTERNAL_DATA, pl_buf_str(&buf), buf.n_bytes);
     pl_buf_release(&buf);
 }
@@ -234,7 +321,7 @@ static void put_external(pl_buf *out, const pl_value *v, const known_tensor *k) 
         pl_wire_put_int(&inner, TENSOR_DIMS, v->init->dims[i]);
     pl_wire_put_int(&inner, TENSOR_DATA_TYPE, (int64_t)v->init->dtype);
     pl_wire_put_string(&inner, TENSOR_NAME, v->name);
-    put_entry(&inner, "location", "weights.bin");
+    put_entry(&inner, "location", k->file);
     snprintf(text, sizeof(text), "%" PRId64, k->offset);
     put_entry(&inner, "offset", text);
     if (pl_raw_size(v->init->dtype, v->init->n_elements, &n_bytes)) {
@@ -253,6 +340,18 @@ static void put_inline(pl_buf *out, const pl_value *v) {
     pl_wire_put_bytes(out, GRAPH_INITIALIZER, pl_buf_str(&inner), inner.n_bytes);
     if (!pl_buf_ok(&inner)) out->failed = true;
     pl_buf_release(&inner);
+}
+
+pl_status pl_mini_weights_put_key(pl_mini_weights *w, const pl_mini_state *s, const bool *used,
+                                  pl_buf *key, pl_err *err) {
+    const pl_graph *graph = s->model->graph;
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const pl_value *v = graph->values[i];
+        if (!is_large(v) || !used[v->id]) continue;
+        pl_buf_puts(key, v->name);
+        PL_TRY(put_hash(w, key, v->init, err));
+    }
+    return PL_OK;
 }
 
 pl_status pl_mini_weights_put_used(pl_mini_weights *w, const pl_mini_state *s, const bool *used,

@@ -24,7 +24,7 @@ enum { N_STRATEGIES = sizeof(strategies) / sizeof(strategies[0]) };
 void pl_mini_log(pl_mini *m, const char *format, ...) {
     char line[1024];
     va_list args;
-    if (m->options->log == NULL) return;
+    if (m->options->log == NULL || pl_ahead_is_scout(m->ahead)) return;
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
@@ -84,7 +84,7 @@ static void say_success(pl_mini *m, const pl_measure *a, const pl_measure *b) {
 static void report(pl_mini *m, const pl_measure *now) {
     const plumb_progress *p = m->options->progress;
     char phase[96];
-    if (p == NULL || p->update == NULL) return;
+    if (p == NULL || p->update == NULL || pl_ahead_is_scout(m->ahead)) return;
     snprintf(phase, sizeof(phase), "minify: %zu nodes, %lld elements", now->n_nodes,
              (long long)now->n_elements);
     p->update(p->ctx, phase, (int64_t)m->oracle->n_queries, 0);
@@ -98,6 +98,10 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
     pl_mini_state_measure(m->best, &before);
     pl_mini_state_measure(candidate, &after);
     *success = false;
+    if (s->goal == PL_GOAL_COMPLEX) {
+        before.n_complex = pl_mini_count_complex(m->best);
+        after.n_complex = pl_mini_count_complex(candidate);
+    }
     if (s->goal == PL_GOAL_ORIGINAL) {
         st = pl_mini_count_original(m, m->best, &before.n_original, err);
         if (st == PL_OK) st = pl_mini_count_original(m, candidate, &after.n_original, err);
@@ -118,6 +122,7 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
         candidate = NULL;
         *success = true;
         m->n_accepted++;
+        pl_oracle_narrow(m->oracle);
         report(m, &after);
         st = pl_mini_checkpoint(m, err);
     }
@@ -223,16 +228,30 @@ static pl_status check_original(pl_mini *m, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status search(pl_mini *m, pl_err *err) {
+    PL_TRY(check_original(m, err));
+    const size_t n_nodes = pl_model_count_nodes(m->best->model);
+    if (!m->resumed) m->n_nodes_before = n_nodes;
+    pl_mini_log(m, "Started off with %zu nodes", n_nodes);
+    const pl_status st = run_stages(m, err);
+    if (st == PL_E_LIMIT) pl_mini_log(m, "Stopped: %s", err->message);
+    return st == PL_E_LIMIT ? PL_OK : st;
+}
+
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err) {
     pl_answer answer = PL_ANSWER_PASSES;
     const double since = pl_mini_cpu_seconds();
     m->best = start_take;
-    PL_TRY(check_original(m, err));
-    m->n_nodes_before = pl_model_count_nodes(m->best->model);
-    pl_mini_log(m, "Started off with %zu nodes", m->n_nodes_before);
-    const pl_status st = run_stages(m, err);
-    if (st != PL_OK && st != PL_E_LIMIT) return st;
-    if (st == PL_E_LIMIT) pl_mini_log(m, "Stopped: %s", err->message);
+    PL_TRY(pl_mini_weights_know_originals(m->oracle->weights, m->best, err));
+    if (m->options->check != NULL) {
+        PL_TRY(pl_mini_weights_use_file(m->oracle->weights, m->best, m->work, err));
+    }
+    const pl_status st = search(m, err);
+    /* A scout that found no question to answer has nothing to say; what is left to do is not its
+     * business. */
+    if (pl_ahead_is_scout(m->ahead)) pl_ahead_report(m->ahead, NULL);
+    pl_ahead_stop(m->ahead);
+    PL_TRY(st);
     PL_TRY(pl_oracle_ask_again(m->oracle, m->best, &answer, err));
     if (answer != PL_ANSWER_FAILS) {
         return pl_fail(err, PL_E_INVALID,

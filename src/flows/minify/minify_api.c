@@ -10,6 +10,7 @@
 #include "flows/inputs.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/repro.h"
+#include "flows/prepare.h"
 #include "graph/edit.h"
 #include "ops/infer.h"
 #include "passes/backward.h"
@@ -26,18 +27,53 @@ typedef struct job {
 
 static void release(job *j) {
     pl_mini *m = &j->m;
+    pl_ahead_free(m->ahead);
     pl_oracle_free(m->oracle);
     pl_mini_state_free(m->best);
     pl_mini_state_free(m->good);
     pl_mini_fast_free(m->fast);
     pl_pool_free(m->pool);
     pl_arena_free(m->arena);
-    if (m->work != NULL) pl_dir_remove(m->work, NULL);
-    pl_free(m->work);
+    pl_mini_work_close(m);
+    if (m->checkpoints != NULL) rmdir(m->checkpoints); /* when nothing could be written to it */
     pl_free(m->checkpoints);
     pl_free(j->repro);
     pl_buf_release(&j->notes);
     pl_arena_free(j->arena);
+}
+
+/* Eval mode, autocast and gradients are done to the model once, before anything is asked. */
+static pl_status apply_context(pl_mini *m, pl_mini_state **state, pl_err *err) {
+    const plumb_minify_options *o = m->options;
+    pl_mini_state *made = NULL;
+    pl_prepared p = { .changes = PL_CHANGES_INIT };
+    pl_status st = pl_context_prepare(&o->context, (*state)->model, (*state)->in, o->inputs.seed,
+                                      m->pool, &p, err);
+    if (st == PL_OK) {
+        st = pl_mini_state_new_take(p.model, p.in, &made, err);
+        p.model = NULL;
+        p.in = NULL;
+    }
+    pl_prepared_release(&p);
+    if (st != PL_OK) return st;
+    pl_mini_state_free(*state);
+    *state = made;
+    PL_TRY(pl_ops_resolve(made->model, err));
+    return pl_model_infer(made->model, NULL, err);
+}
+
+/* Parameters that are inputs, with their values as defaults: data like any other. */
+static pl_status give_defaults(pl_mini_state *s, pl_err *err) {
+    const pl_graph *graph = s->model->graph;
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        pl_value *value = graph->inputs[i];
+        if (value->init == NULL) continue;
+        if (s->in[i] == NULL) {
+            PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(value->init), &s->in[i], err));
+        }
+        value->init = NULL;
+    }
+    return PL_OK;
 }
 
 static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
@@ -54,8 +90,9 @@ static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
     const char *file = pl_api_model_file(j->model);
     if (file != NULL && !pl_path_has_suffix(file, ".onnxtxt")) (*out)->file = file;
     if (!m->with_data) { /* a user's check may know operators that plumb does not */
-        if (pl_ops_resolve(copy, &ignored) == PL_OK) pl_model_infer(copy, NULL, &ignored);
-        return PL_OK;
+        pl_status st = pl_ops_resolve(copy, &ignored);
+        if (st == PL_OK) st = pl_model_infer(copy, NULL, &ignored);
+        return st == PL_E_MEMORY ? pl_fail_memory(err, 1) : PL_OK;
     }
     const size_t n_nodes = copy->graph->n_nodes;
     PL_TRY(pl_lower_gradient(copy, err));
@@ -63,6 +100,8 @@ static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
     PL_TRY(pl_ops_resolve(copy, err));
     PL_TRY(pl_model_infer(copy, NULL, err));
     PL_TRY(pl_inputs_make(copy, &m->options->inputs, in, err));
+    if (!pl_context_is_plain(&m->options->context)) PL_TRY(apply_context(m, out, err));
+    PL_TRY(give_defaults(*out, err));
     if (m->options->check == NULL) return PL_OK;
     bool ok = false; /* a check that wants data: values for the cuts come from the reference */
     PL_TRY(pl_mini_state_evaluate(m, *out, &ok, err));
@@ -90,6 +129,7 @@ static pl_status check_trust(const plumb_minify_options *o, const pl_repro_info 
 /* What a repro.json says stands in for what was not given. */
 static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
     plumb_minify_options *o = &j->options;
+    pl_mini *m = &j->m;
     if (o->signature == NULL) return PL_OK;
     PL_TRY(pl_repro_read_info(o->signature, j->arena, info, err));
     if (o->backend == NULL && o->check == NULL) {
@@ -100,6 +140,12 @@ static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
         if (o->fail_code < 0) o->fail_code = info->fail_code;
     }
     if (o->inputs.seed == 0) o->inputs.seed = info->seed;
+    if (o->threads == 0) o->threads = info->threads;
+    if (pl_context_is_plain(&o->context)) {
+        m->recorded = (plumb_context){ .eval = info->eval,
+                                       .amp = info->amp[0] == '\0' ? NULL : info->amp,
+                                       .backward = info->backward };
+    }
     return PL_OK;
 }
 
@@ -108,9 +154,10 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     pl_repro_info info = { .has_signature = false };
     *j = (job){ .model = model, .options = *o };
     pl_mini *m = &j->m;
+    m->recorded = o->context;
     m->options = &j->options;
     m->original = model->model;
-    m->started = pl_api_seconds();
+    m->started = m->last_checkpoint = pl_api_seconds();
     j->arena = pl_arena_new();
     m->arena = pl_arena_new();
     m->pool = pl_pool_new(o->threads);
@@ -120,11 +167,22 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
         return pl_fail(err, PL_E_USAGE, "--check and --backend exclude each other");
     }
     m->with_data = j->options.check == NULL || strstr(j->options.check, "{dir}") != NULL;
-    PL_TRY(pl_dir_temporary(&m->work, err));
+    if (!m->with_data && !pl_context_is_plain(&o->context)) {
+        return pl_fail(err, PL_E_USAGE,
+                       "--eval, --amp and --backward are for --backend, or a check of {dir}; "
+                       "`plumb convert` makes such a model for a check of {model}");
+    }
+    PL_TRY(pl_mini_work_open(m, err));
     PL_TRY(j->options.check != NULL ? pl_oracle_check_new(m, &m->oracle, err)
                                     : pl_oracle_backend_new(m, &m->oracle, err));
     if (info.has_signature) m->oracle->target = info.signature;
-    return PL_OK;
+    if (info.has_target) { /* a checkpoint: the run goes on as if it had not been stopped */
+        m->oracle->target = info.target;
+        m->resumed = true;
+        if (info.has_original) m->oracle->original = info.original;
+        m->n_nodes_before = info.n_nodes_before;
+    }
+    return pl_ahead_new(m, o->jobs > 0 ? o->jobs : pl_pool_cpus(), &m->ahead, err);
 }
 
 /* ---- the repro ---- */
@@ -140,7 +198,7 @@ static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *sp
                        .command = "query",
                        .source = j->model->model->path,
                        .signature = &m->found,
-                       .original = &m->oracle->target,
+                       .original = &m->oracle->original,
                        .n_nodes_before = m->n_nodes_before,
                        .n_queries = m->oracle->n_queries,
                        .minified = true,
@@ -148,7 +206,10 @@ static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *sp
                        .stable = m->options->stable_output != 0,
                        .seed = m->options->inputs.seed,
                        .timeout = m->options->timeout,
-                       .threads = m->options->threads };
+                       .threads = m->options->threads,
+                       .eval = m->recorded.eval != 0,
+                       .amp = m->recorded.amp,
+                       .backward = m->recorded.backward != 0 };
     return PL_OK;
 }
 
@@ -263,6 +324,8 @@ static void describe_json(const job *j, const pl_measure *now, double seconds, p
     const pl_mini *m = &j->m;
     const pl_oracle *o = m->oracle;
     pl_json json;
+    size_t n_sent = 0, n_used = 0;
+    pl_ahead_counts(m->ahead, &n_sent, &n_used);
     pl_json_init(&json, out, true);
     pl_json_object_begin(&json);
     pl_json_key(&json, "signature");
@@ -275,6 +338,8 @@ static void describe_json(const job *j, const pl_measure *now, double seconds, p
     pl_json_put_string(&json, "repro", j->repro);
     pl_json_put_bool(&json, "verified", j->verified);
     pl_json_put_int(&json, "runs", (int64_t)o->n_runs);
+    pl_json_put_int(&json, "looked_ahead", (int64_t)n_sent);
+    pl_json_put_int(&json, "looked_ahead_used", (int64_t)n_used);
     pl_json_put_int(&json, "inputs_after", (int64_t)now->n_inputs);
     pl_json_put_int(&json, "elements_after", now->n_elements);
     pl_json_put_double(&json, "oracle_seconds", o->oracle_seconds);
@@ -347,7 +412,13 @@ plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *option
     const pl_status ran = pl_mini_run(&j.m, state, &err);
     state = NULL;
     PL_TRY_GOTO(done, st, ran);
-    PL_TRY_GOTO(done, st, finish(&j, &err));
+    st = finish(&j, &err);
+    if (st != PL_OK) { /* what was found comes first */
+        char failure[400];
+        pl_signature_describe(&j.m.oracle->target, failure, sizeof(failure));
+        st = pl_err_wrap(&err, st, "the model fails (%s), but there is no repro", failure);
+        goto done;
+    }
     if (j.repro != NULL && !j.verified) {
         st =
             pl_fail(&err, PL_E_INTERNAL,

@@ -46,7 +46,7 @@ typedef struct pl_measure { /* of a state: what gets smaller */
     size_t n_inputs, n_outputs;
     int64_t n_elements;  /* of inputs and weights */
     size_t n_attrs;      /* attributes and optional inputs that are not left out */
-    int64_t n_complex;   /* elements that are neither 0 nor 1 nor like the one before */
+    int64_t n_complex;   /* of pl_mini_count_complex; only counted when they matter */
     int64_t n_original;  /* values of the original's weights; only counted when they matter */
     int64_t n_odd_types; /* inputs and weights of float types other than float32 */
 } pl_measure;
@@ -57,6 +57,8 @@ void pl_mini_state_free(pl_mini_state *state); /* NULL is fine */
 /* A copy to be changed; it shares tensors and values. */
 pl_status pl_mini_state_copy(const pl_mini_state *from, pl_mini_state **out, pl_err *err);
 void pl_mini_state_measure(const pl_mini_state *state, pl_measure *out);
+/* Elements of inputs and weights that are neither 0 nor 1 nor like the one before. */
+int64_t pl_mini_count_complex(const pl_mini_state *state);
 /* Element-wise work done: inner types are forgotten and inferred again, inputs get the types of
  * their data. *ok false: the shapes contradict each other. */
 pl_status pl_mini_state_settle(pl_mini *m, pl_mini_state *state, bool *ok, pl_err *err);
@@ -93,17 +95,39 @@ void pl_mini_move_outputs(pl_graph *graph, pl_value *const *instead);
 typedef struct pl_mini_weights pl_mini_weights;
 pl_status pl_mini_weights_new(pl_mini_weights **out, pl_err *err);
 void pl_mini_weights_free(pl_mini_weights *weights);
+pl_status pl_mini_weights_know_originals(pl_mini_weights *weights, const pl_mini_state *state,
+                                         pl_err *err);
 /* Bytes without large weights; *key covers weights and data too. */
 pl_status pl_mini_state_bytes(const pl_mini_state *state, pl_mini_weights *weights, pl_buf *out,
                               pl_hash128 *key, pl_err *err);
+/* What a state is known by when names do not matter: the canonical hash, data and backend. */
+pl_status pl_mini_state_key(const pl_mini_state *state, pl_mini_weights *weights, const char *spec,
+                            pl_hash128 *out, pl_err *err);
 /* Puts the large weights back into bytes made above: those above a limit as references into
  * DIR/weights.bin, which gets what it lacks. */
 pl_status pl_mini_weights_attach(pl_mini_weights *weights, const pl_mini_state *state,
                                  const char *dir, const pl_buf *bytes, pl_buf *out, pl_err *err);
 
+/* Weights that lie in the original's own file are used there (mini_origin.c). */
+#define PL_ORIGINAL_FILE "original.bin"
+pl_status pl_mini_weights_use_file(pl_mini_weights *weights, const pl_mini_state *original,
+                                   const char *dir, pl_err *err);
+/* The tensor's bytes are those at `offset` of that file. */
+pl_status pl_mini_weights_note(pl_mini_weights *weights, pl_tensor *tensor, int64_t offset,
+                               size_t n_bytes, pl_err *err);
+/* This process is a fork: what it adds goes to a file of its own. */
+void pl_mini_weights_forked(pl_mini_weights *weights);
+
 /* The same for some of a state's weights: those with used[value id]. */
 pl_status pl_mini_weights_put_used(pl_mini_weights *weights, const pl_mini_state *state,
                                    const bool *used, const char *dir, pl_buf *out, pl_err *err);
+
+/* The files that candidates refer to appear in to_dir, too. */
+pl_status pl_mini_weights_link(const pl_mini_weights *weights, const char *from_dir,
+                               const char *to_dir, pl_err *err);
+/* What those are known by. */
+pl_status pl_mini_weights_put_key(pl_mini_weights *weights, const pl_mini_state *state,
+                                  const bool *used, pl_buf *key, pl_err *err);
 
 /* ---- asking without building (mini_fast.c) ---- */
 
@@ -147,6 +171,8 @@ typedef struct pl_oracle_row {
     /* A model that lies ready as bytes; NULL = it cannot be asked so. */
     pl_status (*observe_bytes)(pl_oracle *oracle, const pl_buf *model, pl_observed *out,
                                pl_err *err);
+    /* This process is a fork now: what is open is the other's. NULL = nothing is. */
+    void (*forked)(pl_oracle *oracle);
 } pl_oracle_row;
 
 struct pl_oracle {
@@ -154,6 +180,11 @@ struct pl_oracle {
     pl_mini *m;
     void *self;
     pl_signature target;
+    pl_signature original; /* what the model as it was given showed */
+    /* When an If, Loop or Scan is to blame: operators of its bodies. One of them alone shows the
+     * same failure; the first that does becomes the target. */
+    const char **inner;
+    size_t n_inner;
     const char *check_str;
     pl_mini_weights *weights;
     pl_buf bytes; /* of the state asked last, without large weights */
@@ -180,17 +211,62 @@ pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_ora
 void pl_oracle_free(pl_oracle *oracle); /* NULL is fine */
 /* What does the model as it is show? Sets the target to the first signature. Counts as a query. */
 pl_status pl_oracle_learn(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
+/* The best model shows m->found. Was that an operator of the target's body? */
+void pl_oracle_narrow(pl_oracle *oracle);
 /* PL_E_LIMIT when the budget is used up. */
 pl_status pl_oracle_ask(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
-pl_status pl_oracle_ask_bytes(pl_oracle *oracle, const pl_buf *model, pl_answer *out, pl_err *err);
+/* The same for a candidate that is not built; `finish` makes its bytes when they are needed. */
+typedef struct pl_bytes_question {
+    pl_hash128 key;
+    pl_status (*finish)(void *ctx, pl_buf *model, pl_err *err);
+    void *ctx;
+} pl_bytes_question;
+pl_status pl_oracle_ask_bytes(pl_oracle *oracle, const pl_bytes_question *q, pl_answer *out,
+                              pl_err *err);
 /* Asked anew: is the answer stable? Not counted. */
 pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* Bytes of a state without its large weights: oracle->bytes, and oracle->key. */
 pl_status pl_oracle_bytes(pl_oracle *oracle, pl_mini_state *state, pl_err *err);
 pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err);
 void pl_observed_release(pl_observed *o);
+/* Does run --accuracy call these outputs wrong (oracle_accuracy.c)? */
+pl_status pl_mini_outputs_differ(pl_mini *m, const pl_mini_state *state, pl_datum *const *outputs,
+                                 bool *out, pl_err *err);
 /* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
 pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
+
+/* ---- looking ahead (mini_ahead.c) ---- */
+
+typedef struct pl_ahead pl_ahead;
+typedef struct pl_report { /* an answer with what was seen */
+    pl_hash128 key;
+    pl_answer answer;
+    pl_signature seen; /* of FAILS and OTHER */
+    double seconds;
+} pl_report;
+
+/* jobs: questions that may be worked on at the same time; 1 = no looking ahead. */
+pl_status pl_ahead_new(pl_mini *m, int jobs, pl_ahead **out, pl_err *err);
+void pl_ahead_stop(pl_ahead *ahead); /* ends all scouts and sends no more */
+void pl_ahead_free(pl_ahead *ahead); /* NULL is fine, here and in all of these */
+bool pl_ahead_is_scout(const pl_ahead *ahead);
+void pl_ahead_counts(const pl_ahead *ahead, size_t *n_sent, size_t *n_used);
+/* Called with a question at hand. This returns in the scouts, too: there *fails is the answer that
+ * they take for granted. */
+void pl_ahead_send(pl_ahead *ahead, bool *fails);
+/* The same for a repetition, whose answer is taken to be the same. */
+void pl_ahead_send_again(pl_ahead *ahead);
+/* The answer of the scout that has arrived here; false = there is none. Waits for it. */
+bool pl_ahead_receive(pl_ahead *ahead, pl_hash128 key, pl_report *out);
+/* The answer is known: who went another way is ended. seconds 0 = not measured. */
+void pl_ahead_settle(pl_ahead *ahead, bool fails, double seconds);
+void pl_ahead_settle_again(pl_ahead *ahead, bool fails);
+/* What is asked from now on is another question: scouts cannot know it. */
+void pl_ahead_recall(pl_ahead *ahead);
+/* In a scout: the next answer to take for granted; false = this question is the one to report. */
+bool pl_ahead_assume(pl_ahead *ahead, bool *fails);
+/* In a scout: says it and ends the process; NULL = there is nothing to say. */
+void pl_ahead_report(pl_ahead *ahead, const pl_report *report) __attribute__((noreturn));
 
 /* ---- strategies ---- */
 
@@ -225,7 +301,7 @@ typedef struct pl_strategy {
 /* clang-format off */
 #define PL_STRATEGIES(X)                                                                           \
     X(blamed) X(window) X(suffix) X(delta) X(module) X(bypass) X(outputs) X(dead)                  \
-    X(unused) X(consolidate) X(bodies) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype) X(strip)  \
+    X(unused) X(consolidate) X(bodies) X(unroll) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype) X(strip)  \
     X(one_by_one)
 /* clang-format on */
 #define X(name) extern const pl_strategy pl_strategy_##name;
@@ -288,20 +364,24 @@ struct pl_mini {
     const plumb_minify_options *options;
     pl_pool *pool;
     pl_oracle *oracle;
+    pl_ahead *ahead;
     pl_mini_state *best;
     bool with_data; /* candidates need data for their inputs */
     bool one_minimal;
+    bool resumed; /* from a checkpoint: n_nodes_before and the original's signature are known */
     size_t n_nodes_before;
     char blamed[256];          /* value that blame names; "" */
     const char **blamed_group; /* values of the group */
     size_t n_blamed_group;
     pl_arena *arena;
     char *work;        /* temporary folder of the queries */
+    int work_lock;     /* held as long as it is in use */
     char *checkpoints; /* folder; NULL = none */
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
     double last_checkpoint;
     const pl_model *original; /* as it was given */
+    plumb_context recorded;   /* what was done to the model, now or when the repro was made */
     pl_mini_fast *fast;
     size_t n_accepted;   /* successes so far */
     pl_mini_state *good; /* the last candidate that passed; kept when asked for */
@@ -309,6 +389,9 @@ struct pl_mini {
     pl_signature found;  /* what the final model shows */
 };
 
+/* The temporary folder; what runs that were killed have left is removed (mini_work.c). */
+pl_status pl_mini_work_open(pl_mini *m, pl_err *err);
+void pl_mini_work_close(pl_mini *m);
 double pl_mini_cpu_seconds(void);
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* How many values of the original's weights are still there, and in words (strategy_strip.c). */

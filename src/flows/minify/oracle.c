@@ -90,30 +90,69 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *seen, 
     return o->row->observe(o, state, seen, err);
 }
 
-/* `bytes` instead of a state when that is NULL. */
-static pl_status judge(pl_oracle *o, pl_mini_state *state, const pl_buf *bytes, pl_answer *out,
-                       pl_err *err) {
+typedef struct question { /* a state, or one that is not built */
+    pl_mini_state *state;
+    const pl_bytes_question *bytes;
+    pl_hash128 key;
+} question;
+
+static pl_status observe_question(pl_oracle *o, const question *q, pl_observed *seen, pl_err *err) {
+    pl_buf model = PL_BUF_INIT;
+    if (q->state != NULL) return observe(o, q->state, seen, err);
+    o->n_runs++;
+    pl_status st = q->bytes->finish(q->bytes->ctx, &model, err);
+    if (st == PL_OK) st = o->row->observe_bytes(o, &model, seen, err);
+    pl_buf_release(&model);
+    return st;
+}
+
+static bool is_inner(const pl_oracle *o, const pl_signature *seen) {
+    if (seen->kind != o->target.kind || seen->kind > PL_FAIL_DETERMINISM) return false;
+    for (size_t i = 0; i < o->n_inner; i++)
+        if (strcmp(o->inner[i], seen->op) == 0) return true;
+    return false;
+}
+
+static bool matches(const pl_oracle *o, const pl_signature *seen) {
+    return pl_signature_matches(&o->target, seen, o->check_str) || is_inner(o, seen);
+}
+
+void pl_oracle_narrow(pl_oracle *o) {
+    if (o->n_inner == 0) return;
+    /* A scout has taken the answer for granted and does not know which operator it was. */
+    if (pl_ahead_is_scout(o->m->ahead)) pl_ahead_recall(o->m->ahead);
+    if (strcmp(o->m->found.op, o->target.op) == 0) return;
+    o->target = o->m->found;
+    o->n_inner = 0;
+    pl_ahead_recall(o->m->ahead);
+}
+
+static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *err) {
     pl_observed seen = { 0 };
-    pl_status st = PL_OK;
-    if (state != NULL) {
-        st = observe(o, state, &seen, err);
-    } else {
-        o->n_runs++;
-        st = o->row->observe_bytes(o, bytes, &seen, err);
+    const double since = pl_api_seconds();
+    const pl_status st = observe_question(o, q, &seen, err);
+    *out = (pl_report){ .key = q->key, .answer = PL_ANSWER_OTHER };
+    pl_signature_init(&out->seen);
+    if (seen.n_items > 0) out->seen = seen.items[0];
+    if (seen.invalid || seen.n_items == 0) {
+        out->answer = seen.invalid ? PL_ANSWER_INVALID : PL_ANSWER_PASSES;
     }
-    if (st == PL_OK) {
-        *out = seen.invalid        ? PL_ANSWER_INVALID
-               : seen.n_items == 0 ? PL_ANSWER_PASSES
-                                   : PL_ANSWER_OTHER;
-        for (size_t i = 0; i < seen.n_items && !seen.invalid; i++)
-            if (pl_signature_matches(&o->target, &seen.items[i], o->check_str)) {
-                *out = PL_ANSWER_FAILS;
-                o->m->found = seen.items[i];
-            }
-        if (*out == PL_ANSWER_OTHER) st = note_other(o, &seen.items[0], state, err);
-    }
+    for (size_t i = 0; i < seen.n_items && !seen.invalid; i++)
+        if (matches(o, &seen.items[i])) {
+            out->answer = PL_ANSWER_FAILS;
+            out->seen = seen.items[i];
+        }
+    out->seconds = pl_api_seconds() - since;
     pl_observed_release(&seen);
     return st;
+}
+
+/* What follows from an answer, whoever gave it. */
+static pl_status take_report(pl_oracle *o, const pl_report *r, const pl_mini_state *state,
+                             pl_answer *out, pl_err *err) {
+    *out = r->answer;
+    if (r->answer == PL_ANSWER_FAILS) o->m->found = r->seen;
+    return r->answer == PL_ANSWER_OTHER ? note_other(o, &r->seen, state, err) : PL_OK;
 }
 
 pl_status pl_oracle_bytes(pl_oracle *o, pl_mini_state *state, pl_err *err) {
@@ -126,10 +165,19 @@ pl_status pl_oracle_bytes(pl_oracle *o, pl_mini_state *state, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status key_of(pl_oracle *o, pl_mini_state *state, char hex[PL_HASH128_HEX], pl_err *err) {
-    PL_TRY(pl_oracle_bytes(o, state, err));
-    pl_hash128_hex(o->key, hex);
-    return PL_OK;
+/* Two candidates that differ in names only are one, unless the user's own check decides: that may
+ * look at names. */
+static pl_status key_of(pl_oracle *o, pl_mini_state *state, pl_hash128 *out, pl_err *err) {
+    pl_buf spec = PL_BUF_INIT;
+    if (o->m->options->check != NULL) {
+        PL_TRY(pl_oracle_bytes(o, state, err));
+        *out = o->key;
+        return PL_OK;
+    }
+    pl_status st = pl_oracle_spec(o, state, &spec, err);
+    if (st == PL_OK) st = pl_mini_state_key(state, o->weights, pl_buf_str(&spec), out, err);
+    pl_buf_release(&spec);
+    return st;
 }
 
 static pl_status remember(pl_oracle *o, const char *hex, pl_answer answer, pl_err *err) {
@@ -164,6 +212,7 @@ pl_status pl_oracle_learn(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl
         st = note_other(o, &seen.items[0], state, err);
     }
 done:
+    if (!o->m->resumed) o->original = o->target;
     pl_observed_release(&seen);
     return st;
 }
@@ -178,36 +227,75 @@ static pl_status check_budget(const pl_oracle *o, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_oracle_ask(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
+/* In a scout: nothing is kept but what decides which question comes next. */
+static pl_status answer_as_scout(pl_oracle *o, const question *q, pl_answer *out, pl_err *err) {
+    pl_report report;
+    bool fails = false;
+    if (!pl_ahead_assume(o->m->ahead, &fails)) {
+        const pl_status st = judge(o, q, &report, err);
+        pl_ahead_report(o->m->ahead, st == PL_OK ? &report : NULL);
+    }
+    *out = fails ? PL_ANSWER_FAILS : PL_ANSWER_PASSES;
+    return PL_OK;
+}
+
+static pl_status answer(pl_oracle *o, const question *q, pl_answer *out, pl_err *err) {
+    pl_report report;
+    bool fails = false;
+    if (pl_ahead_is_scout(o->m->ahead)) return answer_as_scout(o, q, out, err);
+    PL_TRY(check_budget(o, err));
+    pl_ahead_send(o->m->ahead, &fails);
+    if (pl_ahead_is_scout(o->m->ahead)) {
+        *out = fails ? PL_ANSWER_FAILS : PL_ANSWER_PASSES;
+        return PL_OK;
+    }
+    if (pl_ahead_receive(o->m->ahead, q->key, &report)) {
+        o->n_runs++;
+        o->oracle_seconds += report.seconds;
+    } else {
+        PL_TRY(judge(o, q, &report, err));
+    }
+    PL_TRY(take_report(o, &report, q->state, out, err));
+    pl_ahead_settle(o->m->ahead, *out == PL_ANSWER_FAILS, report.seconds);
+    if (*out != PL_ANSWER_INVALID) o->n_queries++;
+    return PL_OK;
+}
+
+static pl_status ask(pl_oracle *o, const question *q, pl_answer *out, pl_err *err) {
     char hex[PL_HASH128_HEX];
-    PL_TRY(key_of(o, state, hex, err));
+    pl_hash128_hex(q->key, hex);
     const uintptr_t found = (uintptr_t)pl_strmap_get(&o->cache, hex);
     if (found != 0) {
         o->n_cached++;
         *out = (pl_answer)(found - 1);
         return PL_OK;
     }
-    PL_TRY(check_budget(o, err));
-    PL_TRY(judge(o, state, NULL, out, err));
-    if (*out != PL_ANSWER_INVALID) o->n_queries++;
+    PL_TRY(answer(o, q, out, err));
     return remember(o, hex, *out, err);
 }
 
-pl_status pl_oracle_ask_bytes(pl_oracle *o, const pl_buf *model, pl_answer *out, pl_err *err) {
-    char hex[PL_HASH128_HEX];
-    pl_hash128_hex(pl_hash128_of(model->data, model->n_bytes), hex);
-    const uintptr_t found = (uintptr_t)pl_strmap_get(&o->cache, hex);
-    if (found != 0) {
-        o->n_cached++;
-        *out = (pl_answer)(found - 1);
-        return PL_OK;
-    }
-    PL_TRY(check_budget(o, err));
-    PL_TRY(judge(o, NULL, model, out, err));
-    if (*out != PL_ANSWER_INVALID) o->n_queries++;
-    return remember(o, hex, *out, err);
+pl_status pl_oracle_ask(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
+    question q = { .state = state };
+    PL_TRY(key_of(o, state, &q.key, err));
+    return ask(o, &q, out, err);
+}
+
+pl_status pl_oracle_ask_bytes(pl_oracle *o, const pl_bytes_question *bytes, pl_answer *out,
+                              pl_err *err) {
+    const question q = { .bytes = bytes, .key = bytes->key };
+    return ask(o, &q, out, err);
 }
 
 pl_status pl_oracle_ask_again(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl_err *err) {
-    return judge(o, state, NULL, out, err);
+    const question q = { .state = state };
+    pl_report report;
+    pl_ahead_send_again(o->m->ahead);
+    if (pl_ahead_is_scout(o->m->ahead)) { /* it nearly always fails again */
+        *out = PL_ANSWER_FAILS;
+        return PL_OK;
+    }
+    PL_TRY(judge(o, &q, &report, err));
+    PL_TRY(take_report(o, &report, state, out, err));
+    pl_ahead_settle_again(o->m->ahead, *out == PL_ANSWER_FAILS);
+    return PL_OK;
 }

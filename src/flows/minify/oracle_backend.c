@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "flows/accuracy.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/planted.h"
@@ -18,17 +19,19 @@
 
 enum { SPOOL_MEMORY = 64 << 20 };
 #define FIRST_TIMEOUT 20.0
-#define OUTPUT_TOL 1e-4 /* as in analyze: below this no output fails without a culprit */
 
 typedef struct under_test {
     pl_planted planted;
     double timeout;
     bool learning;
     double reference_seconds, first_seconds;
+    pl_backend *backend; /* open: its guard serves one question after the other; NULL = none */
+    double backend_timeout;
 } under_test;
 
 static void release(pl_oracle *o) {
     under_test *u = o->self;
+    pl_backend_close(u->backend);
     pl_planted_release(&u->planted);
     pl_free(u);
 }
@@ -73,10 +76,6 @@ static pl_status classify(const pl_side_run *run, const pl_mini_state *state, bo
     if (trouble->status != PL_E_BACKEND && trouble->status != PL_E_TIMEOUT &&
         trouble->status != PL_E_UNSUPPORTED && trouble->status != PL_E_INVALID &&
         trouble->status != PL_E_FORMAT && trouble->status != PL_E_LIMIT) {
-        *err = *trouble;
-        return trouble->status;
-    }
-    if (run->backend == NULL) { /* it could not be opened: bad spec, missing library */
         *err = *trouble;
         return trouble->status;
     }
@@ -190,12 +189,19 @@ static pl_status add_groups(pl_oracle *o, const pl_side_run *run, const pl_blame
 static pl_status add_outputs(const pl_side_run *run, const pl_blame *blame, pl_observed *out,
                              pl_err *err) {
     const pl_graph *graph = run->model->graph;
+    pl_accuracy accuracy;
+    pl_accuracy_init(&accuracy);
     for (size_t i = 0; i < graph->n_outputs; i++) {
         const pl_value *value = graph->outputs[i];
         const pl_judgement *v = &blame->of[value->id];
         if (value->producer == NULL || !v->judged) continue;
-        if (v->verdict != PL_VERDICT_INHERITED && v->verdict != PL_VERDICT_AMPLIFIED) continue;
-        if (v->propagated <= OUTPUT_TOL * v->scale) continue;
+        const pl_accuracy_figures figures = {
+            .inherited = v->verdict == PL_VERDICT_INHERITED || v->verdict == PL_VERDICT_AMPLIFIED,
+            .error = v->propagated,
+            .scale = v->scale,
+            .relative = (double)NAN,
+        };
+        if (!pl_accuracy_output_fails(&accuracy, &figures)) continue;
         pl_signature s;
         pl_signature_init(&s);
         fill_signature(run, v, value, &s);
@@ -218,6 +224,37 @@ static void put_first_in_graph(const pl_graph *graph, pl_observed *out) {
     const pl_signature s = out->items[first];
     out->items[first] = out->items[0];
     out->items[0] = s;
+}
+
+typedef struct inner_ops {
+    pl_mini *m;
+    size_t capacity;
+} inner_ops;
+
+static pl_status note_inner(void *ctx, pl_graph *body, pl_err *err) {
+    inner_ops *x = ctx;
+    pl_oracle *o = x->m->oracle;
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        if (o->n_inner < x->capacity) {
+            o->inner[o->n_inner] = pl_arena_strdup(x->m->arena, body->nodes[i]->op);
+            if (o->inner[o->n_inner] == NULL) return pl_fail_memory(err, 1);
+            o->n_inner++;
+        }
+        PL_TRY(pl_node_each_body(body->nodes[i], note_inner, ctx, err));
+    }
+    return PL_OK;
+}
+
+/* Blame sees an If, Loop or Scan as one operator; what is wrong may be one of its body. */
+static pl_status keep_inner(pl_mini *m, const pl_graph *graph, const char *value, pl_err *err) {
+    const pl_value *v = pl_graph_find(graph, value);
+    const pl_node *node = v == NULL ? NULL : v->producer;
+    if (node == NULL || node->def == NULL || (node->def->flags & PL_OP_CONTROL) == 0) return PL_OK;
+    inner_ops x = { m, pl_model_count_nodes(graph->model) };
+    m->oracle->n_inner = 0;
+    m->oracle->inner = pl_arena_array(m->arena, x.capacity + 1, sizeof(char *));
+    if (m->oracle->inner == NULL) return pl_fail_memory(err, x.capacity);
+    return pl_node_each_body(node, note_inner, &x, err);
 }
 
 static pl_status keep_blame(pl_mini *m, const pl_blame *blame, const pl_signature *leading,
@@ -260,6 +297,9 @@ static pl_status judge(pl_oracle *o, pl_side_run *run, pl_mini_state *state, pl_
         if (o->m->options->strict) put_first_in_graph(state->model->graph, out);
         if (st == PL_OK && u->learning && out->n_items > 0 && out->items[0].op[0] != '\0') {
             st = keep_blame(o->m, &blame, &out->items[0], err);
+            if (st == PL_OK) {
+                st = keep_inner(o->m, state->model->graph, out->items[0].value, err);
+            }
         }
     }
     pl_blame_release(&blame);
@@ -319,6 +359,30 @@ static pl_status collect_values(pl_oracle *o, const pl_side_run *run, pl_mini_st
 
 /* ---- the whole ---- */
 
+/* Starting a guard, and a runtime in it, costs more than most candidates do. */
+static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
+    under_test *u = o->self;
+    const pl_backend_options options = { .guarded = strncmp(spec, "eager", 5) != 0,
+                                         .timeout_seconds = u->timeout,
+                                         .memory_limit = o->m->options->memory_limit,
+                                         .tmp_dir = o->m->work };
+    const bool same_time = u->timeout <= u->backend_timeout && u->timeout >= u->backend_timeout;
+    if (u->backend != NULL && same_time && strcmp(pl_backend_spec(u->backend), spec) == 0) {
+        return PL_OK;
+    }
+    pl_backend_close(u->backend);
+    u->backend = NULL;
+    u->backend_timeout = u->timeout;
+    return pl_backend_open(spec, &options, &u->backend, err);
+}
+
+/* The other process talks to that guard. */
+static void forked(pl_oracle *o) {
+    under_test *u = o->self;
+    pl_backend_abandon(u->backend);
+    u->backend = NULL;
+}
+
 static pl_status run_backend(pl_oracle *o, pl_mini_state *state, pl_side_run *run, pl_observed *out,
                              pl_err *err) {
     under_test *u = o->self;
@@ -326,15 +390,14 @@ static pl_status run_backend(pl_oracle *o, pl_mini_state *state, pl_side_run *ru
     pl_err trouble = PL_ERR_INIT;
     bool compiling = true;
     pl_status st = pl_oracle_spec(o, state, &spec, err);
-    if (st != PL_OK) {
+    if (st == PL_OK) st = keep_open(o, pl_buf_str(&spec), err);
+    if (st != PL_OK) { /* a bad spec, a missing library */
         pl_buf_release(&spec);
         return st;
     }
     const pl_side_options options = { .spec = pl_buf_str(&spec),
+                                      .backend = u->backend,
                                       .file = state->file,
-                                      .guarded = strncmp(pl_buf_str(&spec), "eager", 5) != 0,
-                                      .timeout = u->timeout,
-                                      .memory_limit = o->m->options->memory_limit,
                                       .seed = o->m->options->inputs.seed,
                                       .threads = o->m->options->threads,
                                       .spool_memory = SPOOL_MEMORY };
@@ -381,6 +444,11 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
         st = add_unstable(&run, out, err);
     } else {
         st = judge(o, &run, state, out, err);
+        bool differ = true;
+        if (st == PL_OK && out->n_items > 0 && o->m->options->accuracy) {
+            st = pl_mini_outputs_differ(o->m, state, run.plain, &differ, err);
+        }
+        if (!differ) pl_observed_release(out);
     }
     if (st == PL_OK && u->learning && out->n_items > 0 && !out->invalid) {
         st = collect_values(o, broke ? NULL : &run, state, out, err);
@@ -396,7 +464,7 @@ done:
     return st;
 }
 
-static const pl_oracle_row row = { "backend", observe, release, NULL };
+static const pl_oracle_row row = { "backend", observe, release, NULL, forked };
 
 pl_status pl_oracle_backend_new(pl_mini *m, pl_oracle **out, pl_err *err) {
     under_test *u = pl_calloc(1, sizeof(*u));

@@ -46,7 +46,7 @@ static void release(pl_oracle *o) {
 
 /* Without the sync of pl_file_write: a query's file need not outlive a crash. */
 static pl_status write_file(const char *path, const pl_buf *buf, pl_err *err) {
-    const int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd = pl_fd_open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     size_t at = 0;
     pl_status st = PL_OK;
     if (fd < 0) return pl_fail_errno(err, errno, "create", path);
@@ -79,18 +79,14 @@ static pl_status write_candidate(pl_oracle *o, pl_mini_state *s, const char *dir
                                  pl_err *err) {
     const check *c = o->self;
     pl_buf whole = PL_BUF_INIT;
-    char data[4096], shared[4096], linked[4096];
+    char data[4096];
     PL_TRY(pl_oracle_bytes(o, s, err));
     pl_status st = pl_mini_weights_attach(o->weights, s, o->m->work, &o->bytes, &whole, err);
     if (st == PL_OK && c->wants_dir) {
         snprintf(data, sizeof(data), "%s/test_data_set_0", dir);
         st = pl_path_make_dirs(data, err);
         if (st == PL_OK) st = write_inputs(s, data, err);
-        snprintf(shared, sizeof(shared), "%s/weights.bin", o->m->work);
-        snprintf(linked, sizeof(linked), "%s/weights.bin", dir);
-        if (st == PL_OK && pl_path_exists(shared) && link(shared, linked) != 0) {
-            st = pl_fail_errno(err, errno, "link", linked);
-        }
+        if (st == PL_OK) st = pl_mini_weights_link(o->weights, o->m->work, dir, err);
     }
     if (st == PL_OK) st = write_file(model, &whole, err);
     pl_buf_release(&whole);
@@ -155,7 +151,10 @@ static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observ
     pl_process_result result = { 0 };
     substitute(&command, c->command, model, dir);
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
-    const pl_process_options options = { .env = c->env, .timeout_seconds = o->m->options->timeout };
+    /* A scout's command is ended with the scout. */
+    const pl_process_options options = { .env = c->env,
+                                         .timeout_seconds = o->m->options->timeout,
+                                         .in_our_group = pl_ahead_is_scout(o->m->ahead) };
     const double since = pl_api_seconds(), cpu_since = pl_mini_cpu_seconds();
     pl_status st =
         pl_buf_ok(&command) ? pl_process_run(argv, &options, &result, err) : pl_fail_memory(err, 1);
@@ -170,7 +169,7 @@ static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observ
 /* A new name each time: writing over a file makes ext4 wait for the disk. */
 static void next_name(pl_oracle *o, char *out, size_t n_out) {
     check *c = o->self;
-    snprintf(out, n_out, "%s/candidate_%zu.onnx", o->m->work, c->n_asked++);
+    snprintf(out, n_out, "%s/candidate_%ld_%zu.onnx", o->m->work, (long)getpid(), c->n_asked++);
 }
 
 static pl_status observe_bytes(pl_oracle *o, const pl_buf *bytes, pl_observed *out, pl_err *err) {
@@ -193,7 +192,7 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
         unlink(model);
         return st;
     }
-    snprintf(dir, sizeof(dir), "%s/q%zu", o->m->work, c->n_asked++);
+    snprintf(dir, sizeof(dir), "%s/q%ld_%zu", o->m->work, (long)getpid(), c->n_asked++);
     snprintf(model, sizeof(model), "%s/model.onnx", dir);
     PL_TRY(pl_path_make_dirs(dir, err));
     pl_status st = write_candidate(o, state, dir, model, err);
@@ -202,7 +201,7 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
     return st;
 }
 
-static const pl_oracle_row row = { "check", observe, release, observe_bytes };
+static const pl_oracle_row row = { "check", observe, release, observe_bytes, NULL };
 
 pl_status pl_oracle_check_new(pl_mini *m, pl_oracle **out, pl_err *err) {
     const char *command = m->options->check;

@@ -20,6 +20,7 @@ typedef struct pl_repro {
     const char *source;             /* the model it comes from; "" */
     const pl_signature *signature;  /* what the model shows; NULL = not known */
     const pl_signature *original;   /* what the original showed; NULL = the same */
+    const pl_signature *target;     /* a checkpoint: what a run that goes on looks for; NULL */
     size_t n_nodes_before, n_queries;
     bool minified, one_minimal;
     bool stable;  /* no versions, CPU and times */
@@ -28,7 +29,7 @@ typedef struct pl_repro {
     uint64_t seed;
     double timeout;
     int threads;
-    bool eval, backward;
+    bool eval, backward; /* what was done to the model before */
     const char *amp;     /* "", "fp16", "bf16" */
     const char *remains; /* JSON of what is left of the original's weights; NULL = not asked */
     /* Filled by pl_repro_observe. */
@@ -63,9 +64,14 @@ pl_status pl_repro_put_script(const pl_repro *r, pl_script which, pl_buf *out, p
 /* What a repro.json says; strings live in the arena, "" where absent. */
 typedef struct pl_repro_info {
     const char *backend, *check;
-    pl_signature signature;
-    bool has_signature;
+    pl_signature signature, target, original;
+    bool has_signature, has_target, has_original;
+    size_t n_nodes_before; /* 0 = not known */
     uint64_t seed;
+    int threads;
+    double timeout;
+    bool eval, backward;
+    const char *amp;
     int fail_code;
     const char *fail_regex;
 } pl_repro_info;

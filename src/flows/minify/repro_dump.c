@@ -14,6 +14,7 @@
 #include "flows/api.h"
 #include "flows/inputs.h"
 #include "flows/minify/repro.h"
+#include "flows/prepare.h"
 #include "graph/edit.h"
 #include "ops/infer.h"
 
@@ -61,7 +62,10 @@ pl_status pl_dump_write(const pl_dump *d, pl_model *model, pl_datum *const *in,
                              .no_data = d->no_data,
                              .seed = d->seed,
                              .timeout = d->timeout,
-                             .threads = d->threads };
+                             .threads = d->threads,
+                             .eval = d->context.eval != 0,
+                             .amp = d->context.amp,
+                             .backward = d->context.backward != 0 };
     snprintf(folder, sizeof(folder), "%.3000s/checkpoints%s%.200s", d->run_dir,
              d->name == NULL ? "" : "/", d->name == NULL ? "" : d->name);
     snprintf(path, n_path, "%s/%zu", folder, n_nodes);
@@ -81,31 +85,54 @@ pl_status pl_dump_write(const pl_dump *d, pl_model *model, pl_datum *const *in,
 
 /* ---- plumb_repro_dump ---- */
 
+/* The model as the backend gets it; as it is where that cannot be made, and then it says so. */
+static pl_status write_prepared(pl_dump *d, pl_model *model, pl_datum *const *in, pl_buf *log,
+                                pl_err *err) {
+    char path[4096];
+    pl_prepared prepared = { .changes = PL_CHANGES_INIT };
+    pl_err trouble = PL_ERR_INIT;
+    const bool plain = pl_context_is_plain(&d->context);
+    pl_status st =
+        plain ? PL_OK
+              : pl_context_prepare(&d->context, model, in, d->seed, NULL, &prepared, &trouble);
+    if (st == PL_OK && !plain) {
+        st = pl_dump_write(d, prepared.model, prepared.in, NULL, path, sizeof(path), log, err);
+    } else {
+        if (st != PL_OK) {
+            pl_buf_printf(log, "The checkpoint holds the model as it was given: %s\n",
+                          trouble.message);
+            d->context = (plumb_context){ 0 };
+        }
+        st = pl_dump_write(d, model, in, NULL, path, sizeof(path), log, err);
+    }
+    pl_prepared_release(&prepared);
+    return st;
+}
+
 static pl_status dump(const plumb_model *m, const plumb_repro_options *o, pl_buf *log,
                       pl_err *err) {
-    char run_dir[3600], path[4096];
+    char run_dir[3600];
     pl_model *copy = NULL;
-    pl_signature signature;
     pl_dump_run_dir(o->debug_dir, run_dir, sizeof(run_dir));
-    const pl_dump d = { .level = o->level,
-                        .run_dir = run_dir,
-                        .name = o->name,
-                        .backend = o->backend == NULL ? "eager" : o->backend,
-                        .no_data = o->no_data != 0,
-                        .seed = o->inputs.seed,
-                        .timeout = o->timeout,
-                        .threads = o->threads };
+    pl_dump d = { .level = o->level,
+                  .run_dir = run_dir,
+                  .name = o->name,
+                  .backend = o->backend == NULL ? "eager" : o->backend,
+                  .no_data = o->no_data != 0,
+                  .seed = o->inputs.seed,
+                  .timeout = o->timeout,
+                  .threads = o->threads,
+                  .context = o->context };
     PL_TRY(pl_model_copy(m->model, &copy, err));
     pl_datum **in = pl_calloc(copy->graph->n_inputs + 1, sizeof(pl_datum *));
     pl_status st = in == NULL ? pl_fail_memory(err, 1) : PL_OK;
     pl_err trouble = PL_ERR_INIT;
     pl_ops_resolve(copy, NULL); /* generated inputs follow what operators expect */
-    if (st == PL_OK && !d.no_data && pl_inputs_make(copy, &o->inputs, in, &trouble) != PL_OK) {
+    if (st == PL_OK && (!d.no_data || o->context.backward) &&
+        pl_inputs_make(copy, &o->inputs, in, &trouble) != PL_OK) {
         pl_buf_printf(log, "The checkpoint has no inputs: %s\n", trouble.message);
     }
-    pl_signature_init(&signature);
-    if (o->error != NULL) snprintf(signature.text, sizeof(signature.text), "%.590s", o->error);
-    if (st == PL_OK) st = pl_dump_write(&d, copy, in, NULL, path, sizeof(path), log, err);
+    if (st == PL_OK) st = write_prepared(&d, copy, in, log, err);
     for (size_t i = 0; in != NULL && i < copy->graph->n_inputs; i++)
         pl_datum_unref(in[i]);
     pl_free(in);
@@ -120,5 +147,28 @@ plumb_status plumb_repro_dump(const plumb_model *model, const plumb_repro_option
     pl_status st = dump(model, options, &log, &err);
     if (st == PL_OK) st = pl_api_text_take(&log, text, &err);
     pl_buf_release(&log);
+    return pl_api_return(st, &err, error);
+}
+
+plumb_status plumb_repro_read(const char *folder, plumb_repro_info *out, plumb_error *error) {
+    pl_err err = PL_ERR_INIT;
+    pl_repro_info info;
+    pl_arena *arena = pl_arena_new();
+    char *path = pl_path_join(folder, "repro.json");
+    pl_status st = arena == NULL || path == NULL ? pl_fail_memory(&err, 1) : PL_OK;
+    if (st == PL_OK && !pl_path_exists(path)) {
+        st = pl_fail(&err, PL_E_NOT_FOUND, "'%s' is no repro", folder);
+    }
+    if (st == PL_OK) st = pl_repro_read_info(path, arena, &info, &err);
+    if (st == PL_OK) {
+        *out = (plumb_repro_info){ .seed = info.seed,
+                                   .threads = info.threads,
+                                   .timeout = info.timeout,
+                                   .eval = info.eval,
+                                   .backward = info.backward };
+        snprintf(out->amp, sizeof(out->amp), "%s", info.amp);
+    }
+    pl_free(path);
+    pl_arena_free(arena);
     return pl_api_return(st, &err, error);
 }

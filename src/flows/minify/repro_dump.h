@@ -13,6 +13,7 @@ typedef struct pl_dump {
     uint64_t seed;
     double timeout;
     int threads;
+    plumb_context context; /* what was done to the model */
 } pl_dump;
 
 /* DEBUG_DIR/run_TIME-PID; debug_dir NULL = plumb-debug. */

@@ -53,6 +53,10 @@ void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
         pl_json_key(&json, "original_signature");
         pl_signature_put_json(&json, r->original);
     }
+    if (r->target != NULL) {
+        pl_json_key(&json, "target");
+        pl_signature_put_json(&json, r->target);
+    }
     put_context(&json, r);
     pl_json_put_int(&json, "nodes", (int64_t)pl_model_count_nodes(r->model));
     if (r->minified) {
@@ -83,10 +87,40 @@ static const char *text_of(const pl_json_value *root, const char *key, pl_arena 
     return s == NULL ? "" : s;
 }
 
+static pl_status read_one(const pl_json_value *root, const char *key, pl_signature *out, bool *has,
+                          pl_err *err) {
+    const pl_json_value *v = pl_json_find(root, key);
+    *has = v != NULL && v->kind == PL_JSON_OBJECT;
+    return *has ? pl_signature_read_json(v, out, err) : PL_OK;
+}
+
+static void read_context(const pl_json_value *context, pl_arena *arena, pl_repro_info *out) {
+    const pl_json_value *seed = pl_json_find(context, "seed");
+    const pl_json_value *threads = pl_json_find(context, "threads");
+    const pl_json_value *eval = pl_json_find(context, "eval");
+    const pl_json_value *backward = pl_json_find(context, "backward");
+    const pl_json_value *timeout = pl_json_find(context, "timeout");
+    const char *amp = text_of(context, "amp", arena);
+    if (seed != NULL && seed->is_integer && seed->integer >= 0) {
+        out->seed = (uint64_t)seed->integer;
+    }
+    if (threads != NULL && threads->is_integer && threads->integer >= 0 &&
+        threads->integer <= 4096) {
+        out->threads = (int)threads->integer;
+    }
+    if (timeout != NULL && timeout->kind == PL_JSON_NUMBER && timeout->number > 0) {
+        out->timeout = timeout->number;
+    }
+    out->eval = eval != NULL && eval->kind == PL_JSON_BOOL && eval->boolean;
+    out->backward = backward != NULL && backward->kind == PL_JSON_BOOL && backward->boolean;
+    if (strcmp(amp, "fp16") == 0 || strcmp(amp, "bf16") == 0) out->amp = amp;
+}
+
 pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *out, pl_err *err) {
     pl_file_map *map = NULL;
     const pl_json_value *root = NULL;
-    *out = (pl_repro_info){ .backend = "", .check = "", .fail_regex = "", .fail_code = -1 };
+    *out =
+        (pl_repro_info){ .backend = "", .check = "", .fail_regex = "", .fail_code = -1, .amp = "" };
     PL_TRY(pl_file_map_open(path, &map, err));
     pl_status st = pl_json_read((const char *)map->data, map->n_bytes, arena, &root, err);
     if (st == PL_OK) {
@@ -97,14 +131,15 @@ pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *o
         if (code != NULL && code->is_integer && code->integer >= 0 && code->integer < 256) {
             out->fail_code = (int)code->integer;
         }
-        const pl_json_value *seed = pl_json_find(pl_json_find(root, "context"), "seed");
-        if (seed != NULL && seed->is_integer && seed->integer >= 0) {
-            out->seed = (uint64_t)seed->integer;
+        read_context(pl_json_find(root, "context"), arena, out);
+        const pl_json_value *before = pl_json_find(root, "nodes_before");
+        if (before != NULL && before->is_integer && before->integer > 0) {
+            out->n_nodes_before = (size_t)before->integer;
         }
-        const pl_json_value *signature = pl_json_find(root, "signature");
-        if (signature != NULL && signature->kind == PL_JSON_OBJECT) {
-            st = pl_signature_read_json(signature, &out->signature, err);
-            out->has_signature = st == PL_OK;
+        st = read_one(root, "signature", &out->signature, &out->has_signature, err);
+        if (st == PL_OK) st = read_one(root, "target", &out->target, &out->has_target, err);
+        if (st == PL_OK) {
+            st = read_one(root, "original_signature", &out->original, &out->has_original, err);
         }
     }
     pl_file_map_unref(map);
@@ -132,6 +167,7 @@ static void put_arguments(const pl_repro *r, pl_buf *out) {
         put_quoted(out, r->backend);
     }
     if (r->seed != 0) pl_buf_printf(out, " --seed %llu", (unsigned long long)r->seed);
+    if (r->threads > 0) pl_buf_printf(out, " --threads %d", r->threads);
     if (r->timeout > 0) pl_buf_printf(out, " --timeout %g", r->timeout);
 }
 

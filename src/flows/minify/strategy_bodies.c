@@ -1,10 +1,12 @@
-/* Bodies of If and Loop: a branch in place of its If, one iteration in place of its Loop, and
- * bodies with fewer nodes. */
+/* Bodies of If, Loop and Scan: a branch in place of its If, one iteration in place of its Loop, and
+ * bodies with fewer nodes. Scans, and loops of which more than one step matters, are unrolled
+ * (strategy_unroll.c). */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
 #include "graph/edit.h"
+#include "ops/control.h"
 #include "ops/op.h"
 
 /* ---- a body in place of its node ---- */
@@ -159,15 +161,24 @@ typedef struct walk {
     pl_value **instead;
 } walk;
 
-/* What a Loop carries may be passed on as it came: items like the nodes. */
+/* What a Loop or Scan carries may be passed on as it came: items like the nodes. */
 static void walk_carried(walk *w, pl_graph *body) {
-    if (body->owner == NULL || strcmp(body->owner->op, "Loop") != 0) return;
-    for (size_t i = 1; i < body->n_outputs && i + 1 < body->n_inputs; i++) { /* 0 ends it */
+    const pl_node *owner = body->owner;
+    const bool loop = owner != NULL && strcmp(owner->op, "Loop") == 0;
+    pl_scan_layout scan = { .n_states = 0 };
+    const char *name = NULL;
+    if (!loop && (owner == NULL || strcmp(owner->op, "Scan") != 0 ||
+                  pl_scan_read(&scan, owner, owner->n_in, &name) != NULL)) {
+        return;
+    }
+    const size_t first = loop ? 1 : 0, ahead = loop ? 1 : 0; /* Loop's output 0 ends it */
+    const size_t end = loop ? body->n_outputs : scan.n_states;
+    for (size_t i = first; i < end && i + ahead < body->n_inputs; i++) {
         if (body->outputs[i]->is_input) continue;
         const size_t item = w->item++;
         if (w->keep == NULL || w->keep[item]) continue;
         body->outputs[i]->is_output = false;
-        body->outputs[i] = body->inputs[i + 1];
+        body->outputs[i] = body->inputs[i + ahead];
         body->outputs[i]->is_output = true;
     }
 }

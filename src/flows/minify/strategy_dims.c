@@ -47,8 +47,8 @@ static pl_status cut_type(pl_mini_state *s, const pl_slot *slot, size_t index, c
                           bool *any, pl_err *err) {
     pl_dim dims[PL_RANK_MAX];
     const pl_type *type = slot->value->type;
-    if (slot->input == SIZE_MAX || pl_slot_tensor(s, slot) != NULL || type == NULL ||
-        type->kind != PL_TYPE_TENSOR || !type->has_rank ||
+    if (slot->input == SIZE_MAX || pl_slot_tensor(s, slot) != NULL || slot->value->init != NULL ||
+        type == NULL || type->kind != PL_TYPE_TENSOR || !type->has_rank ||
         (c->only_slot != SIZE_MAX && c->only_slot != index)) {
         return PL_OK;
     }

@@ -91,8 +91,9 @@ pl_status pl_mini_describe_remains(pl_mini *m, pl_err *err) {
     }
     m->remains = pl_arena_strdup(m->arena, text.n_bytes == 0 ? "no value of them is left"
                                                              : pl_buf_str(&text));
+    const bool ok = pl_buf_ok(&text) && m->remains != NULL;
     pl_buf_release(&text);
-    return m->remains == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    return ok ? PL_OK : pl_fail_memory(err, 1);
 }
 
 /* ---- the strategy ---- */

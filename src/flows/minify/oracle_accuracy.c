@@ -1,0 +1,53 @@
+/* minify --accuracy: a candidate must also fail the predicate of run --accuracy (flows/accuracy.h),
+ * so that the two never disagree about what is a failure. */
+#include "base/alloc.h"
+#include "flows/accuracy.h"
+#include "flows/minify/minify_int.h"
+#include "interp/interp.h"
+
+/* NULL entries where the run did not come to its end. */
+static pl_status run_reference(pl_mini *m, const pl_mini_state *s, bool fp64, pl_datum ***out,
+                               pl_err *err) {
+    const size_t n = s->model->graph->n_outputs;
+    const pl_interp_options options = {
+        .pool = m->pool, .seed = m->options->inputs.seed, .fp64 = fp64, .any_shape = true
+    };
+    pl_interp *interp = NULL;
+    *out = pl_calloc(n + 1, sizeof(pl_datum *));
+    if (*out == NULL) return pl_fail_memory(err, n);
+    pl_status st = pl_interp_new(s->model, &options, &interp, NULL);
+    if (st == PL_OK) st = pl_interp_run(interp, s->in, *out, NULL);
+    pl_interp_free(interp);
+    return st == PL_E_MEMORY ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static void drop(pl_datum **data, size_t n) {
+    for (size_t i = 0; data != NULL && i < n; i++)
+        pl_datum_unref(data[i]);
+    pl_free(data);
+}
+
+pl_status pl_mini_outputs_differ(pl_mini *m, const pl_mini_state *s, pl_datum *const *res,
+                                 bool *out, pl_err *err) {
+    const size_t n = s->model->graph->n_outputs;
+    pl_datum **ref = NULL, **gold = NULL;
+    pl_accuracy accuracy;
+    pl_status st = PL_OK;
+    *out = false;
+    pl_accuracy_init(&accuracy);
+    accuracy.strict = m->options->strict != 0;
+    accuracy.precision = pl_model_precision(s->model, &accuracy.flips);
+    accuracy.pool = m->pool;
+    PL_TRY_GOTO(done, st, run_reference(m, s, false, &ref, err));
+    PL_TRY_GOTO(done, st, run_reference(m, s, true, &gold, err));
+    for (size_t i = 0; i < n && !*out; i++) {
+        pl_accuracy_check check;
+        if (ref[i] == NULL || res[i] == NULL) continue;
+        PL_TRY_GOTO(done, st, pl_accuracy_compare(&accuracy, ref[i], res[i], gold[i], &check, err));
+        *out = !check.same;
+    }
+done:
+    drop(ref, n);
+    drop(gold, n);
+    return st;
+}

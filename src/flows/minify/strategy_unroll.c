@@ -1,0 +1,109 @@
+/* Unroll bodies: copies of the body in place of a Loop or Scan whose steps are known, and of those
+ * as few nodes as fail. The copies are more nodes than the loop was, so what counts is what is left
+ * of them: a step is one node of many then, its inputs fed with what they were in that step. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/minify/minify_int.h"
+#include "ops/op.h"
+#include "passes/unroll.h"
+
+enum { STEPS_MAX = 64, NODES_MAX = 512 };
+
+/* What tells how often a Loop runs must be known before it does. */
+static pl_status freeze_counts(pl_mini_state *s, const pl_node *node, pl_err *err) {
+    if (strcmp(node->op, "Loop") != 0) return PL_OK;
+    for (uint32_t k = 0; k < 2 && k < node->n_in; k++) {
+        const pl_graph *graph = s->model->graph;
+        for (size_t i = 0; i < graph->n_inputs; i++) {
+            if (graph->inputs[i] != node->in[k]) continue;
+            PL_TRY(pl_mini_state_freeze(s, i, err));
+            break;
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status build(pl_mini *m, const pl_mini_state *from, size_t index, pl_mini_state **out,
+                       pl_err *err) {
+    pl_mini_state *s = NULL;
+    pl_err trouble = PL_ERR_INIT;
+    size_t n_dropped = 0;
+    int64_t n_steps = 0;
+    bool ok = false;
+    pl_status st = PL_OK;
+    *out = NULL;
+    PL_TRY(pl_mini_state_copy(from, &s, err));
+    pl_graph *graph = s->model->graph;
+    pl_node *node = graph->nodes[index];
+    PL_TRY_GOTO(done, st, freeze_counts(s, node, err));
+    PL_TRY_GOTO(done, st, pl_node_trip_count(node, &n_steps, err));
+    if (n_steps < 1 || n_steps > STEPS_MAX ||
+        (size_t)n_steps * pl_model_count_nodes(s->model) > NODES_MAX) {
+        goto done;
+    }
+    st = pl_node_unroll(node, &trouble);
+    if (st == PL_E_MEMORY) *err = trouble;
+    if (st != PL_OK) { /* not known before the run: there is no such candidate */
+        st = st == PL_E_MEMORY ? st : PL_OK;
+        goto done;
+    }
+    /* Dead code stays: it can be what fails. */
+    PL_TRY_GOTO(done, st, pl_mini_state_drop_unused(s, &n_dropped, err));
+    PL_TRY_GOTO(done, st, pl_mini_state_settle(m, s, &ok, err));
+
+    if (ok && graph->n_nodes > 0) {
+        *out = s;
+        s = NULL;
+    }
+done:
+    pl_mini_state_free(s);
+    return st;
+}
+
+/* As few of its nodes as fail. Takes the state and gives back one that fails, too. */
+static pl_status reduce(pl_mini *m, pl_mini_state **state, pl_err *err) {
+    static const pl_strategy *const ways[] = { &pl_strategy_suffix, &pl_strategy_delta,
+                                               &pl_strategy_bypass };
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        pl_mini_state *smaller = NULL;
+        bool ok = true;
+        if (m->with_data && (*state)->values == NULL) {
+            PL_TRY(pl_mini_state_evaluate(m, *state, &ok, err));
+        }
+        if (!ok || (*state)->model->graph->n_nodes < 2) return PL_OK;
+        const pl_status st = ways[i]->run(m, *state, &smaller, err);
+        if (smaller != NULL) {
+            pl_mini_state_free(*state);
+            *state = smaller;
+        }
+        PL_TRY(st);
+    }
+    return PL_OK;
+}
+
+static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
+    const pl_graph *graph = from->model->graph;
+    const size_t n_before = pl_model_count_nodes(from->model);
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const char *op = graph->nodes[i]->op;
+        pl_mini_state *candidate = NULL, *unrolled = NULL;
+        bool fails = false;
+        if (strcmp(op, "Loop") != 0 && strcmp(op, "Scan") != 0) continue;
+        PL_TRY(build(m, from, i, &candidate, err));
+        if (candidate != NULL) PL_TRY(pl_mini_try_take(m, candidate, &unrolled, &fails, err));
+        if (!fails) continue;
+        const pl_status st = reduce(m, &unrolled, err);
+        if (pl_model_count_nodes(unrolled->model) < n_before) {
+            *out = unrolled;
+            return st;
+        }
+        pl_mini_state_free(unrolled);
+        PL_TRY(st);
+    }
+    return PL_OK;
+}
+
+const pl_strategy pl_strategy_unroll = {
+    .name = "Unroll bodies", .stage = PL_STAGE_DETAIL, .goal = PL_GOAL_NODES, .run = run
+};

@@ -1,0 +1,31 @@
+/* Inside src/view: the connections of a server, and which of them may stay.
+ *
+ * A guest is trusted while a request that showed the token is answered. Thread-safe. */
+#ifndef PL_SERVER_GUESTS_H
+#define PL_SERVER_GUESTS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Sockets that the daemon may hold at once: the guests, those that leave, and some room. */
+enum { PL_GUESTS_SOCKETS = 160 };
+
+typedef struct pl_guest pl_guest;
+typedef struct pl_guests {
+    pthread_mutex_t mutex;
+    pthread_t thread;
+    pl_guest *first, *last;
+    size_t n;
+    bool watched, closing;
+} pl_guests;
+
+bool pl_guests_init(pl_guests *all); /* false: no thread to be had */
+void pl_guests_release(pl_guests *all);
+/* Whether one more may come in; another may have to go for it. */
+bool pl_guests_admit(pl_guests *all);
+pl_guest *pl_guests_enter(pl_guests *all, int fd); /* NULL = out of memory */
+void pl_guests_leave(pl_guests *all, pl_guest *g);
+void pl_guests_trust(pl_guests *all, pl_guest *g, bool trusted);
+
+#endif

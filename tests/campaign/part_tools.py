@@ -1,0 +1,204 @@
+"""Parts memory, threads and fuzz: plumb under valgrind, ThreadSanitizer and libFuzzer."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from subjects import ROOT, SHIM, SUBJECTS, environment
+
+CORES = len(os.sched_getaffinity(0))
+VALGRIND = ["valgrind", "-q", "--error-exitcode=0", "--leak-check=full", "--show-leak-kinds=definite,indirect",
+            "--errors-for-leak-kinds=definite,indirect", "--num-callers=20"]
+EVERY, EVERY_QUICK = 1, 25  # of the cases of tests/cli
+CRASHING = ("minify-query",)  # its child crashes on purpose
+# Cases that need more than valgrind offers: a time limit, other programs' memory, ONNX Runtime.
+NOT_UNDER_VALGRIND = re.compile(r"ort|timeout|failures|engine|hang|web|cmd_|bisect|memory|fresh|torch")
+
+
+def first_error(logs):
+    """The first complaint of valgrind in its log files, or None; they are emptied."""
+    wrong = None
+    for log in sorted(logs.glob("*.log")):
+        text = log.read_text(errors="replace")
+        log.unlink()
+        if text.strip() and wrong is None:
+            wrong = " ".join(re.sub(r"==\d+==", "", text).split())[:300]
+    return wrong
+
+
+# ---- valgrind ----
+
+def memory_subject(bench, tally, subject, logs, fault=None):
+    env = {"PLUMB_CPU": "avx2", "PLUMB_GUARD": str(bench.program.with_name("plumb-guard"))}
+    how = subject.name
+    if fault:
+        bench.counters.write_bytes(bytes(16))
+        env |= {"LD_PRELOAD": SHIM, "FAULT_FILE": bench.counters, "FAULT_PROGRAM": "plumb", "FAULT_CLASS": "alloc",
+                "FAULT_AT": fault, "FAULT_KIND": "ENOMEM"}
+        how += f", allocation {fault} fails"
+    children = "yes" if subject.guard and subject.name not in CRASHING else "no"
+    bench.clean()
+    code, _, err = bench.run(subject.argv, timeout=300, prefix=[
+        *VALGRIND, f"--log-file={logs}/%p.log", f"--trace-children={children}", "--trace-children-skip=*/sh,*/cc,*/ld"],
+        **env)
+    wrong = first_error(logs)
+    if wrong is None and (code is None or code < 0):
+        wrong = f"exit {code}: {err.strip()[-150:]}"
+    tally.add("valgrind: commands" + (" with a failing allocation" if fault else ""), subject.name, wrong, how)
+
+
+def memory_cases(bench, tally, logs, quick):
+    """The cases of tests/cli with PLUMB a program that runs plumb under valgrind. What they print is judged by
+    tests/run; here only valgrind's word counts."""
+    wrapper = bench.work / "plumb-valgrind"
+    wrapper.write_text(f"#!/bin/sh\nexec {' '.join(VALGRIND)} --log-file={logs}/%p.log {bench.program} \"$@\"\n")
+    wrapper.chmod(0o755)
+    cases = [c for c in sorted((ROOT / "tests/cli").glob("*/*.sh")) if not NOT_UNDER_VALGRIND.search(str(c))]
+    for case in cases[::EVERY_QUICK if quick else EVERY]:
+        name = str(case.relative_to(ROOT / "tests/cli").with_suffix(""))
+        if not tally.wanted(name):
+            continue
+        bench.clean()
+        env = environment(bench.work, PLUMB=wrapper, TESTS=ROOT / "tests/cli", ROOT=ROOT, PLUMB_CPU="avx2",
+                          PLUMB_GUARD=bench.program.with_name("plumb-guard"))
+        proc = subprocess.Popen(["bash", "-u", case], cwd=bench.place, env=env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            proc.wait(900)
+        except subprocess.TimeoutExpired:
+            os.killpg(proc.pid, 9)
+            proc.wait()
+        tally.add("valgrind: cases of tests/cli", name, first_error(logs), f"tests/cli/{name} under valgrind")
+
+
+def memory(bench, tally, quick):
+    if shutil.which("valgrind") is None:
+        tally.skip("valgrind", "valgrind is not installed (tools/setup test)")
+        return
+    logs = bench.work / "valgrind"
+    logs.mkdir(exist_ok=True)
+    for s in SUBJECTS:
+        if tally.wanted(s.name):
+            memory_subject(bench, tally, s, logs)
+            n = bench.fault(s.argv, "alloc", 0, "ENOMEM")[3]
+            for k in range(1, n, max(1, n // (2 if quick else 12))):
+                memory_subject(bench, tally, s, logs, k)
+    memory_cases(bench, tally, logs, quick)
+
+
+# ---- ThreadSanitizer ----
+
+TSAN_UNITS = ("test_pool", "test_alloc", "test_file", "test_store", "test_recording", "test_recording_api",
+              "test_interp", "test_kernels_gemm", "test_metric", "test_session_write")
+
+
+def races(text):
+    return [l.strip() for l in text.splitlines() if l.startswith("SUMMARY: ThreadSanitizer")]
+
+
+def threads(bench, tally, quick):
+    build = ROOT / "build-tsan"
+    units = [u for u in TSAN_UNITS if (ROOT / f"tests/unit/{u}.c").exists()]
+    done = subprocess.run(["tools/build", "build-tsan", "-Db_sanitize=thread", "-Doptimization=1", "plumb",
+                           "plumb-guard", *units], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        tally.add("ThreadSanitizer", "threads", "build-tsan does not build: " + done.stdout[-300:], "tools/build build-tsan")
+        return
+    env = {**os.environ, "TSAN_OPTIONS": "halt_on_error=0:exitcode=66", "PLUMB_TEST_KILLS": "3"}
+    for unit in units:
+        try:
+            got = subprocess.run([build / unit], cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
+            found = races(got.stderr)
+            wrong = found[0] if found else None if got.returncode in (0,) else f"exit {got.returncode}: {got.stderr[-200:]}"
+        except subprocess.TimeoutExpired:
+            wrong = "time-out"
+        tally.add("ThreadSanitizer: unit tests", unit, wrong, f"build-tsan/{unit}")
+    for s in ("record", "compare", "analyze", "run"):
+        subject = next(x for x in SUBJECTS if x.name == s)
+        bench.clean()
+        bench.program, old = build / "plumb", bench.program
+        code, _, err = bench.run([*subject.argv, "--threads", "4"], timeout=300, TSAN_OPTIONS="exitcode=66")
+        bench.program = old
+        found = races(err)
+        wrong = found[0] if found else None if code == subject.code else f"exit {code}: {err[-200:]}"
+        tally.add("ThreadSanitizer: commands on four threads", s, wrong, f"build-tsan/plumb {s} --threads 4")
+    server(bench, tally, build, 50 if quick else 400)
+
+
+def server(bench, tally, build, n):
+    """Requests of every kind at once, while notes are written."""
+    bench.clean()
+    shutil.copytree(bench.base / "ses", bench.place / "ses")
+    log = open(bench.work / "server.log", "w+b")
+    proc = subprocess.Popen([build / "plumb", "view", "ses", "--no-open", "--port", "0"], cwd=bench.place,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                            env=environment(bench.work, TSAN_OPTIONS="exitcode=66"))
+    link = re.search(r"http://\S+", proc.stdout.readline().decode())
+    failed = []
+
+    def ask(i):
+        base, _, token = link[0].partition("?")
+        paths = ["session?", "graph?", f"stats?point={i % 9}&", f"slice?point={i % 9}&", f"npy?point={i % 9}&side=a&", "notes?"]
+        body = b'{"notes":{"r":"%d"}}' % i if i % 7 == 0 else None
+        path = "notes?" if body else paths[i % len(paths)]
+        request = urllib.request.Request(f"{base.rstrip('/')}/api/{path}{token}", body)
+        try:
+            urllib.request.urlopen(request, timeout=30).read()
+        except urllib.error.HTTPError as e:
+            if e.code >= 500:
+                failed.append(f"{path}: {e.code}")
+    if link:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, range(n)))
+    proc.terminate()
+    try:
+        proc.wait(20)
+    except subprocess.TimeoutExpired:
+        proc.kill()
+        proc.wait()
+        failed.append("it does not end")
+    log.seek(0)
+    found = races(log.read().decode(errors="replace"))
+    wrong = found[0] if found else failed[0] if failed else None if link else "no link"
+    tally.add("ThreadSanitizer: view server, parallel requests", "view", wrong, f"{n} requests, 8 at once")
+
+
+# ---- libFuzzer ----
+
+FUZZ_SECONDS = 24 * 60
+
+
+def fuzz(bench, tally, quick):
+    done = subprocess.run(["tools/build", "build-fuzz", "-Dfuzz=true", "-Dwerror=true", "-Doptimization=1", "fuzz"],
+                          cwd=ROOT, env={**os.environ, "CC": "clang-14"}, capture_output=True, text=True)
+    if done.returncode != 0:
+        tally.add("fuzzing", "fuzz", "build-fuzz does not build: " + done.stdout[-300:], "tests/run fuzz")
+        return
+    names = [n for n in sorted(p.stem for p in (ROOT / "tests/fuzz").glob("fuzz_*.c")) if tally.wanted(n)]
+    seconds = max(5, (120 if quick else FUZZ_SECONDS) // len(names))
+
+    def one(name):
+        corpus = ROOT / "tests/fuzz/corpus" / name.removeprefix("fuzz_")
+        artifacts = ROOT / "build-fuzz/artifacts" / name
+        artifacts.mkdir(parents=True, exist_ok=True)
+        fresh = bench.work / f"corpus-{name}"
+        fresh.mkdir(exist_ok=True)
+        start = time.process_time()
+        got = subprocess.run([ROOT / "build-fuzz" / name, f"-max_total_time={seconds}", "-timeout=10",
+                              "-rss_limit_mb=2048", "-print_final_stats=1", f"-artifact_prefix={artifacts}/", fresh,
+                              corpus], capture_output=True, text=True, errors="replace", env={
+                                  **os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"})
+        shutil.rmtree(fresh, ignore_errors=True)
+        ran = re.search(r"stat::number_of_executed_units:\s*(\d+)", got.stderr)
+        n = int(ran[1]) if ran else 0
+        why = next((l for l in got.stderr.splitlines() if "ERROR: " in l or "runtime error" in l), f"exit {got.returncode}")
+        tally.add_many("fuzzing: inputs to " + name.removeprefix("fuzz_"), n,
+                       why if got.returncode != 0 or n == 0 else None, f"build-fuzz/{name}, {seconds} s")
+    with ThreadPoolExecutor(CORES) as pool:
+        list(pool.map(one, names))
