@@ -326,6 +326,9 @@ static const struct {
       "Transpose<perm=[0,2,1,3]>(d) h = Transpose<perm=[0,2,3,1]>(e) i = "
       "Transpose<perm=[0,2,1,3]>(f) s = MatMul(g, h) t = Softmax(s) y = MatMul(t, i) }",
       NULL },
+    /* a sum that is kept in memory and needed again in its own row */
+    { "(float[3,6,5] x) => (y) { s = LogSoftmax(x) t = Transpose<perm=[0,2,1]>(s) y = Relu(t) }",
+      NULL },
     { "(float16[3,50] x, float16[50] w) => (y) { a = Mul(x, w) b = Tanh(a) c = Add(b, x) d = "
       "Softmax(c) y = Sqrt(d) }",
       NULL },

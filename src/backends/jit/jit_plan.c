@@ -256,7 +256,11 @@ pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_e
     PL_TRY_GOTO(done, st, jit_emit(p, plan, err));
     jit_phase_note(plan, "emit", start);
     start = jit_now_ms();
-    PL_TRY_GOTO(done, st, jit_build(p, plan, err));
+    st = jit_build(p, plan, err);
+    if (st != PL_OK) {
+        (void)jit_explain(p, plan, NULL); /* what did not compile is what one wants to see */
+        goto done;
+    }
     jit_phase_note(plan, "build", start);
     start = jit_now_ms();
     PL_TRY_GOTO(done, st, jit_weights(p, plan, err));
