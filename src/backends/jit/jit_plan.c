@@ -27,6 +27,7 @@ void jit_plan_free(jit_plan *plan) {
     if (plan->library != NULL) dlclose(plan->library);
     pl_buf_release(&plan->text);
     pl_free(plan->memory);
+    pl_free(plan->weights);
     pl_free(plan->log);
     pl_free(plan->prims);
     pl_free(plan->refs);
@@ -257,6 +258,9 @@ pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_e
     start = jit_now_ms();
     PL_TRY_GOTO(done, st, jit_build(p, plan, err));
     jit_phase_note(plan, "build", start);
+    start = jit_now_ms();
+    PL_TRY_GOTO(done, st, jit_weights(p, plan, err));
+    jit_phase_note(plan, "pack", start);
     *out = plan;
     plan = NULL;
 done:
