@@ -50,7 +50,7 @@ SUBJECTS = [
             checks=[["report", "ses", "--format", "json"], ["store", "verify", "ses/store"]]),
     Subject("compare-files", ["compare", "{base}/a.safetensors", "{base}/b.safetensors", "--no-session", "--export-map",
                               "map.json", "--write-baseline", "base.json", "--format", "model-explorer"]),
-    Subject("compare-npz", ["compare", "{base}/a.safetensors", "{base}/in.npz", "--no-session"]),
+    Subject("compare-npz", ["compare", "{base}/a.safetensors", "{base}/in.npz", "--no-session"], code=1),
     Subject("compare-model", ["compare", "{base}/net.onnx", "{base}/b.safetensors", "--no-session"]),
     Subject("analyze", ["analyze", "{base}/net.onnx", "--backend", "jit:inject=scale@Relu", "-o", "ses"],
             code=1, guard=True, checks=[["report", "ses", "--format", "json"], ["store", "verify", "ses/store"]]),
