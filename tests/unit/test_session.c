@@ -88,9 +88,19 @@ static pl_session *sample(void) {
     s->n_notes = 1;
     s->blame = pl_arena_alloc(s->arena, sizeof *s->blame);
     s->n_blame = 1;
-    s->blame[0] =
-        (pl_blame_entry){ "conv", "Conv",      "near", members, 2,          "offset 0.5", "",
-                          40.0,   (double)NAN, 2.0,    "q",     "net.conv", "net.py:12" };
+    s->blame[0] = (pl_blame_entry){ .node = "conv",
+                                    .op = "Conv",
+                                    .value = "near",
+                                    .members = members,
+                                    .n_members = 2,
+                                    .kind = "offset 0.5",
+                                    .where = "",
+                                    .q = 40.0,
+                                    .effect = (double)NAN,
+                                    .score = 2.0,
+                                    .reason = "q",
+                                    .module = "net.conv",
+                                    .source = "net.py:12" };
     s->timing = pl_arena_array(s->arena, 2, sizeof *s->timing);
     s->timing[0] = (pl_timing_entry){ "pair", 1 };
     s->timing[1] = (pl_timing_entry){ "pair", 2 };
