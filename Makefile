@@ -28,7 +28,7 @@ test-full: all ## the same, with all that is slow
 	@tests/campaign/run --quick alloc io disk kill clock storm corrupt
 
 campaign: all ## faults done on purpose: memory, disk, kills, damage; the table goes to bench/campaign.md
-	@tools/setup --quiet test
+	@tools/setup --quiet test campaign
 	@tests/campaign/run --write bench/campaign.md
 
 check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-tidy

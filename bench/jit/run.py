@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """jit against ONNX Runtime at full optimisation: models and single kernels on 16 MB, interleaved, best of all rounds.
 
-Usage: bench/jit/run.py [--threads N] [--rounds N] [--wall] [NAME...]
+Usage: bench/jit/run.py [--threads N] [--rounds N] [--wall] [--load] [NAME...]
 
 Builds bench_backend.c against build/libplumb.a. With one thread CPU time is measured (other work on the machine moves
 wall time by a factor; CPU time by a few percent), with more or --wall the wall clock. ratio = jit / ort: below 1 jit is faster.
+--load: instead of running them, how long models take to be ready (compile and first run, less a run): ORT's session, jit from
+its cache, and jit with the C compiler (always the wall clock: the compiler is another process).
 """
 import argparse
 import math
@@ -75,20 +77,44 @@ def case(name, folder):
     return model, files, 10
 
 
+def ready_ms(driver, model, spec, inputs, env=None):
+    """Compile and first run, less one run."""
+    out = subprocess.run([driver, model, spec, "3", *inputs], text=True, capture_output=True, check=True, env=env).stdout.split()
+    return float(out[0]) - float(out[1])
+
+
+def bench_load(name, folder, driver, threads, rounds):
+    """One line: ORT's session load, jit from the cache, jit from nothing."""
+    model, files, _ = case(name, folder)
+    inputs = [f"{k}={f}" for k, f in files.items()]
+    wall = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    ort, cached, cold = [], [], []
+    for i in range(rounds):
+        wall["XDG_CACHE_HOME"] = os.path.join(folder, f"cache_{name}_{i}")  # empty
+        ort.append(ready_ms(driver, model, f"ort:opt=all,threads={threads}", inputs))
+        cold.append(ready_ms(driver, model, f"jit:threads={threads}", inputs, wall))
+        cached.append(ready_ms(driver, model, f"jit:threads={threads}", inputs))
+    print(f"{name:20} load: ort {min(ort):7.1f} ms  jit {min(cached):7.1f} ms  ratio {min(cached) / min(ort):.3f}  jit cold {min(cold):7.1f} ms", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--wall", action="store_true")
+    parser.add_argument("--load", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
     ort_prepare()
+    os.environ["PLUMB_ORT_LIB"] = ORT_LIB
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         driver, clock = prepare(folder)
         if args.threads == 1 and not args.wall:
             os.environ["LD_PRELOAD"] = clock
-        for name in args.names or [*MODELS, *KERNELS]:
+        for name in (args.names or MODELS) if args.load else []:
+            bench_load(name, folder, driver, args.threads, args.rounds)
+        for name in [] if args.load else args.names or [*MODELS, *KERNELS]:
             model, files, runs = case(name, folder)
             inputs = [f"{k}={f}" for k, f in files.items()]
             ort, jit = math.inf, math.inf
@@ -101,7 +127,8 @@ def main():
                 jit = min(jit, float(line.split()[1]))
             ratios.append(jit / ort)
             print(f"{name:20} ort {ort:9.3f} ms  jit {jit:9.3f} ms  ratio {jit / ort:.3f}", flush=True)
-    print(f"geometric mean of ratios {math.exp(sum(map(math.log, ratios)) / len(ratios)):.3f}")
+    if not args.load:
+        print(f"geometric mean of ratios {math.exp(sum(map(math.log, ratios)) / len(ratios)):.3f}")
 
 
 if __name__ == "__main__":

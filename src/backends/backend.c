@@ -132,7 +132,7 @@ static pl_status open_guarded(pl_backend *b, pl_err *err) {
                                  &spec, err);
     pl_spec_release(&spec);
     PL_TRY(st);
-    PL_TRY(pl_guard_start(&b->guard, err));
+    PL_TRY(pl_guard_start(b->options.tmp_dir, &b->guard, err));
     PL_TRY(start_child(b, &b->probe, err));
     split_modes(b);
     pl_guard_preload(b->guard, b->probe);
@@ -157,6 +157,10 @@ pl_status pl_backend_open(const char *spec, const pl_backend_options *options, p
         pl_backend_close(b);
     }
     return st;
+}
+
+void pl_backend_abandon(pl_backend *b) {
+    if (b != NULL) pl_guard_abandon(b->guard);
 }
 
 void pl_backend_close(pl_backend *b) {

@@ -21,6 +21,7 @@ typedef struct pl_backend_options {
     bool guarded;
     double timeout_seconds; /* of each compile and each run; 0 = none. Only when guarded */
     uint64_t memory_limit;  /* bytes of the child, measured; 0 = none. Only when guarded */
+    const char *tmp_dir;    /* of the guard; NULL = $TMPDIR. Used while opening only */
 } pl_backend_options;
 
 /* How a guarded child ended when it did not answer. */
@@ -37,6 +38,8 @@ extern const plumb_backend *const pl_backend_rows[];
 pl_status pl_backend_open(const char *spec, const pl_backend_options *options, pl_backend **out,
                           pl_err *err);
 void pl_backend_close(pl_backend *backend); /* NULL is fine; its programs must be gone */
+/* In a fork: the backend is the other process's, and is forgotten here. */
+void pl_backend_abandon(pl_backend *backend);
 const char *pl_backend_name(const pl_backend *backend);
 const char *pl_backend_spec(const pl_backend *backend);
 const char *pl_backend_version(const pl_backend *backend); /* "" when it has none */

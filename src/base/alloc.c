@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/size.h"
 
@@ -72,6 +73,20 @@ void *pl_aligned_alloc(size_t alignment, size_t n_bytes) {
     if (!may_allocate(n_bytes)) return NULL;
     if (alignment < sizeof(void *)) alignment = sizeof(void *);
     if (posix_memalign(&p, alignment, n_bytes == 0 ? 1 : n_bytes) != 0) return NULL;
+    return p;
+}
+
+void *pl_large_alloc(size_t n_bytes) {
+    const size_t large = (size_t)2 << 20;
+    size_t whole;
+    if (n_bytes < large || !pl_size_add(n_bytes, large - 1, &whole)) {
+        return pl_aligned_alloc(64, n_bytes);
+    }
+    whole = whole / large * large;
+    void *p = pl_aligned_alloc(large, whole);
+#ifdef MADV_HUGEPAGE
+    if (p != NULL) (void)madvise(p, whole, MADV_HUGEPAGE); /* small pages serve as well */
+#endif
     return p;
 }
 

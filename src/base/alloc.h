@@ -11,6 +11,9 @@ void *pl_calloc(size_t count, size_t size); /* zeroed, product checked */
 void *pl_realloc(void *p, size_t n_bytes);  /* on failure p stays valid */
 void *pl_realloc_array(void *p, size_t count, size_t size);
 void *pl_aligned_alloc(size_t alignment, size_t n_bytes); /* free with pl_free */
+/* The same for what is read again and again: from 2 MB on in large pages, where the system has them
+ * to give. At least 64-byte aligned. */
+void *pl_large_alloc(size_t n_bytes);
 char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t n); /* copies exactly n bytes and adds a NUL */
 void pl_free(void *p);

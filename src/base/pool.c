@@ -3,8 +3,9 @@
  * A worker that wakes late finds the loop closed and goes back to sleep: the caller waits only for
  * workers that joined, never for one that is still waking up. Everything but the block counter is
  * guarded by one mutex; there is one lock round per worker and loop, none per block.
- * Waits look at an atomic for a few microseconds before they sleep. Not longer: the OpenMP runtime
- * of a backend may want the same cores. */
+ * Waits look at an atomic for some 50 microseconds before they sleep: as long as the steps of a
+ * model follow each other, nobody sleeps, for waking a thread costs as much as a small convolution.
+ * Not longer: the OpenMP runtime of a backend may want the same cores. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -12,13 +13,15 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 
 enum {
     THREADS_MAX = 1024,
-    SPINS = 64, /* pauses of 10 to 140 cycles each: some 0.3 to 3 us */
+    SPIN_NS = 50000,
+    SPINS = 64, /* pauses of 10 to 140 cycles each, between looks at the clock */
 };
 
 typedef struct loop {
@@ -30,6 +33,7 @@ typedef struct loop {
 
 struct pl_pool {
     int n_threads; /* the calling thread included */
+    int n_cpus;
     int n_workers; /* started; under run_lock */
     bool started;
     pthread_t *workers;
@@ -39,7 +43,7 @@ struct pl_pool {
     pthread_cond_t wake, left;
     loop current;                /* under lock; stable while `open` or while a worker is in */
     bool open;                   /* under lock: workers may join */
-    bool stop;                   /* under lock */
+    atomic_bool stop;            /* written under lock */
     atomic_uint_fast64_t serial; /* of the current loop; written under lock */
     atomic_int n_inside;         /* workers in the loop; written under lock */
     atomic_int_fast64_t next;    /* next block */
@@ -56,6 +60,17 @@ static inline void cpu_pause(void) {
 #endif
 }
 
+/* More threads than cores: whoever waits must let the others work. */
+static bool spins(const pl_pool *pool) {
+    return pool->n_threads <= pool->n_cpus;
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static int default_threads(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
@@ -70,7 +85,8 @@ int pl_pool_cpus(void) {
 pl_pool *pl_pool_new(int n_threads) {
     pl_pool *pool = pl_calloc(1, sizeof *pool);
     if (pool == NULL) return NULL;
-    if (n_threads <= 0) n_threads = default_threads();
+    pool->n_cpus = default_threads();
+    if (n_threads <= 0) n_threads = pool->n_cpus;
     if (n_threads > THREADS_MAX) n_threads = THREADS_MAX;
     pool->workers = pl_calloc((size_t)n_threads, sizeof *pool->workers);
     if (pool->workers == NULL) {
@@ -126,13 +142,34 @@ static void run_shared(pl_pool *pool, const loop *l) {
     }
 }
 
+/* Until another loop is open, or the time is over. */
+static void wait_serial(pl_pool *pool, uint_fast64_t seen) {
+    const int64_t end = spins(pool) ? now_ns() + SPIN_NS : 0;
+    do {
+        for (int i = 0; i < SPINS; i++) {
+            if (atomic_load_explicit(&pool->serial, memory_order_acquire) != seen) return;
+            cpu_pause();
+        }
+    } while (end > 0 && !atomic_load(&pool->stop) && now_ns() < end);
+}
+
+/* Until all workers have left the loop, or the time is over. */
+static void wait_left(pl_pool *pool) {
+    const int64_t end = spins(pool) ? now_ns() + SPIN_NS : 0;
+    do {
+        for (int i = 0; i < SPINS; i++) {
+            if (atomic_load_explicit(&pool->n_inside, memory_order_acquire) == 0) return;
+            cpu_pause();
+        }
+    } while (now_ns() < end);
+}
+
 static void *worker_main(void *arg) {
     pl_pool *pool = arg;
     uint_fast64_t seen = 0;
     inside_loop = true;
     for (;;) {
-        for (int i = 0; i < SPINS && atomic_load(&pool->serial) == seen; i++)
-            cpu_pause();
+        wait_serial(pool, seen);
         pthread_mutex_lock(&pool->lock);
         while (!pool->stop && !(pool->open && atomic_load(&pool->serial) != seen))
             pthread_cond_wait(&pool->wake, &pool->lock);
@@ -187,8 +224,7 @@ static void loop_close(pl_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     pool->open = false;
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < SPINS && atomic_load(&pool->n_inside) > 0; i++)
-        cpu_pause();
+    wait_left(pool);
     pthread_mutex_lock(&pool->lock);
     while (atomic_load(&pool->n_inside) > 0)
         pthread_cond_wait(&pool->left, &pool->lock);

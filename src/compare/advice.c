@@ -59,7 +59,7 @@ void pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
     }
     if (n < a->n_rows) pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", a->n_rows - n);
     if (*a->model != '\0') {
-        pl_buf_puts(out, "  written with these raised: ");
+        pl_buf_puts(out, "  the model so raised: ");
         pl_session_put_clean(out, a->model);
         pl_buf_putc(out, '\n');
     }

@@ -321,8 +321,14 @@ static pl_status survey_init(survey *s, pl_err *err) {
     PL_TRY(pl_replay_new(x->low, &low, &s->low, err));
     PL_TRY(pl_replay_new(x->base, &bounds, &s->bounds, err));
     for (size_t i = 0; i < graph->n_inputs; i++) {
-        if (s->sample->in[i] == NULL) continue;
-        PL_TRY(pl_replay_put(s->gold, graph->inputs[i], s->sample->in[i], NULL, err));
+        pl_datum *d = s->sample->in[i] == NULL ? NULL : pl_datum_ref(s->sample->in[i]);
+        if (d == NULL && graph->inputs[i]->init != NULL) {
+            PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(graph->inputs[i]->init), &d, err));
+        }
+        if (d == NULL) continue;
+        const pl_status st = pl_replay_put(s->gold, graph->inputs[i], d, NULL, err);
+        pl_datum_unref(d);
+        PL_TRY(st);
     }
     return PL_OK;
 }

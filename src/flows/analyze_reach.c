@@ -6,7 +6,7 @@
 
 #include "flows/analyze_int.h"
 
-enum { FEW = 8 }; /* elements that say nothing about a range */
+enum { FEW = 8, BLOCK = 1024 }; /* elements that say nothing about a range; read at once */
 
 typedef struct range {
     int64_t n, n_zero, n_negative, n_positive, n_low, n_high;
@@ -26,26 +26,25 @@ static const pl_tensor *constant_of(const pl_node *node, uint32_t i) {
 static double limit_of(const pl_node *node, uint32_t i, const char *name) {
     const pl_tensor *t = constant_of(node, i);
     const pl_attr *attr = pl_node_attr(node, name);
-    if (attr != NULL) return (double)attr->f;
-    return t != NULL && t->n_elements == 1 ? pl_tensor_get_f64(t, 0) : (double)NAN;
+    double limit = (double)NAN;
+    if (attr != NULL) limit = (double)attr->f;
+    if (t != NULL && t->n_elements == 1) limit = pl_tensor_get_f64(t, 0);
+    return fabs(limit) < 1e30 ? limit : (double)NAN; /* the largest number is none */
 }
 
 /* ---- one row for each kind of operator: what is missing, "" when nothing is ---- */
 
-static void cut_off(const pl_node *node, const range *r, char *out, size_t n) {
-    (void)node;
+static void cut_off(const range *r, char *out, size_t n) {
     if (r->n_zero == r->n) snprintf(out, n, "gives zeros only");
     if (r->n_zero == 0) snprintf(out, n, "never cuts off");
 }
 
-static void two_sides(const pl_node *node, const range *r, char *out, size_t n) {
-    (void)node;
+static void two_sides(const range *r, char *out, size_t n) {
     if (r->n_negative == 0) snprintf(out, n, "never sees a negative number");
     if (r->n_positive == 0) snprintf(out, n, "never sees a positive number");
 }
 
-static void between(const pl_node *node, const range *r, char *out, size_t n) {
-    (void)node;
+static void between(const range *r, char *out, size_t n) {
     const bool low = !isnan(r->low) && r->n_low == 0, high = !isnan(r->high) && r->n_high == 0;
     if (low && high) {
         snprintf(out, n, "never reaches its limits %.4g and %.4g", r->low, r->high);
@@ -56,7 +55,7 @@ static void between(const pl_node *node, const range *r, char *out, size_t n) {
 
 typedef struct row {
     const char *op;
-    void (*missing)(const pl_node *node, const range *r, char *out, size_t n);
+    void (*missing)(const range *r, char *out, size_t n);
     double low, high; /* NAN: the node's own */
 } row;
 
@@ -70,15 +69,28 @@ static const row rows[] = {
 };
 /* clang-format on */
 
-static void scan(const pl_tensor *t, range *r) {
-    r->n = t->n_elements;
-    for (int64_t i = 0; i < t->n_elements; i++) {
-        const double x = pl_tensor_get_f64(t, i);
-        r->n_zero += x == 0;
-        r->n_negative += x < 0;
-        r->n_positive += x > 0;
-        r->n_low += x <= r->low;
-        r->n_high += x >= r->high;
+static void count(range *r, const double *x, size_t n) {
+    r->n += (int64_t)n;
+    for (size_t i = 0; i < n; i++) {
+        r->n_zero += x[i] == 0;
+        r->n_negative += x[i] < 0;
+        r->n_positive += x[i] > 0;
+        r->n_low += x[i] <= r->low;
+        r->n_high += x[i] >= r->high;
+    }
+}
+
+/* Until nothing is missing any more: mostly that is soon. */
+static void scan(const pl_tensor *t, const row *kind, range *r, char *missing, size_t n_missing) {
+    double x[BLOCK];
+    const size_t size = pl_dtype_bytes(t->dtype);
+    for (int64_t at = 0; at < t->n_elements; at += BLOCK) {
+        const size_t n = (size_t)(t->n_elements - at < BLOCK ? t->n_elements - at : BLOCK);
+        pl_load_f64(t->dtype, (const char *)t->data + (size_t)at * size, x, n);
+        count(r, x, n);
+        missing[0] = '\0';
+        kind->missing(r, missing, n_missing);
+        if (missing[0] == '\0') return;
     }
 }
 
@@ -99,9 +111,8 @@ pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datu
             r.high = limit_of(node, 2, "max");
         }
         PL_TRY(pl_tensor_contiguous(d->tensor, &dense, err));
-        scan(dense, &r);
+        scan(dense, &rows[i], &r, missing, sizeof(missing));
         pl_tensor_unref(dense);
-        rows[i].missing(node, &r, missing, sizeof(missing));
     }
     if (missing[0] == '\0') return PL_OK;
     if (x->n_unreached++ > 0) return PL_OK;

@@ -148,10 +148,21 @@ pl_status pl_conv_plan_make(pl_conv_state *state, const pl_conv_stage *stage, pl
 
 void pl_conv_state_free(pl_conv_state *state) {
     if (state == NULL) return;
-    pl_free(state->packed);
+    if (!state->moved) pl_free(state->packed);
     pl_free(state->taps);
     pl_free(state->plan_data);
     pl_free(state);
+}
+
+size_t pl_conv_state_bytes(const pl_conv_state *state) {
+    return state == NULL ? 0 : state->n_bytes;
+}
+
+void pl_conv_state_move(pl_conv_state *state, void *to) {
+    memcpy(to, state->packed, state->n_bytes);
+    if (!state->moved) pl_free(state->packed);
+    state->packed = to;
+    state->moved = true;
 }
 
 const char *pl_conv_state_describe(const pl_conv_state *state) {

@@ -9,6 +9,7 @@
 #define PL_CONV_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/pool.h"
@@ -28,6 +29,15 @@ typedef struct pl_conv_shape {
 typedef struct pl_conv_state pl_conv_state;
 void pl_conv_state_free(pl_conv_state *state);                  /* NULL is fine */
 const char *pl_conv_state_describe(const pl_conv_state *state); /* what serves it, for dumps */
+/* Bytes of the packed weights (0 = none), and moving them to memory of the caller's that outlives
+ * the state, 64-byte aligned. */
+size_t pl_conv_state_bytes(const pl_conv_state *state);
+void pl_conv_state_move(pl_conv_state *state, void *to);
+/* Fills the state now, as the first convolution would. */
+pl_status pl_conv_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
+                              pl_conv_state **state, pl_err *err);
+pl_status pl_conv_prepare_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *w,
+                              pl_conv_state **state, pl_err *err);
 
 pl_status pl_conv_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
                       const pl_f32 *bias, pl_f32 *y, pl_conv_state **state, pl_err *err);
@@ -44,6 +54,8 @@ pl_status pl_conv_after_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_
 /* By Winograd's F(2x2, 3x3): faster, and rounded otherwise than pl_conv_f32. The state is needed
  * and belongs to this way alone. */
 bool pl_conv_winograd_fits(const pl_conv_shape *shape);
+pl_status pl_conv_winograd_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
+                                       pl_conv_state **state, pl_err *err);
 pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
                                const pl_f32 *w, const pl_f32 *bias, pl_f32 *y,
                                pl_conv_state **state, const pl_epilogue *after, pl_err *err);

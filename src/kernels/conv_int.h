@@ -53,7 +53,9 @@ struct pl_conv_state {
     pl_conv_geo geo;
     const void *w;
     size_t elem_bytes;
-    void *packed;  /* weights, group after group */
+    void *packed; /* weights, group after group */
+    size_t n_bytes;
+    bool moved;    /* packed belongs to the caller */
     int64_t *taps; /* ci * n_taps offsets; one channel's come first */
     int64_t *plan_data;
     pl_conv_plan plan;

@@ -11,7 +11,7 @@
 #include "kernels/cpu.h"
 #include "kernels/simd/winograd_table.h"
 
-enum { TILES_MIN = 192, ROW_TILES_MAX = 255, K_MAX = PL_GEMM_KC };
+enum { TILES_MIN = 192, ROW_TILES_MAX = 255, K_MAX = PL_GEMM_KC, LINE = 16 };
 
 static const pl_winograd_table *table_get(void) {
 #if defined(__x86_64__)
@@ -41,7 +41,8 @@ typedef struct job {
     pl_f32 *y;
     int64_t tiles_x, tiles_y, pitch;
     int64_t row0, rows, tiles, panels, nr, item;
-    float *v, *m; /* 16 each: packed panels of the input, and products */
+    int64_t size_v, size_m; /* floats of one of the 16 matrices */
+    float *v, *m;           /* 16 each: packed panels of the input, and products */
     const pl_epilogue *after;
 } job;
 
@@ -62,7 +63,7 @@ static void split_row(const job *j, const pl_f32 *plane, int64_t row, float *to)
 
 /* Tiles t … t + n of a row into the panels of the 16 matrices, at row k of each. */
 static void store_panels(const job *j, float *const z[16], int64_t t, int64_t n, int64_t k) {
-    const int64_t nr = j->nr, depth = j->s->c_in, size = j->panels * depth * nr;
+    const int64_t nr = j->nr, depth = j->s->c_in, size = j->size_v;
     for (int64_t done = 0; done < n;) {
         const int64_t panel = (t + done) / nr, at = (t + done) % nr;
         const int64_t len = pl_i64_min(n - done, nr - at);
@@ -73,8 +74,29 @@ static void store_panels(const job *j, float *const z[16], int64_t t, int64_t n,
     }
 }
 
+static pl_winograd_rows rows_of(const job *j) {
+    const pl_conv_shape *s = j->s;
+    return (pl_winograd_rows){ .in_h = s->in[0],
+                               .in_w = s->in[1],
+                               .pad_y = s->pad_begin[0],
+                               .pad_x = s->pad_begin[1],
+                               .out_h = s->out[0],
+                               .out_w = s->out[1],
+                               .tiles_x = j->tiles_x,
+                               .row0 = j->row0,
+                               .rows = j->rows,
+                               .nr = j->nr,
+                               .depth = s->c_in,
+                               .size_v = j->size_v,
+                               .size_m = j->size_m };
+}
+
 static void input_range(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
+    const pl_winograd_rows g = rows_of(j);
+    for (int64_t c = begin; j->t->input_rows != NULL && c < end; c++)
+        j->t->input_rows(&g, j->x + (j->item * j->s->c_in + c) * g.in_h * g.in_w, c, j->v);
+    if (j->t->input_rows != NULL) return;
     float split[4][2 * (ROW_TILES_MAX + 1)], z[16][ROW_TILES_MAX + 1];
     float *out[16];
     for (int i = 0; i < 16; i++)
@@ -101,8 +123,8 @@ static void product_range(void *ctx, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         pl_gemm_job_f32 g = { .m = m, .n = j->tiles, .k = k, .ldc = j->tiles, .alpha = 1 };
         g.a_packed = j->packed + i * m * k;
-        g.b_packed = j->v + i * j->panels * k * j->nr;
-        g.c = j->m + i * m * j->tiles;
+        g.b_packed = j->v + i * j->size_v;
+        g.c = j->m + i * j->size_m;
         (void)pl_gemm_run_f32(NULL, &g, NULL); /* all is packed: it allocates nothing */
     }
 }
@@ -110,14 +132,17 @@ static void product_range(void *ctx, int64_t begin, int64_t end) {
 static void output_range(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
     const int64_t out_x = j->s->out[1], out_y = j->s->out[0], n = out_x * out_y;
+    const pl_winograd_rows g = rows_of(j);
     float pair[2][2 * (ROW_TILES_MAX + 1)];
     for (int64_t c = begin; c < end; c++) {
         pl_f32 *plane = j->y + (j->item * j->s->c_out + c) * n;
-        for (int64_t ty = 0; ty < j->rows; ty++) {
+        const float bias = j->bias == NULL ? 0 : j->bias[c];
+        if (j->t->output_rows != NULL) j->t->output_rows(&g, j->m + c * j->tiles, bias, plane);
+        for (int64_t ty = 0; j->t->output_rows == NULL && ty < j->rows; ty++) {
             const float *m[16];
             for (int i = 0; i < 16; i++)
-                m[i] = j->m + (i * j->s->c_out + c) * j->tiles + ty * j->tiles_x;
-            j->t->output(m, j->tiles_x, j->bias == NULL ? 0 : j->bias[c], pair[0], pair[1]);
+                m[i] = j->m + i * j->size_m + c * j->tiles + ty * j->tiles_x;
+            j->t->output(m, j->tiles_x, bias, pair[0], pair[1]);
             const int64_t row = 2 * (j->row0 + ty);
             memcpy(plane + row * out_x, pair[0], (size_t)out_x * sizeof(float));
             if (row + 1 < out_y)
@@ -150,7 +175,8 @@ static pl_status pack_weights(pl_pool *pool, const pl_conv_shape *s, const pl_f3
                               pl_conv_state *st, pl_err *err) {
     const int64_t one = s->c_out * s->c_in;
     float *plain = pl_aligned_alloc(64, (size_t)(16 * one) * sizeof(float));
-    st->packed = pl_aligned_alloc(64, (size_t)(16 * one) * sizeof(float));
+    st->n_bytes = (size_t)(16 * one) * sizeof(float);
+    st->packed = pl_large_alloc(st->n_bytes);
     if (plain == NULL || st->packed == NULL) {
         pl_free(plain);
         return pl_fail_memory(err, (size_t)(16 * one) * sizeof(float));
@@ -165,6 +191,17 @@ static pl_status pack_weights(pl_pool *pool, const pl_conv_shape *s, const pl_f3
     }
     pl_free(plain);
     return PL_OK;
+}
+
+/* The ragged last panel is read whole. */
+static void clear_rest(const job *j) {
+    const int64_t used = j->tiles % j->nr;
+    if (used == 0) return;
+    for (int64_t i = 0; i < 16; i++)
+        for (int64_t k = 0; k < j->s->c_in; k++) {
+            float *row = j->v + i * j->size_v + ((j->panels - 1) * j->s->c_in + k) * j->nr;
+            memset(row + used, 0, (size_t)(j->nr - used) * sizeof(float));
+        }
 }
 
 static pl_status state_ensure(pl_pool *pool, const pl_conv_shape *s, const pl_f32 *w,
@@ -186,6 +223,14 @@ static pl_status state_ensure(pl_pool *pool, const pl_conv_shape *s, const pl_f3
     return PL_OK;
 }
 
+pl_status pl_conv_winograd_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
+                                       pl_conv_state **state, pl_err *err) {
+    if (!pl_conv_winograd_fits(shape)) {
+        return pl_fail(err, PL_E_INVALID, "convolution: no Winograd form for this shape");
+    }
+    return state_ensure(pool, shape, w, state, err);
+}
+
 pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
                                const pl_f32 *w, const pl_f32 *bias, pl_f32 *y,
                                pl_conv_state **state, const pl_epilogue *after, pl_err *err) {
@@ -201,17 +246,19 @@ pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const 
     j.nr = pl_gemm_table_get()->nr_f32;
     const int64_t rows = pl_i64_max(1, pl_i64_min(j.tiles_y, TILES_MIN / j.tiles_x + 1));
     const int64_t panels = pl_div_up(rows * j.tiles_x, j.nr);
-    const int64_t size_v = 16 * panels * shape->c_in * j.nr;
-    const int64_t size_m = 16 * shape->c_out * rows * j.tiles_x;
-    j.v = pl_aligned_alloc(64, (size_t)(size_v + size_m + 64) * sizeof(float));
-    if (j.v == NULL) return pl_fail_memory(err, (size_t)(size_v + size_m) * sizeof(float));
-    memset(j.v, 0, (size_t)size_v * sizeof(float)); /* the ragged last panel is read whole */
-    j.m = j.v + size_v;
+    /* One line more, lest the 16 lie in the same places of the first cache. */
+    j.size_v = panels * shape->c_in * j.nr + LINE;
+    j.size_m = pl_div_up(shape->c_out * rows * j.tiles_x, LINE) * LINE + LINE;
+    const size_t bytes = (size_t)(16 * (j.size_v + j.size_m)) * sizeof(float);
+    j.v = pl_aligned_alloc(64, bytes);
+    if (j.v == NULL) return pl_fail_memory(err, bytes);
+    j.m = j.v + 16 * j.size_v;
     for (j.item = 0; j.item < shape->batch; j.item++)
         for (j.row0 = 0; j.row0 < j.tiles_y; j.row0 += rows) {
             j.rows = pl_i64_min(rows, j.tiles_y - j.row0);
             j.tiles = j.rows * j.tiles_x;
             j.panels = pl_div_up(j.tiles, j.nr);
+            clear_rest(&j);
             pl_pool_for(pool, shape->c_in, 4, input_range, &j);
             pl_pool_for(pool, 16, 1, product_range, &j);
             pl_pool_for(pool, shape->c_out, 4, output_range, &j);

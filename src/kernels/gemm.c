@@ -62,12 +62,25 @@ struct pl_gemm_state {
     bool trans_b;
     size_t elem_bytes;
     void *packed;
+    size_t n_bytes;
+    bool moved; /* packed belongs to the caller */
 };
 
 void pl_gemm_state_free(pl_gemm_state *state) {
     if (state == NULL) return;
-    pl_free(state->packed);
+    if (!state->moved) pl_free(state->packed);
     pl_free(state);
+}
+
+size_t pl_gemm_state_bytes(const pl_gemm_state *state) {
+    return state == NULL ? 0 : state->n_bytes;
+}
+
+void pl_gemm_state_move(pl_gemm_state *state, void *to) {
+    memcpy(to, state->packed, state->n_bytes);
+    if (!state->moved) pl_free(state->packed);
+    state->packed = to;
+    state->moved = true;
 }
 
 /* Many rows of A against one B: the batch is one tall matrix. */
@@ -99,8 +112,9 @@ static pl_status state_renew(pl_gemm_state **slot, const pl_gemm_shape *s, const
     *slot = NULL;
     pl_gemm_state *st = pl_calloc(1, sizeof *st);
     if (st == NULL) return pl_fail_memory(err, sizeof *st);
-    *st = (pl_gemm_state){ b, s->k, s->n, s->ldb, s->trans_b, elem_bytes, NULL };
-    st->packed = pl_aligned_alloc(64, (size_t)size * elem_bytes);
+    *st = (pl_gemm_state){ b, s->k, s->n, s->ldb, s->trans_b, elem_bytes, NULL, 0, false };
+    st->n_bytes = (size_t)size * elem_bytes;
+    st->packed = pl_large_alloc(st->n_bytes);
     if (st->packed == NULL) {
         pl_free(st);
         return pl_fail_memory(err, (size_t)size * elem_bytes);

@@ -10,6 +10,7 @@
 #define PL_GEMM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/pool.h"
@@ -40,6 +41,15 @@ typedef struct pl_gemm_shape {
  * must not change while the state lives. One call at a time for each state. NULL = no cache. */
 typedef struct pl_gemm_state pl_gemm_state;
 void pl_gemm_state_free(pl_gemm_state *state); /* NULL is fine */
+/* Bytes of the packed copy (0 = none), and moving it to memory of the caller's that outlives the
+ * state, 64-byte aligned. */
+size_t pl_gemm_state_bytes(const pl_gemm_state *state);
+void pl_gemm_state_move(pl_gemm_state *state, void *to);
+/* Packs b now, as the first product would. */
+pl_status pl_gemm_prepare_f32(pl_pool *pool, const pl_gemm_shape *shape, const pl_f32 *b,
+                              pl_gemm_state **state, pl_err *err);
+pl_status pl_gemm_prepare_f64(pl_pool *pool, const pl_gemm_shape *shape, const pl_f64 *b,
+                              pl_gemm_state **state, pl_err *err);
 
 pl_status pl_gemm_f32(pl_pool *pool, const pl_gemm_shape *shape, float alpha, const pl_f32 *a,
                       const pl_f32 *b, float beta, pl_f32 *c, pl_gemm_state **state, pl_err *err);

@@ -1,6 +1,7 @@
 /* Emission of pools: kernels for windows, reductions for whole planes. */
 #include <stdio.h>
 
+#include "base/alloc.h"
 #include "ops/emit.h"
 #include "ops/emit_rules.h"
 #include "ops/pool_window.h"
@@ -14,6 +15,17 @@ typedef struct pooling {
     pl_dtype dtype;
 } pooling;
 
+static pl_status run_max(pl_pool *pool, const pooling *q, const void *x, void *y, pl_i64 *at,
+                         pl_err *err) {
+    const bool columns = q->rule.column_major;
+    switch ((int)q->dtype) {
+    case PL_F64: return pl_max_pool_f64(pool, &q->shape, x, y, at, columns, err);
+    case PL_I8: return pl_max_pool_i8(pool, &q->shape, x, y, at, columns, err);
+    case PL_U8: return pl_max_pool_u8(pool, &q->shape, x, y, at, columns, err);
+    default: return pl_max_pool_f32(pool, &q->shape, x, y, at, columns, err);
+    }
+}
+
 static pl_status run_pool(const pl_emit_args *a, pl_err *err) {
     const pooling *q = a->params;
     const void *x = a->in[0];
@@ -26,12 +38,20 @@ static pl_status run_pool(const pl_emit_args *a, pl_err *err) {
         return q->dtype == PL_F64 ? pl_average_pool_f64(a->pool, &q->shape, x, a->out, pads, err)
                                   : pl_average_pool_f32(a->pool, &q->shape, x, a->out, pads, err);
     }
-    switch ((int)q->dtype) {
-    case PL_F64: return pl_max_pool_f64(a->pool, &q->shape, x, a->out, NULL, false, err);
-    case PL_I8: return pl_max_pool_i8(a->pool, &q->shape, x, a->out, NULL, false, err);
-    case PL_U8: return pl_max_pool_u8(a->pool, &q->shape, x, a->out, NULL, false, err);
-    default: return pl_max_pool_f32(a->pool, &q->shape, x, a->out, NULL, false, err);
-    }
+    return run_max(a->pool, q, x, a->out, NULL, err);
+}
+
+/* Where the maxima are; the maxima themselves are made a second time and dropped. */
+static pl_status run_indices(const pl_emit_args *a, pl_err *err) {
+    const pooling *q = a->params;
+    size_t n = (size_t)q->shape.planes * pl_dtype_bytes(q->dtype);
+    for (int d = 0; d < q->shape.n_spatial; d++)
+        n *= (size_t)q->shape.out[d]; /* fits: the indices are wider, and exist */
+    void *y = pl_malloc(n);
+    if (y == NULL) return pl_fail_memory(err, n);
+    const pl_status st = run_max(a->pool, q, a->in[0], y, a->out, err);
+    pl_free(y);
+    return st;
 }
 
 static bool read_window(pl_emit *c, pl_window *w) {
@@ -58,21 +78,30 @@ static pl_status pool(pl_emit *c, const pl_pool_rule *rule) {
     if (q.window.n <= 3) q.shape = pl_pooling_shape_of(&q.window, x);
     q.shape.planes = dims[0] * dims[1];
     pl_tensor_unref(x);
-    pl_emit_out_dims(c, 0, dims);
+    const int first = pl_emit_wants(c, 0) ? 0 : 1;
+    pl_emit_out_dims(c, first, dims);
     const pl_ref from = pl_emit_convert(c, pl_emit_in(c, 0), q.dtype);
     const pl_emit_kernel kernel = { .what = "a pool",
                                     .run = run_pool,
                                     .params = &q,
                                     .n_params = sizeof(q),
                                     .dtype = q.dtype,
-                                    .rank = c->out[0]->rank,
+                                    .rank = c->out[first]->rank,
                                     .dims = dims };
-    return pl_emit_out(c, 0, pl_emit_kernel_call(c, &kernel, 1, &from));
+    if (pl_emit_wants(c, 1)) {
+        if (any) return pl_emit_decline(c, "indices in many dims");
+        pl_emit_kernel indices = kernel;
+        indices.what = "the places of a pool's maxima";
+        indices.run = run_indices;
+        indices.dtype = PL_I64;
+        PL_TRY(pl_emit_out(c, 1, pl_emit_kernel_call(c, &indices, 1, &from)));
+    }
+    return first == 1 ? PL_OK : pl_emit_out(c, 0, pl_emit_kernel_call(c, &kernel, 1, &from));
 }
 
 pl_status pl_emit_max_pool(pl_emit *c) {
-    const pl_pool_rule rule = { .kind = PL_POOL_MAX };
-    if (pl_emit_wants(c, 1)) return pl_emit_decline(c, "the indices are wanted");
+    const pl_pool_rule rule = { .kind = PL_POOL_MAX,
+                                .column_major = pl_attr_int(c->node, "storage_order") != 0 };
     return pool(c, &rule);
 }
 pl_status pl_emit_average_pool(pl_emit *c) {

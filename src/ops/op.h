@@ -122,6 +122,8 @@ struct pl_op_def {
     pl_infer_fn infer;
     pl_eval_fn eval;
     pl_grad_fn grad;
+    const char
+        *no_grad; /* why there is none, with PL_GRAD_UNDEFINED; NULL = it has no derivative */
     pl_bound_fn bound;
     pl_emit_fn emit;
     const char *no_emit; /* why it is always a graph break: PL_EMIT_BREAK */

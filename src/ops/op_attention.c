@@ -693,7 +693,7 @@ const pl_op_def pl_ops_attention[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("prob_mod", GRAPH), PL_A_FLOAT("scale", 0), PL_A_LIST("score_mod", GRAPH),
                         PL_A_INT("softmax_precision", 0)),
-      .infer = flex_infer, .eval = flex_eval, .grad = PL_GRAD_TODO, .bound = flex_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_LOW,
+      .infer = flex_infer, .eval = flex_eval, .grad = PL_GRAD_UNDEFINED, .no_grad = "preview: its bodies are not differentiated", .bound = flex_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) { y = ai.onnx.preview.FlexAttention(q, k, v) "
             "<score_mod = g (float[2,4,3,5] s) => (float[2,4,3,5] t) { t = Tanh(s) }> }", NULL, 0 }) },

@@ -600,7 +600,7 @@ const pl_op_def pl_ops_region[] = {
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "rois", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("pooled_shape", INTS), PL_A_FLOAT("spatial_scale", 1)),
-      .infer = max_roi_infer, .eval = max_roi_eval, .grad = PL_GRAD_TODO, .bound = max_roi_bound,
+      .infer = max_roi_infer, .eval = max_roi_eval, .grad = PL_GRAD_UNDEFINED, .no_grad = "the places of its maxima are not among its outputs", .bound = max_roi_bound,
       PL_EMIT_BREAK("windows at places of data: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3,6,6] x) => (y) <float[2,5] r = {0,0,0,3,3,1,1,2,5,5}> { y = MaxRoiPool<pooled_shape=[2,3]>(x, r) }", NULL, 0 }) },
     { .name = "NonMaxSuppression", .since = 10, .flags = PL_OP_OWN_OUT,

@@ -148,8 +148,12 @@ done:
 /* ---- nodes ---- */
 
 static pl_status no_rule(const backward *b, const pl_node *node) {
-    return pl_node_fail(b->err, PL_E_UNSUPPORTED, node, "this operator has no gradient rule%s",
-                        node->def->grad == PL_GRAD_TODO ? " yet" : "");
+    const char *why = node->def->no_grad;
+    return pl_node_fail(b->err, PL_E_UNSUPPORTED, node, "this operator has no gradient rule%s%s",
+                        node->def->grad == PL_GRAD_TODO ? " yet"
+                        : why != NULL                   ? ": "
+                                                        : "",
+                        why != NULL ? why : "");
 }
 
 static pl_status visit(backward *b, const pl_node *node, pl_arena *arena) {

@@ -25,11 +25,15 @@ static pl_dtype dtype_of(const pl_value *value) {
     return type != NULL && type->kind == PL_TYPE_TENSOR ? type->dtype : PL_UNDEFINED;
 }
 
+static bool has_scale(const pl_node *node) {
+    return node->n_in >= 2 && node->in[0] != NULL && node->in[1] != NULL;
+}
+
 pl_value *pl_quant_pair_source(const pl_value *value) {
-    const pl_node *last = value->producer;
-    if (!pl_node_is_dequantize(last) || last->n_in == 0 || last->in[0] == NULL) return NULL;
+    const pl_node *last = value == NULL ? NULL : value->producer;
+    if (!pl_node_is_dequantize(last) || !has_scale(last)) return NULL;
     const pl_node *first = last->in[0]->producer;
-    if (!pl_node_is_quantize(first) || first->n_in == 0 || first->in[0] == NULL) return NULL;
+    if (!pl_node_is_quantize(first) || !has_scale(first)) return NULL;
     return dtype_of(first->in[0]) == dtype_of(value) ? first->in[0] : NULL;
 }
 

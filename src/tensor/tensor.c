@@ -120,12 +120,13 @@ static pl_status tensor_shell(pl_dtype dtype, int rank, const int64_t *dims, pl_
     return PL_OK;
 }
 
-pl_status pl_tensor_new(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
-                        pl_err *err) {
+static pl_status tensor_new(pl_dtype dtype, int rank, const int64_t *dims, bool lasting,
+                            pl_tensor **out, pl_err *err) {
     pl_tensor *t = NULL;
     PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
     const size_t n_bytes = pl_tensor_bytes(t);
-    t->storage->heap = pl_aligned_alloc(STORAGE_ALIGNMENT, n_bytes > 0 ? n_bytes : 1);
+    t->storage->heap = lasting ? pl_large_alloc(n_bytes)
+                               : pl_aligned_alloc(STORAGE_ALIGNMENT, n_bytes > 0 ? n_bytes : 1);
     if (!t->storage->heap) {
         pl_tensor_unref(t);
         return pl_fail_memory(err, n_bytes);
@@ -134,6 +135,21 @@ pl_status pl_tensor_new(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor
     if (dtype == PL_STRING) memset(t->data, 0, n_bytes);
     *out = t;
     return PL_OK;
+}
+
+pl_status pl_tensor_new(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
+                        pl_err *err) {
+    return tensor_new(dtype, rank, dims, false, out, err);
+}
+
+pl_status pl_tensor_new_lasting(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
+                                pl_err *err) {
+    return tensor_new(dtype, rank, dims, true, out, err);
+}
+
+bool pl_tensor_is_sole(const pl_tensor *t) {
+    return __atomic_load_n(&t->refs, __ATOMIC_ACQUIRE) == 1 &&
+           __atomic_load_n(&t->storage->refs, __ATOMIC_ACQUIRE) == 1;
 }
 
 pl_status pl_tensor_new_zero(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,

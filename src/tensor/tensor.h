@@ -33,6 +33,9 @@ typedef struct pl_tensor {
 /* Uninitialised contents (strings: empty). */
 pl_status pl_tensor_new(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
                         pl_err *err);
+/* The same for memory that will be used again and again: in large pages (base/alloc.h). */
+pl_status pl_tensor_new_lasting(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
+                                pl_err *err);
 pl_status pl_tensor_new_zero(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
                              pl_err *err);
 /* A contiguous tensor over bytes of a mapped file, which it keeps alive. The caller has checked
@@ -58,6 +61,7 @@ void pl_tensor_copy_into(const pl_tensor *t, void *to);
 pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl_err *err);
 pl_tensor *pl_tensor_ref(const pl_tensor *t); /* counts are mutable through const */
 void pl_tensor_unref(pl_tensor *t);           /* NULL is fine */
+bool pl_tensor_is_sole(const pl_tensor *t);   /* nobody else holds it, nor a view of its memory */
 
 /* Sets element i (in C order) of a private string tensor; the bytes are copied into its storage. */
 pl_status pl_tensor_set_string(pl_tensor *t, int64_t i, const char *data, size_t n, pl_err *err);

@@ -20,12 +20,12 @@ typedef struct pl_guests {
     bool watched, closing;
 } pl_guests;
 
-bool pl_guests_init(pl_guests *guests); /* false: no thread to be had */
-void pl_guests_release(pl_guests *guests);
+bool pl_guests_init(pl_guests *all); /* false: no thread to be had */
+void pl_guests_release(pl_guests *all);
 /* Whether one more may come in; another may have to go for it. */
-bool pl_guests_admit(pl_guests *guests);
-pl_guest *pl_guests_enter(pl_guests *guests, int fd); /* NULL = out of memory */
-void pl_guests_leave(pl_guests *guests, pl_guest *guest);
-void pl_guests_trust(pl_guests *guests, pl_guest *guest, bool trusted);
+bool pl_guests_admit(pl_guests *all);
+pl_guest *pl_guests_enter(pl_guests *all, int fd); /* NULL = out of memory */
+void pl_guests_leave(pl_guests *all, pl_guest *g);
+void pl_guests_trust(pl_guests *all, pl_guest *g, bool trusted);
 
 #endif

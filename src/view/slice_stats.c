@@ -85,7 +85,8 @@ static int64_t place(const figures *f, int64_t k) {
     const pl_tensor *t = f->a != NULL ? f->a : f->b;
     if (!f->sampled) return k;
     const int64_t last = t->n_elements - BLOCK; /* begin of the last block */
-    return (int64_t)((double)(k / BLOCK) / (N_BLOCKS - 1) * (double)last) + k % BLOCK;
+    const int64_t block = k / BLOCK;
+    return (int64_t)((double)block / (N_BLOCKS - 1) * (double)last) + k % BLOCK;
 }
 
 static void scan(figures *f) {

@@ -61,10 +61,10 @@ def io(bench, tally, quick):
     for s in subjects(tally):
         for program in ["plumb"] + (["plumb-guard"] if s.guard else []):
             for kind, cls, must in IO:
-                sweep(bench, tally, s, f"{kind}:", program, cls, kind, 0, must, quick)
+                sweep(bench, tally, s, f"{kind} at a system call:", program, cls, kind, 0, must, quick)
                 if kind in ("short", "EINTR"):  # never again and again at the same call
                     good = bench.good(s)
                     for every in (1, 2, 3) if kind == "short" else (2, 3):
-                        strike(bench, tally, s, good, f"{kind}:", program, cls, kind, every, must, 1)
+                        strike(bench, tally, s, good, f"{kind} at a system call:", program, cls, kind, every, must, 1)
                 elif kind == "ENOSPC" and not quick:
-                    sweep(bench, tally, s, f"{kind}:", program, cls, kind, 1, must, quick)
+                    sweep(bench, tally, s, f"{kind} at a system call:", program, cls, kind, 1, must, quick)

@@ -79,7 +79,7 @@ def memory_cases(bench, tally, logs, quick):
 
 def memory(bench, tally, quick):
     if shutil.which("valgrind") is None:
-        tally.skip("valgrind", "valgrind is not installed (tools/setup test)")
+        tally.skip("valgrind", "valgrind is not installed (tools/setup campaign)")
         return
     logs = bench.work / "valgrind"
     logs.mkdir(exist_ok=True)

@@ -134,6 +134,20 @@ static void test_fail_after__counts_exactly_across_threads(void **state) {
     assert_int_equal(total, 1500);
 }
 
+static void test_large_alloc__gives_usable_memory(void **state) {
+    (void)state;
+    const size_t sizes[] = { 0, 1, 100, (size_t)2 << 20, ((size_t)5 << 20) + 3 };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        unsigned char *p = pl_large_alloc(sizes[i]);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        memset(p, 1, sizes[i]);
+        pl_free(p);
+    }
+    assert_null(pl_large_alloc(SIZE_MAX));
+    assert_null(pl_large_alloc((size_t)PTRDIFF_MAX));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alloc__gives_usable_memory),
@@ -141,6 +155,7 @@ int main(void) {
         cmocka_unit_test(test_calloc__gives_zeros),
         cmocka_unit_test(test_alloc__refuses_impossible_sizes),
         cmocka_unit_test(test_aligned_alloc__aligns),
+        cmocka_unit_test(test_large_alloc__gives_usable_memory),
         cmocka_unit_test(test_strdup__copies),
         cmocka_unit_test(test_fail_after__fails_the_later_ones_until_switched_off),
         cmocka_unit_test(test_fail_after__counts_exactly_across_threads),

@@ -326,6 +326,9 @@ static const struct {
       "Transpose<perm=[0,2,1,3]>(d) h = Transpose<perm=[0,2,3,1]>(e) i = "
       "Transpose<perm=[0,2,1,3]>(f) s = MatMul(g, h) t = Softmax(s) y = MatMul(t, i) }",
       NULL },
+    /* a sum that is kept in memory and needed again in its own row */
+    { "(float[3,6,5] x) => (y) { s = LogSoftmax(x) t = Transpose<perm=[0,2,1]>(s) y = Relu(t) }",
+      NULL },
     { "(float16[3,50] x, float16[50] w) => (y) { a = Mul(x, w) b = Tanh(a) c = Add(b, x) d = "
       "Softmax(c) y = Sqrt(d) }",
       NULL },
@@ -399,6 +402,34 @@ static void test_jit__runs_one_program_on_several_shapes(void **state) {
         for (int64_t k = 0; k < sizes[i] * 8; k++)
             assert_true(((const float *)q.out[0]->tensor->data)[k] == 0.125f);
     }
+    query_release(&q);
+}
+
+/* An output's memory serves the next run only when nobody holds it, nor a view of it. */
+static void test_jit__outputs_that_are_held_stay_as_they_are(void **state) {
+    query q;
+    (void)state;
+    query_graph(&q, "(float[4,8] x) => (y) { y = Add(x, x) }", 17, NULL, NULL);
+    query_run(&q, "jit", false, 0);
+    assert_int_equal(q.status, PL_OK);
+    pl_datum *first = q.out[0];
+    pl_tensor *view = NULL;
+    const int64_t dims[] = { 32 };
+    float before[32];
+    memcpy(before, first->tensor->data, sizeof(before));
+    q.out[0] = NULL;
+    ((float *)q.in[0]->tensor->data)[0] += 1;
+    assert_int_equal(pl_program_run(q.program, q.in, q.out, &q.err), PL_OK);
+    assert_memory_equal(first->tensor->data, before, sizeof(before));
+    assert_int_equal(pl_tensor_reshape(q.out[0]->tensor, 1, dims, &view, NULL), PL_OK);
+    memcpy(before, view->data, sizeof(before));
+    pl_datum_unref(q.out[0]);
+    q.out[0] = NULL;
+    ((float *)q.in[0]->tensor->data)[0] += 1;
+    assert_int_equal(pl_program_run(q.program, q.in, q.out, &q.err), PL_OK);
+    assert_memory_equal(view->data, before, sizeof(before));
+    pl_tensor_unref(view);
+    pl_datum_unref(first);
     query_release(&q);
 }
 
@@ -625,6 +656,7 @@ int main(void) {
         cmocka_unit_test(test_jit__agrees_without_fusing),
         cmocka_unit_test(test_jit__agrees_with_symbolic_shapes),
         cmocka_unit_test(test_jit__runs_one_program_on_several_shapes),
+        cmocka_unit_test(test_jit__outputs_that_are_held_stay_as_they_are),
         cmocka_unit_test(test_record__shows_every_buffer_as_eager_has_it),
         cmocka_unit_test(test_record__without_fusing_shows_all),
         cmocka_unit_test(test_emit__hostile_names_stay_out_of_the_text),

@@ -220,12 +220,36 @@ static void test_conv__random_depthwise_shapes_are_right(void **state) {
     }
 }
 
+/* The forms that read the planes themselves: every border, ragged vectors, padding of all sorts. */
+static void test_conv__square_depthwise_planes_are_right(void **state) {
+    (void)state;
+    for (int i = 0; i < 120; i++) {
+        pl_conv_shape s = { .n_spatial = 2, .batch = 1, .c_in = 3, .c_out = 3, .groups = 3 };
+        const int64_t kernel = i % 2 ? 5 : 3, stride = i % 4 < 2 ? 1 : 2;
+        for (int d = 0; d < 2; d++) {
+            s.kernel[d] = kernel;
+            s.stride[d] = stride;
+            s.dilation[d] = 1;
+            s.pad_begin[d] = pick(i % 5 ? 0 : -1, kernel - 1);
+            s.out[d] = pick(7, d == 0 ? 16 : 50);
+            s.in[d] = (s.out[d] - 1) * stride + kernel - s.pad_begin[d] - pick(0, 3);
+        }
+        check_f32(s, false, i & 1);
+        if (i % 3 == 0) check_f64(s, false, i & 1);
+    }
+}
+
 static void test_conv__shapes_of_real_models_are_right(void **state) {
     (void)state;
     const pl_conv_shape shapes[] = {
         { 2, 1, 16, 24, 1, { 14, 14 }, { 14, 14 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
         { 2, 2, 60, 70, 1, { 7, 7 }, { 7, 7 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
         { 2, 1, 3, 16, 1, { 32, 32 }, { 16, 16 }, { 7, 7 }, { 2, 2 }, { 1, 1 }, { 3, 3 } },
+        { 2, 2, 3, 24, 1, { 35, 40 }, { 18, 20 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
+        { 2, 1, 4, 40, 1, { 20, 67 }, { 9, 33 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 0, 0 } },
+        { 2, 1, 1, 8, 1, { 9, 33 }, { 6, 18 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 2, 2 } },
+        { 2, 1, 40, 90, 1, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
+        { 2, 2, 48, 66, 2, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
         { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
         { 2, 1, 8, 9, 1, { 15, 15 }, { 8, 8 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, { 0, 0 } },
         { 2, 1, 3, 20, 1, { 32, 32 }, { 2, 2 }, { 16, 16 }, { 16, 16 }, { 1, 1 }, { 0, 0 } },
@@ -435,6 +459,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conv__random_shapes_are_right),
         cmocka_unit_test(test_conv__random_depthwise_shapes_are_right),
+        cmocka_unit_test(test_conv__square_depthwise_planes_are_right),
         cmocka_unit_test(test_conv__shapes_of_real_models_are_right),
         cmocka_unit_test(test_conv__a_filled_panel_ends_where_it_ends),
         cmocka_unit_test(test_conv__threads_do_not_touch_each_other),

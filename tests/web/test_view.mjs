@@ -183,6 +183,11 @@ await test("hostile: names with markup, paths, control characters and a megabyte
     for (const group of ["none", "module", "op"]) await page.selectOption("#group", group);
     await page.selectOption("#group", "none");
     for (let i = 0; i < s.sync_points.length; i++) { await page.keyboard.press("j"); await page.waitForTimeout(60); }
+    for (const graph of url === server.link ? ["given|executed", "given+executed"] : []) {
+      await page.selectOption("#graph-of", graph);
+      await page.waitForFunction((g) => document.querySelector(".structure").dataset.shown === g, graph, { timeout: 60000 });
+      await page.locator("#graph").click({ position: { x: 150, y: 120 } });
+    }
     const state = await page.evaluate(() => ({ pwned: window.pwned, images: document.images.length, scripts: document.scripts.length, frames: window.frames.length }));
     equal(state.pwned, undefined, "a script ran");
     equal([state.images, state.frames], [0, 0], "elements that are not ours");

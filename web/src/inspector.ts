@@ -53,11 +53,14 @@ export class Inspector {
       ...(s.observer_effect ? [h("p", { class: "warn" }, `Recording changes the outputs. ${clean(s.observer_note)}`)] : []),
       table([["A", clean(`${s.a.spec || s.a.backend} ${s.a.version}`)], ["B", clean(`${s.b.spec || s.b.backend} ${s.b.version}`)],
         ...(s.a.failure ? [["A failed", clean(s.a.failure)]] : []), ...(s.b.failure ? [["B failed", clean(s.b.failure)]] : []),
-        ["profile", s.profile], ["replayed", `${s.replayed}, not ${s.unreplayed}`], ["created", clean(s.created)]]),
-      h("h3", {}, "Blame"), h("ol", { id: "blame" }, ...s.blame.slice(0, 50).map((b) => h("li", {}, h("button", { onclick: () => this.app.select(this.app.byValue.get(b.value)) },
-        clean(`${b.op} ${b.value}`, 200)), ` ${clean(b.kind)} ${clean(b.where)} q ${number(b.q)} effect ${number(b.effect)}`))),
+        ["profile", s.profile], ...(s.replayed + s.unreplayed ? [["replayed in fp64", `${s.replayed} values${s.unreplayed ? `, ${s.unreplayed} could not be` : ""}`]] : []), ...(s.created ? [["created", clean(s.created)]] : [])]),
+      ...(s.blame.length ? [h("h3", {}, "Blame"), h("ol", { id: "blame" }, ...s.blame.slice(0, 50).map((b) => h("li", {}, h("button", { onclick: () => this.app.select(this.app.byValue.get(b.value)) },
+        clean(`${b.op} ${b.value}`, 200)), ` ${clean([b.kind, b.where].filter((x) => x).join(", "))}${b.q === null ? "" : `; its own error is ${number(b.q)} times its bound`}${b.effect === null ? "" : `; effect on the outputs ${number(b.effect)}`}`)))] : []),
       ...(s.left_over.length ? [h("h3", {}, "Only in B"), h("ul", {}, ...s.left_over.slice(0, 50).map((l) => h("li", {}, clean(`${l.value} (${l.op}): ${l.reason}`))))] : []),
-      h("h3", {}, "Notes"), h("ul", {}, ...s.notes.map((n) => h("li", {}, clean(n))))];
+      ...(s.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, ...s.notes.map((n) => h("li", {}, clean(n))))] : []),
+      h("h3", {}, "How to read this"), h("p", { class: "quiet", id: "how" }, "Each row at the left is a value that A computed, beside the same value of B, with a score and a verdict. “C” is a culprit: it computed something else than its "
+        + "inputs ask for; “i” inherited an error, “a” made a small one large, “.” differs by rounding only, “=” is the same bit for bit. A box with a dotted border is an operation whose value A never stored. "
+        + "Choose a row or a box to see its tensors; the keys w and n go to the worst and to the next red, ? shows all of them.")];
   }
 
   private head(p: Point): HTMLElement {

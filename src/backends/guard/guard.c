@@ -85,8 +85,36 @@ static pl_status find_program(char *out, size_t n_out, pl_err *err) {
                    "plumb-guard is not beside this program or library; PLUMB_GUARD names it");
 }
 
+/* Our environment with another TMPDIR; entries stay whose they are, but for the last. */
+static char **make_env(const char *tmp_dir) {
+    size_t n = 0, k = 0;
+    while (environ[n] != NULL)
+        n++;
+    char **env = pl_calloc(n + 2, sizeof(char *));
+    pl_buf text = PL_BUF_INIT;
+    pl_buf_printf(&text, "TMPDIR=%s", tmp_dir);
+    char *entry = pl_buf_take(&text);
+    if (env == NULL || entry == NULL) {
+        pl_free(env);
+        pl_free(entry);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], "TMPDIR=", 7) != 0) env[k++] = environ[i];
+    env[k] = entry;
+    return env;
+}
+
+static void free_env(char **env) {
+    size_t n = 0;
+    while (env != NULL && env[n] != NULL)
+        n++;
+    if (n > 0) pl_free(env[n - 1]);
+    pl_free(env);
+}
+
 /* Returns an errno. */
-static int spawn_guard(const char *program, int control, pid_t *pid) {
+static int spawn_guard(const char *program, const char *tmp_dir, int control, pid_t *pid) {
     char *argv[] = { (char *)(uintptr_t)program, NULL };
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -108,7 +136,12 @@ static int spawn_guard(const char *program, int control, pid_t *pid) {
     error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, control, CONTROL);
-    if (error == 0) error = posix_spawn(pid, program, &actions, &attr, argv, environ);
+    char **env = tmp_dir == NULL ? NULL : make_env(tmp_dir);
+    if (tmp_dir != NULL && env == NULL) error = ENOMEM;
+    if (error == 0) {
+        error = posix_spawn(pid, program, &actions, &attr, argv, env == NULL ? environ : env);
+    }
+    free_env(env);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
     return error;
@@ -120,7 +153,7 @@ static pl_status open_pair(int ends[2], pl_err *err) {
     return pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
 }
 
-pl_status pl_guard_start(pl_guard **out, pl_err *err) {
+pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
     char program[512];
     int ends[2];
     PL_TRY(find_program(program, sizeof(program), err));
@@ -134,7 +167,7 @@ pl_status pl_guard_start(pl_guard **out, pl_err *err) {
         if (moved < 0) st = pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
     }
     if (st == PL_OK) {
-        const int error = spawn_guard(program, ends[1], &g->pid);
+        const int error = spawn_guard(program, tmp_dir, ends[1], &g->pid);
         if (error != 0) st = pl_fail_errno(err, error, "start", program);
     }
     if (ends[1] >= 0) close(ends[1]);
@@ -155,6 +188,10 @@ void pl_guard_stop(pl_guard *g) {
     }
     pl_free(g->preload);
     pl_free(g);
+}
+
+void pl_guard_abandon(pl_guard *g) {
+    if (g != NULL) close(g->control);
 }
 
 void pl_guard_preload(pl_guard *g, const pl_guard_child *c) {

@@ -16,7 +16,10 @@ typedef struct pl_guard_child pl_guard_child;
 
 /* Looks for the program at $PLUMB_GUARD, beside the running program, in ../libexec/plumb beside its
  * folder, and the same around the library. */
-pl_status pl_guard_start(pl_guard **out, pl_err *err);
+/* tmp_dir: for temporary files of it and its children; NULL = $TMPDIR. */
+pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err);
+/* In a fork: the guard stays with the other process; nothing is released but our end of it. */
+void pl_guard_abandon(pl_guard *guard);
 void pl_guard_stop(pl_guard *guard); /* ends it and all of its children; NULL is fine */
 /* Tells the guard that this child has opened its spec without harm. When that started no thread the
  * guard opens a backend that is slow to start (ONNX Runtime takes 20 ms) itself, and later children

@@ -187,6 +187,38 @@ static void *data_of(const jit_plan *plan, const jit_ref *ref) {
     return plan->buffers[plan->prims[ref->prim].slot];
 }
 
+pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_t *n_bytes,
+                           pl_err *err) {
+    jit_call *call = prim->call;
+    *n_bytes = 0;
+    if (plan->prims[prim->args[1].prim].kind != JIT_CONST) return PL_OK;
+    const void *b = data_of(plan, &prim->args[1]);
+    if (call->kind == CALL_CONV) {
+        pl_conv_state **state = &call->conv_state;
+        PL_TRY(call->winograd ? pl_conv_winograd_prepare_f32(p->pool, &call->conv, b, state, err)
+               : prim->dtype == PL_F64 ? pl_conv_prepare_f64(p->pool, &call->conv, b, state, err)
+                                       : pl_conv_prepare_f32(p->pool, &call->conv, b, state, err));
+        *n_bytes = pl_conv_state_bytes(*state);
+        return PL_OK;
+    }
+    pl_gemm_state **state = &call->gemm_state;
+    PL_TRY(prim->dtype == PL_F64
+               ? pl_gemm_prepare_f64(p->pool, &call->gemm, (const pl_f64 *)b + call->base_b, state,
+                                     err)
+               : pl_gemm_prepare_f32(p->pool, &call->gemm, (const pl_f32 *)b + call->base_b, state,
+                                     err));
+    *n_bytes = pl_gemm_state_bytes(*state);
+    return PL_OK;
+}
+
+void jit_call_move(jit_call *call, void *to) {
+    if (call->kind == CALL_CONV) {
+        pl_conv_state_move(call->conv_state, to);
+    } else {
+        pl_gemm_state_move(call->gemm_state, to);
+    }
+}
+
 typedef struct after_job {
     const jit_plan *plan;
     jit_after fn;

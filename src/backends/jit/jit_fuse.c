@@ -181,13 +181,19 @@ static bool join_reduce(const jit_plan *plan, jit_prim *p, jit_loop *loop, int s
 
 /* What follows a kernel runs along its columns, which may be several dims: every operand must walk
  * through them as through one. */
-static bool columns_merge(const jit_plan *plan, const jit_prim *p, const jit_loop *loop, int step) {
+static bool columns_merge(const jit_plan *plan, const jit_prim *p, const pl_emit_index *place,
+                          const jit_loop *loop, int step) {
     for (int k = 0; k < p->n_args; k++) {
         const jit_prim *from = &plan->prims[p->args[k].prim];
         int64_t c[JIT_RANK], at, stride = -1, n = 1;
-        if (from->folded_in) return false;
+        jit_ref ref = p->args[k];
+        ref.at = jit_index_compose(&p->args[k].at, place);
+        if (from->folded_in) {
+            if (!columns_merge(plan, from, &ref.at, loop, step)) return false;
+            continue;
+        }
         if (from->step == step) continue;
-        jit_ref_flat(plan, &p->args[k], c, &at);
+        jit_ref_flat(plan, &ref, c, &at);
         for (int d = loop->rank - 1; d >= 0 && (loop->inner >> d & 1) != 0; d--) {
             if (loop->dims[d] == 1) continue;
             if (stride >= 0 && c[d] != stride * n) return false;
@@ -203,7 +209,10 @@ static bool join(const jit_program *program, const jit_plan *plan, jit_prim *p, 
     if (loop->n_prims >= LOOP_PRIMS_MAX) return false;
     const int first = loop->follows ? plan->steps[step].prim : loop->prims[0];
     if (!program->options->fuse && plan->prims[first].node != p->node) return false;
-    if (loop->follows && !columns_merge(plan, p, loop, step)) return false;
+    const pl_emit_index whole = jit_index_identity(p->rank);
+    if (loop->follows && (p->rank != loop->rank || !columns_merge(plan, p, &whole, loop, step))) {
+        return false;
+    }
     if (p->kind == JIT_MAP || p->kind == JIT_LOAD) return join_map(plan, p, loop, step);
     if (p->kind == JIT_REDUCE) return join_reduce(plan, p, loop, step);
     return false;
@@ -261,6 +270,25 @@ static pl_status open_after(jit_plan *plan, int step, pl_err *err) {
     return PL_OK;
 }
 
+/* A cheap map with one reader that no loop has room for is computed where it is read: in a loop of
+ * its own it would be stored, and its reader might have to follow it rather than its other operand.
+ */
+static bool can_wait(const jit_program *program, const jit_plan *plan, const jit_prim *p, int at) {
+    if (!jit_pass_on(program, JIT_PASS_INLINE) || !program->options->fuse || p->kind != JIT_MAP ||
+        p->forced || p->uses != 1 || strstr(p->expr, "px_") != NULL ||
+        strchr(p->expr, '/') != NULL) {
+        return false;
+    }
+    for (size_t i = (size_t)at + 1; i < plan->n_prims; i++) {
+        const jit_prim *q = &plan->prims[i];
+        for (int k = 0; q->live && k < q->n_args; k++)
+            if (q->args[k].prim == at) {
+                return q->kind == JIT_MAP && !q->args[k].flat && !repeats(p, &q->args[k]);
+            }
+    }
+    return false;
+}
+
 static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err *err) {
     jit_prim *p = &plan->prims[at];
     last_step last = { plan, -1 };
@@ -290,6 +318,10 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     }
     const bool joined =
         last.step >= 0 && plan->steps[last.step].loop != NULL && join(program, plan, p, last.step);
+    if (!joined && can_wait(program, plan, p, at)) {
+        p->folded_in = true;
+        return PL_OK;
+    }
     if (!joined) {
         PL_TRY(open_loop(plan, p, err));
         last.step = (int)plan->n_steps - 1;

@@ -123,7 +123,8 @@ static bool access_varies(const gen *g, int access) {
 static int find_instr(const gen *g, int prim, const pl_emit_index *place, int stage) {
     for (size_t i = 0; i < g->n_instrs; i++) {
         const gen_instr *in = &g->instrs[i];
-        if (in->prim != prim || (in->varies && in->stage != stage)) continue;
+        /* One for each row serves the stages after it; at the end of the row is too late. */
+        if (in->prim != prim || (in->varies ? in->stage != stage : in->stage > stage)) continue;
         if (jit_index_equal(&in->place, place, g->dims)) return (int)i;
     }
     return -1;

@@ -173,6 +173,7 @@ typedef struct jit_plan {
     pl_datum **heap; /* by slot: tensors of their own, while it runs */
     char *memory;    /* the rest, one block */
     size_t n_memory, n_memory_naive;
+    char *weights;       /* small packed weights and constants, side by side in large pages */
     int64_t failed_prim; /* an emitted loop met an index out of range: 1 + its primitive */
     int64_t *params;     /* numbers of the emitted code when shapes are symbolic */
     size_t n_params, params_capacity;
@@ -255,7 +256,14 @@ extern const char *const jit_prelude[];
 pl_status jit_build(jit_program *p, jit_plan *plan, pl_err *err);
 pl_status jit_build_fails(const jit_program *p, const pl_node *node, pl_err *err);
 
+/* jit_weights.c: weights packed ahead */
+pl_status jit_weights(jit_program *p, jit_plan *plan, pl_err *err);
+
 /* jit_call.c: kernels */
+/* Packs a constant operand; *n_bytes of it may be moved (0 = none). */
+pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_t *n_bytes,
+                           pl_err *err);
+void jit_call_move(jit_call *call, void *to);
 pl_status jit_call_run(jit_program *p, jit_plan *plan, jit_prim *prim, pl_err *err);
 void jit_call_free(jit_call *call);
 

@@ -27,6 +27,7 @@ void jit_plan_free(jit_plan *plan) {
     if (plan->library != NULL) dlclose(plan->library);
     pl_buf_release(&plan->text);
     pl_free(plan->memory);
+    pl_free(plan->weights);
     pl_free(plan->log);
     pl_free(plan->prims);
     pl_free(plan->refs);
@@ -255,8 +256,15 @@ pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_e
     PL_TRY_GOTO(done, st, jit_emit(p, plan, err));
     jit_phase_note(plan, "emit", start);
     start = jit_now_ms();
-    PL_TRY_GOTO(done, st, jit_build(p, plan, err));
+    st = jit_build(p, plan, err);
+    if (st != PL_OK) {
+        (void)jit_explain(p, plan, NULL); /* what did not compile is what one wants to see */
+        goto done;
+    }
     jit_phase_note(plan, "build", start);
+    start = jit_now_ms();
+    PL_TRY_GOTO(done, st, jit_weights(p, plan, err));
+    jit_phase_note(plan, "pack", start);
     *out = plan;
     plan = NULL;
 done:

@@ -212,10 +212,6 @@ static void clear_slots(jit_plan *plan) {
         pl_datum_unref(plan->slots[i]);
         plan->slots[i] = NULL;
     }
-    for (size_t i = 0; i < plan->n_slots; i++) {
-        pl_datum_unref(plan->heap[i]);
-        plan->heap[i] = NULL;
-    }
 }
 
 /* Inputs, and tensors that leave the run or go to breaks. */
@@ -226,8 +222,16 @@ static pl_status bind_buffers(jit_plan *plan, pl_err *err) {
         if (!p->heap || p->kind == JIT_INPUT || p->kind == JIT_CONST || p->kind == JIT_EXTERN) {
             continue;
         }
+        /* Of the last run; who asked for it has let it go. */
+        const pl_datum *last = plan->heap[i];
+        if (last != NULL && __atomic_load_n(&last->refs, __ATOMIC_ACQUIRE) == 1 &&
+            pl_tensor_is_sole(last->tensor)) {
+            continue;
+        }
+        pl_datum_unref(plan->heap[i]);
+        plan->heap[i] = NULL;
         pl_tensor *t = NULL;
-        PL_TRY(pl_tensor_new(p->dtype, p->rank, p->dims, &t, err));
+        PL_TRY(pl_tensor_new_lasting(p->dtype, p->rank, p->dims, &t, err));
         plan->buffers[i] = t->data;
         PL_TRY(pl_datum_of_tensor_take(t, &plan->heap[i], err));
     }

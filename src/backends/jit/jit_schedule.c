@@ -121,7 +121,7 @@ static pl_status place_all(const jit_program *program, jit_plan *plan, pl_err *e
     }
     pl_free(list);
     if (plan->n_memory == 0) return PL_OK;
-    plan->memory = pl_aligned_alloc(4096, (plan->n_memory + 4095) / 4096 * 4096);
+    plan->memory = pl_large_alloc(plan->n_memory);
     return plan->memory == NULL ? pl_fail_memory(err, plan->n_memory) : PL_OK;
 }
 

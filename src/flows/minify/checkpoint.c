@@ -1,5 +1,6 @@
 /* The best model so far on disk after each step: what a killed run leaves, and what it resumes
  * from. Named by node count; a second one of the same count gets a number. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 enum { LARGE_ELEMENTS = 1 << 20, SECONDS_BETWEEN = 5 };
 
 pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
-    char dir[4096];
+    char dir[4096], part[4200];
     pl_buf spec = PL_BUF_INIT, notes = PL_BUF_INIT;
     pl_measure now;
     const double time = pl_api_seconds();
@@ -36,6 +37,8 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
                              .command = "minify",
                              .source = "",
                              .signature = &m->found,
+                             .original = &m->oracle->original,
+                             .target = &m->oracle->target,
                              .n_nodes_before = m->n_nodes_before,
                              .n_queries = m->oracle->n_queries,
                              .minified = true,
@@ -47,7 +50,11 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
                              .eval = m->recorded.eval != 0,
                              .amp = m->recorded.amp,
                              .backward = m->recorded.backward != 0 };
-    if (st == PL_OK) st = pl_repro_write(&repro, dir, &notes, err);
+    /* Written beside its name: a run that is killed meanwhile leaves no half of one. */
+    snprintf(part, sizeof(part), "%s.part", dir);
+    pl_dir_remove(part, NULL);
+    if (st == PL_OK) st = pl_repro_write(&repro, part, &notes, err);
+    if (st == PL_OK && rename(part, dir) != 0) st = pl_fail_errno(err, errno, "rename", part);
     if (st == PL_OK) {
         pl_mini_log(m, "Writing checkpoint with %zu nodes to %s", now.n_nodes, dir);
     } else if (st == PL_E_IO || st == PL_E_EXISTS) { /* a full disk must not end the search */

@@ -230,8 +230,9 @@ static pl_status check_original(pl_mini *m, pl_err *err) {
 
 static pl_status search(pl_mini *m, pl_err *err) {
     PL_TRY(check_original(m, err));
-    m->n_nodes_before = pl_model_count_nodes(m->best->model);
-    pl_mini_log(m, "Started off with %zu nodes", m->n_nodes_before);
+    const size_t n_nodes = pl_model_count_nodes(m->best->model);
+    if (!m->resumed) m->n_nodes_before = n_nodes;
+    pl_mini_log(m, "Started off with %zu nodes", n_nodes);
     const pl_status st = run_stages(m, err);
     if (st == PL_E_LIMIT) pl_mini_log(m, "Stopped: %s", err->message);
     return st == PL_E_LIMIT ? PL_OK : st;

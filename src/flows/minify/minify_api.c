@@ -34,8 +34,7 @@ static void release(job *j) {
     pl_mini_fast_free(m->fast);
     pl_pool_free(m->pool);
     pl_arena_free(m->arena);
-    if (m->work != NULL) pl_dir_remove(m->work, NULL);
-    pl_free(m->work);
+    pl_mini_work_close(m);
     if (m->checkpoints != NULL) rmdir(m->checkpoints); /* when nothing could be written to it */
     pl_free(m->checkpoints);
     pl_free(j->repro);
@@ -173,10 +172,16 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
                        "--eval, --amp and --backward are for --backend, or a check of {dir}; "
                        "`plumb convert` makes such a model for a check of {model}");
     }
-    PL_TRY(pl_dir_temporary(&m->work, err));
+    PL_TRY(pl_mini_work_open(m, err));
     PL_TRY(j->options.check != NULL ? pl_oracle_check_new(m, &m->oracle, err)
                                     : pl_oracle_backend_new(m, &m->oracle, err));
     if (info.has_signature) m->oracle->target = info.signature;
+    if (info.has_target) { /* a checkpoint: the run goes on as if it had not been stopped */
+        m->oracle->target = info.target;
+        m->resumed = true;
+        if (info.has_original) m->oracle->original = info.original;
+        m->n_nodes_before = info.n_nodes_before;
+    }
     return pl_ahead_new(m, o->jobs > 0 ? o->jobs : pl_pool_cpus(), &m->ahead, err);
 }
 

@@ -368,12 +368,14 @@ struct pl_mini {
     pl_mini_state *best;
     bool with_data; /* candidates need data for their inputs */
     bool one_minimal;
+    bool resumed; /* from a checkpoint: n_nodes_before and the original's signature are known */
     size_t n_nodes_before;
     char blamed[256];          /* value that blame names; "" */
     const char **blamed_group; /* values of the group */
     size_t n_blamed_group;
     pl_arena *arena;
     char *work;        /* temporary folder of the queries */
+    int work_lock;     /* held as long as it is in use */
     char *checkpoints; /* folder; NULL = none */
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
@@ -387,6 +389,9 @@ struct pl_mini {
     pl_signature found;  /* what the final model shows */
 };
 
+/* The temporary folder; what runs that were killed have left is removed (mini_work.c). */
+pl_status pl_mini_work_open(pl_mini *m, pl_err *err);
+void pl_mini_work_close(pl_mini *m);
 double pl_mini_cpu_seconds(void);
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* How many values of the original's weights are still there, and in words (strategy_strip.c). */

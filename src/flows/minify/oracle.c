@@ -212,7 +212,7 @@ pl_status pl_oracle_learn(pl_oracle *o, pl_mini_state *state, pl_answer *out, pl
         st = note_other(o, &seen.items[0], state, err);
     }
 done:
-    o->original = o->target;
+    if (!o->m->resumed) o->original = o->target;
     pl_observed_release(&seen);
     return st;
 }

@@ -364,7 +364,8 @@ static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
     under_test *u = o->self;
     const pl_backend_options options = { .guarded = strncmp(spec, "eager", 5) != 0,
                                          .timeout_seconds = u->timeout,
-                                         .memory_limit = o->m->options->memory_limit };
+                                         .memory_limit = o->m->options->memory_limit,
+                                         .tmp_dir = o->m->work };
     const bool same_time = u->timeout <= u->backend_timeout && u->timeout >= u->backend_timeout;
     if (u->backend != NULL && same_time && strcmp(pl_backend_spec(u->backend), spec) == 0) {
         return PL_OK;
@@ -378,6 +379,7 @@ static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
 /* The other process talks to that guard. */
 static void forked(pl_oracle *o) {
     under_test *u = o->self;
+    pl_backend_abandon(u->backend);
     u->backend = NULL;
 }
 

@@ -20,6 +20,7 @@ typedef struct pl_repro {
     const char *source;             /* the model it comes from; "" */
     const pl_signature *signature;  /* what the model shows; NULL = not known */
     const pl_signature *original;   /* what the original showed; NULL = the same */
+    const pl_signature *target;     /* a checkpoint: what a run that goes on looks for; NULL */
     size_t n_nodes_before, n_queries;
     bool minified, one_minimal;
     bool stable;  /* no versions, CPU and times */
@@ -63,8 +64,9 @@ pl_status pl_repro_put_script(const pl_repro *r, pl_script which, pl_buf *out, p
 /* What a repro.json says; strings live in the arena, "" where absent. */
 typedef struct pl_repro_info {
     const char *backend, *check;
-    pl_signature signature;
-    bool has_signature;
+    pl_signature signature, target, original;
+    bool has_signature, has_target, has_original;
+    size_t n_nodes_before; /* 0 = not known */
     uint64_t seed;
     int threads;
     double timeout;

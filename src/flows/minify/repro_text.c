@@ -53,6 +53,10 @@ void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
         pl_json_key(&json, "original_signature");
         pl_signature_put_json(&json, r->original);
     }
+    if (r->target != NULL) {
+        pl_json_key(&json, "target");
+        pl_signature_put_json(&json, r->target);
+    }
     put_context(&json, r);
     pl_json_put_int(&json, "nodes", (int64_t)pl_model_count_nodes(r->model));
     if (r->minified) {
@@ -81,6 +85,13 @@ static const char *text_of(const pl_json_value *root, const char *key, pl_arena 
     const char *s =
         v != NULL && v->kind == PL_JSON_STRING ? pl_arena_strdup(arena, v->string) : NULL;
     return s == NULL ? "" : s;
+}
+
+static pl_status read_one(const pl_json_value *root, const char *key, pl_signature *out, bool *has,
+                          pl_err *err) {
+    const pl_json_value *v = pl_json_find(root, key);
+    *has = v != NULL && v->kind == PL_JSON_OBJECT;
+    return *has ? pl_signature_read_json(v, out, err) : PL_OK;
 }
 
 static void read_context(const pl_json_value *context, pl_arena *arena, pl_repro_info *out) {
@@ -121,10 +132,14 @@ pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *o
             out->fail_code = (int)code->integer;
         }
         read_context(pl_json_find(root, "context"), arena, out);
-        const pl_json_value *signature = pl_json_find(root, "signature");
-        if (signature != NULL && signature->kind == PL_JSON_OBJECT) {
-            st = pl_signature_read_json(signature, &out->signature, err);
-            out->has_signature = st == PL_OK;
+        const pl_json_value *before = pl_json_find(root, "nodes_before");
+        if (before != NULL && before->is_integer && before->integer > 0) {
+            out->n_nodes_before = (size_t)before->integer;
+        }
+        st = read_one(root, "signature", &out->signature, &out->has_signature, err);
+        if (st == PL_OK) st = read_one(root, "target", &out->target, &out->has_target, err);
+        if (st == PL_OK) {
+            st = read_one(root, "original_signature", &out->original, &out->has_original, err);
         }
     }
     pl_file_map_unref(map);

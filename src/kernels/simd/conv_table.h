@@ -27,6 +27,18 @@ typedef struct pl_conv_plan {
     int64_t n_rows, step, phase, in; /* in: elements of an input row */
 } pl_conv_plan;
 
+/* A plane and where its window starts. */
+typedef struct pl_conv_plane {
+    int64_t in_h, in_w, out_h, out_w, pad_y, pad_x;
+} pl_conv_plane;
+
+/* A row of outputs of a 3x3 convolution at stride 2 over few channels, eight or sixteen of its
+ * output channels. */
+typedef struct pl_conv_stem {
+    pl_conv_plane plane;
+    int64_t c_in, c_out; /* w is turned: element (k, channel) at w[k * c_out + channel] */
+} pl_conv_stem;
+
 #define PL_CONV_TYPED(E, suffix)                                                                   \
     /* Stages one plane; x_end: where the tensor ends, behind which nothing may be read. Writes a  \
      * vector behind the last row. */                                                              \
@@ -50,6 +62,14 @@ typedef struct pl_conv_plan {
     bool (*depthwise_block_##suffix)(int64_t kernel, int64_t stride, const E *staged,              \
                                      int64_t pitch, const int64_t *taps, const E *w, E bias,       \
                                      int64_t rows, int64_t n, E *y);                               \
+    /* The same from a plane that is not staged; false when there is none for this                 \
+     * size (x == NULL only asks). */                                                              \
+    bool (*depthwise_direct_##suffix)(int64_t kernel, int64_t stride, const E *x,                  \
+                                      const pl_conv_plane *g, const E *w, E bias, E *y);           \
+    /* Row `row` of channels 0 … n (8 or 16) from the planes themselves; y: their first plane.   \
+     * NULL: there is none. The order of the sums is a product's. */                               \
+    void (*stem_##suffix)(const pl_conv_stem *g, const E *x, const E *w, const E *bias,            \
+                          int64_t row, int64_t n, E *y);                                           \
     /* y (cols, rows) = x (rows, cols) transposed, plus bias[col] when given */                    \
     void (*transpose_##suffix)(const E *x, int64_t rows, int64_t cols, const E *bias, E *y);       \
     /* acc[i] = the larger of acc[i] and x[i * step], NaN winning */                               \

@@ -2,6 +2,8 @@
  * vectorise. Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4.1. */
 #include "kernels/simd/winograd_table.h"
 
+#include <stdbool.h>
+
 #include "kernels/simd/simd.h"
 
 /* Across: even columns e and odd ones o of four transformed rows. */
@@ -48,4 +50,128 @@ static void output(const float *const m[16], int64_t n, float bias, float *row0,
     }
 }
 
-const pl_winograd_table PL_SIMD(pl_winograd_table) = { input, output };
+#if PL_SIMD_AVX512
+#define SHUFFLE __builtin_shufflevector
+
+/* Lanes l with 0 <= at + l < n. */
+static inline __mmask16 lanes_inside(int64_t at, int64_t n) {
+    const uint32_t low = at >= 0 ? 0xffffu : at <= -16 ? 0 : 0xffffu << -at;
+    const uint32_t high = n - at >= 16 ? 0xffffu : n - at <= 0 ? 0 : 0xffffu >> (16 - (n - at));
+    return (__mmask16)(low & high);
+}
+
+static const float zeros[1];
+
+/* Columns of a row for 16 tiles: 0, 1, 2 and 3 of each. */
+static inline __attribute__((always_inline)) void input_row(const pl_f32 *row, const __mmask16 m[3],
+                                                            pl_vf to[4]) {
+    const pl_vf a = (pl_vf)_mm512_maskz_loadu_ps(m[0], row);
+    const pl_vf b = (pl_vf)_mm512_maskz_loadu_ps(m[1], row + 16);
+    const pl_vf c = (pl_vf)_mm512_maskz_loadu_ps(m[2], row + 32);
+    to[0] = SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    to[1] = SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    to[2] = SHUFFLE(to[0], c, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16);
+    to[3] = SHUFFLE(to[1], c, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17);
+}
+
+/* Down, then across: the order of `input`. */
+static inline __attribute__((always_inline)) void input_tiles(pl_vf x[4][4], pl_vf z[16]) {
+    pl_vf d[4][4];
+    PL_UNROLL
+    for (int i = 0; i < 4; i++) {
+        d[0][i] = x[0][i] - x[2][i];
+        d[1][i] = x[1][i] + x[2][i];
+        d[2][i] = x[2][i] - x[1][i];
+        d[3][i] = x[1][i] - x[3][i];
+    }
+    PL_UNROLL
+    for (int r = 0; r < 4; r++) {
+        z[4 * r] = d[r][0] - d[r][2];
+        z[4 * r + 1] = d[r][1] + d[r][2];
+        z[4 * r + 2] = d[r][2] - d[r][1];
+        z[4 * r + 3] = d[r][1] - d[r][3];
+    }
+}
+
+/* Lanes 0 … n to tile t of a row of the panels; they may end in the next panel. */
+static inline __attribute__((always_inline)) void store_tiles(const pl_winograd_rows *g,
+                                                              const pl_vf z[16], int64_t t,
+                                                              int64_t n, int64_t k, float *v) {
+    const int64_t panel = t / g->nr, at = t % g->nr, first = n < g->nr - at ? n : g->nr - at;
+    float *to = v + (panel * g->depth + k) * g->nr + at;
+    if (first == 16) {
+        PL_UNROLL
+        for (int i = 0; i < 16; i++)
+            pl_vf_store(to + i * g->size_v, z[i]);
+        return;
+    }
+    const __mmask16 m = (__mmask16)((1u << first) - 1u);
+    PL_UNROLL
+    for (int i = 0; i < 16; i++)
+        _mm512_mask_storeu_ps(to + i * g->size_v, m, (__m512)z[i]);
+    if (first == n) return;
+    const __mmask16 rest = (__mmask16)(((1u << n) - 1u) & ~(uint32_t)m);
+    to = v + ((panel + 1) * g->depth + k) * g->nr - first;
+    PL_UNROLL
+    for (int i = 0; i < 16; i++)
+        _mm512_mask_storeu_ps(to + i * g->size_v, rest, (__m512)z[i]);
+}
+
+static void input_rows(const pl_winograd_rows *g, const pl_f32 *plane, int64_t k, float *v) {
+    for (int64_t ty = 0; ty < g->rows; ty++) {
+        for (int64_t x = 0; x < g->tiles_x; x += 16) {
+            const int64_t col = 2 * x - g->pad_x, row = 2 * (g->row0 + ty) - g->pad_y;
+            pl_vf in[4][4], z[16];
+            PL_UNROLL
+            for (int r = 0; r < 4; r++) {
+                const bool inside = row + r >= 0 && row + r < g->in_h;
+                const int64_t width = inside ? g->in_w : 0;
+                const __mmask16 m[3] = { lanes_inside(col, width), lanes_inside(col + 16, width),
+                                         lanes_inside(col + 32, width) };
+                input_row(inside ? plane + (row + r) * g->in_w + col : zeros, m, in[r]);
+            }
+            input_tiles(in, z);
+            store_tiles(g, z, ty * g->tiles_x + x, g->tiles_x - x < 16 ? g->tiles_x - x : 16, k, v);
+        }
+    }
+}
+
+static inline void store_pair(pl_f32 *to, pl_vf even, pl_vf odd, int64_t n) {
+    const pl_vf a = SHUFFLE(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const pl_vf b =
+        SHUFFLE(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    _mm512_mask_storeu_ps(to, lanes_inside(0, n), (__m512)a);
+    _mm512_mask_storeu_ps(to + 16, lanes_inside(16, n), (__m512)b);
+}
+
+/* The order of `output`. */
+static void output_rows(const pl_winograd_rows *g, const float *m, float bias, pl_f32 *plane) {
+    for (int64_t ty = 0; ty < g->rows; ty++) {
+        for (int64_t x = 0; x < g->tiles_x; x += 16) {
+            const int64_t row = 2 * (g->row0 + ty), left = g->out_w - 2 * x;
+            const float *from = m + ty * g->tiles_x + x;
+            const __mmask16 here = lanes_inside(0, g->tiles_x - x);
+            pl_vf top[4], low[4];
+            PL_UNROLL
+            for (int j = 0; j < 4; j++) {
+                pl_vf v[4];
+                PL_UNROLL
+                for (int r = 0; r < 4; r++)
+                    v[r] = (pl_vf)_mm512_maskz_loadu_ps(here, from + (4 * r + j) * g->size_m);
+                top[j] = v[0] + v[1] + v[2];
+                low[j] = v[1] - v[2] - v[3];
+            }
+            pl_f32 *to = plane + row * g->out_w + 2 * x;
+            store_pair(to, top[0] + top[1] + top[2] + bias, top[1] - top[2] - top[3] + bias, left);
+            if (row + 1 == g->out_h) continue;
+            store_pair(to + g->out_w, low[0] + low[1] + low[2] + bias,
+                       low[1] - low[2] - low[3] + bias, left);
+        }
+    }
+}
+#else
+#define input_rows NULL
+#define output_rows NULL
+#endif
+
+const pl_winograd_table PL_SIMD(pl_winograd_table) = { input, output, input_rows, output_rows };

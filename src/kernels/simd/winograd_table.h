@@ -6,6 +6,14 @@
 
 #include "tensor/dtype.h"
 
+/* Where the tiles of some rows of one channel lie. */
+typedef struct pl_winograd_rows {
+    int64_t in_h, in_w, pad_y, pad_x, out_h, out_w;
+    int64_t tiles_x, row0, rows; /* tiles in a row; the first row of tiles, and how many */
+    int64_t nr, depth, size_v; /* of the 16 packed matrices: columns of a panel, channels, floats */
+    int64_t size_m;            /* floats of one of the 16 products */
+} pl_winograd_rows;
+
 typedef struct pl_winograd_table {
     /* One row of tiles of one channel. rows[0 … 3] are input rows with their padding, each as
      * `pitch` even columns and then as many odd ones; out[i] receives element i (row by row) of the
@@ -13,6 +21,10 @@ typedef struct pl_winograd_table {
     void (*input)(const float *const rows[4], int64_t pitch, int64_t n, float *const out[16]);
     /* The way back: m[i] holds element i for n tiles; two rows of 2n outputs, plus bias. */
     void (*output)(const float *const m[16], int64_t n, float bias, float *row0, float *row1);
+    /* The same for all rows of a channel at once, from the plane to row k of the panels and from
+     * the products (m: this channel's row of the first) to the plane; NULL: there is none. */
+    void (*input_rows)(const pl_winograd_rows *g, const pl_f32 *plane, int64_t k, float *v);
+    void (*output_rows)(const pl_winograd_rows *g, const float *m, float bias, pl_f32 *plane);
 } pl_winograd_table;
 
 extern const pl_winograd_table pl_winograd_table_base, pl_winograd_table_avx2,

@@ -1,0 +1,87 @@
+/* Weights packed ahead of the first run. Small ones, and constants that are read as they are, lie
+ * side by side in large pages: in small pages the weights of a model want more entries than the TLB
+ * has, and every run would miss them all. What has 2 MB or more has large pages of its own. */
+#include <string.h>
+
+#include "backends/jit/jit_int.h"
+#include "base/alloc.h"
+#include "base/size.h"
+
+enum { ALIGN = 64, SMALL_BYTES = 2 << 20 };
+
+typedef struct weights {
+    jit_plan *plan;
+    bool *read;     /* by primitive: a constant that runs read as it is */
+    size_t *packed; /* by primitive: bytes of a call's packed operand that are moved */
+} weights;
+
+static void note_read(void *ctx, int at) {
+    weights *w = ctx;
+    if (w->plan->prims[at].kind == JIT_CONST) w->read[at] = true;
+}
+
+static pl_status pack(jit_program *p, weights *w, pl_err *err) {
+    jit_plan *plan = w->plan;
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        jit_prim *prim = &plan->prims[i];
+        if (!prim->live || prim->folded_in || prim->kind == JIT_BREAK) continue;
+        if (prim->kind != JIT_CALL) {
+            jit_each_read(plan, prim, note_read, w);
+            continue;
+        }
+        PL_TRY(jit_call_prepare(p, plan, prim, &w->packed[i], err));
+        for (int k = 0; k < prim->n_args; k++)
+            if (k != 1 || w->packed[i] == 0) note_read(w, prim->args[k].prim);
+        if (w->packed[i] >= SMALL_BYTES) w->packed[i] = 0;
+    }
+    return PL_OK;
+}
+
+static size_t const_bytes(const weights *w, size_t i) {
+    const jit_prim *prim = &w->plan->prims[i];
+    if (!w->read[i] || prim->slot < 0) return 0;
+    return (size_t)prim->n * pl_dtype_bytes(prim->dtype);
+}
+
+static size_t padded(size_t n) {
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static pl_status place(weights *w, pl_err *err) {
+    jit_plan *plan = w->plan;
+    size_t total = 0;
+    for (size_t i = 0; i < plan->n_prims; i++)
+        total += padded(w->packed[i]) + padded(const_bytes(w, i));
+    if (total == 0) return PL_OK;
+    plan->weights = pl_large_alloc(total);
+    if (plan->weights == NULL) return pl_fail_memory(err, total);
+    char *at = plan->weights;
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        const jit_prim *prim = &plan->prims[i];
+        const size_t n = const_bytes(w, i);
+        if (w->packed[i] > 0) jit_call_move(prim->call, at);
+        at += padded(w->packed[i]);
+        if (n == 0) continue;
+        memcpy(at, prim->tensor->data, n);
+        plan->buffers[prim->slot] = at;
+        at += padded(n);
+    }
+    return PL_OK;
+}
+
+pl_status jit_weights(jit_program *p, jit_plan *plan, pl_err *err) {
+    weights w = { .plan = plan };
+    pl_status st = PL_OK;
+    w.read = pl_calloc(plan->n_prims + 1, sizeof(bool));
+    w.packed = pl_calloc(plan->n_prims + 1, sizeof(size_t));
+    if (w.read == NULL || w.packed == NULL) {
+        st = pl_fail_memory(err, plan->n_prims);
+        goto done;
+    }
+    PL_TRY_GOTO(done, st, pack(p, &w, err));
+    st = place(&w, err);
+done:
+    pl_free(w.read);
+    pl_free(w.packed);
+    return st;
+}
