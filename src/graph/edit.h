@@ -32,7 +32,7 @@ pl_status pl_model_cut(const pl_model *model, const char *const *from, size_t n_
 pl_status pl_model_hash(const pl_model *model, pl_hash128 *out, pl_err *err);
 /* The same with another hash for tensors: one that is remembered, where weights are large. */
 typedef pl_status (*pl_tensor_hash_fn)(void *ctx, pl_tensor *tensor, pl_hash128 *out, pl_err *err);
-pl_status pl_model_hash_by(const pl_model *model, pl_tensor_hash_fn hash, void *ctx,
-                           pl_hash128 *out, pl_err *err);
+pl_status pl_model_hash_by(const pl_model *model, pl_tensor_hash_fn fn, void *ctx, pl_hash128 *out,
+                           pl_err *err);
 
 #endif

@@ -110,7 +110,7 @@ pl_status pl_mini_weights_attach(pl_mini_weights *weights, const pl_mini_state *
 
 /* Weights that lie in the original's own file are used there (mini_origin.c). */
 #define PL_ORIGINAL_FILE "original.bin"
-pl_status pl_mini_weights_use_file(pl_mini_weights *weights, const pl_mini_state *original,
+pl_status pl_mini_weights_use_file(pl_mini_weights *weights, const pl_mini_state *state,
                                    const char *dir, pl_err *err);
 /* The tensor's bytes are those at `offset` of that file. */
 pl_status pl_mini_weights_note(pl_mini_weights *weights, pl_tensor *tensor, int64_t offset,
@@ -221,7 +221,7 @@ typedef struct pl_bytes_question {
     pl_status (*finish)(void *ctx, pl_buf *model, pl_err *err);
     void *ctx;
 } pl_bytes_question;
-pl_status pl_oracle_ask_bytes(pl_oracle *oracle, const pl_bytes_question *q, pl_answer *out,
+pl_status pl_oracle_ask_bytes(pl_oracle *oracle, const pl_bytes_question *bytes, pl_answer *out,
                               pl_err *err);
 /* Asked anew: is the answer stable? Not counted. */
 pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
@@ -230,7 +230,7 @@ pl_status pl_oracle_bytes(pl_oracle *oracle, pl_mini_state *state, pl_err *err);
 pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err);
 void pl_observed_release(pl_observed *o);
 /* Does run --accuracy call these outputs wrong (oracle_accuracy.c)? */
-pl_status pl_mini_outputs_differ(pl_mini *m, const pl_mini_state *state, pl_datum *const *outputs,
+pl_status pl_mini_outputs_differ(pl_mini *m, const pl_mini_state *state, pl_datum *const *results,
                                  bool *out, pl_err *err);
 /* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
 pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
