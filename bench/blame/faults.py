@@ -139,11 +139,19 @@ def candidates(model, kind):
     return [i for i, n in enumerate(model.graph.node) if n.op_type in table]
 
 
+def holds_codes(graph, name):
+    """Whether the value comes from a quantising operator."""
+    return any(name in n.output and ("QLinear" in n.op_type or "QuantizeLinear" in n.op_type) and n.op_type != "DequantizeLinear"
+               for n in graph.node)
+
+
 def mutate(model, kind, index, rng):
     m = onnx.ModelProto()
     m.CopyFrom(model)
     node = m.graph.node[index]
     planted = [o for o in node.output if o]
+    if kind == "operator" and node.op_type == "MaxPool" and holds_codes(m.graph, node.input[0]):
+        return None  # AveragePool takes no integers
     if kind in ("operator", "attribute"):
         return (m, planted) if change_node(kind, node) else None
     found = find_weight(m.graph, node, rng)
