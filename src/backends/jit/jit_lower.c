@@ -75,7 +75,7 @@ static bool set_args(jit_plan *plan, jit_prim *p, int n, const jit_ref *args) {
         plan->no_memory = true;
         return false;
     }
-    memcpy(p->args, args, (size_t)n * sizeof(jit_ref));
+    if (n > 0) memcpy(p->args, args, (size_t)n * sizeof(jit_ref));
     p->n_args = n;
     return true;
 }
@@ -100,7 +100,7 @@ static pl_ref view_of(jit_plan *plan, pl_ref x, int rank, const int64_t *dims,
     ref.at = jit_index_compose(&ref.at, at);
     ref.rank = rank;
     memset(ref.dims, 0, sizeof(ref.dims));
-    memcpy(ref.dims, dims, (size_t)rank * sizeof(int64_t));
+    if (rank > 0) memcpy(ref.dims, dims, (size_t)rank * sizeof(int64_t));
     return add_ref(plan, &ref);
 }
 
@@ -120,7 +120,7 @@ static jit_ref broadcast(const jit_plan *plan, pl_ref x, int rank, const int64_t
     ref.at = jit_index_compose(&ref.at, &at);
     ref.rank = rank;
     memset(ref.dims, 0, sizeof(ref.dims));
-    memcpy(ref.dims, dims, (size_t)rank * sizeof(int64_t));
+    if (rank > 0) memcpy(ref.dims, dims, (size_t)rank * sizeof(int64_t));
     return ref;
 }
 
