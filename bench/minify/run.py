@@ -271,7 +271,7 @@ def main():
                          f"| {overhead:.2f} | {' | '.join(peers(read_text(model), *(w[3:] for w in words if w != '-j')))} |")
             print(lines[-1], flush=True)
         for name, model, count in (("resnet18", ROOT / ".cache/models/torch/resnet18.onnx", 16),
-                                   ("QDQ mobilenet", Path("/tmp/conf/mobilenet_qdq/model.onnx"), 24)):
+                                   ("QDQ mobilenet", ROOT / ".cache/conformance/mobilenet-qdq/model.onnx", 24)):
             if not model.exists() or args.k not in name:
                 continue
             results, limit = sweep(args, str(model), count, lambda n: 2 * math.log2(n) + 8)

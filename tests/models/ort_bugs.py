@@ -125,7 +125,7 @@ def cases(data):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plumb", default=os.path.join(ROOT, "build", "plumb"))
-    parser.add_argument("--data", default="/tmp/conf/ort-bugs-open")
+    parser.add_argument("--data", default=os.path.join(ROOT, ".cache", "conformance", "ort-bugs-open"))
     parser.add_argument("--versions")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("names", nargs="*")
