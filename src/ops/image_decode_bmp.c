@@ -27,7 +27,7 @@ static bool read_core_header(bmp *b, const uint8_t *h) {
     b->height = get16(h + 6);
     b->bits = get16(h + 10);
     b->palette_step = 3;
-    return true;
+    return b->width > 0 && b->height > 0;
 }
 
 static bool read_info_header(bmp *b, const uint8_t *h) {
