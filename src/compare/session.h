@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "metric/metrics.h"
 #include "tensor/tensor.h"
 
@@ -169,6 +170,9 @@ double pl_sync_point_metric(const pl_session *session, const pl_sync_point *p, c
 
 /* ---- as JSON (docs/formats/session.md) ---- */
 void pl_session_put_json(const pl_session *session, pl_buf *out);
+/* Parts of it, for the page: one side under `key`, the list under "blame". */
+void pl_session_put_side(pl_json *j, const char *key, const pl_side_info *i);
+void pl_session_put_blame(pl_json *j, const pl_session *s);
 /* Nothing in it is believed unchecked; metrics are computed again from the accumulators. `name`
  * stands for it in messages. */
 pl_status pl_session_read(const char *text, size_t n, const char *name, pl_session **out,

@@ -153,7 +153,7 @@ static void put_point(pl_json *j, const pl_session *s, const pl_sync_point *p) {
     pl_json_object_end(j);
 }
 
-static void put_side_info(pl_json *j, const char *key, const pl_side_info *i) {
+void pl_session_put_side(pl_json *j, const char *key, const pl_side_info *i) {
     pl_json_key(j, key);
     pl_json_object_begin(j);
     put_text(j, "backend", i->backend);
@@ -174,7 +174,7 @@ static void put_numbers(pl_json *j, const char *key, const int64_t *numbers, siz
     pl_json_array_end(j);
 }
 
-static void put_blame(pl_json *j, const pl_session *s) {
+void pl_session_put_blame(pl_json *j, const pl_session *s) {
     pl_json_key(j, "blame");
     pl_json_array_begin(j);
     for (size_t i = 0; i < s->n_blame; i++) {
@@ -305,8 +305,8 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     put_text(j, "hash", s->model_hash);
     pl_json_put_int(j, "nodes", (int64_t)s->model_nodes);
     pl_json_object_end(j);
-    put_side_info(j, "a", &s->a);
-    put_side_info(j, "b", &s->b);
+    pl_session_put_side(j, "a", &s->a);
+    pl_session_put_side(j, "b", &s->b);
     pl_json_put_bool(j, "observer_effect", s->observer_effect);
     put_text(j, "observer_note", s->observer_note);
     if (s->n_samples > 1) {
@@ -331,7 +331,7 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     put_number(j, "tol", s->tol);
     put_points(j, s, "outputs", true);
     pl_json_put_string(j, "first_divergence", s->first_divergence);
-    put_blame(j, s);
+    pl_session_put_blame(j, s);
     pl_json_key(j, "coverage");
     pl_json_object_begin(j);
     pl_json_put_int(j, "replayed", (int64_t)s->n_replayed);

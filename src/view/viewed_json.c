@@ -216,43 +216,6 @@ static void put_point(pl_json *j, writer *w, const pl_sync_point *p) {
     pl_json_array_end(j);
 }
 
-static void put_info(pl_json *j, const char *key, const pl_side_info *i) {
-    pl_json_key(j, key);
-    pl_json_object_begin(j);
-    pl_json_put_string(j, "backend", i->backend);
-    pl_json_put_string(j, "spec", i->spec);
-    pl_json_put_string(j, "version", i->version);
-    pl_json_put_string(j, "path", i->path);
-    pl_json_put_string(j, "failure", i->failure);
-    pl_json_put_int(j, "signal", i->signal);
-    pl_json_object_end(j);
-}
-
-static void put_blame(pl_json *j, const pl_session *s) {
-    pl_json_key(j, "blame");
-    pl_json_array_begin(j);
-    for (size_t i = 0; i < s->n_blame; i++) {
-        const pl_blame_entry *b = &s->blame[i];
-        pl_json_object_begin(j);
-        pl_json_put_string(j, "node", b->node);
-        pl_json_put_string(j, "op", b->op);
-        pl_json_put_string(j, "value", b->value);
-        pl_json_key(j, "members");
-        pl_json_array_begin(j);
-        for (size_t k = 0; k < b->n_members; k++)
-            pl_json_string(j, b->members[k]);
-        pl_json_array_end(j);
-        pl_json_put_string(j, "kind", b->kind);
-        pl_json_put_string(j, "where", b->where);
-        put_keyed(j, "q", b->q);
-        put_keyed(j, "effect", b->effect);
-        put_keyed(j, "score", b->score);
-        pl_json_put_string(j, "reason", b->reason);
-        pl_json_object_end(j);
-    }
-    pl_json_array_end(j);
-}
-
 static void put_metric_table(pl_json *j, const pl_session *s) {
     pl_json_key(j, "metrics");
     pl_json_array_begin(j);
@@ -317,8 +280,8 @@ static void put_head(pl_json *j, const pl_session *s) {
     pl_json_put_string(j, "hash", s->model_hash);
     pl_json_put_int(j, "nodes", (int64_t)s->model_nodes);
     pl_json_object_end(j);
-    put_info(j, "a", &s->a);
-    put_info(j, "b", &s->b);
+    pl_session_put_side(j, "a", &s->a);
+    pl_session_put_side(j, "b", &s->b);
     pl_json_put_bool(j, "observer_effect", s->observer_effect);
     pl_json_put_string(j, "observer_note", s->observer_note);
     pl_json_put_int(j, "samples", (int64_t)s->n_samples);
@@ -356,7 +319,7 @@ void pl_viewed_put_session(const pl_viewed *v, pl_buf *out) {
     put_head(j, s);
     pl_json_put_bool(j, "has_reference", pl_viewed_reference(v) != NULL);
     put_metric_table(j, s);
-    put_blame(j, s);
+    pl_session_put_blame(j, s);
     put_lists(j, s);
     put_points(j, &w);
     pl_json_object_end(j);

@@ -14,13 +14,19 @@ typedef struct modules {
     size_t n_modules;
 } modules;
 
-static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err *err) {
-    const modules *x = ctx;
+/* Which nodes stay when these modules do; the caller's. NULL: no memory. */
+static bool *nodes_of(const modules *x, const bool *keep) {
     const size_t n = x->from->model->graph->n_nodes;
     bool *nodes = pl_calloc(n + 1, sizeof(bool));
-    if (nodes == NULL) return pl_fail_memory(err, n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; nodes != NULL && i < n; i++)
         nodes[i] = keep[x->of[i]];
+    return nodes;
+}
+
+static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err *err) {
+    const modules *x = ctx;
+    bool *nodes = nodes_of(x, keep);
+    if (nodes == NULL) return pl_fail_memory(err, x->from->model->graph->n_nodes);
     const pl_status st = pl_mini_cut(x->m, x->from, nodes, out, err);
     pl_free(nodes);
     return st;
@@ -28,11 +34,8 @@ static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err 
 
 static pl_status ask(void *ctx, const bool *keep, bool *fails, pl_err *err) {
     const modules *x = ctx;
-    const size_t n = x->from->model->graph->n_nodes;
-    bool *nodes = pl_calloc(n + 1, sizeof(bool));
-    if (nodes == NULL) return pl_fail_memory(err, n);
-    for (size_t i = 0; i < n; i++)
-        nodes[i] = keep[x->of[i]];
+    bool *nodes = nodes_of(x, keep);
+    if (nodes == NULL) return pl_fail_memory(err, x->from->model->graph->n_nodes);
     const pl_status st = pl_mini_ask_nodes(x->m, x->from, nodes, fails, err);
     pl_free(nodes);
     return st;
