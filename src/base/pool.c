@@ -208,21 +208,28 @@ static bool is_news(pl_pool *pool, uint_fast64_t seen) {
     return ((state & OPEN) != 0 && state != seen) || atomic_load(&pool->stop);
 }
 
-/* Until another loop is open. */
-static void wait_open(pl_pool *pool, uint_fast64_t seen) {
+/* Until another loop is open, or the time is over. */
+static bool spin_open(pl_pool *pool, uint_fast64_t seen) {
     const int64_t end = spins(pool) ? now_ns() + SPIN_NS : 0;
     do {
         for (int i = 0; i < SPINS; i++) {
-            if (is_news(pool, seen)) return;
+            if (is_news(pool, seen)) return true;
             cpu_pause();
         }
     } while (end > 0 && now_ns() < end);
-    pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add(&pool->n_asleep, 1); /* whoever opens a loop later sees it */
-    while (!is_news(pool, seen))
-        pthread_cond_wait(&pool->wake, &pool->lock);
-    atomic_fetch_sub(&pool->n_asleep, 1);
-    pthread_mutex_unlock(&pool->lock);
+    return false;
+}
+
+/* Until another loop is open. Whoever wakes too late for a loop looks out for the next before it
+ * sleeps again: else short loops would end before it is up, one after the other. */
+static void wait_open(pl_pool *pool, uint_fast64_t seen) {
+    while (!spin_open(pool, seen)) {
+        pthread_mutex_lock(&pool->lock);
+        atomic_fetch_add(&pool->n_asleep, 1); /* whoever opens a loop later sees it */
+        if (!is_news(pool, seen)) pthread_cond_wait(&pool->wake, &pool->lock);
+        atomic_fetch_sub(&pool->n_asleep, 1);
+        pthread_mutex_unlock(&pool->lock);
+    }
 }
 
 /* Announced first, then looked: either the loop is seen closed here, or whoever closed it sees

@@ -81,6 +81,7 @@ typedef struct pl_gemm_job_f32 {
     int64_t m, n, k;
     const pl_f32 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
+    bool a_direct; /* a_rs is 1, and a is read where it lies */
     /* Instead of a and b, see pl_gemm_fill_f32. */
     pl_gemm_fill_f32 a_fill, b_fill;
     const void *fill_ctx;
@@ -101,6 +102,7 @@ typedef struct pl_gemm_job_f64 {
     int64_t m, n, k;
     const pl_f64 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
+    bool a_direct; /* a_rs is 1, and a is read where it lies */
     /* Instead of a and b, see pl_gemm_fill_f64. */
     pl_gemm_fill_f64 a_fill, b_fill;
     const void *fill_ctx;

@@ -1,6 +1,7 @@
 /* Inner loops of convolution and pooling for one instruction set. */
 #include "kernels/simd/conv_table.h"
 
+#include "kernels/simd/block.h"
 #include "kernels/simd/simd.h"
 
 /* Every second lane of two vectors. */
