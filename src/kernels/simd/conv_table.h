@@ -75,6 +75,8 @@ typedef struct pl_conv_stem {
                                E *y, int64_t ldy);                                                 \
     /* acc[i] = the larger of acc[i] and x[i * step], NaN winning */                               \
     void (*max_row_##suffix)(const E *x, int64_t step, int64_t n, E *acc);                         \
+    /* to[i] = the largest of rows[0][i] … rows[n_rows - 1][i], a NaN winning; n_rows > 0 */     \
+    void (*max_columns_##suffix)(const E *const *rows, int64_t n_rows, int64_t n, E *to);          \
     /* acc[i] += x[i * step], in f64 */                                                            \
     void (*sum_row_##suffix)(const E *x, int64_t step, int64_t n, double *acc);                    \
     /* y[i * step] += x[i] */                                                                      \

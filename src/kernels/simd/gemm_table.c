@@ -14,6 +14,22 @@
 #endif
 #define ACC_MAX (2 * MR)
 
+/* The first n lanes (at least none, at most all). */
+#if PL_SIMD_AVX512
+static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
+}
+static inline pl_vf f32_load_n(const pl_f32 *p, int64_t n) {
+    return (pl_vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
+}
+static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
+    _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m512d)v);
+}
+static inline pl_vd f64_load_n(const pl_f64 *p, int64_t n) {
+    return (pl_vd)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1u), p);
+}
+#endif
+
 #define T float
 #define E pl_f32
 #define V pl_vf
