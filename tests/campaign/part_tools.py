@@ -15,6 +15,8 @@ from subjects import ROOT, SHIM, SUBJECTS, environment
 CORES = len(os.sched_getaffinity(0))
 VALGRIND = ["valgrind", "-q", "--error-exitcode=0", "--leak-check=full", "--show-leak-kinds=definite,indirect",
             "--errors-for-leak-kinds=definite,indirect", "--num-callers=20"]
+# A child that is killed between fork and exec has lost its parent's other threads, and what only they pointed to.
+SILENT_FORKS = "--child-silent-after-fork=yes"
 EVERY, EVERY_QUICK = 1, 25  # of the cases of tests/cli
 CRASHING = ("minify-query",)  # its child crashes on purpose
 # Cases that need more than valgrind offers: a time limit, other programs' memory, ONNX Runtime.
@@ -45,7 +47,8 @@ def memory_subject(bench, tally, subject, logs, fault=None):
     children = "yes" if subject.guard and subject.name not in CRASHING else "no"
     bench.clean()
     code, _, err = bench.run(subject.argv, timeout=300, prefix=[
-        *VALGRIND, f"--log-file={logs}/%p.log", f"--trace-children={children}", "--trace-children-skip=*/sh,*/cc,*/ld"],
+        *VALGRIND, f"--log-file={logs}/%p.log", f"--trace-children={children}", "--trace-children-skip=*/sh,*/cc,*/ld",
+        *([SILENT_FORKS] if children == "no" else [])],
         **env)
     wrong = first_error(logs)
     if wrong is None and (code is None or code < 0):
@@ -57,7 +60,7 @@ def memory_cases(bench, tally, logs, quick):
     """The cases of tests/cli with PLUMB a program that runs plumb under valgrind. What they print is judged by
     tests/run; here only valgrind's word counts."""
     wrapper = bench.work / "plumb-valgrind"
-    wrapper.write_text(f"#!/bin/sh\nexec {' '.join(VALGRIND)} --log-file={logs}/%p.log {bench.program} \"$@\"\n")
+    wrapper.write_text(f"#!/bin/sh\nexec {' '.join(VALGRIND)} {SILENT_FORKS} --log-file={logs}/%p.log {bench.program} \"$@\"\n")
     wrapper.chmod(0o755)
     cases = [c for c in sorted((ROOT / "tests/cli").glob("*/*.sh")) if not NOT_UNDER_VALGRIND.search(str(c))]
     for case in cases[::EVERY_QUICK if quick else EVERY]:
