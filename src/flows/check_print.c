@@ -17,8 +17,9 @@ static const pl_value *output_of(const pl_check_run *r, size_t i) {
 
 static void fill_side(pl_side *side, const pl_datum *d) {
     pl_side_describe(side, d);
-    side->has_hash = side->present && side->dtype != PL_STRING;
-    if (side->has_hash) side->hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
+    if (d == NULL || !side->present || side->dtype == PL_STRING) return;
+    side->has_hash = true;
+    side->hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
 }
 
 static const char *keep(const pl_check_run *r, const char *s) {
