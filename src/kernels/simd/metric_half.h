@@ -4,7 +4,7 @@
 #ifndef PL_METRIC_HALF_H
 #define PL_METRIC_HALF_H
 
-#include "kernels/simd/metric_lanes.h"
+#include "kernels/simd/metric_pass.h"
 
 #if PL_SIMD_AVX512
 
