@@ -237,16 +237,20 @@ INLINE uint32_t q_top(pl_qu v) {
     return top;
 }
 
-/* Where a is so small beside r that r^2 + 2 d r + d^2 cancels. */
-static __attribute__((noinline)) void products_f32(const pl_f32 *a, const pl_f32 *r, size_t n,
+static __attribute__((noinline)) void products_f32(const char *a, const char *r, size_t n,
                                                    pl_metric_block *out) {
-    double aa[4] = { 0 }, ar[4] = { 0 };
-    for (size_t i = 0; i < n; i++) {
-        aa[i % 4] += (double)a[i] * (double)a[i];
-        ar[i % 4] += (double)a[i] * (double)r[i];
+    pl_vd aa = { 0 }, ar = { 0 };
+    for (size_t i = 0; i < n; i += PL_VD, a += PL_VB / 2, r += PL_VB / 2) {
+        char ta[PL_VB / 2] = { 0 }, tr[PL_VB / 2] = { 0 };
+        const size_t m = n - i < PL_VD ? n - i : PL_VD;
+        memcpy(ta, a, m * 4);
+        memcpy(tr, r, m * 4);
+        const pl_vd x = vd_load_f32(ta), y = vd_load_f32(tr);
+        aa = pl_vd_mac(x, x, aa);
+        ar = pl_vd_mac(x, y, ar);
     }
-    out->sum_aa = (aa[0] + aa[2]) + (aa[1] + aa[3]);
-    out->sum_ar = (ar[0] + ar[2]) + (ar[1] + ar[3]);
+    out->sum_aa = vd_sum(aa);
+    out->sum_ar = vd_sum(ar);
 }
 
 INLINE bool pass_f32_finish(const pass_f32 *s, const low_f32 *low, size_t n_padding,
@@ -258,9 +262,7 @@ INLINE bool pass_f32_finish(const pass_f32 *s, const low_f32 *low, size_t n_padd
     out->sum_sq = vd_sum(s->sq);
     out->sum_abs = vd_sum(s->ab);
     out->sum_rr = vd_sum(s->rr);
-    const double dr = vd_sum(s->dr);
-    out->sum_ar = out->sum_rr + dr;
-    out->sum_aa = out->sum_ar + (dr + out->sum_sq);
+    products_derive(vd_sum(s->dr), out);
     out->max_abs = fmax(value_f32(top), vd_top(s->far_top));
     out->max_a = value_f32(max_a);
     out->max_r = value_f32(max_r);
@@ -294,7 +296,7 @@ static bool block_f32(const void *pa, const void *pr, size_t n, double floor,
         run_f32(&s, &low, ta, tr);
     }
     if (!pass_f32_finish(&s, &low, i < n ? i + F32_RUN - n : 0, out)) return false;
-    if (!(out->sum_aa * 4 >= out->sum_rr)) products_f32(pa, pr, n, out);
+    if (products_cancel(out)) products_f32(pa, pr, n, out);
     return true;
 }
 

@@ -32,6 +32,16 @@ INLINE bool in_range(double max_abs, double max_value, double low, double high) 
     return (max_abs == 0 || max_abs >= low) && (max_value == 0 || max_value >= low);
 }
 
+/* a * r and a^2 of a block from d^2, r^2 and d * r: one sum less in the loop. As precise as direct
+ * sums unless they cancel, where a is small beside r. */
+INLINE void products_derive(double sum_dr, pl_metric_block *out) {
+    out->sum_ar = out->sum_rr + sum_dr;
+    out->sum_aa = out->sum_ar + (sum_dr + out->sum_sq);
+}
+INLINE bool products_cancel(const pl_metric_block *out) {
+    return !(out->sum_aa * 4 >= out->sum_rr);
+}
+
 /* ---- floats that are small or excluded ---- */
 typedef struct small_f32 {
     pl_vf floor, max_excluded;
