@@ -204,7 +204,7 @@ static void put_rule_arguments(const pl_repro *r, bool run, pl_buf *out) {
     if (rule->tol > 0) pl_buf_printf(out, " --tol %.17g", rule->tol);
     if (rule->same == NULL || rule->same[0] == '\0') return;
     pl_buf_puts(out, " --same ");
-    put_quoted(out, rule->same);
+    pl_buf_put_shell(out, rule->same);
 }
 
 static void put_check(const pl_repro *r, pl_buf *out) {
