@@ -202,14 +202,21 @@ static pl_status put_weights(pl_replay *r, const pl_segment *segment, pl_err *er
     return PL_OK;
 }
 
-/* The scale of a DequantizeLinear, from the replay or from the model; 0 when it is not to be had.
+/* The scale of a DequantizeLinear, from the replay or from the model; NULL when it is not to be
+ * had.
  */
-static double largest_scale(const pl_replay *r, const pl_node *dequantize) {
+static const pl_tensor *scale_tensor(const pl_replay *r, const pl_node *dequantize) {
     const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
-    if (scale == NULL) return 0;
+    if (scale == NULL) return NULL;
     const pl_datum *d = pl_replay_get(r, scale);
-    if (d != NULL && d->kind == PL_TYPE_TENSOR) return pl_tensor_max_abs(d->tensor);
-    return scale->init == NULL ? 0 : pl_tensor_max_abs(scale->init);
+    if (d != NULL && d->kind == PL_TYPE_TENSOR) return d->tensor;
+    return scale->init;
+}
+
+/* Element i of a scale by channel, or the one for all; 0 when there is none. */
+static double scale_at(const pl_tensor *scale, int64_t i, int64_t n) {
+    if (scale == NULL || scale->n_elements == 0) return 0;
+    return fabs(pl_tensor_get_f64(scale, scale->n_elements == n ? i : 0));
 }
 
 /* Scales outside the segment: computed from constants, or from what the run had. */
@@ -226,26 +233,47 @@ static pl_status fetch_scale(pl_blaming *j, pl_replay *r, const pl_node *dequant
     return PL_OK;
 }
 
-/* A bias that became int32 with the scale s_x s_w is off by half a step. Called when all that the
- * node needs is there. */
-static pl_status allow_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
+/* b as whole steps of s_x s_w, and what may still be off: a step where it is hard to say which of
+ * two is nearer. */
+static pl_status quantise_bias(const pl_replay *r, const pl_node *node, const pl_tensor *bias,
+                               pl_tensor **value, pl_tensor **bound, pl_err *err) {
+    const pl_tensor *sx = scale_tensor(r, producer_of(node, 0));
+    const pl_tensor *sw = scale_tensor(r, producer_of(node, 1));
+    PL_TRY(pl_tensor_cast(bias, PL_F64, value, err));
+    PL_TRY(pl_tensor_cast(bias, PL_F64, bound, err));
+    double *b = (*value)->data, *e = (*bound)->data;
+    const int64_t n = bias->n_elements;
+    for (int64_t i = 0; i < n; i++) {
+        const double step = scale_at(sx, 0, 1) * scale_at(sw, i, n), steps = b[i] / step;
+        e[i] = 0;
+        if (!(step > 0) || !(fabs(steps) < 0x1p31)) continue;
+        const double away = 0.5 - fabs(steps - nearbyint(steps)), unsure = 0x1p-22 * fabs(steps);
+        b[i] = nearbyint(steps) * step;
+        e[i] = 0x1p-23 * fabs(b[i]) + (away <= unsure ? step : 0);
+    }
+    return PL_OK;
+}
+
+/* A bias that became int32 with the scale s_x s_w: which number it became is known. Called when all
+ * that the node needs is there. */
+static pl_status round_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
     const pl_value *bias = node->in[2];
     PL_TRY(fetch_scale(j, r, producer_of(node, 0), err));
     PL_TRY(fetch_scale(j, r, producer_of(node, 1), err));
-    const double step =
-        largest_scale(r, producer_of(node, 0)) * largest_scale(r, producer_of(node, 1));
     const pl_datum *there = pl_replay_get(r, bias);
-    pl_tensor *bound = NULL;
+    const pl_tensor *from = there == NULL                   ? bias->init
+                            : there->kind == PL_TYPE_TENSOR ? there->tensor
+                                                            : NULL;
+    pl_tensor *value = NULL, *bound = NULL;
     pl_datum *d = NULL;
     pl_status st = PL_OK;
-    if (there != NULL) {
-        d = pl_datum_ref(there);
-    } else if (bias->init != NULL) {
-        PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(bias->init), &d, err));
-    }
-    if (d != NULL && d->kind == PL_TYPE_TENSOR) st = bound_of(d->tensor, 0, step / 2, &bound, err);
-    if (st == PL_OK && bound != NULL) st = pl_replay_put(r, bias, d, bound, err);
+    if (from == NULL) return PL_OK;
+    PL_TRY_GOTO(done, st, quantise_bias(r, node, from, &value, &bound, err));
+    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(pl_tensor_ref(value), &d, err));
+    st = pl_replay_put(r, bias, d, bound, err);
+done:
     pl_datum_unref(d);
+    pl_tensor_unref(value);
     pl_tensor_unref(bound);
     return st;
 }
@@ -262,7 +290,7 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
     for (size_t i = 0; i < segment->n_nodes; i++) {
         const pl_node *node = segment->nodes[i];
         if ((bits & QUANTISED_BIAS) != 0 && has_quantised_bias(node)) {
-            PL_TRY(allow_bias(j, *out, node, err));
+            PL_TRY(round_bias(j, *out, node, err));
         }
         PL_TRY(pl_replay_node(*out, node, err));
     }
