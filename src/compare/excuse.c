@@ -44,9 +44,30 @@ static bool has_low(const pl_blaming *j, const pl_segment *segment, const pl_val
     return false;
 }
 
-/* Inputs that may have been used in another precision than they were recorded in. */
+/* Did the run hold the value in more than the model declares? Then what was used is known: that, or
+ * its rounding. */
+static bool held_wider(const pl_blaming *j, const pl_value *value) {
+    pl_datum *a = NULL;
+    pl_err ignored = PL_ERR_INIT;
+    if (pl_blaming_get(j, value, &a, &ignored) != PL_OK) return false;
+    const bool wider = a->kind == PL_TYPE_TENSOR && pl_dtype_is_float(a->tensor->dtype) &&
+                       !is_low(a->tensor->dtype);
+    pl_datum_unref(a);
+    return wider;
+}
+
+/* Inputs that may have been used in another precision than they were recorded in, each for itself.
+ * One that was held wider has two forms, which are both tried as they are. */
 static bool has_copies(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
-    return j->a->has_copies && has_low(j, segment, value);
+    size_t n = 0;
+    if (!j->a->has_copies || !has_low(j, segment, value)) return false;
+    for (size_t i = 0; i < segment->n_inputs; i++) {
+        const pl_value *in = segment->inputs[i];
+        if (in->producer == NULL || !is_low(declared(in))) continue;
+        if (!held_wider(j, in)) return true;
+        n++;
+    }
+    return n > 1;
 }
 
 static bool is_any(const pl_node *node, const char *const *ops) {
@@ -133,9 +154,9 @@ static pl_status put_edge(pl_blaming *j, pl_replay *r, const pl_value *value, un
             a = NULL;
             PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(t, &a, err));
         }
-        if ((bits & ALLOW_INPUTS) != 0) {
-            const double u = pl_dtype_unit_roundoff(type);
-            PL_TRY_GOTO(done, st, bound_of(a->tensor, u, 0, &bound, err));
+        if ((bits & ALLOW_INPUTS) != 0 && value->producer != NULL) {
+            PL_TRY_GOTO(done, st,
+                        bound_of(a->tensor, pl_dtype_unit_roundoff(type), 0, &bound, err));
         }
     }
     st = pl_replay_put(r, value, a, bound, err);
