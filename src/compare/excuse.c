@@ -403,6 +403,34 @@ static pl_status forgive_nan(pl_blaming *j, const pl_segment *segment, const pl_
     return st;
 }
 
+/* A value between recorded ones may leave the range of its type where fp64 does not (the Exp of a
+ * LogSumExp in fp16): where the model's own precision ends in the same NaN or Inf, that is none of
+ * the runtime's fault. */
+static pl_status forgive_overflow(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                                  const pl_tensor *a, pl_local_error *e, pl_err *err) {
+    const pl_tensor *d = result_of(j->local, value);
+    pl_replay *r = NULL;
+    pl_tensor *same = NULL;
+    pl_err trouble = PL_ERR_INIT;
+    pl_status st = PL_OK;
+    if (d == NULL || e->kind != PL_LOCAL_NONFINITE) return PL_OK;
+    const bool ran = replay_segment(j, segment, NATIVE, &r, &trouble) == PL_OK;
+    const pl_tensor *native = ran ? result_of(r, value) : NULL;
+    if (native == NULL || !pl_tensor_same_shape(native, a)) goto done;
+    PL_TRY_GOTO(done, st, pl_tensor_cast(d, PL_F64, &same, err));
+    double *x = same->data;
+    for (int64_t i = 0; i < same->n_elements; i++) {
+        const double held = pl_tensor_get_f64(a, i), own = pl_tensor_get_f64(native, i);
+        if (!isfinite(held) && (held == own || (isnan(held) && isnan(own)))) x[i] = held;
+    }
+    st = pl_local_error_measure(j->options->pool, a, same, pl_replay_bound(j->local, value),
+                                pl_blaming_native(j, value, a), e, err);
+done:
+    pl_replay_free(r);
+    pl_tensor_unref(same);
+    return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
+}
+
 /* *e becomes that of the row's replay when it is the smaller one. */
 static pl_status try_row(pl_blaming *j, const excuse_row *row, const pl_segment *segment,
                          const pl_value *value, const pl_tensor *a, pl_local_error *e, bool *helped,
@@ -432,6 +460,11 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
     PL_TRY(forgive_nan(j, segment, value, a, e, err));
     if (e->q <= PL_Q_UNUSUAL) {
         *excuse = "NaN against a number: either may be the largest";
+        return PL_OK;
+    }
+    PL_TRY(forgive_overflow(j, segment, value, a, e, err));
+    if (e->q <= PL_Q_UNUSUAL) {
+        *excuse = "the model's own precision overflows there, too";
         return PL_OK;
     }
     PL_TRY(naive_q(j, segment, value, native, q_ref, err));
