@@ -55,10 +55,12 @@ static void probe_kernels(const pl_provider *by, row *out) {
 }
 
 static void put_json(const row *r, pl_json *j) {
+    pl_json_object_begin(j);
     pl_json_put_string(j, "name", r->name);
     pl_json_put_string(j, "version", r->version);
     pl_json_put_bool(j, "available", r->available);
     pl_json_put_string(j, "reason", r->reason);
+    pl_json_object_end(j);
 }
 
 static bool has_kernels(const plumb_backend *b) {
@@ -66,20 +68,6 @@ static bool has_kernels(const plumb_backend *b) {
         if (strcmp(b->options[i].key, "kernels") == 0) return true;
     }
     return false;
-}
-
-static void put_kernels_json(pl_json *j) {
-    pl_json_key(j, "kernels");
-    pl_json_array_begin(j);
-    for (size_t i = 0; pl_provider_rows[i] != NULL; i++) {
-        row r;
-        probe_kernels(pl_provider_rows[i], &r);
-        pl_json_object_begin(j);
-        put_json(&r, j);
-        pl_json_put_string(j, "serves", r.summary);
-        pl_json_object_end(j);
-    }
-    pl_json_array_end(j);
 }
 
 static void put_kernels_text(pl_buf *out) {
@@ -113,10 +101,7 @@ plumb_status plumb_backends(plumb_format format, char **text, plumb_error *error
         row r;
         probe(pl_backend_rows[i], &r);
         if (format == PLUMB_JSON) {
-            pl_json_object_begin(&j);
             put_json(&r, &j);
-            if (has_kernels(pl_backend_rows[i])) put_kernels_json(&j);
-            pl_json_object_end(&j);
         } else {
             put_text(&r, pl_backend_rows[i], &out);
             if (has_kernels(pl_backend_rows[i])) put_kernels_text(&out);
