@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "kernels/conv_int.h"
 #include "kernels/cpu.h"
+#include "kernels/provider.h"
 #include "kernels/simd/winograd_table.h"
 
 enum { TILES_MIN = 192, ROW_TILES_MAX = 255, K_MAX = PL_GEMM_KC, LINE = 16 };
@@ -22,6 +23,8 @@ static const pl_winograd_table *table_get(void) {
 }
 
 bool pl_conv_winograd_fits(const pl_conv_shape *s) {
+    const pl_provider *by;
+    if (pl_provider_of(s->by, &by, NULL) != PL_OK || by != &pl_provider_own) return false;
     if (s->n_spatial != 2 || s->groups != 1 || s->c_in < 32 || s->c_in > K_MAX || s->c_out < 32) {
         return false;
     }

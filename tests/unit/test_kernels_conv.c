@@ -1,5 +1,6 @@
 /* Convolutions against a scatter-form truth in long double, within the bound of a dot product. The
- * instruction set is that of PLUMB_CPU: run once for each (tests/meson.build). */
+ * instruction set is that of PLUMB_CPU, the provider that of PLUMB_KERNELS: tests/run runs it for
+ * each. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include "base/alloc.h"
 #include "kernels/conv.h"
 #include "kernels/conv_int.h"
+#include "kernels/provider.h"
 
 /* clang-format off */
 #include <cmocka.h> /* needs the headers above it */
@@ -242,23 +244,25 @@ static void test_conv__square_depthwise_planes_are_right(void **state) {
 static void test_conv__shapes_of_real_models_are_right(void **state) {
     (void)state;
     const pl_conv_shape shapes[] = {
-        { 2, 1, 16, 24, 1, { 14, 14 }, { 14, 14 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
-        { 2, 2, 60, 70, 1, { 7, 7 }, { 7, 7 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
-        { 2, 1, 3, 16, 1, { 32, 32 }, { 16, 16 }, { 7, 7 }, { 2, 2 }, { 1, 1 }, { 3, 3 } },
-        { 2, 2, 3, 24, 1, { 35, 40 }, { 18, 20 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
-        { 2, 1, 4, 40, 1, { 20, 67 }, { 9, 33 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 0, 0 } },
-        { 2, 1, 1, 8, 1, { 9, 33 }, { 6, 18 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 2, 2 } },
-        { 2, 1, 40, 90, 1, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
-        { 2, 2, 48, 66, 2, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
-        { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
-        { 2, 1, 300, 48, 1, { 14, 14 }, { 14, 14 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 } },
-        { 2, 1, 400, 36, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
-        { 2, 1, 8, 9, 1, { 15, 15 }, { 8, 8 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, { 0, 0 } },
-        { 2, 1, 3, 20, 1, { 32, 32 }, { 2, 2 }, { 16, 16 }, { 16, 16 }, { 1, 1 }, { 0, 0 } },
-        { 2, 1, 40, 40, 40, { 28, 28 }, { 14, 14 }, { 5, 5 }, { 2, 2 }, { 1, 1 }, { 2, 2 } },
-        { 2, 1, 40, 40, 40, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
-        { 2, 1, 32, 32, 8, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
-        { 1, 1, 80, 16, 1, { 200 }, { 100 }, { 3 }, { 2 }, { 1 }, { 1 } },
+        { 2, 1, 16, 24, 1, { 14, 14 }, { 14, 14 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 2, 60, 70, 1, { 7, 7 }, { 7, 7 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 1, 3, 16, 1, { 32, 32 }, { 16, 16 }, { 7, 7 }, { 2, 2 }, { 1, 1 }, { 3, 3 }, NULL },
+        { 2, 2, 3, 24, 1, { 35, 40 }, { 18, 20 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 4, 40, 1, { 20, 67 }, { 9, 33 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 1, 1, 8, 1, { 9, 33 }, { 6, 18 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 2, 2 }, NULL },
+        { 2, 1, 40, 90, 1, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 2, 48, 66, 2, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 2, 50, 200, 1, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 2, 30, 600, 2, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 300, 48, 1, { 14, 14 }, { 14, 14 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 1, 400, 36, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 8, 9, 1, { 15, 15 }, { 8, 8 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 1, 3, 20, 1, { 32, 32 }, { 2, 2 }, { 16, 16 }, { 16, 16 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 1, 40, 40, 40, { 28, 28 }, { 14, 14 }, { 5, 5 }, { 2, 2 }, { 1, 1 }, { 2, 2 }, NULL },
+        { 2, 1, 40, 40, 40, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 32, 32, 8, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 1, 1, 80, 16, 1, { 200 }, { 100 }, { 3 }, { 2 }, { 1 }, { 1 }, NULL },
         { 3,
           1,
           3,
@@ -269,7 +273,8 @@ static void test_conv__shapes_of_real_models_are_right(void **state) {
           { 3, 3, 3 },
           { 1, 2, 2 },
           { 1, 1, 1 },
-          { 1, 1, 1 } },
+          { 1, 1, 1 },
+          NULL },
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_f32(shapes[i], false, true);
@@ -307,11 +312,11 @@ static void test_conv__a_filled_panel_ends_where_it_ends(void **state) {
 static void test_conv__threads_do_not_touch_each_other(void **state) {
     (void)state;
     const pl_conv_shape shapes[] = {
-        { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
-        { 2, 1, 30, 64, 1, { 5, 5 }, { 5, 5 }, { 1, 2 }, { 1, 1 }, { 1, 1 }, { 0, 1 } },
-        { 2, 1, 20, 40, 1, { 13, 13 }, { 7, 7 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
-        { 2, 1, 32, 96, 1, { 28, 28 }, { 28, 28 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
-        { 2, 1, 64, 64, 64, { 14, 14 }, { 14, 14 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 2, 2 } },
+        { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 30, 64, 1, { 5, 5 }, { 5, 5 }, { 1, 2 }, { 1, 1 }, { 1, 1 }, { 0, 1 }, NULL },
+        { 2, 1, 20, 40, 1, { 13, 13 }, { 7, 7 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 32, 96, 1, { 28, 28 }, { 28, 28 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 64, 64, 64, { 14, 14 }, { 14, 14 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 2, 2 }, NULL },
     };
     float *x = malloc(100000 * sizeof *x), *w = malloc(100000 * sizeof *w);
     float *one = malloc(100000 * sizeof *one), *many = malloc(100000 * sizeof *many);
@@ -340,7 +345,7 @@ static pl_conv_shape point_shape(int64_t batch, int64_t c_in, int64_t c_out, int
                                  int64_t side) {
     const pl_conv_shape s = { 2,        batch,          c_in,           c_out,
                               groups,   { side, side }, { side, side }, { 1, 1 },
-                              { 1, 1 }, { 1, 1 },       { 0, 0 } };
+                              { 1, 1 }, { 1, 1 },       { 0, 0 },       &pl_provider_own };
     return s;
 }
 
@@ -402,7 +407,8 @@ static void test_conv__huge_dilation_and_padding_stay_small(void **state) {
                               { 3, 3 },
                               { 1, 1 },
                               { 100000000, 100000000 },
-                              { 100000000, 100000000 } };
+                              { 100000000, 100000000 },
+                              NULL };
     check_f32(s, false, true);
 }
 
@@ -450,7 +456,7 @@ static void test_conv__plain_integers_follow_the_definition(void **state) {
     const uint8_t x[4] = { 1, 2, 3, 250 }, w[2] = { 10, 200 };
     const pl_i32 wz = 100;
     pl_i32 y[3];
-    const pl_conv_shape s = { 1, 1, 1, 1, 1, { 4 }, { 3 }, { 2 }, { 2 }, { 1 }, { 1 } };
+    const pl_conv_shape s = { 1, 1, 1, 1, 1, { 4 }, { 3 }, { 2 }, { 2 }, { 1 }, { 1 }, NULL };
     const pl_gemm_i8_zero z = { &wz, 0, 0 };
     assert_int_equal(pl_conv_plain_i8(&s, x, false, 2, w, false, z, y, NULL), 0);
     assert_int_equal(y[0], -100);              /* pad, (1-2) * 100 */
@@ -462,7 +468,7 @@ static void test_conv__bad_shapes_are_refused(void **state) {
     (void)state;
     float v[64] = { 0 };
     pl_err err = PL_ERR_INIT;
-    const pl_conv_shape good = { 1, 1, 2, 2, 2, { 4 }, { 4 }, { 1 }, { 1 }, { 1 }, { 0 } };
+    const pl_conv_shape good = { 1, 1, 2, 2, 2, { 4 }, { 4 }, { 1 }, { 1 }, { 1 }, { 0 }, NULL };
     assert_int_equal(pl_conv_f32(NULL, &good, v, v, NULL, v + 32, NULL, &err), PL_OK);
     pl_conv_shape s = good;
     s.groups = 3;
@@ -491,8 +497,8 @@ static void test_conv__running_out_of_memory_is_an_error(void **state) {
     (void)state;
     float *v = calloc(100000, sizeof *v);
     const pl_conv_shape shapes[] = {
-        { 2, 1, 16, 24, 1, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
-        { 2, 1, 16, 16, 16, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+        { 2, 1, 16, 24, 1, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 16, 16, 16, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
     };
     for (int k = 0; k < 2; k++) {
         pl_status r = PL_E_MEMORY;
