@@ -448,10 +448,12 @@ static pl_status flex_eval(pl_eval *c) {
     if (x == NULL || key == NULL || value == NULL || p == NULL || y == NULL) {
         return pl_eval_memory(c);
     }
-    pl_gemm_shape qk = { .m = len, .n = keys, .k = size, .trans_b = true, .batch = n };
+    pl_gemm_shape qk = {
+        .m = len, .n = keys, .k = size, .trans_b = true, .batch = n, .by = c->kernels
+    };
     qk.stride_a = len * size, qk.stride_c = len * keys;
     qk.offsets_b = group_offsets(c, q->dims[1], k->dims[1], n, keys * size);
-    pl_gemm_shape pv = { .m = len, .n = v_size, .k = keys, .batch = n };
+    pl_gemm_shape pv = { .m = len, .n = v_size, .k = keys, .batch = n, .by = c->kernels };
     pv.stride_a = len * keys, pv.stride_c = len * v_size;
     pv.offsets_b = group_offsets(c, q->dims[1], k->dims[1], n, keys * v_size);
     if (qk.offsets_b == NULL || pv.offsets_b == NULL) return pl_eval_memory(c);

@@ -222,7 +222,7 @@ static pl_status quant_product(void *ctx, bool recurrent, int64_t dir, int64_t m
     int32_t *sums = pl_scratch(c, (size_t)(m * n), sizeof(*sums));
     if (codes == NULL || sums == NULL) return pl_eval_memory(c);
     quantize(x, m * k, codes, &scale, &zero);
-    const pl_gemm_shape shape = { .m = m, .n = n, .k = k, .batch = 1 };
+    const pl_gemm_shape shape = { .m = m, .n = n, .k = k, .batch = 1, .by = c->kernels };
     const pl_gemm_i8_zero a_zero = { &zero, 0, 0 }, b_zero = { w.zero, w.zero_step, 0 };
     PL_TRY(pl_gemm_i8(c->pool, &shape, codes, false, a_zero, w.data, w.is_signed, b_zero, sums,
                       c->err));
