@@ -520,6 +520,18 @@ pl_status pl_program_record_gently(pl_program *p, pl_datum *const *in, const pl_
     return args.mode > record->mode ? PL_OK : pl_program_record(p, in, &args, out, info, err);
 }
 
+pl_status pl_source_model(const plumb_source *source, pl_model **out, bool *owned, pl_err *err) {
+    *owned = source->graph == NULL;
+    *out = source->graph;
+    if (!*owned) return PL_OK;
+    const char *name = source->path == NULL ? "model" : source->path;
+    char *dir = source->path == NULL ? NULL : pl_path_dirname(source->path);
+    const pl_bytes bytes = { source->onnx, source->n_onnx };
+    const pl_status st = pl_model_read_bytes(bytes, NULL, dir, name, out, err);
+    pl_free(dir);
+    return st;
+}
+
 bool pl_hook_wants(const plumb_hook *hook, const char *name) {
     if (hook->names == NULL) return true;
     for (size_t i = 0; i < hook->n_names; i++) {

@@ -24,6 +24,10 @@ pl_status pl_program_run_args(pl_program *program, const plumb_run_args *args, p
  * 20 ms to start; NULL for others, and on failure: children will tell. */
 pl_backend *pl_backend_preload(const char *spec);
 
+/* The model of a source: the graph that it lends, or one read from its bytes, which is the caller's
+ * to free (*owned). */
+pl_status pl_source_model(const plumb_source *source, pl_model **out, bool *owned, pl_err *err);
+
 /* What open() of an unguarded backend gave. */
 void *pl_backend_self(const pl_backend *backend);
 

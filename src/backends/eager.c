@@ -1,7 +1,7 @@
 /* eager: a thin vtable over the reference interpreter. The other backends are judged by it. */
 #include <string.h>
 
-#include "backends/backend.h"
+#include "backends/backend_int.h"
 #include "base/alloc.h"
 #include "base/strmap.h"
 #include "interp/interp.h"
@@ -106,18 +106,6 @@ static void eager_free(void *program) {
     pl_free(p);
 }
 
-static pl_status take_model(eager_program *p, const plumb_source *source, pl_err *err) {
-    p->model = source->graph;
-    if (p->model != NULL) return PL_OK;
-    char *dir = source->path == NULL ? NULL : pl_path_dirname(source->path);
-    const pl_bytes bytes = { source->onnx, source->n_onnx };
-    const pl_status st = pl_model_read_bytes(
-        bytes, NULL, dir, source->path == NULL ? "model" : source->path, &p->model, err);
-    p->owns_model = st == PL_OK;
-    pl_free(dir);
-    return st;
-}
-
 static plumb_status eager_compile(void *self, const plumb_source *source, void **program,
                                   size_t *n_hooks, plumb_error *error) {
     const eager *e = self;
@@ -125,7 +113,7 @@ static plumb_status eager_compile(void *self, const plumb_source *source, void *
     pl_status st = PL_OK;
     eager_program *p = pl_calloc(1, sizeof(*p));
     if (p == NULL) return (plumb_status)pl_fail_memory(err, sizeof(*p));
-    PL_TRY_GOTO(done, st, take_model(p, source, err));
+    PL_TRY_GOTO(done, st, pl_source_model(source, &p->model, &p->owns_model, err));
     PL_TRY_GOTO(done, st, pl_lower_gradient(p->model, err));
     p->pool = pl_pool_new(e->threads >= 0 ? e->threads : source->threads);
     if (p->pool == NULL) {

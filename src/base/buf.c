@@ -70,6 +70,18 @@ void pl_buf_puts(pl_buf *buf, const char *s) {
     pl_buf_append(buf, s, strlen(s));
 }
 
+void pl_buf_put_shell(pl_buf *buf, const char *s) {
+    pl_buf_putc(buf, '\'');
+    for (; *s != '\0'; s++) {
+        if (*s == '\'') {
+            pl_buf_puts(buf, "'\\''");
+        } else {
+            pl_buf_putc(buf, *s);
+        }
+    }
+    pl_buf_putc(buf, '\'');
+}
+
 void pl_buf_putc(pl_buf *buf, char c) {
     pl_buf_append(buf, &c, 1);
 }

@@ -186,9 +186,21 @@ void pl_json_put_string(pl_json *json, const char *key, const char *s) {
     pl_json_string(json, s);
 }
 
+void pl_json_ints(pl_json *json, const int64_t *values, size_t n) {
+    pl_json_array_begin(json);
+    for (size_t i = 0; i < n; i++)
+        pl_json_int(json, values[i]);
+    pl_json_array_end(json);
+}
+
 void pl_json_put_int(pl_json *json, const char *key, int64_t value) {
     pl_json_key(json, key);
     pl_json_int(json, value);
+}
+
+void pl_json_put_ints(pl_json *json, const char *key, const int64_t *values, size_t n) {
+    pl_json_key(json, key);
+    pl_json_ints(json, values, n);
 }
 
 void pl_json_put_double(pl_json *json, const char *key, double value) {

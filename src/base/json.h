@@ -28,12 +28,14 @@ void pl_json_key(pl_json *json, const char *key);
 void pl_json_string(pl_json *json, const char *s); /* NULL writes null */
 void pl_json_string_n(pl_json *json, const char *s, size_t n);
 void pl_json_int(pl_json *json, int64_t value);
+void pl_json_ints(pl_json *json, const int64_t *values, size_t n); /* an array */
 void pl_json_double(pl_json *json, double value);
 void pl_json_bool(pl_json *json, bool value);
 void pl_json_null(pl_json *json);
 /* key and value at once */
 void pl_json_put_string(pl_json *json, const char *key, const char *s);
 void pl_json_put_int(pl_json *json, const char *key, int64_t value);
+void pl_json_put_ints(pl_json *json, const char *key, const int64_t *values, size_t n);
 void pl_json_put_double(pl_json *json, const char *key, double value);
 void pl_json_put_bool(pl_json *json, const char *key, bool value);
 

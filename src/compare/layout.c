@@ -75,13 +75,17 @@ static void put_list(char *text, const char *word, const int64_t *list, int n) {
                                (long long)list[i]);
 }
 
+static void put_word(char *text, const char *word) {
+    (void)snprintf(text, PL_LAYOUT_TEXT_MAX, "%s", word);
+}
+
 static void try_flat(search *s) {
     if (count(&s->a) != count(&s->b)) return;
     hypothesis *h = new_one(s);
     const pl_shape x = pl_shape_squeeze(&s->a), y = pl_shape_squeeze(&s->b);
     if (h == NULL) return;
     h->flat = true;
-    if (!same(&s->a, &s->b)) strcpy(h->text, same(&x, &y) ? "squeeze" : "reshape");
+    if (!same(&s->a, &s->b)) put_word(h->text, same(&x, &y) ? "squeeze" : "reshape");
 }
 
 /* B's axes in the order p: equal to A's dims, or padded at the end of some of them. */
@@ -102,11 +106,11 @@ static void try_order(search *s, const pl_shape *a, const pl_shape *b, const int
     if (!moved && !padded) return; /* flat */
     hypothesis *h = new_one(s);
     if (h == NULL) return;
-    if (squeezed) strcpy(h->text, "squeeze");
+    if (squeezed) put_word(h->text, "squeeze");
     if (moved) put_list(h->text, "transpose", p, a->rank);
     if (padded) put_list(h->text, "pad", extra, a->rank);
     int k = 0; /* squeezed: strides belong to the axes that are not 1 */
-    for (int i = 0; i < s->a.rank; i++) {
+    for (int i = 0; i < s->a.rank && k < a->rank; i++) {
         if (squeezed && s->a.dims[i] == 1) continue;
         h->strides[i] = dense[p[k++]];
     }

@@ -132,7 +132,7 @@ pl_status pl_segment_find(pl_segmenter *s, const pl_value *value, pl_arena *aren
     }
     if (st == PL_OK && w.failed) st = pl_fail_memory(err, w.n_found);
     if (st == PL_OK) {
-        qsort(w.found, w.n_found, sizeof(pl_node *), by_index);
+        if (w.n_found > 1) qsort(w.found, w.n_found, sizeof(pl_node *), by_index);
         st = copy_out(&w, arena, out, err);
     }
     pl_free(w.found);

@@ -37,6 +37,16 @@ int pl_outcome_exit_code(pl_outcome o) {
     return 1;
 }
 
+void pl_side_describe(pl_side *side, const pl_datum *d) {
+    if (d == NULL || d->kind != PL_TYPE_TENSOR) return;
+    const pl_tensor *t = d->tensor;
+    side->present = true;
+    side->dtype = t->dtype;
+    side->rank = t->rank;
+    memcpy(side->dims, t->dims, sizeof(side->dims));
+    memcpy(side->strides, t->strides, sizeof(side->strides));
+}
+
 static const pl_side_info no_side = { "", "", "", "", "", "", 0 };
 
 pl_status pl_session_new(pl_session **out, pl_err *err) {

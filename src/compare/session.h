@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "metric/metrics.h"
+#include "tensor/datum.h"
 #include "tensor/tensor.h"
 
 /* X(NAME, "name", letter): of one sync point; the letter stands beside the colour. */
@@ -57,6 +58,8 @@ typedef struct pl_side { /* one side's metadata tuple */
     const char *blob; /* name in the session's store; NULL = not kept there */
     const char *key;  /* key in the recording that the session refers to; NULL = none */
 } pl_side;
+/* Takes over what a tensor tells of itself; not its hash. Nothing for NULL and containers. */
+void pl_side_describe(pl_side *side, const pl_datum *d);
 
 typedef struct pl_sync_point {
     const char *value, *node, *op, *module, *source; /* in MODEL; "" unknown */
@@ -173,6 +176,8 @@ void pl_session_put_json(const pl_session *session, pl_buf *out);
 /* Parts of it, for the page: one side under `key`, the list under "blame". */
 void pl_session_put_side(pl_json *j, const char *key, const pl_side_info *i);
 void pl_session_put_blame(pl_json *j, const pl_session *s);
+void pl_session_put_left_over(pl_json *j, const pl_session *s);
+void pl_session_put_notes(pl_json *j, const pl_session *s);
 /* Nothing in it is believed unchecked; metrics are computed again from the accumulators. `name`
  * stands for it in messages. */
 pl_status pl_session_read(const char *text, size_t n, const char *name, pl_session **out,

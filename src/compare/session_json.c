@@ -23,14 +23,6 @@ static void put_text(pl_json *j, const char *key, const char *s) {
     pl_json_put_string(j, key, s == NULL ? "" : s);
 }
 
-static void put_dims(pl_json *j, const char *key, int rank, const int64_t *dims) {
-    pl_json_key(j, key);
-    pl_json_array_begin(j);
-    for (int i = 0; i < rank; i++)
-        pl_json_int(j, dims[i]);
-    pl_json_array_end(j);
-}
-
 static void put_side(pl_json *j, const char *key, const pl_side *s) {
     char hex[PL_HASH128_HEX];
     pl_json_key(j, key);
@@ -43,8 +35,8 @@ static void put_side(pl_json *j, const char *key, const pl_side *s) {
     pl_hash128_hex(s->hash, hex);
     pl_json_put_string(j, "hash", s->has_hash ? hex : NULL);
     pl_json_put_int(j, "offset", s->offset);
-    put_dims(j, "shape", s->rank, s->dims);
-    put_dims(j, "strides", s->rank, s->strides);
+    pl_json_put_ints(j, "shape", s->dims, (size_t)s->rank);
+    pl_json_put_ints(j, "strides", s->strides, (size_t)s->rank);
     pl_json_key(j, "flags");
     pl_json_array_begin(j);
     for (unsigned i = 0; i < PL_RECORD_FLAGS; i++)
@@ -166,14 +158,6 @@ void pl_session_put_side(pl_json *j, const char *key, const pl_side_info *i) {
     pl_json_object_end(j);
 }
 
-static void put_numbers(pl_json *j, const char *key, const int64_t *numbers, size_t n) {
-    pl_json_key(j, key);
-    pl_json_array_begin(j);
-    for (size_t i = 0; i < n; i++)
-        pl_json_int(j, numbers[i]);
-    pl_json_array_end(j);
-}
-
 void pl_session_put_blame(pl_json *j, const pl_session *s) {
     pl_json_key(j, "blame");
     pl_json_array_begin(j);
@@ -196,7 +180,7 @@ void pl_session_put_blame(pl_json *j, const pl_session *s) {
         put_text(j, "reason", b->reason);
         put_text(j, "module", b->module);
         put_text(j, "source", b->source);
-        if (b->n_samples > 0) put_numbers(j, "samples", b->samples, b->n_samples);
+        if (b->n_samples > 0) pl_json_put_ints(j, "samples", b->samples, b->n_samples);
         pl_json_object_end(j);
     }
     pl_json_array_end(j);
@@ -227,7 +211,7 @@ static void put_timing(pl_json *j, const pl_session *s) {
     pl_json_object_end(j);
 }
 
-static void put_lists(pl_json *j, const pl_session *s) {
+void pl_session_put_left_over(pl_json *j, const pl_session *s) {
     pl_json_key(j, "left_over");
     pl_json_array_begin(j);
     for (size_t i = 0; i < s->n_left_b; i++) {
@@ -239,6 +223,18 @@ static void put_lists(pl_json *j, const pl_session *s) {
         pl_json_object_end(j);
     }
     pl_json_array_end(j);
+}
+
+void pl_session_put_notes(pl_json *j, const pl_session *s) {
+    pl_json_key(j, "notes");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < s->n_notes; i++)
+        pl_json_string(j, s->notes[i]);
+    pl_json_array_end(j);
+}
+
+static void put_lists(pl_json *j, const pl_session *s) {
+    pl_session_put_left_over(j, s);
     pl_json_key(j, "user_metrics");
     pl_json_array_begin(j);
     for (size_t i = 0; i < s->n_user_metrics; i++) {
@@ -250,11 +246,7 @@ static void put_lists(pl_json *j, const pl_session *s) {
         pl_json_object_end(j);
     }
     pl_json_array_end(j);
-    pl_json_key(j, "notes");
-    pl_json_array_begin(j);
-    for (size_t i = 0; i < s->n_notes; i++)
-        pl_json_string(j, s->notes[i]);
-    pl_json_array_end(j);
+    pl_session_put_notes(j, s);
     put_timing(j, s);
 }
 
@@ -311,8 +303,8 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     put_text(j, "observer_note", s->observer_note);
     if (s->n_samples > 1) {
         pl_json_put_int(j, "samples", (int64_t)s->n_samples);
-        put_numbers(j, "failing_samples", s->failing_samples, s->n_failing_samples);
-        put_numbers(j, "smallest_failing_set", s->cover, s->n_cover);
+        pl_json_put_ints(j, "failing_samples", s->failing_samples, s->n_failing_samples);
+        pl_json_put_ints(j, "smallest_failing_set", s->cover, s->n_cover);
     }
     if (s->bisect_level != NULL) {
         pl_json_key(j, "bisect");

@@ -10,15 +10,9 @@
 /* ---- sync points ---- */
 
 static void fill_side(pl_side *side, const pl_datum *d, const pl_hash128 *hash) {
-    if (d == NULL || d->kind != PL_TYPE_TENSOR) return;
-    const pl_tensor *t = d->tensor;
-    side->present = true;
-    side->dtype = t->dtype;
-    side->rank = t->rank;
-    memcpy(side->dims, t->dims, sizeof(side->dims));
-    memcpy(side->strides, t->strides, sizeof(side->strides));
-    side->has_hash = true;
-    side->hash = *hash;
+    pl_side_describe(side, d);
+    side->has_hash = side->present;
+    if (side->present) side->hash = *hash;
 }
 
 static void compare_metadata(pl_analysis *x, pl_sync_point *p) {

@@ -16,16 +16,10 @@ static const pl_value *output_of(const pl_check_run *r, size_t i) {
 /* ---- the session ---- */
 
 static void fill_side(pl_side *side, const pl_datum *d) {
-    if (d == NULL || d->kind != PL_TYPE_TENSOR) return;
-    const pl_tensor *t = d->tensor;
-    side->present = true;
-    side->dtype = t->dtype;
-    side->rank = t->rank;
-    memcpy(side->dims, t->dims, sizeof(side->dims));
-    memcpy(side->strides, t->strides, sizeof(side->strides));
-    if (t->dtype == PL_STRING) return;
+    pl_side_describe(side, d);
+    if (d == NULL || !side->present || side->dtype == PL_STRING) return;
     side->has_hash = true;
-    side->hash = pl_hash128_of(t->data, pl_tensor_bytes(t));
+    side->hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
 }
 
 static const char *keep(const pl_check_run *r, const char *s) {
@@ -118,20 +112,12 @@ pl_status pl_check_fill_session(pl_check_run *r, pl_err *err) {
 /* ---- the error ---- */
 
 static void put_word(pl_buf *out, const char *s) {
-    const bool plain = s[0] != '\0' && strpbrk(s, " '\"$`\\*?[](){}<>|&;~#!\n\t") == NULL;
-    if (plain) {
-        pl_buf_printf(out, " %s", s);
-        return;
+    pl_buf_putc(out, ' ');
+    if (s[0] != '\0' && strpbrk(s, " '\"$`\\*?[](){}<>|&;~#!\n\t") == NULL) {
+        pl_buf_puts(out, s);
+    } else {
+        pl_buf_put_shell(out, s);
     }
-    pl_buf_puts(out, " '");
-    for (; *s != '\0'; s++) {
-        if (*s == '\'') {
-            pl_buf_puts(out, "'\\''");
-        } else {
-            pl_buf_putc(out, *s);
-        }
-    }
-    pl_buf_putc(out, '\'');
 }
 
 static void put_option(pl_buf *out, const char *option, const char *value) {

@@ -149,11 +149,7 @@ void pl_output_put_json(pl_json *j, const char *name, const char *kind, const pl
     if (d->kind == PL_TYPE_TENSOR) {
         const pl_tensor *t = d->tensor;
         pl_json_put_string(j, "dtype", pl_dtype_name(t->dtype));
-        pl_json_key(j, "shape");
-        pl_json_array_begin(j);
-        for (int k = 0; k < t->rank; k++)
-            pl_json_int(j, t->dims[k]);
-        pl_json_array_end(j);
+        pl_json_put_ints(j, "shape", t->dims, (size_t)t->rank);
         if (has_numbers(d)) {
             const pl_tensor_summary s = pl_tensor_summarize(t);
             pl_json_put_double(j, "min", s.min);

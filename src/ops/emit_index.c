@@ -170,7 +170,7 @@ pl_status pl_emit_reverse_sequence(pl_emit *c) {
 /* TensorScatter-24: the update where its window lies, else the cache. */
 pl_status pl_emit_tensor_scatter(pl_emit *c) {
     char expr[200];
-    int64_t strides[PL_EMIT_RANK_MAX];
+    int64_t strides[PL_EMIT_RANK_MAX] = { 0 };
     const int rank = pl_emit_rank(c, 0);
     const int axis = pl_emit_axis(pl_attr_int(c->node, "axis"), rank);
     const bool circular = pl_attr_string_is(c->node, "mode", "circular");

@@ -151,7 +151,7 @@ pl_status pl_emit_tile(pl_emit *c) {
 
 /* A border of one value: pieces put beside each other, dim by dim. Negative borders crop. */
 static pl_ref constant_border(pl_emit *c, pl_ref x, const int64_t *pads, pl_ref value) {
-    int64_t dims[PL_EMIT_RANK_MAX], starts[PL_EMIT_RANK_MAX] = { 0 };
+    int64_t dims[PL_EMIT_RANK_MAX] = { 0 }, starts[PL_EMIT_RANK_MAX] = { 0 };
     pl_dtype dtype;
     if (x < 0) return -1;
     const int rank = c->builder->dims(c, x, dims, &dtype);
@@ -179,7 +179,7 @@ static pl_ref constant_border(pl_emit *c, pl_ref x, const int64_t *pads, pl_ref 
     return x;
 }
 
-/* pads[d] and pads[rank + d] of every dim; false when they are not known. */
+/* pads[d] and pads[rank + d] of every dim, zero before; false when they are not known. */
 static bool pads_of(pl_emit *c, int64_t *pads) {
     int64_t axes[PL_EMIT_RANK_MAX];
     size_t n = 0, n_axes = 0;
@@ -196,8 +196,6 @@ static bool pads_of(pl_emit *c, int64_t *pads) {
     if (pl_emit_has(c, 3) && !pl_emit_ints(c, 3, axes, &n_axes)) return false;
     const size_t half = pl_emit_has(c, 3) ? n_axes : (size_t)rank;
     if (given == NULL || n != 2 * half) return false;
-    for (int d = 0; d < 2 * rank; d++)
-        pads[d] = 0;
     for (size_t k = 0; k < half; k++) {
         const int d = pl_emit_has(c, 3) ? pl_emit_axis(axes[k], rank) : (int)k;
         pads[d] = given[k];
@@ -233,7 +231,7 @@ static pl_ref copied_border(pl_emit *c, const int64_t *pads, const int64_t *dims
 }
 
 pl_status pl_emit_pad(pl_emit *c) {
-    int64_t pads[2 * PL_EMIT_RANK_MAX], dims[PL_EMIT_RANK_MAX];
+    int64_t pads[2 * PL_EMIT_RANK_MAX] = { 0 }, dims[PL_EMIT_RANK_MAX] = { 0 };
     const pl_dtype dtype = c->in[0]->dtype;
     if (pl_emit_rank(c, 0) == 0) return pl_emit_identity(c);
     if (!pads_of(c, pads)) return pl_emit_decline(c, "pads are not constant");
@@ -252,7 +250,7 @@ pl_status pl_emit_pad(pl_emit *c) {
 
 /* CenterCropPad-18: half of the difference before, rounded down; the rest behind. */
 pl_status pl_emit_center_crop_pad(pl_emit *c) {
-    int64_t pads[2 * PL_EMIT_RANK_MAX], dims[PL_EMIT_RANK_MAX];
+    int64_t pads[2 * PL_EMIT_RANK_MAX] = { 0 }, dims[PL_EMIT_RANK_MAX] = { 0 };
     const int rank = pl_emit_rank(c, 0);
     pl_emit_out_dims(c, 0, dims);
     for (int d = 0; d < rank; d++) {

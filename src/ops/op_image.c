@@ -223,7 +223,7 @@ static pl_status probe_axis(pl_bound *c, int64_t axis, double *e) {
         }
         st = pl_b_apply_one(c, 1, moved, PL_F64, &result);
         const double *r = result == NULL ? NULL : result->data;
-        for (int64_t i = 0; st == PL_OK && i < result->n_elements; i++)
+        for (int64_t i = 0; st == PL_OK && result != NULL && i < result->n_elements; i++)
             most[i] = fmax(most[i], fabs(r[i] - y[i]));
         pl_tensor_unref(moved);
         pl_tensor_unref(result);

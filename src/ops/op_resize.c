@@ -483,7 +483,7 @@ static pl_status cut_codes(pl_bound *c, const plan *p, double *e) {
     PL_TRY(pl_tensor_cast(pl_b_in(c, 0), PL_F64, &x, c->err));
     pl_status st = interpolate_f64(c, p, x, false, &exact);
     const double *v = exact == NULL ? NULL : exact->data;
-    for (int64_t i = 0; st == PL_OK && y != NULL && i < exact->n_elements; i++) {
+    for (int64_t i = 0; v != NULL && y != NULL && st == PL_OK && i < exact->n_elements; i++) {
         const double slack = 8 * e[i];
         e[i] = fmax(fabs(trunc(v[i] + slack) - y[i]), fabs(trunc(v[i] - slack) - y[i]));
     }
@@ -724,7 +724,7 @@ static pl_status resize_emit(pl_emit *c) {
     pl_eval eval = {
         .node = c->node, .n_in = c->n_in, .in = in, .scratch = arena, .err = &ignored
     };
-    if (st == PL_OK) st = plan_init(&eval, x, p);
+    if (st == PL_OK) st = x == NULL ? PL_E_MEMORY : plan_init(&eval, x, p);
     const pl_ref y = st == PL_OK ? emit_resized(c, arena, p) : -1;
     for (int i = 0; i < c->n_in; i++)
         pl_datum_unref(in[i]);

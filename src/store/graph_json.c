@@ -24,11 +24,7 @@ static pl_status put_tensor(printer *p, const pl_tensor *t) {
     pl_hash128_hex(pl_dense_blob(&dense, t->dtype).hash, hex);
     pl_dense_release(&dense);
     pl_json_put_string(j, "dtype", pl_dtype_name(t->dtype));
-    pl_json_key(j, "shape");
-    pl_json_array_begin(j);
-    for (int i = 0; i < t->rank; i++)
-        pl_json_int(j, t->dims[i]);
-    pl_json_array_end(j);
+    pl_json_put_ints(j, "shape", t->dims, (size_t)t->rank);
     pl_json_put_string(j, "hash", hex);
     return PL_OK;
 }

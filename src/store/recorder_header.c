@@ -14,14 +14,6 @@ const char *pl_record_flag_name(unsigned flag) {
     return "";
 }
 
-static void put_dims(pl_json *j, const char *key, int rank, const int64_t *dims) {
-    pl_json_key(j, key);
-    pl_json_array_begin(j);
-    for (int i = 0; i < rank; i++)
-        pl_json_int(j, dims[i]);
-    pl_json_array_end(j);
-}
-
 static void put_optional(pl_json *j, const char *key, const char *text) {
     if (text != NULL && *text != '\0') pl_json_put_string(j, key, text);
 }
@@ -39,8 +31,8 @@ static void put_container(pl_json *j, const pl_recorded *r) {
 static void put_tensor(pl_json *j, const pl_recorded *r, bool stats_only) {
     char hex[PL_HASH128_HEX];
     pl_json_put_string(j, "dtype", pl_dtype_name(r->dtype));
-    put_dims(j, "shape", r->rank, r->dims);
-    put_dims(j, "strides", r->rank, r->strides);
+    pl_json_put_ints(j, "shape", r->dims, (size_t)r->rank);
+    pl_json_put_ints(j, "strides", r->strides, (size_t)r->rank);
     pl_json_put_int(j, "offset", 0);
     pl_hash128_hex(r->hash, hex);
     pl_json_put_string(j, "hash", hex);

@@ -34,11 +34,7 @@ static void put_entry(pl_json *j, const pl_store_entry *e) {
     pl_json_object_begin(j);
     pl_json_put_string(j, "value", e->value);
     pl_json_put_string(j, "blob", name);
-    pl_json_key(j, "shape");
-    pl_json_array_begin(j);
-    for (int i = 0; i < e->rank; i++)
-        pl_json_int(j, e->dims[i]);
-    pl_json_array_end(j);
+    pl_json_put_ints(j, "shape", e->dims, (size_t)e->rank);
     pl_json_object_end(j);
 }
 

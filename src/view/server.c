@@ -1,8 +1,11 @@
 /* plumb_viewer: the daemon, who may ask, and where a request goes. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -303,25 +306,44 @@ static void quiet(void *cls, const char *format, va_list args) {
     (void)args;
 }
 
+/* Bound here and not by the daemon: the port is known before the first request is served. */
+static pl_status open_socket(pl_server *s, int port, int *out, pl_err *err) {
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr = s->host };
+    socklen_t n = sizeof address;
+    const int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *out = fd;
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
+        listen(fd, SOMAXCONN) == 0 && getsockname(fd, (struct sockaddr *)&address, &n) == 0) {
+        s->port = ntohs(address.sin_port);
+        return PL_OK;
+    }
+    const int why = errno;
+    if (fd >= 0) (void)close(fd);
+    char place[INET_ADDRSTRLEN + 16], ip[INET_ADDRSTRLEN] = "?";
+    (void)inet_ntop(AF_INET, &s->host, ip, sizeof ip);
+    (void)snprintf(place, sizeof place, "%s:%d", ip, port);
+    if (why == EADDRINUSE)
+        return pl_fail(err, PL_E_IO, "%s is taken (--port 0 picks a free port)", place);
+    return pl_fail_errno(err, why, "listen on", place);
+}
+
 static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
-    const struct sockaddr_in address = { .sin_family = AF_INET,
-                                         .sin_port = htons((uint16_t)port),
-                                         .sin_addr = s->host };
+    int fd = -1;
     if (!pl_guests_init(&s->guests)) return pl_fail(err, PL_E_MEMORY, "no thread to be had");
+    PL_TRY(open_socket(s, port, &fd, err));
     s->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_ERROR_LOG,
         (uint16_t)port, admit, s, handle, s, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
-        MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)PL_GUESTS_SOCKETS, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)SERVER_TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_MEMORY,
-        MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_NOTIFY_CONNECTION, come_or_go, s,
-        MHD_OPTION_END);
-    if (s->daemon == NULL)
-        return pl_fail(err, PL_E_IO,
-                       "cannot listen on port %d: is it taken? (--port 0 picks a free one)", port);
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    s->port = info != NULL && info->port != 0 ? info->port : (unsigned)port;
-    return PL_OK;
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)PL_GUESTS_SOCKETS,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_TIMEOUT_SECONDS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_MEMORY, MHD_OPTION_NOTIFY_COMPLETED,
+        completed, s, MHD_OPTION_NOTIFY_CONNECTION, come_or_go, s, MHD_OPTION_END);
+    if (s->daemon != NULL) return PL_OK;
+    (void)close(fd);
+    return pl_fail(err, PL_E_IO, "cannot start a server on port %d", port);
 }
 
 static void stop_daemon(pl_server *s) {

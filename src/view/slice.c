@@ -147,14 +147,6 @@ static bool is_wide(const pl_tensor *t) {
     return t != NULL && t->dtype != PL_F32 && pl_dtype_bytes(t->dtype) > 2;
 }
 
-static void put_ints(pl_json *j, const char *key, const int64_t *values, int n) {
-    pl_json_key(j, key);
-    pl_json_array_begin(j);
-    for (int i = 0; i < n; i++)
-        pl_json_int(j, values[i]);
-    pl_json_array_end(j);
-}
-
 static void put_header(const picture *p, const char *sides, pl_buf *out) {
     const pl_slice *s = &p->slice;
     pl_json json, *j = &json;
@@ -163,11 +155,11 @@ static void put_header(const picture *p, const char *sides, pl_buf *out) {
     pl_json_put_string(j, "sides", sides);
     pl_json_put_int(j, "rows", p->rows);
     pl_json_put_int(j, "cols", p->cols);
-    put_ints(j, "of", (const int64_t[]){ s->n_rows, s->n_cols }, 2);
-    put_ints(j, "at", (const int64_t[]){ s->row, s->col }, 2);
-    put_ints(j, "axes", (const int64_t[]){ s->row_axis, s->col_axis }, 2);
-    put_ints(j, "index", s->index, p->shape->rank);
-    put_ints(j, "dims", p->shape->dims, p->shape->rank);
+    pl_json_put_ints(j, "of", (const int64_t[]){ s->n_rows, s->n_cols }, 2);
+    pl_json_put_ints(j, "at", (const int64_t[]){ s->row, s->col }, 2);
+    pl_json_put_ints(j, "axes", (const int64_t[]){ s->row_axis, s->col_axis }, 2);
+    pl_json_put_ints(j, "index", s->index, (size_t)p->shape->rank);
+    pl_json_put_ints(j, "dims", p->shape->dims, (size_t)p->shape->rank);
     pl_json_put_string(j, "mode", p->exact ? "exact" : mode_name(s->mode));
     pl_json_put_string(j, "type", p->wide ? "f64" : "f32");
     pl_json_put_bool(j, "sampled", p->stride > 1 && !p->exact);

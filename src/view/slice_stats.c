@@ -116,14 +116,6 @@ static void see_known(figures *f, int64_t at) {
 
 /* ---- as JSON ---- */
 
-static void put_counts(pl_json *j, const char *key, const int64_t *counts, int n) {
-    pl_json_key(j, key);
-    pl_json_array_begin(j);
-    for (int i = 0; i < n; i++)
-        pl_json_int(j, counts[i]);
-    pl_json_array_end(j);
-}
-
 static void put_side(pl_json *j, const char *key, const pl_tensor *t, const side_figures *f) {
     if (t == NULL) return;
     const double n = (double)f->n, mean = f->n > 0 ? f->sum / n : 0;
@@ -164,8 +156,8 @@ static void put_histogram(pl_json *j, const figures *f) {
     }
     pl_json_put_double(j, "lo", lo);
     pl_json_put_double(j, "hi", hi);
-    if (f->a != NULL) put_counts(j, "bins_a", counts[0], N_BINS);
-    if (f->b != NULL) put_counts(j, "bins_b", counts[1], N_BINS);
+    if (f->a != NULL) pl_json_put_ints(j, "bins_a", counts[0], N_BINS);
+    if (f->b != NULL) pl_json_put_ints(j, "bins_b", counts[1], N_BINS);
 }
 
 static void put_worst(pl_json *j, const figures *f) {
@@ -178,7 +170,7 @@ static void put_worst(pl_json *j, const figures *f) {
             rest /= f->a->dims[k];
         }
         pl_json_object_begin(j);
-        put_counts(j, "index", index, f->a->rank);
+        pl_json_put_ints(j, "index", index, (size_t)f->a->rank);
         pl_json_put_double(j, "a", f->worst[i].a);
         pl_json_put_double(j, "b", f->worst[i].b);
         pl_json_object_end(j);
@@ -241,7 +233,7 @@ static void put_all(figures *f, const char *why, pl_buf *out) {
     pl_json json, *j = &json;
     pl_json_init(j, out, false);
     pl_json_object_begin(j);
-    put_counts(j, "dims", t->dims, t->rank);
+    pl_json_put_ints(j, "dims", t->dims, (size_t)t->rank);
     pl_json_put_int(j, "n", t->n_elements);
     pl_json_put_int(j, "seen", f->n_seen);
     pl_json_put_string(j, "why", why);
@@ -249,7 +241,7 @@ static void put_all(figures *f, const char *why, pl_buf *out) {
     put_side(j, "b", f->b, &f->side[1]);
     put_histogram(j, f);
     if (f->a != NULL && f->b != NULL) {
-        put_counts(j, "decades", f->decades, N_DECADES);
+        pl_json_put_ints(j, "decades", f->decades, N_DECADES);
         pl_json_put_int(j, "decade_first", DECADE_FIRST);
         pl_json_put_int(j, "equal", f->n_equal);
         put_quantiles(j, f);

@@ -77,19 +77,12 @@ static void put_keyed(pl_json *j, const char *key, double x) {
     put_number(j, x);
 }
 
-static void put_dims(pl_json *j, int rank, const int64_t *dims) {
-    pl_json_array_begin(j);
-    for (int i = 0; i < rank; i++)
-        pl_json_int(j, dims[i]);
-    pl_json_array_end(j);
-}
-
 /* [dtype, shape, strides, offset, flags, kept] */
 static void put_side_row(pl_json *j, const pl_side *s) {
     pl_json_array_begin(j);
     pl_json_string(j, pl_dtype_name(s->dtype));
-    put_dims(j, s->rank, s->dims);
-    put_dims(j, s->rank, s->strides);
+    pl_json_ints(j, s->dims, (size_t)s->rank);
+    pl_json_ints(j, s->strides, (size_t)s->rank);
     pl_json_int(j, s->offset);
     pl_json_array_begin(j);
     for (unsigned i = 0; i < PL_RECORD_FLAGS; i++)
@@ -241,22 +234,8 @@ static void put_metric_table(pl_json *j, const pl_session *s) {
 }
 
 static void put_lists(pl_json *j, const pl_session *s) {
-    pl_json_key(j, "left_over");
-    pl_json_array_begin(j);
-    for (size_t i = 0; i < s->n_left_b; i++) {
-        pl_json_object_begin(j);
-        pl_json_put_string(j, "value", s->left_b[i].value);
-        pl_json_put_string(j, "op", s->left_b[i].op);
-        pl_json_put_string(j, "reason", s->left_b[i].reason);
-        pl_json_put_bool(j, "expected", s->left_b[i].expected);
-        pl_json_object_end(j);
-    }
-    pl_json_array_end(j);
-    pl_json_key(j, "notes");
-    pl_json_array_begin(j);
-    for (size_t i = 0; i < s->n_notes; i++)
-        pl_json_string(j, s->notes[i]);
-    pl_json_array_end(j);
+    pl_session_put_left_over(j, s);
+    pl_session_put_notes(j, s);
     pl_json_key(j, "timing");
     pl_json_array_begin(j);
     for (size_t i = 0; i < s->n_timing; i++) {

@@ -19,36 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-
-static char *dir; /* a fresh folder for each test */
-
-static int set_up(void **state) {
-    (void)state;
-    return pl_dir_temporary(&dir, NULL) == PL_OK ? 0 : -1;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    const pl_status st = pl_dir_remove(dir, NULL);
-    pl_free(dir);
-    return st == PL_OK ? 0 : -1;
-}
-
-static char *in_dir(const char *name) {
-    static char paths[4][512];
-    static int at;
-    char *path = paths[at++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", dir, name);
-    return path;
-}
-
-static size_t n_names(void) {
-    pl_dir_list list;
-    assert_int_equal(pl_dir_list_read(dir, &list, NULL), PL_OK);
-    const size_t n = list.n_names;
-    pl_dir_list_free(&list);
-    return n;
-}
+#include "fresh_dir.h"
 
 static void assert_content(const char *path, const void *data, size_t n_bytes) {
     pl_file_map *map = NULL;

@@ -103,18 +103,6 @@ static void jit_free(void *program) {
     pl_free(p);
 }
 
-static pl_status take_model(jit_program *p, const plumb_source *source, pl_err *err) {
-    p->model = source->graph;
-    if (p->model != NULL) return PL_OK;
-    char *dir = source->path == NULL ? NULL : pl_path_dirname(source->path);
-    const pl_bytes bytes = { source->onnx, source->n_onnx };
-    const pl_status st = pl_model_read_bytes(
-        bytes, NULL, dir, source->path == NULL ? "model" : source->path, &p->model, err);
-    p->owns_model = st == PL_OK;
-    pl_free(dir);
-    return st;
-}
-
 static size_t count_values(const pl_graph *graph, size_t *hidden) {
     size_t n = 0;
     for (size_t i = 0; i < graph->n_nodes; i++) {
@@ -185,7 +173,7 @@ static plumb_status jit_compile(void *self, const plumb_source *source, void **p
     p->options = o;
     p->seed = source->seed;
     p->any_shape = source->any_shape != 0;
-    PL_TRY_GOTO(done, st, take_model(p, source, err));
+    PL_TRY_GOTO(done, st, pl_source_model(source, &p->model, &p->owns_model, err));
     PL_TRY_GOTO(done, st, pl_lower_gradient(p->model, err));
     PL_TRY_GOTO(done, st, pl_ops_resolve(p->model, err));
     p->pool = pl_pool_new(o->threads >= 0 ? o->threads : source->threads);

@@ -119,7 +119,18 @@ static pl_status search(pl_reduce *r, bool *decided, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_reduce_run(pl_reduce *r, pl_err *err) {
+static void replace(pl_mini_state **best, pl_mini_state *found) {
+    if (found == NULL) return;
+    pl_mini_state_free(*best);
+    *best = found;
+}
+
+static void keep_end(bool *keep, size_t n, size_t n_kept, bool prefix) {
+    memset(keep, 0, n);
+    memset(prefix ? keep : keep + (n - n_kept), 1, n_kept);
+}
+
+pl_status pl_reduce_run(pl_reduce *r, pl_mini_state **best, pl_err *err) {
     bool *decided = pl_calloc(r->n + 1, sizeof(bool));
     pl_free(r->keep);
     r->keep = pl_calloc(r->n + 1, sizeof(bool));
@@ -136,11 +147,34 @@ pl_status pl_reduce_run(pl_reduce *r, pl_err *err) {
         if (st == PL_OK) st = built;
     }
     pl_free(decided);
+    pl_free(r->keep);
+    r->keep = NULL;
+    replace(best, r->best);
+    r->best = NULL;
     return st;
 }
 
-void pl_reduce_release(pl_reduce *r) {
-    pl_mini_state_free(r->best);
-    pl_free(r->keep);
-    *r = (pl_reduce){ 0 };
+pl_status pl_mini_truncate(pl_mini *m, const pl_mini_state *from, bool prefix, pl_mini_state **best,
+                           pl_err *err) {
+    const size_t n = from->model->graph->n_nodes;
+    size_t none = 0, all = n; /* nodes kept: with all it fails, with none it does not */
+    pl_mini_state *found = NULL;
+    pl_status st = PL_OK;
+    bool *keep = pl_calloc(n + 1, sizeof(bool));
+    if (keep == NULL) return pl_fail_memory(err, n);
+    while (all - none > 1 && st == PL_OK) {
+        const size_t middle = none + (all - none) / 2;
+        bool fails = false;
+        keep_end(keep, n, middle, prefix);
+        st = pl_mini_ask_nodes(m, from, keep, &fails, err);
+        if (st == PL_OK) *(fails ? &all : &none) = middle;
+    }
+    if (all < n) { /* also when the budget ended the search */
+        keep_end(keep, n, all, prefix);
+        const pl_status built = pl_mini_cut(m, from, keep, &found, st == PL_OK ? err : NULL);
+        if (st == PL_OK) st = built;
+    }
+    replace(best, found);
+    pl_free(keep);
+    return st;
 }

@@ -98,7 +98,7 @@ typedef struct question { /* a state, or one that is not built */
 
 static pl_status observe_question(pl_oracle *o, const question *q, pl_observed *seen, pl_err *err) {
     pl_buf model = PL_BUF_INIT;
-    if (q->state != NULL) return observe(o, q->state, seen, err);
+    if (q->bytes == NULL) return observe(o, q->state, seen, err);
     o->n_runs++;
     pl_status st = q->bytes->finish(q->bytes->ctx, &model, err);
     if (st == PL_OK) st = o->row->observe_bytes(o, &model, seen, err);

@@ -148,23 +148,10 @@ pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *o
 
 /* ---- run.sh ---- */
 
-/* 'as it is', for a shell. */
-static void put_quoted(pl_buf *out, const char *s) {
-    pl_buf_putc(out, '\'');
-    for (; *s != '\0'; s++) {
-        if (*s == '\'') {
-            pl_buf_puts(out, "'\\''");
-        } else {
-            pl_buf_putc(out, *s);
-        }
-    }
-    pl_buf_putc(out, '\'');
-}
-
 static void put_arguments(const pl_repro *r, pl_buf *out) {
     if (r->backend != NULL) {
         pl_buf_puts(out, " --backend ");
-        put_quoted(out, r->backend);
+        pl_buf_put_shell(out, r->backend);
     }
     if (r->seed != 0) pl_buf_printf(out, " --seed %llu", (unsigned long long)r->seed);
     if (r->threads > 0) pl_buf_printf(out, " --threads %d", r->threads);
@@ -208,10 +195,10 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
     pl_buf_puts(out, " \"$@\" ;;\nminify) exec \"$plumb\" minify .");
     if (r->check != NULL) {
         pl_buf_puts(out, " --check ");
-        put_quoted(out, r->check);
+        pl_buf_put_shell(out, r->check);
         if (r->fail_regex != NULL) {
             pl_buf_puts(out, " --fail-regex ");
-            put_quoted(out, r->fail_regex);
+            pl_buf_put_shell(out, r->fail_regex);
         }
         if (r->fail_code >= 0) pl_buf_printf(out, " --fail-code %d", r->fail_code);
     } else {

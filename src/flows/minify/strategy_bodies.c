@@ -242,11 +242,7 @@ static pl_status thin_bodies(pl_mini *m, const pl_mini_state *from, pl_mini_stat
     walk count = { .keep = NULL };
     PL_TRY(walk_all(from->model->graph, &count, err));
     pl_reduce r = { .m = m, .n = count.item, .build = thin, .ctx = &x };
-    const pl_status st = r.n > 0 ? pl_reduce_run(&r, err) : PL_OK;
-    *best = r.best;
-    r.best = NULL;
-    pl_reduce_release(&r);
-    return st;
+    return r.n == 0 ? PL_OK : pl_reduce_run(&r, best, err);
 }
 
 /* ---- the whole ---- */

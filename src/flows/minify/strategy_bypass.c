@@ -38,10 +38,7 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
                         .last_matters = nodes[b.n_nodes - 1] + 1 == graph->n_nodes,
                         .build = build,
                         .ctx = &b };
-        st = pl_reduce_run(&r, err);
-        *out = r.best;
-        r.best = NULL;
-        pl_reduce_release(&r);
+        st = pl_reduce_run(&r, out, err);
     }
     pl_free(nodes);
     return st;

@@ -25,38 +25,6 @@ static pl_status ask(void *ctx, const bool *keep, bool *fails, pl_err *err) {
     return pl_mini_ask_nodes(d->m, d->from, keep, fails, err);
 }
 
-/* The shortest suffix that fails. */
-static pl_status truncate_front(pl_mini *m, const pl_mini_state *from, pl_mini_state **best,
-                                pl_err *err) {
-    const size_t n = from->model->graph->n_nodes;
-    size_t low = 0, high = n; /* [low, n) fails, [high, n) does not */
-    pl_status st = PL_OK;
-    bool *keep = pl_calloc(n + 1, sizeof(bool));
-    if (keep == NULL) return pl_fail_memory(err, n);
-    while (high - low > 1 && st == PL_OK) {
-        const size_t middle = low + (high - low) / 2;
-        bool fails = false;
-        memset(keep, 1, n);
-        memset(keep, 0, middle);
-        st = pl_mini_ask_nodes(m, from, keep, &fails, err);
-        if (st == PL_OK) *(fails ? &low : &high) = middle;
-    }
-    memset(keep, 1, n);
-    memset(keep, 0, low);
-    if (low > 0) {
-        const pl_status built = pl_mini_cut(m, from, keep, best, st == PL_OK ? err : NULL);
-        if (st == PL_OK) st = built;
-    }
-    pl_free(keep);
-    return st;
-}
-
-static void take(pl_mini_state **best, pl_mini_state *found) {
-    if (found == NULL) return;
-    pl_mini_state_free(*best);
-    *best = found;
-}
-
 static pl_status reduce(pl_mini *m, const pl_mini_state *from, bool first_matters, size_t patience,
                         bool *gave_up, pl_mini_state **best, pl_err *err) {
     delta d = { m, from };
@@ -68,28 +36,19 @@ static pl_status reduce(pl_mini *m, const pl_mini_state *from, bool first_matter
                     .build = build,
                     .ask = ask,
                     .ctx = &d };
-    const pl_status st = r.n < 2 ? PL_OK : pl_reduce_run(&r, err);
-    take(best, r.best);
+    const pl_status st = r.n < 2 ? PL_OK : pl_reduce_run(&r, best, err);
     *gave_up = r.gave_up;
-    r.best = NULL;
-    pl_reduce_release(&r);
     return st;
 }
 
 static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
-    pl_mini_state *best = NULL;
     bool gave_up = false;
-    pl_status st = reduce(m, from, false, 1, &gave_up, out, err);
+    const pl_status st = reduce(m, from, false, 1, &gave_up, out, err);
     if (st != PL_OK || !gave_up) return st;
-    st = truncate_front(m, *out == NULL ? from : *out, &best, err);
-    take(out, best);
-    best = NULL;
-    if (st != PL_OK) return st;
+    PL_TRY(pl_mini_truncate(m, *out == NULL ? from : *out, false, out, err));
     const pl_mini_state *base = *out == NULL ? from : *out;
     const size_t patience = base->model->graph->n_nodes <= FEW ? 0 : PATIENCE;
-    st = reduce(m, base, true, patience, &gave_up, &best, err);
-    take(out, best);
-    return st;
+    return reduce(m, base, true, patience, &gave_up, out, err);
 }
 
 const pl_strategy pl_strategy_delta = {

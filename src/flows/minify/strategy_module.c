@@ -80,13 +80,8 @@ static pl_status run_depth(pl_mini *m, const pl_mini_state *from, int depth, pl_
     pl_status st =
         arena == NULL || x.of == NULL ? pl_fail_memory(err, 1) : number(&x, depth, arena, err);
     r.n = x.n_modules;
-    if (st == PL_OK && r.n > 1 && r.n < from->model->graph->n_nodes) st = pl_reduce_run(&r, err);
-    if (r.best != NULL) {
-        pl_mini_state_free(*best);
-        *best = r.best;
-        r.best = NULL;
-    }
-    pl_reduce_release(&r);
+    if (st == PL_OK && r.n > 1 && r.n < from->model->graph->n_nodes)
+        st = pl_reduce_run(&r, best, err);
     pl_free(x.of);
     pl_arena_free(arena);
     return st;

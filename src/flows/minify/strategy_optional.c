@@ -58,7 +58,6 @@ done:
 static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
     const pl_graph *graph = from->model->graph;
     optional x = { .m = m, .from = from };
-    pl_status st = PL_OK;
     size_t n = 0;
     for (size_t i = 0; i < graph->n_nodes; i++)
         n += graph->nodes[i]->n_in;
@@ -70,10 +69,7 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
             if (node->in[k] != NULL && can_go(node, k)) x.places[x.n_places++] = (place){ i, k };
     }
     pl_reduce r = { .m = m, .n = x.n_places, .build = build, .ctx = &x };
-    if (r.n > 0) st = pl_reduce_run(&r, err);
-    *out = r.best;
-    r.best = NULL;
-    pl_reduce_release(&r);
+    const pl_status st = r.n == 0 ? PL_OK : pl_reduce_run(&r, out, err);
     pl_free(x.places);
     return st;
 }

@@ -14,11 +14,7 @@ static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err 
 static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
     outputs x = { m, from };
     pl_reduce r = { .m = m, .n = from->model->graph->n_outputs, .build = build, .ctx = &x };
-    const pl_status st = r.n < 2 ? PL_OK : pl_reduce_run(&r, err);
-    *out = r.best;
-    r.best = NULL;
-    pl_reduce_release(&r);
-    return st;
+    return r.n < 2 ? PL_OK : pl_reduce_run(&r, out, err);
 }
 
 const pl_strategy pl_strategy_outputs = {

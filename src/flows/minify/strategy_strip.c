@@ -150,16 +150,11 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     strip x = { m, from };
     pl_reduce r = { .m = m, .build = build, .ctx = &x };
     int64_t left = 0;
-    pl_status st = PL_OK;
     if (!m->options->strip_weights) return PL_OK;
     PL_TRY(pl_mini_count_original(m, from, &left, err));
     for (size_t i = 0; i < from->model->graph->n_values; i++)
         r.n += is_weight(from->model->graph->values[i]);
-    if (left > 0 && r.n > 0) st = pl_reduce_run(&r, err);
-    *out = r.best;
-    r.best = NULL;
-    pl_reduce_release(&r);
-    return st;
+    return left == 0 || r.n == 0 ? PL_OK : pl_reduce_run(&r, out, err);
 }
 
 const pl_strategy pl_strategy_strip = {

@@ -3,6 +3,7 @@
 #include "kernels/simd/winograd_table.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "kernels/simd/simd.h"
 
@@ -21,6 +22,9 @@ enum { ROW_MAX = 512 };
 
 static void input(const float *const rows[4], int64_t pitch, int64_t n, float *const out[16]) {
     float down[4][2 * ROW_MAX];
+#ifdef __clang_analyzer__ /* which does not know that n < pitch */
+    memset(down, 0, sizeof(down));
+#endif
     for (int64_t i = 0; i < 2 * pitch; i++) {
         const float a = rows[0][i], b = rows[1][i], c = rows[2][i], d = rows[3][i];
         down[0][i] = a - c;

@@ -3,18 +3,23 @@ n=0
 export PLUMB
 corrupt="plugin:$(dirname "$PLUMB")/corrupt_plugin.so,blind"
 [ -f "$(dirname "$PLUMB")/corrupt_plugin.so" ] || { echo "no corrupt_plugin.so in this build" >&2; exit 77; }
-ask() { # MODEL SPEC
-    "$PLUMB" analyze "$1" --backend "$2" --json --save none --repro-level 0 -o "out$((n += 1))" >log.json
+ask() { # MODEL HALVINGS SPEC: its nodes can be halved so often
+    "$PLUMB" analyze "$1" --backend "$3" --json --save none --repro-level 0 -o "out$((n += 1))" >log.json
     echo "exit $?"; /usr/bin/python3 "$TESTS/blame.py" <log.json
     /usr/bin/python3 "$TESTS/blame.py" observer_effect <log.json
-    grep -o "found by running parts.*" log.json
+    # A search by halves: two questions a halving for each of at most two faults, and a few to begin with.
+    sed -n 's/.*\(found by running parts.* the rest on eager\): \([0-9]*\) runs, \([0-9]*\) refused.*/\1 \2 \3/p' log.json |
+        /usr/bin/python3 -c 'import sys
+for line in sys.stdin:
+    words = line.split()
+    print(*words[:-2], "| few runs" if int(words[-2]) <= 2 * int(sys.argv[1]) + 8 else "| runs: " + words[-2], "|", words[-1], "refused")' "$2"
 }
 echo "== right as soon as a third output is marked"
-ask "$TESTS/net.onnxtxt" "$corrupt,value=t,kind=scale,size=0.05,most=2"
+ask "$TESTS/net.onnxtxt" 3 "$corrupt,value=t,kind=scale,size=0.05,most=2"
 echo "== right as soon as the value is looked at: the fault lies between two nodes"
-ask "$TESTS/net.onnxtxt" "$corrupt,value=t,kind=scale,size=0.05,inner"
+ask "$TESTS/net.onnxtxt" 3 "$corrupt,value=t,kind=scale,size=0.05,inner"
 echo "== clean"
-ask "$TESTS/net.onnxtxt" "$corrupt"
+ask "$TESTS/net.onnxtxt" 3 "$corrupt"
 echo "== a program that refuses more than two outputs, with two faults"
 cat >refuses.sh <<'S'
 #!/bin/bash
@@ -23,7 +28,7 @@ exec ./faulty.sh "$1"
 S
 sed 's|"$dir/model.onnx" --inputs|"$dir/model.onnx" --inject offset@Sigmoid --inject scale@Tanh --inputs|' "$ROOT/examples/cmd/run_plumb.sh" >faulty.sh
 chmod +x refuses.sh faulty.sh
-ask "$TESTS/net.onnxtxt" cmd:./refuses.sh
+ask "$TESTS/net.onnxtxt" 3 cmd:./refuses.sh
 echo "== 121 nodes: few runs"
 /usr/bin/python3 - <<'P'
 ops = ["Tanh", "Sigmoid", "Softsign", "Atan"]
@@ -35,7 +40,7 @@ for i in range(60):
 lines.append("  y = Neg (b59)")
 print("<ir_version: 8, opset_import: [\"\" : 17]>\nlong (float[4,16] x) => (float[4,16] y)\n{\n" + "\n".join(lines) + "\n}", file=open("long.onnxtxt", "w"))
 P
-ask long.onnxtxt "$corrupt,value=a41,kind=channel,size=0.5,most=1"
+ask long.onnxtxt 7 "$corrupt,value=a41,kind=channel,size=0.5,most=1"
 echo "== not wanted"
 "$PLUMB" analyze "$TESTS/net.onnxtxt" --backend "$corrupt,value=t,kind=scale,size=0.05,most=2" --skip-search --json --save none --repro-level 0 -o skipped >log.json
 echo "exit $?"; /usr/bin/python3 "$TESTS/blame.py" <log.json

@@ -1,21 +1,4 @@
-/usr/bin/python3 - "$TESTS" <<'EOF'
-# Two ONNX test folders: y = x is right in one and wrong in the other.
-import os
-import subprocess
-import sys
-
-import numpy as np
-from onnx import numpy_helper
-
-for name, wrong in (("test_right", 0), ("test_wrong", 1)):
-    data = f"cases/{name}/test_data_set_0"
-    os.makedirs(data)
-    subprocess.run([sys.executable, sys.argv[1] + "/make.py", "relu", f"cases/{name}/model.onnx"], check=True)
-    x = np.array([1, 2], dtype=np.float32)
-    for part, a in (("input", x), ("output", x + np.float32(wrong))):
-        with open(f"{data}/{part}_0.pb", "wb") as f:
-            f.write(numpy_helper.from_array(a, name=part[0]).SerializeToString())
-EOF
+/usr/bin/python3 "$TESTS/test/make-cases.py" "$TESTS/make.py"
 "$PLUMB" test cases --json | /usr/bin/python3 -c '
 import json, sys
 d = json.load(sys.stdin)
