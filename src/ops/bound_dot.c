@@ -102,10 +102,10 @@ static pl_status sum_once(dot_run *r, pl_tensor **out) {
     return st;
 }
 
-/* Roundings of a sum of k terms that a runtime adds in any order, one chain at worst. Each is off by
- * u of the sum so far, this way or that, so they add in quadrature: terms of one sign let that sum
- * grow to |y| (sqrt(k)/2 |y| is four deviations), terms that cancel keep it below S, whatever k.
- * One more is the last rounding. A few terms are off by k + 1 roundings at most. */
+/* Roundings of a sum of k terms that a runtime adds in any order, one chain at worst. Each is off
+ * by u of the sum so far, this way or that, so they add in quadrature: terms of one sign let that
+ * sum grow to |y| (sqrt(k)/2 |y| is four deviations), terms that cancel keep it below S, whatever
+ * k. One more is the last rounding. A few terms are off by k + 1 roundings at most. */
 static double chain_error(double k, double s, double y) {
     enum { STEADY = 2 };
     const double drift = sqrt(k) / 2 * y;
