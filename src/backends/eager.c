@@ -5,12 +5,15 @@
 #include "base/alloc.h"
 #include "base/strmap.h"
 #include "interp/interp.h"
+#include "kernels/provider.h"
 #include "onnx/onnx.h"
 #include "ops/op.h"
 #include "passes/backward.h"
 
 typedef struct eager {
     bool fp64;
+    const pl_provider *kernels;
+    char version[64];
     int threads; /* -1: as the model's source wishes */
 } eager;
 
@@ -28,8 +31,15 @@ typedef struct eager_program {
 static plumb_status eager_open(const plumb_host *host, const plumb_option *options,
                                size_t n_options, void **self, plumb_error *err) {
     (void)host;
+    const char *kernels = pl_option_value(options, n_options, "kernels");
+    const pl_provider *by = NULL;
+    pl_status st = kernels == NULL ? pl_provider_of(NULL, &by, pl_err_of(err))
+                                   : pl_provider_find(kernels, &by, pl_err_of(err));
+    if (st != PL_OK) return (plumb_status)st;
     eager *e = pl_calloc(1, sizeof(*e));
     if (e == NULL) return (plumb_status)pl_fail_memory(pl_err_of(err), sizeof(*e));
+    e->kernels = by;
+    pl_provider_version(by, e->version, sizeof(e->version));
     e->fp64 = pl_option_value(options, n_options, "fp64") != NULL;
     e->threads = (int)pl_option_int(options, n_options, "threads", -1);
     *self = e;
@@ -41,8 +51,7 @@ static void eager_close(void *self) {
 }
 
 static const char *eager_version(void *self) {
-    (void)self;
-    return PLUMB_VERSION;
+    return ((const eager *)self)->version;
 }
 
 static int eager_supports(void *self, const char *domain, const char *op, int opset) {
@@ -121,6 +130,7 @@ static plumb_status eager_compile(void *self, const plumb_source *source, void *
         goto done;
     }
     const pl_interp_options options = { .pool = p->pool,
+                                        .kernels = e->kernels,
                                         .fp64 = e->fp64,
                                         .seed = source->seed,
                                         .any_shape = source->any_shape != 0,
@@ -160,6 +170,7 @@ static const char *const *eager_record_modes(void *self) {
 static const plumb_option_def options[] = {
     { "fp64", NULL, "compute in double precision (gold)" },
     { "threads", "N", "threads of the pool" },
+    { "kernels", PL_PROVIDER_NAMES, "who computes products and convolutions" },
 };
 
 const plumb_backend pl_backend_eager = {

@@ -1,9 +1,11 @@
-/* plumb_backends: which backends work here, and why the others do not. */
+/* plumb_backends: which backends and which kernels work here, and why the others do not. */
 #include <stdio.h>
+#include <string.h>
 
 #include "backends/backend.h"
 #include "base/json.h"
 #include "flows/api.h"
+#include "kernels/provider.h"
 
 typedef struct row {
     const char *name, *summary;
@@ -20,10 +22,20 @@ static bool needs_file(const plumb_backend *b) {
 }
 
 /* Opens it behind the guard: a library that crashes while it is loaded is an answer, too. */
-static void probe(const plumb_backend *b, row *out) {
+static void probe_spec(const char *spec, row *out) {
     pl_err err = PL_ERR_INIT;
     pl_backend *opened = NULL;
     const pl_backend_options options = { .guarded = true, .timeout_seconds = 20 };
+    if (pl_backend_open(spec, &options, &opened, &err) == PL_OK) {
+        out->available = true;
+        snprintf(out->version, sizeof(out->version), "%s", pl_backend_version(opened));
+    } else {
+        snprintf(out->reason, sizeof(out->reason), "%s", err.message);
+    }
+    pl_backend_close(opened);
+}
+
+static void probe(const plumb_backend *b, row *out) {
     *out = (row){ .name = b->name, .summary = b->summary };
     if (needs_file(b)) {
         out->available = true;
@@ -31,13 +43,15 @@ static void probe(const plumb_backend *b, row *out) {
                  b->options[0].values);
         return;
     }
-    if (pl_backend_open(b->name, &options, &opened, &err) == PL_OK) {
-        out->available = true;
-        snprintf(out->version, sizeof(out->version), "%s", pl_backend_version(opened));
-    } else {
-        snprintf(out->reason, sizeof(out->reason), "%s", err.message);
-    }
-    pl_backend_close(opened);
+    probe_spec(b->name, out);
+}
+
+/* As the eager backend would run on them. */
+static void probe_kernels(const pl_provider *by, row *out) {
+    char spec[40];
+    *out = (row){ .name = by->name, .summary = by->serves };
+    snprintf(spec, sizeof(spec), "eager:kernels=%s", by->name);
+    probe_spec(spec, out);
 }
 
 static void put_json(const row *r, pl_json *j) {
@@ -47,6 +61,22 @@ static void put_json(const row *r, pl_json *j) {
     pl_json_put_bool(j, "available", r->available);
     pl_json_put_string(j, "reason", r->reason);
     pl_json_object_end(j);
+}
+
+static bool has_kernels(const plumb_backend *b) {
+    for (size_t i = 0; i < b->n_options; i++) {
+        if (strcmp(b->options[i].key, "kernels") == 0) return true;
+    }
+    return false;
+}
+
+static void put_kernels_text(pl_buf *out) {
+    for (size_t i = 0; pl_provider_rows[i] != NULL; i++) {
+        row r;
+        probe_kernels(pl_provider_rows[i], &r);
+        pl_buf_printf(out, "%20s  kernels=%s: %s%s%s\n", "", r.name, r.summary,
+                      r.available ? "" : "; not here: ", r.reason);
+    }
 }
 
 static void put_text(const row *r, const plumb_backend *b, pl_buf *out) {
@@ -74,6 +104,7 @@ plumb_status plumb_backends(plumb_format format, char **text, plumb_error *error
             put_json(&r, &j);
         } else {
             put_text(&r, pl_backend_rows[i], &out);
+            if (has_kernels(pl_backend_rows[i])) put_kernels_text(&out);
         }
     }
     if (format == PLUMB_JSON) {

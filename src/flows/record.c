@@ -9,6 +9,7 @@
 #include "flows/inputs.h"
 #include "flows/provenance.h"
 #include "graph/edit.h"
+#include "kernels/provider.h"
 #include "passes/backward.h"
 #include "store/graph_json.h"
 
@@ -130,7 +131,11 @@ static pl_status set_provenance(pl_record_job *r, pl_err *err) {
     char hex[PL_HASH128_HEX];
     pl_buf buf = PL_BUF_INIT;
     pl_json j;
+    char version[64];
+    const pl_provider *kernels = NULL;
     PL_TRY(pl_model_hash(r->model, &hash, err));
+    PL_TRY(pl_provider_of(NULL, &kernels, err));
+    pl_provider_version(kernels, version, sizeof(version));
     pl_hash128_hex(hash, hex);
     pl_json_init(&j, &buf, false);
     pl_json_object_begin(&j);
@@ -138,7 +143,7 @@ static pl_status set_provenance(pl_record_job *r, pl_err *err) {
     pl_json_put_string(&j, "model_hash", hex);
     pl_json_put_string(&j, "backend", r->backend != NULL ? pl_backend_name(r->backend) : "eager");
     pl_json_put_string(&j, "backend_version",
-                       r->backend != NULL ? pl_backend_version(r->backend) : PLUMB_VERSION);
+                       r->backend != NULL ? pl_backend_version(r->backend) : version);
     pl_json_key(&j, "options");
     pl_json_object_begin(&j);
     pl_json_put_string(&j, "spec", r->backend != NULL ? pl_backend_spec(r->backend) : "eager");

@@ -32,7 +32,7 @@ static void put_json(const pl_suite_result *r, pl_buf *out) {
 static void put_text(const pl_suite_result *r, bool verbose, pl_buf *out) {
     for (size_t i = 0; i < r->n_cases; i++) {
         const pl_case_result *c = &r->cases[i];
-        if (c->status == PL_CASE_PASS && !verbose) continue;
+        if (c->status == PL_CASE_PASS && c->reason[0] == '\0' && !verbose) continue;
         pl_buf_printf(out, "%s %s%s%s\n", status_names[c->status], c->path,
                       c->reason[0] != '\0' ? ": " : "", c->reason);
     }

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
-#include "base/hash.h"
+#include "flows/test_errata.h"
 #include "interp/interp.h"
 #include "onnx/onnx.h"
 #include "ops/op.h"
@@ -80,6 +80,7 @@ typedef struct test_case {
     pl_datum **in, **got;
     size_t n_in, n_out;
     bool is_random, is_transform;
+    const pl_erratum *erratum; /* that the model was mended by; NULL */
 } test_case;
 
 /* Test data made before NumPy had bfloat16 (onnx up to 1.17, opset up to 23) stores its bits as
@@ -142,7 +143,10 @@ static pl_status case_open(test_case *t, const char *model_path, const suite *s,
     const pl_interp_options options = { .pool = s->options->pool,
                                         .fp64 = s->options->fp64,
                                         .any_shape = true };
-    const pl_compile_options compile = { .file = model_path, .any_shape = true };
+    t->erratum = pl_erratum_find(model_path);
+    if (t->erratum != NULL) PL_TRY(pl_erratum_apply(t->erratum, t->model, err));
+    const pl_compile_options compile = { .file = t->erratum == NULL ? model_path : NULL,
+                                         .any_shape = true };
     if (s->options->backend != NULL) {
         pl_ops_resolve(t->model, NULL); /* only to know which answers are random */
         PL_TRY(pl_program_new(s->options->backend, t->model, &compile, &t->program, err));
@@ -289,30 +293,6 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
     return PL_OK;
 }
 
-/* Cases whose data contradict the specification, by the hash of their model. */
-static const struct known_wrong {
-    const char *name, *model_hash, *reason;
-} known_wrong[] = {
-    { "test_adam_multiple", "8cb15433cfd9a21d6d8f2697df5def78",
-      "the data are wrong: the model leaves epsilon at its default of 1e-6, the expected values "
-      "were "
-      "computed with 1e-2 (mended in onnx 1.13)" },
-};
-
-static const char *wrong_data(const char *path) {
-    for (size_t i = 0; i < sizeof(known_wrong) / sizeof(known_wrong[0]); i++) {
-        char file[1024], hex[PL_HASH128_HEX];
-        pl_file_map *map = NULL;
-        if (strcmp(pl_path_basename(path), known_wrong[i].name) != 0) continue;
-        snprintf(file, sizeof(file), "%s/model.onnx", path);
-        if (pl_file_map_open(file, &map, NULL) != PL_OK) continue;
-        pl_hash128_hex(pl_hash128_of(map->data, map->n_bytes), hex);
-        pl_file_map_unref(map);
-        if (strcmp(hex, known_wrong[i].model_hash) == 0) return known_wrong[i].reason;
-    }
-    return NULL;
-}
-
 static double seconds_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -338,6 +318,12 @@ static const char *class_of(const suite *s, pl_status st, const char *message) {
     return "error";
 }
 
+static void say_erratum(const pl_erratum *e, char *reason, size_t n_reason) {
+    const size_t n = strlen(reason);
+    snprintf(reason + n, n_reason - n, "%serratum: %s (mended in %s)", n > 0 ? "; " : "", e->text,
+             e->source);
+}
+
 static pl_status run_case(suite *s, const char *path, pl_err *err) {
     test_case t = { .path = path };
     pl_err failure = PL_ERR_INIT;
@@ -353,17 +339,13 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
         status = unsaid ? PL_CASE_SKIP : PL_CASE_FAIL;
         snprintf(reason, sizeof(reason), "%s", failure.message);
     }
-    const char *wrong = status == PL_CASE_FAIL && st == PL_OK ? wrong_data(path) : NULL;
-    if (wrong != NULL) {
-        status = PL_CASE_SKIP;
-        snprintf(reason, sizeof(reason), "%s", wrong);
-    }
     if (status == PL_CASE_FAIL && s->options->backend != NULL) {
         char bare[PL_ERR_MESSAGE_MAX];
         memcpy(bare, reason, sizeof(bare));
         snprintf(reason, sizeof(reason), "%s: %.*s", class_of(s, st, bare),
                  (int)sizeof(reason) - 20, bare);
     }
+    if (t.erratum != NULL) say_erratum(t.erratum, reason, sizeof(reason));
     case_close(&t);
     pl_case_result *r = &s->result->cases[s->result->n_cases];
     r->path = pl_strdup(path);

@@ -14,7 +14,7 @@ typedef enum pl_case_status { PL_CASE_PASS, PL_CASE_FAIL, PL_CASE_SKIP } pl_case
 typedef struct pl_case_result {
     char *path;
     pl_case_status status;
-    char *reason; /* "" when passed */
+    char *reason; /* "" when passed, unless an erratum was applied: "erratum: …" */
     double seconds;
 } pl_case_result;
 

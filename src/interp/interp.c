@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "interp/plan.h"
 #include "interp/raise.h"
+#include "kernels/provider.h"
 #include "ops/eval.h"
 
 struct pl_interp {
@@ -143,6 +144,7 @@ static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *
             node->in[i] != NULL && in->plan.constant[node->in[i]->id] && !in->options.fp64;
     }
     const pl_eval_setup setup = { .pool = in->options.pool,
+                                  .kernels = in->options.kernels,
                                   .scratch = scratch,
                                   .fp64 = in->options.fp64 && !native,
                                   .seed = seed_of(in),
@@ -265,6 +267,7 @@ pl_status pl_interp_new(pl_model *model, const pl_interp_options *options, pl_in
     pl_status st = PL_OK;
     in->model = model;
     in->options = *options;
+    PL_TRY_GOTO(done, st, pl_provider_of(options->kernels, &in->options.kernels, err));
     in->slots = pl_calloc((size_t)model->n_values + 1, sizeof(pl_datum *));
     if (in->slots == NULL) {
         st = pl_fail_memory(err, model->n_values);

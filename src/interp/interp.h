@@ -21,6 +21,8 @@ typedef pl_status (*pl_interp_hook)(void *ctx, const pl_node *node, const pl_val
 
 typedef struct pl_interp_options {
     pl_pool *pool; /* borrowed; NULL = one thread */
+    /* Who computes products and convolutions (kernels/provider.h); NULL = the default. */
+    const struct pl_provider *kernels;
     bool fp64;
     uint64_t seed;  /* of random operators that have none of their own */
     bool any_shape; /* inputs may have other shapes than the model declares (test data does) */

@@ -148,6 +148,7 @@ pl_status pl_conv_plan_make(pl_conv_state *state, const pl_conv_stage *stage, pl
 
 void pl_conv_state_free(pl_conv_state *state) {
     if (state == NULL) return;
+    if (state->library != NULL) state->library_free(state->library);
     if (!state->moved) pl_free(state->packed);
     pl_free(state->taps);
     pl_free(state->plan_data);

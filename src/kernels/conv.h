@@ -21,6 +21,7 @@ typedef struct pl_conv_shape {
     int n_spatial; /* 1, 2 or 3 */
     int64_t batch, c_in, c_out, groups;
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3];
+    const pl_provider *by; /* NULL = the default of the process */
 } pl_conv_shape;
 
 /* What a node keeps between calls: packed weights, library primitives, scratch. The same shape,
@@ -52,7 +53,7 @@ pl_status pl_conv_after_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_
                             const pl_epilogue *after, pl_err *err);
 
 /* By Winograd's F(2x2, 3x3): faster, and rounded otherwise than pl_conv_f32. The state is needed
- * and belongs to this way alone. */
+ * and belongs to this way alone. It fits own kernels only. */
 bool pl_conv_winograd_fits(const pl_conv_shape *shape);
 pl_status pl_conv_winograd_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
                                        pl_conv_state **state, pl_err *err);

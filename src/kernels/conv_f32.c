@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/conv_int.h"
-#include "kernels/libs.h"
+#include "kernels/provider.h"
 
 #define T float
 #define E pl_f32

@@ -1,62 +1,14 @@
 /* Integer convolution: columns of a strip of outputs, then the integer product. Padding is written
  * as x_zero, which the product takes off again. Exact modulo 2^32. */
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/conv_int.h"
 
 enum { COLS_MAX = 4 << 20 }; /* bytes of columns held at a time */
 
-typedef struct image {
-    const pl_conv_geo *g;
-    const uint8_t *x; /* channels of the group */
-    uint8_t zero;
-    int64_t first, n; /* outputs of this strip */
-    uint8_t *cols;    /* (ci * taps, n) */
-} image;
-
-/* Outputs first … of one row of output with one tap. */
-static void image_run(const image *m, const uint8_t *x, int64_t tap, int64_t at, int64_t n,
-                      uint8_t *to) {
-    const pl_conv_geo *g = m->g;
-    const int64_t ox = at % g->out[2], oy = at / g->out[2] % g->out[1],
-                  oz = at / g->out[2] / g->out[1];
-    const int64_t y =
-        oy * g->stride[1] - g->pad[1] + tap / g->kernel[2] % g->kernel[1] * g->dilation[1];
-    const int64_t z =
-        oz * g->stride[0] - g->pad[0] + tap / g->kernel[2] / g->kernel[1] * g->dilation[0];
-    const int64_t start = ox * g->stride[2] - g->pad[2] + tap % g->kernel[2] * g->dilation[2];
-    int64_t lo = 0, hi = 0;
-    if (y >= 0 && y < g->in[1] && z >= 0 && z < g->in[0])
-        pl_conv_span(start, g->stride[2], g->in[2], n, &lo, &hi);
-    memset(to, m->zero, (size_t)lo);
-    memset(to + hi, m->zero, (size_t)(n - hi));
-    if (hi <= lo) return;
-    const uint8_t *from = x + (z * g->in[1] + y) * g->in[2] + start;
-    if (g->stride[2] == 1) {
-        memcpy(to + lo, from + lo, (size_t)(hi - lo));
-        return;
-    }
-    for (int64_t i = lo; i < hi; i++)
-        to[i] = from[i * g->stride[2]];
-}
-
-static void image_range(void *ctx, int64_t begin, int64_t end) {
-    const image *m = ctx;
-    const pl_conv_geo *g = m->g;
-    for (int64_t k = begin; k < end; k++)
-        for (int64_t i = 0; i < m->n;) {
-            const int64_t at = m->first + i;
-            const int64_t n = pl_i64_min(g->out[2] - at % g->out[2], m->n - i);
-            image_run(m, m->x + k / g->n_taps * g->n_in, k % g->n_taps, at, n,
-                      m->cols + k * m->n + i);
-            i += n;
-        }
-}
-
 typedef struct int_conv {
     const pl_conv_geo *g;
+    const pl_provider *by;
     bool x_signed, w_signed;
     int32_t x_zero;
     pl_gemm_i8_zero w_zero;
@@ -70,11 +22,15 @@ static pl_status group_run(pl_pool *pool, const int_conv *c, const uint8_t *x, c
     const int64_t k = g->ci * g->n_taps;
     const pl_i32 x_zero = c->x_zero;
     const pl_gemm_i8_zero zx = { &x_zero, 0, 0 }, zw = { w_zero, c->w_zero.step, 0 };
-    image m = { .g = g, .x = x, .zero = (uint8_t)c->x_zero, .cols = cols };
+    pl_conv_columns m = {
+        .g = g, .x = x, .elem_bytes = 1, .fill = (uint8_t)c->x_zero, .cols = cols
+    };
     for (m.first = 0; m.first < g->n_out; m.first += c->step) {
         m.n = pl_i64_min(c->step, g->n_out - m.first);
-        pl_pool_for(pool, k, 16, image_range, &m);
-        const pl_gemm_shape s = { .m = g->co, .n = m.n, .k = k, .ldc = g->n_out, .batch = 1 };
+        pl_conv_columns_fill(pool, &m);
+        const pl_gemm_shape s = {
+            .m = g->co, .n = m.n, .k = k, .ldc = g->n_out, .batch = 1, .by = c->by
+        };
         PL_TRY(pl_gemm_i8(pool, &s, w, c->w_signed, zw, cols, c->x_signed, zx, y + m.first, err));
     }
     return PL_OK;
@@ -90,7 +46,7 @@ pl_status pl_conv_i8(pl_pool *pool, const pl_conv_shape *shape, const void *x, b
                        (int)x_zero);
     if (g.batch == 0 || g.co == 0 || g.n_out == 0) return PL_OK;
     const int64_t k = g.ci * g.n_taps;
-    int_conv c = { &g, x_signed, w_signed, x_zero, w_zero, 0 };
+    int_conv c = { &g, shape->by, x_signed, w_signed, x_zero, w_zero, 0 };
     c.step = pl_i64_min(g.n_out, pl_i64_max(128, COLS_MAX / pl_i64_max(k, 1)));
     size_t bytes;
     if (!pl_size_mul((size_t)pl_i64_max(k, 1), (size_t)c.step, &bytes))

@@ -48,8 +48,22 @@ void pl_conv_direct_f32(const pl_conv_geo *g, const pl_f32 *x, const pl_f32 *w, 
 void pl_conv_direct_f64(const pl_conv_geo *g, const pl_f64 *x, const pl_f64 *w, const pl_f64 *bias,
                         int64_t channel, pl_f64 *y);
 
+/* Columns of a strip of outputs of one group of one batch item: (ci * taps, n). */
+typedef struct pl_conv_columns {
+    const pl_conv_geo *g;
+    const void *x;     /* channels of the group */
+    size_t elem_bytes; /* 1, 4 or 8 */
+    uint8_t fill;      /* every byte of what lies outside */
+    int64_t first, n;  /* outputs of this strip */
+    void *cols;
+} pl_conv_columns;
+void pl_conv_columns_fill(pl_pool *pool, pl_conv_columns *columns);
+
 /* What a state holds depends on the way; see conv_float.inc. */
 struct pl_conv_state {
+    /* Another provider's, which then is all there is. */
+    void *library;
+    void (*library_free)(void *library);
     pl_conv_geo geo;
     const void *w;
     size_t elem_bytes;

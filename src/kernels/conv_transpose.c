@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/conv_int.h"
-#include "kernels/libs.h"
+#include "kernels/provider.h"
 
 enum { COLS_MAX = 4 << 20 }; /* elements of columns held at a time */
 

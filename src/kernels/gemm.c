@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "kernels/cpu.h"
 #include "kernels/gemm_int.h"
-#include "kernels/libs.h"
+#include "kernels/provider.h"
 
 const pl_gemm_table *pl_gemm_table_of(int isa) {
     if (isa > (int)pl_cpu_isa_max()) return NULL;
@@ -57,6 +57,7 @@ pl_status pl_gemm_check(const pl_gemm_shape *shape, size_t bytes_a, size_t bytes
 }
 
 struct pl_gemm_state {
+    const pl_provider *by;
     const void *b;
     int64_t k, n, ldb;
     bool trans_b;
@@ -95,7 +96,7 @@ static void fold_batch(pl_gemm_shape *s) {
 
 static bool state_matches(const pl_gemm_state *st, const pl_gemm_shape *s, const void *b,
                           size_t elem_bytes) {
-    return st->b == b && st->k == s->k && st->n == s->n && st->ldb == s->ldb &&
+    return st->by == s->by && st->b == b && st->k == s->k && st->n == s->n && st->ldb == s->ldb &&
            st->trans_b == s->trans_b && st->elem_bytes == elem_bytes;
 }
 
@@ -112,7 +113,9 @@ static pl_status state_renew(pl_gemm_state **slot, const pl_gemm_shape *s, const
     *slot = NULL;
     pl_gemm_state *st = pl_calloc(1, sizeof *st);
     if (st == NULL) return pl_fail_memory(err, sizeof *st);
-    *st = (pl_gemm_state){ b, s->k, s->n, s->ldb, s->trans_b, elem_bytes, NULL, 0, false };
+    *st = (pl_gemm_state){ .by = s->by, .b = b, .k = s->k, .n = s->n, .ldb = s->ldb };
+    st->trans_b = s->trans_b;
+    st->elem_bytes = elem_bytes;
     st->n_bytes = (size_t)size * elem_bytes;
     st->packed = pl_large_alloc(st->n_bytes);
     if (st->packed == NULL) {
@@ -128,6 +131,40 @@ static bool batch_is_parallel(const pl_gemm_shape *s, pl_pool *pool) {
     const double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
     return s->batch > 1 && pl_pool_threads(pool) > 1 &&
            (s->batch >= 2 * pl_pool_threads(pool) || flops < 4e6);
+}
+
+/* ---- other providers ---- */
+
+/* How one product is cut into parts that run beside each other: by its shape alone, since the bits
+ * of a library's product may depend on what it is asked for at once. */
+typedef struct pl_gemm_cut {
+    bool rows; /* else columns */
+    int64_t step, parts;
+} pl_gemm_cut;
+
+enum { PARTS_MAX = 8, PART_ALIGN = 32 };
+
+static pl_gemm_cut cut_of(const pl_gemm_shape *s) {
+    const double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
+    pl_gemm_cut cut = { .rows = s->m > s->n, .parts = 1 };
+    const int64_t total = cut.rows ? s->m : s->n;
+    if (s->batch < PARTS_MAX && flops > 4e6) cut.parts = flops < 1.6e7 ? 2 : PARTS_MAX;
+    cut.step = pl_div_up(pl_div_up(total, cut.parts), PART_ALIGN) * PART_ALIGN;
+    cut.parts = pl_div_up(total, cut.step);
+    return cut;
+}
+
+static bool is_aligned(const void *p, size_t bytes) {
+    return (uintptr_t)p % bytes == 0;
+}
+
+/* Elements from the first of a batch of matrices to behind the last. */
+static int64_t reach(const pl_gemm_shape *s, const int64_t *offsets, int64_t stride, int64_t rows,
+                     int64_t cols, int64_t ld) {
+    int64_t last = (s->batch - 1) * stride;
+    for (int64_t i = 0; offsets != NULL && i < s->batch; i++)
+        last = i == 0 ? offsets[0] : pl_i64_max(last, offsets[i]);
+    return last + (rows - 1) * ld + cols;
 }
 
 #define S(name) name##_f32

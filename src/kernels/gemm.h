@@ -2,10 +2,10 @@
  *
  * op(A) is m x k, op(B) is k x n, C is m x n; with trans_a the matrix in memory is k x m. beta == 0
  * never reads C; k == 0 gives beta * C. C overlaps neither A nor B.
- * The bits of C depend on A, B, the shape and the instruction set; not on the number of threads,
- * nor on whether a state is given. (m and transposition choose the way: one row of A alone may
- * differ in the last places from the same row among many.) Dims < 0, leading dims that are too
- * small and overflowing extents are PL_E_INVALID. */
+ * The bits of C depend on A, B, the shape, the provider and the instruction set; not on the number
+ * of threads, nor on whether a state is given. (m and transposition choose the way: one row of A
+ * alone may differ in the last places from the same row among many.) Dims < 0, leading dims that
+ * are too small and overflowing extents are PL_E_INVALID. */
 #ifndef PL_GEMM_H
 #define PL_GEMM_H
 
@@ -25,6 +25,8 @@ typedef struct pl_epilogue {
     void *ctx;
 } pl_epilogue;
 
+typedef struct pl_provider pl_provider; /* provider.h */
+
 typedef struct pl_gemm_shape {
     int64_t m, n, k;
     bool trans_a, trans_b;
@@ -34,6 +36,7 @@ typedef struct pl_gemm_shape {
     /* Where the strides cannot say it (NumPy broadcasting): `batch` element offsets, or NULL. */
     const int64_t *offsets_a, *offsets_b;
     const pl_epilogue *after; /* NULL = nothing follows */
+    const pl_provider *by;    /* NULL = the default of the process */
 } pl_gemm_shape;
 
 /* What a node keeps between calls when B is constant: B packed. Pass the address of a pointer that

@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/gemm_int.h"
-#include "kernels/libs.h"
+#include "kernels/provider.h"
 
 enum { KC = 1024, STRIP_COLS = 128, STRIP_ROWS = 4 }; /* k per block (even), columns, panels */
 
@@ -136,8 +136,13 @@ pl_status pl_gemm_i8(pl_pool *pool, const pl_gemm_shape *shape, const void *a, b
     PL_TRY(pl_gemm_check(shape, 1, 1, 4, &s, err));
     PL_TRY(check_zero("A", &a_zero, a_signed, s.m, s.batch, err));
     PL_TRY(check_zero("B", &b_zero, b_signed, s.n, s.batch, err));
-    if (pl_libs_plain())
-        return pl_gemm_plain_i8(shape, a, a_signed, a_zero, b, b_signed, b_zero, c, err);
+    bool served = false;
+    PL_TRY(pl_provider_of(s.by, &s.by, err));
+    if (s.by->gemm_i8 != NULL) {
+        const pl_product_i8 p = { &s, a, b, a_signed, b_signed, a_zero, b_zero, c };
+        PL_TRY(s.by->gemm_i8(&p, &served, err));
+    }
+    if (served) return PL_OK;
     i8_job j = { .t = pl_gemm_table_get(), .s = &s, .a_signed = a_signed, .b_signed = b_signed };
     atomic_init(&j.failed, false);
     j.a_step = a_zero.step;

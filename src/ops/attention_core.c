@@ -31,6 +31,7 @@ static key_range keys_of(const pl_attention *a, int64_t b, int64_t i) {
 
 typedef struct attention_block {
     const pl_attention *a;
+    const pl_provider *by;
     int64_t b, h, row0, row1, key0, key1;
 } attention_block;
 
@@ -73,6 +74,7 @@ static void round_to_f64(pl_dtype dtype, pl_f64 *x, int64_t n) {
 
 typedef struct attention_job {
     const pl_attention *a;
+    const pl_provider *by;
     int64_t blocks; /* of queries, for each head */
     atomic_int status;
 } attention_job;
@@ -98,7 +100,7 @@ static void run_blocks(void *ctx, int64_t begin, int64_t end) {
     const pl_attention *a = j->a;
     for (int64_t i = begin; i < end; i++) {
         const int64_t block = i % j->blocks, bh = i / j->blocks;
-        attention_block k = { .a = a, .b = bh / a->q_heads, .h = bh % a->q_heads };
+        attention_block k = { .a = a, .by = j->by, .b = bh / a->q_heads, .h = bh % a->q_heads };
         k.row0 = block * QUERY_BLOCK;
         k.row1 = pl_i64_min(k.row0 + QUERY_BLOCK, a->q_len);
         trim_keys(&k);
@@ -115,7 +117,9 @@ static bool is_empty(const pl_attention *a) {
 
 pl_status pl_attention_run(pl_eval *c, const pl_attention *a) {
     if (is_empty(a)) return PL_OK;
-    attention_job j = { .a = a, .blocks = (a->q_len + QUERY_BLOCK - 1) / QUERY_BLOCK };
+    attention_job j = { .a = a,
+                        .by = c->kernels,
+                        .blocks = (a->q_len + QUERY_BLOCK - 1) / QUERY_BLOCK };
     atomic_init(&j.status, PL_OK);
     pl_pool_for(c->pool, a->batch * a->q_heads * j.blocks, 1, run_blocks, &j);
     const pl_status st = (pl_status)atomic_load(&j.status);

@@ -92,13 +92,14 @@ pl_status pl_conv_window(const pl_eval *c, const pl_tensor *x, const pl_tensor *
     return pl_window_of(c, x, out);
 }
 
-pl_conv_shape pl_conv_shape_of(const pl_window *win, const pl_tensor *x, int64_t c_out,
-                               int64_t groups) {
+pl_conv_shape pl_conv_shape_of(const pl_eval *c, const pl_window *win, const pl_tensor *x,
+                               int64_t c_out, int64_t groups) {
     pl_conv_shape s = { .n_spatial = win->n,
                         .batch = x->dims[0],
                         .c_in = x->dims[1],
                         .c_out = c_out,
-                        .groups = groups };
+                        .groups = groups,
+                        .by = c->kernels };
     for (int d = 0; d < win->n && d < 3; d++) {
         s.in[d] = win->in[d];
         s.out[d] = win->out[d];

@@ -17,8 +17,8 @@ pl_status pl_conv_window(const pl_eval *c, const pl_tensor *x, const pl_tensor *
 pl_status pl_conv_transpose_window(const pl_eval *c, const pl_tensor *x, const pl_tensor *w,
                                    pl_window *out);
 /* For the kernels; 1 to 3 spatial dims. */
-pl_conv_shape pl_conv_shape_of(const pl_window *win, const pl_tensor *x, int64_t c_out,
-                               int64_t groups);
+pl_conv_shape pl_conv_shape_of(const pl_eval *c, const pl_window *win, const pl_tensor *x,
+                               int64_t c_out, int64_t groups);
 
 /* Any number of spatial dims, direct loops in double; bias may be NULL. x and w hold what is to be
  * multiplied (zero points taken off). */

@@ -53,7 +53,7 @@ static pl_status accumulate(pl_eval *c, operands o, const pl_tensor *y, pl_i32 *
             value[i] = (int32_t)pl_tensor_get_i64(wz, i);
         zero = (pl_gemm_i8_zero){ value, wz->n_elements > 1, 0 };
     }
-    const pl_conv_shape s = pl_conv_shape_of(&win, x, w->dims[0], groups);
+    const pl_conv_shape s = pl_conv_shape_of(c, &win, x, w->dims[0], groups);
     return pl_conv_i8(c->pool, &s, x->data, x->dtype == PL_I8, (int32_t)pl_in_int(c, o.x_zero, 0),
                       w->data, w->dtype == PL_I8, zero, acc, c->err);
 }

@@ -160,7 +160,7 @@ pl_status pl_conv_transpose_eval(pl_eval *c) {
     pl_window win = { 0 };
     PL_TRY(pl_conv_transpose_window(c, x, w, &win));
     if (y->n_elements == 0) return PL_OK;
-    const pl_conv_shape s = pl_conv_shape_of(&win, x, y->dims[1], groups);
+    const pl_conv_shape s = pl_conv_shape_of(c, &win, x, y->dims[1], groups);
     if (win.n > 3 || x->n_elements == 0 || w->n_elements == 0) {
         double *out = pl_scratch(c, (size_t)y->n_elements, sizeof(*out));
         const pl_f64 *fx = pl_in_f64(c, 0), *fw = pl_in_f64(c, 1);

@@ -18,10 +18,11 @@ struct pl_eval {
     const bool *wanted;             /* per output: does the node name it? */
     const bool *in_constant;        /* per input: the same tensor in every run (a weight) */
     pl_pool *pool;
-    pl_arena *scratch; /* reset after the node */
-    bool fp64;         /* gold */
-    bool naive;        /* sums in index order, one accumulator of the type itself: the longest chain
-                          of roundings that a correct runtime may have (blame's reference) */
+    const struct pl_provider *kernels; /* who computes products; NULL = the default */
+    pl_arena *scratch;                 /* reset after the node */
+    bool fp64;                         /* gold */
+    bool naive;     /* sums in index order, one accumulator of the type itself: the longest chain
+                       of roundings that a correct runtime may have (blame's reference) */
     bool unrounded; /* quantised results before they are rounded: in steps, without zero point and
                        limits, as double (error bounds) */
     uint64_t seed;  /* of this run, for random operators without a seed attribute */
@@ -80,6 +81,7 @@ pl_status pl_eval_no_type(const pl_eval *c, pl_dtype dtype);
  * folding use it. out[] receives new references (NULL where not wanted). */
 typedef struct pl_eval_setup {
     pl_pool *pool;
+    const struct pl_provider *kernels;
     pl_arena *scratch;
     bool fp64, naive, unrounded;
     uint64_t seed;

@@ -118,6 +118,7 @@ pl_status pl_matmul_plan(pl_eval *c, const pl_tensor *a, const pl_tensor *b,
     }
     pl_gemm_shape *g = &p->gemm;
     *g = (pl_gemm_shape){ .m = p->m, .n = p->n, .k = p->k, .batch = p->batch };
+    g->by = c->kernels;
     g->trans_a = a->rank > 1 && o.trans_a;
     g->trans_b = b->rank > 1 && o.trans_b;
     if (a->rank > 1) g->lda = a->strides[g->trans_a ? ra.col : ra.row];

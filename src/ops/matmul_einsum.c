@@ -321,7 +321,7 @@ static pl_status contract(work *w, const operand *x, const operand *y, const boo
     }
     int order[PL_RANK_MAX];
     operand a = { 0 }, b = { 0 };
-    pl_gemm_shape g = { .m = 1, .n = 1, .k = 1, .batch = 1 };
+    pl_gemm_shape g = { .m = 1, .n = 1, .k = 1, .batch = 1, .by = w->c->kernels };
     memcpy(order, batch, (size_t)n_batch * sizeof(int));
     memcpy(order + n_batch, left, (size_t)n_left * sizeof(int));
     memcpy(order + n_batch + n_left, inner, (size_t)n_inner * sizeof(int));

@@ -237,7 +237,9 @@ pl_status pl_matmul_nbits_eval(pl_eval *c) {
     PL_TRY(weights_of(c, &w));
     if (y->n_elements == 0) return PL_OK;
     nbits_job job = { .w = &w, .m = a->n_elements / w.l.k };
-    const pl_gemm_shape g = { .m = job.m, .n = w.l.n, .k = w.l.k, .trans_b = true, .batch = 1 };
+    const pl_gemm_shape g = {
+        .m = job.m, .n = w.l.n, .k = w.l.k, .trans_b = true, .batch = 1, .by = c->kernels
+    };
     if (y->dtype == PL_F64) return product_f64(c, &job, &g);
     job.a = pl_compute_in_f32(c, A, NULL);
     job.y = pl_compute_out_f32(c, y);

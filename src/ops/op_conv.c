@@ -23,7 +23,7 @@ static pl_status conv_f64(pl_eval *c, const pl_window *win, pl_f64 *y) {
     const int64_t groups = pl_attr_int(c->node, "group");
     const bool bias = pl_has(c, 2);
     if (win->n <= 3 && x->n_elements > 0 && w->n_elements > 0) {
-        const pl_conv_shape s = pl_conv_shape_of(win, x, w->dims[0], groups);
+        const pl_conv_shape s = pl_conv_shape_of(c, win, x, w->dims[0], groups);
         pl_kept *kept = pl_kept_of(c, 1);
         return pl_conv_f64(c->pool, &s, x->data, w->data, bias ? pl_in(c, 2)->data : NULL, y,
                            pl_kept_conv(kept), c->err);
@@ -45,7 +45,7 @@ static pl_status conv_f32(pl_eval *c, const pl_window *win, pl_tensor *y, pl_f32
         return PL_OK;
     }
     pl_kept *kept = pl_kept_of(c, 1);
-    const pl_conv_shape s = pl_conv_shape_of(win, x, w->dims[0], pl_attr_int(c->node, "group"));
+    const pl_conv_shape s = pl_conv_shape_of(c, win, x, w->dims[0], pl_attr_int(c->node, "group"));
     const pl_f32 *fx = pl_compute_in_f32(c, 0, NULL), *fw = pl_compute_in_f32(c, 1, kept);
     const pl_f32 *fb = bias ? pl_compute_in_f32(c, 2, NULL) : NULL;
     if (fx == NULL || fw == NULL || (bias && fb == NULL)) return pl_eval_memory(c);

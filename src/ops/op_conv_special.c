@@ -147,7 +147,7 @@ static pl_status deform_conv_eval(pl_eval *c) {
     }
     const int64_t per_group = c_out / groups;
     const pl_gemm_shape g = {
-        .m = per_group, .n = job.n_out, .k = job.each * job.n_taps, .batch = 1
+        .m = per_group, .n = job.n_out, .k = job.each * job.n_taps, .batch = 1, .by = c->kernels
     };
     for (int64_t i = 0; i < c_out * x->dims[0]; i++) { /* planes start with their bias */
         for (int64_t o = 0; o < job.n_out; o++)

@@ -238,7 +238,7 @@ static pl_status attention_eval(pl_eval *c) {
         return pl_eval_memory(c);
     }
     fill_rows(a.wide, bias, qkv, rows, n);
-    const pl_gemm_shape s = { .m = rows, .n = n, .k = k, .batch = 1 };
+    const pl_gemm_shape s = { .m = rows, .n = n, .k = k, .batch = 1, .by = c->kernels };
     if (a.wide) {
         PL_TRY(pl_gemm_f64(c->pool, &s, 1, input, weights, 1, qkv, pl_kept_gemm(kept), c->err));
     } else {
@@ -315,7 +315,7 @@ static pl_status q_attention_eval(pl_eval *c) {
     PL_TRY(zero_points(c, QA_ZERO, &x_zero));
     PL_TRY(zero_points(c, QA_W_ZERO, &w_zero));
     x_zero.step = 0;
-    const pl_gemm_shape s = { .m = rows, .n = n, .k = k, .batch = 1 };
+    const pl_gemm_shape s = { .m = rows, .n = n, .k = k, .batch = 1, .by = c->kernels };
     PL_TRY(pl_gemm_i8(c->pool, &s, x->data, x->dtype == PL_I8, x_zero, w->data, w->dtype == PL_I8,
                       w_zero, sums, c->err));
     PL_TRY(dequantize(c, a.wide, sums, rows, n, qkv));

@@ -222,7 +222,7 @@ static pl_status quant_product(void *ctx, bool recurrent, int64_t dir, int64_t m
     int32_t *sums = pl_scratch(c, (size_t)(m * n), sizeof(*sums));
     if (codes == NULL || sums == NULL) return pl_eval_memory(c);
     quantize(x, m * k, codes, &scale, &zero);
-    const pl_gemm_shape shape = { .m = m, .n = n, .k = k, .batch = 1 };
+    const pl_gemm_shape shape = { .m = m, .n = n, .k = k, .batch = 1, .by = c->kernels };
     const pl_gemm_i8_zero a_zero = { &zero, 0, 0 }, b_zero = { w.zero, w.zero_step, 0 };
     PL_TRY(pl_gemm_i8(c->pool, &shape, codes, false, a_zero, w.data, w.is_signed, b_zero, sums,
                       c->err));
@@ -307,6 +307,7 @@ const pl_op_def pl_ops_rnn[] = {
             "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\", clip=1.0>(x, w, r, b) }", NULL, 0 },
           { "(float[4,3,3] x, float[2,20,3] w, float[2,20,5] r, float[2,40] b) => (y, h, c) <int32[3] n = {4, 2, 3}> "
             "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\">(x, w, r, b, n) }", NULL, 0 },
+          { "(float[4,3,2] x, float[1,12,2] w, float[1,12,3] r, int32[3] n) => (y, h, c) { y, h, c = LSTM<hidden_size=3>(x, w, r, , n) }", "n=1:4", 0 },
           { "(float[3,1,2] x, float[1,12,2] w, float[1,12,3] r) => (y) { y = LSTM<hidden_size=3, input_forget=1, "
             "activations=[\"HardSigmoid\", \"ScaledTanh\", \"Softsign\"], activation_alpha=[0.3, 1.2], activation_beta=[0.4, 0.8]>(x, w, r) }", NULL, 0 }) },
     { .name = "DynamicQuantizeLSTM", .domain = "com.microsoft", .since = 1, .flags = PL_OP_NO_FP64,

@@ -15,6 +15,7 @@
 
 #include "kernels/conv.h"
 #include "kernels/gemm.h"
+#include "kernels/provider.h"
 
 static float *fill(int64_t n, unsigned seed) {
     float *x = malloc((size_t)n * sizeof(*x));
@@ -175,6 +176,7 @@ static void test_winograd__agrees_and_is_followed_once(void **state) {
     for (size_t i = 0; i < N_CONVOLUTIONS; i++)
         for (int threads = 1; threads <= 3; threads += 2) {
             conv_data d = conv_make(convolutions[i]);
+            d.s.by = &pl_provider_own;
             if (pl_conv_winograd_fits(&d.s)) {
                 pl_pool *pool = pl_pool_new(threads);
                 pl_conv_state *kept = NULL;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/libs.h"
 #include "kernels/vmath.h"
 
 /* clang-format off */
@@ -43,22 +42,10 @@ static void test_cpu__tables_exist_up_to_what_the_machine_has(void **state) {
     }
 }
 
-static void test_libs__describe_names_the_set_and_the_cpu(void **state) {
-    (void)state;
-    char line[200], little[4];
-    const size_t n = pl_libs_describe(line, sizeof line);
-    assert_int_equal(n, strlen(line));
-    assert_non_null(strstr(line, pl_isa_name(pl_cpu_isa())));
-    assert_non_null(strstr(line, pl_cpu_name()));
-    assert_int_equal(pl_libs_describe(little, sizeof little), n);
-    assert_int_equal(strlen(little), 3);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu__environment_holds_down_but_never_up),
         cmocka_unit_test(test_cpu__tables_exist_up_to_what_the_machine_has),
-        cmocka_unit_test(test_libs__describe_names_the_set_and_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Matrix products against the plain loops, within the rounding bound of a dot product. The
- * instruction set is that of PLUMB_CPU: run once for each (tests/meson.build). */
+ * instruction set is that of PLUMB_CPU, the provider that of PLUMB_KERNELS: tests/run runs it for
+ * each. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "kernels/gemm.h"
-#include "kernels/libs.h"
+#include "kernels/provider.h"
 
 /* clang-format off */
 #include <cmocka.h> /* needs the headers above it */
@@ -269,7 +270,6 @@ static void test_gemm__bad_shapes_are_refused(void **state) {
 static void test_gemm__a_state_follows_its_weights(void **state) {
     (void)state;
     enum { M = 64, N = 40, K = 30 };
-    if (pl_libs_plain()) skip();
     float a[M * K], b[2][K * N], c[M * N], p[M * N];
     for (int i = 0; i < M * K; i++)
         a[i] = (float)unit();
@@ -280,6 +280,7 @@ static void test_gemm__a_state_follows_its_weights(void **state) {
         pl_gemm_shape s = {
             .m = i % 3 ? M : i / 3 + 1, .n = N, .k = K, .trans_b = i >= 12, .batch = 1
         };
+        s.by = &pl_provider_own;
         assert_int_equal(pl_gemm_f32(NULL, &s, 1, a, b[i % 2], 0, c, &st, NULL), 0);
         if (s.m == M) assert_non_null(st);
         assert_int_equal(pl_gemm_f32(NULL, &s, 1, a, b[i % 2], 0, p, NULL, NULL), 0);
@@ -291,12 +292,11 @@ static void test_gemm__a_state_follows_its_weights(void **state) {
 static void test_gemm__running_out_of_memory_is_an_error(void **state) {
     (void)state;
     enum { M = 200, N = 200, K = 100 };
-    if (pl_libs_plain()) skip();
     float *x = calloc(3 * M * N, sizeof *x);
     for (long n = 0; n < 3; n++) {
         pl_gemm_state *st = NULL;
         pl_err err = PL_ERR_INIT;
-        pl_gemm_shape s = { .m = M, .n = N, .k = K, .batch = 1 };
+        pl_gemm_shape s = { .m = M, .n = N, .k = K, .batch = 1, .by = &pl_provider_own };
         pl_alloc_fail_after(n);
         const pl_status r = pl_gemm_f32(NULL, &s, 1, x, x + M * N, 0, x + 2 * M * N, &st, &err);
         pl_alloc_fail_after(-1);

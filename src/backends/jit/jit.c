@@ -5,6 +5,7 @@
 #include "backends/backend_int.h"
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
+#include "kernels/provider.h"
 #include "onnx/onnx.h"
 #include "passes/backward.h"
 
@@ -56,6 +57,7 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     pl_err *err = pl_err_of(error);
     jit_options *o = pl_calloc(1, sizeof(*o));
     pl_status st = PL_OK;
+    const pl_provider *by = NULL;
     if (o == NULL) return (plumb_status)pl_fail_memory(err, sizeof(*o));
     const char *fuse = pl_option_value(options, n, "fuse");
     const char *shapes = pl_option_value(options, n, "shapes");
@@ -71,6 +73,8 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     PL_TRY_GOTO(done, st, copy_text(pl_option_value(options, n, "debug-dir"), &o->debug_dir, err));
     PL_TRY_GOTO(done, st, copy_text(pl_option_value(options, n, "explain"), &o->explain, err));
     PL_TRY_GOTO(done, st, read_faults(o, options, n, err));
+    PL_TRY_GOTO(done, st, pl_provider_of(NULL, &by, err));
+    pl_provider_version(by, o->version, sizeof(o->version));
     *self = o;
     o = NULL;
 done:
@@ -79,8 +83,7 @@ done:
 }
 
 static const char *jit_version(void *self) {
-    (void)self;
-    return PLUMB_VERSION;
+    return ((const jit_options *)self)->version;
 }
 
 static int jit_supports(void *self, const char *domain, const char *op, int opset) {

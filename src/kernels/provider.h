@@ -1,0 +1,82 @@
+/* Who computes products and convolutions: one row for each provider, one place that chooses.
+ *
+ *   own      the kernels of this folder; the default (README.md has the figures)
+ *   plain    the plain loops: slow, for finding out whether a fast kernel is to blame
+ *   blas     OpenBLAS, opened at run time
+ *   onednn   oneDNN 2.x, opened at run time
+ *
+ * A call names its provider (pl_gemm_shape.by, pl_conv_shape.by); NULL is the default of the
+ * process: PLUMB_KERNELS in the environment, else own. A provider that is named and not there is an
+ * error, never replaced. What a row leaves NULL, and calls that it does not serve, run on own.
+ * A library computes one product on one thread; what runs beside what is cut here, by the shape
+ * alone, so that bits do not depend on the number of threads. Thread-safe. */
+#ifndef PL_PROVIDER_H
+#define PL_PROVIDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/conv.h"
+#include "kernels/gemm.h"
+
+/* One product, all of m, n, k > 0, leading dims filled in. */
+typedef struct pl_product {
+    bool trans_a, trans_b;
+    int64_t m, n, k, lda, ldb, ldc;
+} pl_product;
+
+/* An integer product as pl_gemm_i8 has checked it. */
+typedef struct pl_product_i8 {
+    const pl_gemm_shape *shape;
+    const void *a, *b;
+    bool a_signed, b_signed;
+    pl_gemm_i8_zero a_zero, b_zero;
+    pl_i32 *c;
+} pl_product_i8;
+
+struct pl_provider {
+    const char *name;
+    const char *serves; /* for people: what it has, the rest is own */
+    /* (optional) Loads the library; the first answer is kept. NULL = nothing to load. */
+    pl_status (*open)(pl_err *err);
+    const char *(*version)(void); /* (optional) after open: library, version, what it runs on */
+    /* (optional) All but pl_f32 …: aligned as the element type asks. alpha is not 0. */
+    pl_status (*gemm_f32)(const pl_product *p, float alpha, const float *a, const float *b,
+                          float beta, float *c);
+    pl_status (*gemm_f64)(const pl_product *p, double alpha, const double *a, const double *b,
+                          double beta, double *c);
+    /* (optional) *served stays false for what the library cannot do. */
+    pl_status (*gemm_i8)(const pl_product_i8 *p, bool *served, pl_err *err);
+    /* (optional) Without one, a provider that has products is given the columns. */
+    pl_status (*conv_f32)(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                          const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_conv_state **state,
+                          bool *served, pl_err *err);
+    pl_status (*conv_f64)(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x,
+                          const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_conv_state **state,
+                          bool *served, pl_err *err);
+    /* (optional) Without one, the columns are a product. */
+    pl_status (*conv_transpose_f32)(const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
+                                    const pl_f32 *bias, pl_f32 *y, pl_err *err);
+    pl_status (*conv_transpose_f64)(const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
+                                    const pl_f64 *bias, pl_f64 *y, pl_err *err);
+};
+
+extern const pl_provider pl_provider_own, pl_provider_plain, pl_provider_blas, pl_provider_onednn;
+extern const pl_provider *const pl_provider_rows[]; /* NULL at the end */
+#define PL_PROVIDER_NAMES "own|plain|blas|onednn"
+
+/* Opens the provider of this name. Unknown names are PL_E_USAGE, a library that is not there
+ * PL_E_NOT_FOUND. */
+pl_status pl_provider_find(const char *name, const pl_provider **out, pl_err *err);
+/* `by`, or the default of the process when it is NULL. PLUMB_KERNELS is read once. */
+pl_status pl_provider_of(const pl_provider *by, const pl_provider **out, pl_err *err);
+
+/* For reports: "own", "blas (OpenBLAS 0.3.21 SkylakeX)". `by` has been opened. Returns the length
+ * that it wants (as snprintf). */
+size_t pl_provider_describe(const pl_provider *by, char *out, size_t n_bytes);
+
+/* "0.1.0", or "0.1.0 blas (…)": other kernels are another implementation, and two runs must be told
+ * apart. */
+void pl_provider_version(const pl_provider *by, char *out, size_t n_bytes);
+
+#endif
