@@ -500,6 +500,9 @@ typedef struct plumb_minify_options {
     const char *check_str;   /* must be in the error's text; NULL = a similar text */
     int accuracy;            /* outputs must also fail the predicate of plumb_run_checked */
     int strict;              /* the first culprit in the graph, also one that changes no output */
+    const char *profile;     /* of that predicate, as in plumb_check_options; NULL = plumb */
+    const char *same;        /* options of the torch profile; NULL = PyTorch's own */
+    double tol;              /* 0 = by the fp64 run */
     const char *signature;   /* a repro.json whose signature is asked for; NULL = what it shows */
     size_t max_queries;      /* 0 = no limit */
     double max_time;         /* seconds; 0 = no limit */
@@ -538,6 +541,10 @@ typedef struct plumb_repro_options {
     double timeout;
     int threads;
     plumb_context context; /* done to the model that is written */
+    /* The predicate that found it wrong, as in plumb_minify_options: minify and query ask by it. */
+    int accuracy, strict;
+    const char *profile, *same;
+    double tol;
 } plumb_repro_options;
 /* Writes DEBUG_DIR/run_TIME-PID/checkpoints/NODES[-k]/ and copies it to ./repro; *text says where.
  */

@@ -1,11 +1,11 @@
 /* A pool of threads for data-parallel loops.
  *
- * Work is cut into blocks whose size does not depend on the number of threads; blocks are handed
- * out dynamically. A loop body writes only to its own block, so results never depend on the number
- * of threads. The calling thread works too: a pool of 1 has no threads of its own.
- * One loop runs at a time; a nested pl_pool_for, and one from a second thread while the pool is
- * busy, runs inline in its calling thread, in the same blocks. Threads start at the first loop that
- * needs them. */
+ * Work is cut into blocks whose size does not depend on the number of threads; each thread begins
+ * with its own part of the blocks, the same from loop to loop, and helps others when it is done. A
+ * loop body writes only to its own block, so results never depend on the number of threads. The
+ * calling thread works too: a pool of 1 has no threads of its own. One loop runs at a time; a
+ * nested pl_pool_for, and one from a second thread while the pool is busy, runs inline in its
+ * calling thread, in the same blocks. Threads start at the first loop that needs them. */
 #ifndef PL_POOL_H
 #define PL_POOL_H
 

@@ -38,6 +38,15 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     o->good = pl_args_value(args, "good");
     o->accuracy = pl_args_flag(args, "accuracy");
     o->strict = pl_args_flag(args, "strict-accuracy");
+    o->profile = pl_args_value(args, "profile");
+    o->same = pl_args_value(args, "same");
+    if (!pl_args_double(args, "tol", 0, &o->tol, err)) return false;
+    if (!o->accuracy && (o->profile != NULL || o->same != NULL || o->tol > 0)) {
+        err->status = PLUMB_E_USAGE;
+        snprintf(err->message, sizeof(err->message),
+                 "--profile, --same and --tol are of --accuracy");
+        return false;
+    }
     o->strip_weights = pl_args_flag(args, "strip-weights");
     o->stable_output = pl_args_flag(args, "stable-output");
     o->zip = pl_args_flag(args, "zip");
@@ -134,7 +143,11 @@ static const pl_option options[] = {
     { 0, "check-str", "TEXT", "must be in the error's text" },
     { 0, "accuracy", NULL, "an output must be wrong by the rule of run --accuracy" },
     { 0, "strict-accuracy", NULL, "the first culprit, also one that changes no output" },
-    { 0, "eval", NULL, "training behaviour off" },
+    { 0, "profile", "NAME", "with --accuracy: rule plumb (default) or torch" },
+    { 0, "same", "KEY=VALUE,…", "with --accuracy: options of PyTorch's same()" },
+    { 0, "tol", "X", "with --accuracy: |a - r| <= X (|r| + rms) instead of the fp64 run" },
+    { 0, "eval", NULL, "training behaviour off (implied by --accuracy)" },
+    { 0, "no-eval", NULL, "keep training behaviour under --accuracy" },
     { 0, "amp", "TYPE", "minify the model under autocast: fp16 or bf16" },
     { 0, "backward", NULL, "minify the graph with gradients" },
     { 0, "loss-output", "NAME", "backward: the only output in the loss" },

@@ -64,7 +64,11 @@ static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_mod
     double timeout = 0;
     long long threads = 0;
     plumb_context context = { 0 };
+    double tol = 0;
+    const bool strict = pl_args_flag(args, "strict-accuracy");
+    const bool accuracy = pl_args_flag(args, "accuracy") || strict;
     (void)pl_cli_context(args, &context, &err); /* the command has complained already */
+    if (!accuracy || !pl_args_double(args, "tol", 0, &tol, &err)) tol = 0;
     const plumb_repro_options options = {
         .level = repro->level,
         .inputs = *inputs,
@@ -74,7 +78,12 @@ static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_mod
         .error = failure == NULL ? NULL : failure->message,
         .timeout = pl_args_double(args, "timeout", 0, &timeout, &err) ? timeout : 0,
         .threads = pl_args_int(args, "threads", 0, 0, 4096, &threads, &err) ? (int)threads : 0,
-        .context = context
+        .context = context,
+        .accuracy = accuracy,
+        .strict = strict,
+        .profile = accuracy ? pl_args_value(args, "profile") : NULL,
+        .same = accuracy ? pl_args_value(args, "same") : NULL,
+        .tol = tol
     };
     if (plumb_repro_dump(model, &options, &text, &err) == PLUMB_OK) {
         fputs(text, stderr);

@@ -218,7 +218,7 @@ static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_ten
         }
     }
     v->q = e.q;
-    if (e.q > PL_Q_CULPRIT && e.kind != PL_LOCAL_SHAPE) {
+    if (e.q > PL_Q_UNUSUAL && e.kind != PL_LOCAL_SHAPE) {
         PL_TRY(pl_excuse_try(j, &segment, value, a, &e, &v->q_ref, &v->excuse, err));
         v->q = e.q / fmax(1, isnan(v->q_ref) ? 1 : v->q_ref);
     }

@@ -44,9 +44,30 @@ static bool has_low(const pl_blaming *j, const pl_segment *segment, const pl_val
     return false;
 }
 
-/* Inputs that may have been used in another precision than they were recorded in. */
+/* Did the run hold the value in more than the model declares? Then what was used is known: that, or
+ * its rounding. */
+static bool held_wider(const pl_blaming *j, const pl_value *value) {
+    pl_datum *a = NULL;
+    pl_err ignored = PL_ERR_INIT;
+    if (pl_blaming_get(j, value, &a, &ignored) != PL_OK) return false;
+    const bool wider = a->kind == PL_TYPE_TENSOR && pl_dtype_is_float(a->tensor->dtype) &&
+                       !is_low(a->tensor->dtype);
+    pl_datum_unref(a);
+    return wider;
+}
+
+/* Inputs that may have been used in another precision than they were recorded in, each for itself.
+ * One that was held wider has two forms, which are both tried as they are. */
 static bool has_copies(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
-    return j->a->has_copies && has_low(j, segment, value);
+    size_t n = 0;
+    if (!j->a->has_copies || !has_low(j, segment, value)) return false;
+    for (size_t i = 0; i < segment->n_inputs; i++) {
+        const pl_value *in = segment->inputs[i];
+        if (in->producer == NULL || !is_low(declared(in))) continue;
+        if (!held_wider(j, in)) return true;
+        n++;
+    }
+    return n > 1;
 }
 
 static bool is_any(const pl_node *node, const char *const *ops) {
@@ -55,14 +76,15 @@ static bool is_any(const pl_node *node, const char *const *ops) {
     return false;
 }
 
+static const char *const folded[] = { "BatchNormalization", "Mul", "Div", NULL };
+
 /* A dot product and, behind it, what can be folded into its weights. */
 static bool has_folding(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     static const char *const dots[] = { "Conv", "ConvTranspose", "Gemm", "MatMul", NULL };
-    static const char *const scales[] = { "BatchNormalization", "Mul", "Div", NULL };
     bool dot = false;
     if (!has_low(j, segment, value)) return false;
     for (size_t i = 0; i < segment->n_nodes; i++) {
-        if (dot && is_any(segment->nodes[i], scales)) return true;
+        if (dot && is_any(segment->nodes[i], folded)) return true;
         dot = dot || is_any(segment->nodes[i], dots);
     }
     return false;
@@ -132,9 +154,9 @@ static pl_status put_edge(pl_blaming *j, pl_replay *r, const pl_value *value, un
             a = NULL;
             PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(t, &a, err));
         }
-        if ((bits & ALLOW_INPUTS) != 0) {
-            const double u = pl_dtype_unit_roundoff(type);
-            PL_TRY_GOTO(done, st, bound_of(a->tensor, u, 0, &bound, err));
+        if ((bits & ALLOW_INPUTS) != 0 && value->producer != NULL) {
+            PL_TRY_GOTO(done, st,
+                        bound_of(a->tensor, pl_dtype_unit_roundoff(type), 0, &bound, err));
         }
     }
     st = pl_replay_put(r, value, a, bound, err);
@@ -144,8 +166,42 @@ done:
     return st;
 }
 
-/* Float weights of the segment may have been rounded once more; 2^-25 covers fp16 weights that
- * became subnormal when a small scale was folded in. */
+static const pl_tensor *constant_of(const pl_node *node, uint32_t i) {
+    const pl_value *v = i < node->n_in ? node->in[i] : NULL;
+    return v == NULL || v->is_input || v->init == NULL ? NULL : v->init;
+}
+
+/* By what a BatchNormalization or a constant Mul multiplies channel c; 1 when it cannot be said. */
+static double scale_of(const pl_node *node, int64_t c) {
+    const bool norm = strcmp(node->op, "BatchNormalization") == 0;
+    const pl_tensor *g = constant_of(node, 1), *v = norm ? constant_of(node, 4) : NULL;
+    if (g == NULL || (norm && v == NULL) || strcmp(node->op, "Div") == 0) return 1;
+    if (c >= g->n_elements && g->n_elements != 1) return 1;
+    double k = fabs(pl_tensor_get_f64(g, g->n_elements == 1 ? 0 : c));
+    if (norm && c < v->n_elements)
+        k /= sqrt(pl_tensor_get_f64(v, c) + pl_attr_float(node, "epsilon"));
+    return k > 0 && isfinite(k) ? k : 1;
+}
+
+/* Half a step of fp16 below its smallest normal number. */
+#define HALF_STEP 0x1p-25
+
+/* Weights of a convolution and what is folded into them: a folded weight that is subnormal is off
+ * by half a step, and so the weight by that over the scale of its channel. */
+static void add_subnormal(const pl_segment *segment, const pl_node *node, const pl_tensor *w,
+                          double *e) {
+    const pl_node *scale = NULL;
+    for (size_t i = 0; i < segment->n_nodes && scale == NULL; i++) {
+        const pl_node *next = segment->nodes[i];
+        if (next->n_in > 1 && next->in[0] == node->out[0] && is_any(next, folded)) scale = next;
+    }
+    const bool by_channel = scale != NULL && strcmp(node->op, "Conv") == 0 && w->rank > 1;
+    const int64_t each = by_channel && w->dims[0] > 0 ? w->n_elements / w->dims[0] : 0;
+    for (int64_t i = 0; i < w->n_elements; i++)
+        e[i] += HALF_STEP / (each > 0 ? scale_of(scale, i / each) : 1);
+}
+
+/* Float weights of the segment may have been rounded once more. */
 static pl_status put_weights(pl_replay *r, const pl_segment *segment, pl_err *err) {
     for (size_t i = 0; i < segment->n_nodes; i++) {
         const pl_node *node = segment->nodes[i];
@@ -155,7 +211,8 @@ static pl_status put_weights(pl_replay *r, const pl_segment *segment, pl_err *er
             pl_tensor *bound = NULL;
             pl_datum *d = NULL;
             const double u = pl_dtype_unit_roundoff(w->init->dtype);
-            PL_TRY(bound_of(w->init, u, 0x1p-25, &bound, err));
+            PL_TRY(bound_of(w->init, u, 0, &bound, err));
+            if (w->init->dtype == PL_F16) add_subnormal(segment, node, w->init, bound->data);
             pl_status st = pl_datum_of_tensor_take(pl_tensor_ref(w->init), &d, err);
             if (st == PL_OK) st = pl_replay_put(r, w, d, bound, err);
             pl_datum_unref(d);
@@ -166,14 +223,21 @@ static pl_status put_weights(pl_replay *r, const pl_segment *segment, pl_err *er
     return PL_OK;
 }
 
-/* The scale of a DequantizeLinear, from the replay or from the model; 0 when it is not to be had.
+/* The scale of a DequantizeLinear, from the replay or from the model; NULL when it is not to be
+ * had.
  */
-static double largest_scale(const pl_replay *r, const pl_node *dequantize) {
+static const pl_tensor *scale_tensor(const pl_replay *r, const pl_node *dequantize) {
     const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
-    if (scale == NULL) return 0;
+    if (scale == NULL) return NULL;
     const pl_datum *d = pl_replay_get(r, scale);
-    if (d != NULL && d->kind == PL_TYPE_TENSOR) return pl_tensor_max_abs(d->tensor);
-    return scale->init == NULL ? 0 : pl_tensor_max_abs(scale->init);
+    if (d != NULL && d->kind == PL_TYPE_TENSOR) return d->tensor;
+    return scale->init;
+}
+
+/* Element i of a scale by channel, or the one for all; 0 when there is none. */
+static double scale_at(const pl_tensor *scale, int64_t i, int64_t n) {
+    if (scale == NULL || scale->n_elements == 0) return 0;
+    return fabs(pl_tensor_get_f64(scale, scale->n_elements == n ? i : 0));
 }
 
 /* Scales outside the segment: computed from constants, or from what the run had. */
@@ -190,26 +254,47 @@ static pl_status fetch_scale(pl_blaming *j, pl_replay *r, const pl_node *dequant
     return PL_OK;
 }
 
-/* A bias that became int32 with the scale s_x s_w is off by half a step. Called when all that the
- * node needs is there. */
-static pl_status allow_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
+/* b as whole steps of s_x s_w, and what may still be off: a step where it is hard to say which of
+ * two is nearer. */
+static pl_status quantise_bias(const pl_replay *r, const pl_node *node, const pl_tensor *bias,
+                               pl_tensor **value, pl_tensor **bound, pl_err *err) {
+    const pl_tensor *sx = scale_tensor(r, producer_of(node, 0));
+    const pl_tensor *sw = scale_tensor(r, producer_of(node, 1));
+    PL_TRY(pl_tensor_cast(bias, PL_F64, value, err));
+    PL_TRY(pl_tensor_cast(bias, PL_F64, bound, err));
+    double *b = (*value)->data, *e = (*bound)->data;
+    const int64_t n = bias->n_elements;
+    for (int64_t i = 0; i < n; i++) {
+        const double step = scale_at(sx, 0, 1) * scale_at(sw, i, n), steps = b[i] / step;
+        e[i] = 0;
+        if (!(step > 0) || !(fabs(steps) < 0x1p31)) continue;
+        const double away = 0.5 - fabs(steps - nearbyint(steps)), unsure = 0x1p-22 * fabs(steps);
+        b[i] = nearbyint(steps) * step;
+        e[i] = 0x1p-23 * fabs(b[i]) + (away <= unsure ? step : 0);
+    }
+    return PL_OK;
+}
+
+/* A bias that became int32 with the scale s_x s_w: which number it became is known. Called when all
+ * that the node needs is there. */
+static pl_status round_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
     const pl_value *bias = node->in[2];
     PL_TRY(fetch_scale(j, r, producer_of(node, 0), err));
     PL_TRY(fetch_scale(j, r, producer_of(node, 1), err));
-    const double step =
-        largest_scale(r, producer_of(node, 0)) * largest_scale(r, producer_of(node, 1));
     const pl_datum *there = pl_replay_get(r, bias);
-    pl_tensor *bound = NULL;
+    const pl_tensor *from = there == NULL                   ? bias->init
+                            : there->kind == PL_TYPE_TENSOR ? there->tensor
+                                                            : NULL;
+    pl_tensor *value = NULL, *bound = NULL;
     pl_datum *d = NULL;
     pl_status st = PL_OK;
-    if (there != NULL) {
-        d = pl_datum_ref(there);
-    } else if (bias->init != NULL) {
-        PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(bias->init), &d, err));
-    }
-    if (d != NULL && d->kind == PL_TYPE_TENSOR) st = bound_of(d->tensor, 0, step / 2, &bound, err);
-    if (st == PL_OK && bound != NULL) st = pl_replay_put(r, bias, d, bound, err);
+    if (from == NULL) return PL_OK;
+    PL_TRY_GOTO(done, st, quantise_bias(r, node, from, &value, &bound, err));
+    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(pl_tensor_ref(value), &d, err));
+    st = pl_replay_put(r, bias, d, bound, err);
+done:
     pl_datum_unref(d);
+    pl_tensor_unref(value);
     pl_tensor_unref(bound);
     return st;
 }
@@ -226,7 +311,7 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
     for (size_t i = 0; i < segment->n_nodes; i++) {
         const pl_node *node = segment->nodes[i];
         if ((bits & QUANTISED_BIAS) != 0 && has_quantised_bias(node)) {
-            PL_TRY(allow_bias(j, *out, node, err));
+            PL_TRY(round_bias(j, *out, node, err));
         }
         PL_TRY(pl_replay_node(*out, node, err));
     }
@@ -318,37 +403,84 @@ static pl_status forgive_nan(pl_blaming *j, const pl_segment *segment, const pl_
     return st;
 }
 
+/* A value between recorded ones may leave the range of its type where fp64 does not (the Exp of a
+ * LogSumExp in fp16): where the model's own precision ends in the same NaN or Inf, that is none of
+ * the runtime's fault. */
+static pl_status forgive_overflow(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                                  const pl_tensor *a, pl_local_error *e, pl_err *err) {
+    const pl_tensor *d = result_of(j->local, value);
+    pl_replay *r = NULL;
+    pl_tensor *same = NULL;
+    pl_err trouble = PL_ERR_INIT;
+    pl_status st = PL_OK;
+    if (d == NULL || e->kind != PL_LOCAL_NONFINITE) return PL_OK;
+    const bool ran = replay_segment(j, segment, NATIVE, &r, &trouble) == PL_OK;
+    const pl_tensor *native = ran ? result_of(r, value) : NULL;
+    if (native == NULL || !pl_tensor_same_shape(native, a)) goto done;
+    PL_TRY_GOTO(done, st, pl_tensor_cast(d, PL_F64, &same, err));
+    double *x = same->data;
+    for (int64_t i = 0; i < same->n_elements; i++) {
+        const double held = pl_tensor_get_f64(a, i), own = pl_tensor_get_f64(native, i);
+        if (!isfinite(held) && (held == own || (isnan(held) && isnan(own)))) x[i] = held;
+    }
+    st = pl_local_error_measure(j->options->pool, a, same, pl_replay_bound(j->local, value),
+                                pl_blaming_native(j, value, a), e, err);
+done:
+    pl_replay_free(r);
+    pl_tensor_unref(same);
+    return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
+}
+
+/* *e becomes that of the row's replay when it is the smaller one. */
+static pl_status try_row(pl_blaming *j, const excuse_row *row, const pl_segment *segment,
+                         const pl_value *value, const pl_tensor *a, pl_local_error *e, bool *helped,
+                         pl_err *err) {
+    pl_replay *r = NULL;
+    pl_err trouble = PL_ERR_INIT;
+    pl_local_error again;
+    pl_status st = PL_OK;
+    *helped = false;
+    const bool ran = replay_segment(j, segment, row->bits, &r, &trouble) == PL_OK;
+    if (ran && result_of(r, value) != NULL) {
+        st = pl_local_error_measure(j->options->pool, a, result_of(r, value),
+                                    pl_replay_bound(r, value), pl_blaming_native(j, value, a),
+                                    &again, err);
+        *helped = st == PL_OK && again.q < e->q;
+        if (*helped) *e = again;
+    }
+    pl_replay_free(r);
+    return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
+}
+
 pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err) {
     const pl_dtype native = pl_blaming_native(j, value, a);
     *excuse = "";
     PL_TRY(forgive_nan(j, segment, value, a, e, err));
-    if (e->q <= PL_Q_CULPRIT) {
+    if (e->q <= PL_Q_UNUSUAL) {
         *excuse = "NaN against a number: either may be the largest";
         return PL_OK;
     }
+    PL_TRY(forgive_overflow(j, segment, value, a, e, err));
+    if (e->q <= PL_Q_UNUSUAL) {
+        *excuse = "the model's own precision overflows there, too";
+        return PL_OK;
+    }
     PL_TRY(naive_q(j, segment, value, native, q_ref, err));
-    if (e->q / fmax(1, *q_ref) <= PL_Q_CULPRIT) {
+    const double plain = fmax(1, *q_ref);
+    if (e->q / plain <= PL_Q_UNUSUAL) {
         *excuse = "a plain sum in the model's own precision is as far off";
         return PL_OK;
     }
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        pl_replay *r = NULL;
-        pl_err trouble = PL_ERR_INIT;
-        pl_local_error again;
+    /* The first that brings it near may do so by luck: the true one brings it down. */
+    const char *best = "";
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && e->q / plain > PL_Q_UNUSUAL; i++) {
+        bool helped = false;
         if (!rows[i].applies(j, segment, value)) continue;
-        pl_status st = replay_segment(j, segment, rows[i].bits, &r, &trouble);
-        if (st == PL_OK && result_of(r, value) != NULL) {
-            st = pl_local_error_measure(j->options->pool, a, result_of(r, value),
-                                        pl_replay_bound(r, value), native, &again, err);
-            if (st == PL_OK && again.q < e->q) *e = again;
-        }
-        pl_replay_free(r);
-        if (trouble.status == PL_E_MEMORY) return pl_fail_memory(err, 0);
-        if (e->q / fmax(1, *q_ref) > PL_Q_CULPRIT) continue;
-        *excuse = rows[i].name;
-        break;
+        PL_TRY(try_row(j, &rows[i], segment, value, a, e, &helped, err));
+        if (helped) best = rows[i].name;
     }
+    if (e->q / plain <= PL_Q_CULPRIT) *excuse = best;
     return PL_OK;
 }

@@ -103,7 +103,7 @@ static pl_status explained_by(pl_blaming *j, const pl_segment *segment, const pl
     if (d != NULL && d->kind == PL_TYPE_TENSOR) {
         st = pl_local_error_measure(j->options->pool, a, d->tensor, pl_replay_bound(r, value),
                                     pl_blaming_native(j, value, a), &e, err);
-        *yes = st == PL_OK && e.kind == PL_LOCAL_MEASURED && e.q <= PL_Q_CULPRIT;
+        *yes = st == PL_OK && e.kind == PL_LOCAL_MEASURED && e.q <= PL_Q_UNUSUAL;
     }
     pl_replay_free(r);
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;

@@ -10,6 +10,7 @@
 #include "tensor/tensor.h"
 
 #define PL_Q_CULPRIT 4.0
+#define PL_Q_UNUSUAL 2.0 /* beyond it excuses are looked for; never a fault by itself */
 
 typedef enum pl_local_class {
     PL_LOCAL_MEASURED,  /* q says all */

@@ -46,6 +46,19 @@ void pl_accuracy_init(pl_accuracy *a) {
     pl_same_options_init(&a->same);
 }
 
+pl_status pl_accuracy_read(const pl_accuracy_options *o, pl_accuracy *a, pl_err *err) {
+    pl_accuracy_init(a);
+    if (o->profile != NULL && o->profile[0] != '\0' && !pl_profile_parse(o->profile, &a->profile))
+        return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
+    if (o->same != NULL && o->same[0] != '\0') {
+        PL_TRY(pl_same_options_parse(o->same, &a->same, err));
+    }
+    if (o->tol > 0) a->tol = o->tol;
+    if (o->tol > 0 && a->profile == PL_PROFILE_TORCH) a->same.tol = o->tol;
+    a->strict = o->strict;
+    return PL_OK;
+}
+
 static void check_init(pl_accuracy_check *c) {
     memset(c, 0, sizeof(*c));
     c->rule = "none";

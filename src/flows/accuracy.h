@@ -30,6 +30,14 @@ typedef struct pl_accuracy {
 /* plumb, tol by precision, PyTorch's repro options. */
 void pl_accuracy_init(pl_accuracy *accuracy);
 
+/* The rule as commands and repro.json have it. */
+typedef struct pl_accuracy_options {
+    bool accuracy, strict;      /* asked for at all (minify); integers count */
+    const char *profile, *same; /* NULL or "" = plumb, PyTorch's own */
+    double tol;                 /* 0 = by the fp64 run */
+} pl_accuracy_options;
+pl_status pl_accuracy_read(const pl_accuracy_options *options, pl_accuracy *out, pl_err *err);
+
 typedef struct pl_accuracy_check { /* of one output */
     bool same;
     bool ignored;                        /* not a float, and not strict */
@@ -68,6 +76,23 @@ bool pl_accuracy_output_fails(const pl_accuracy *accuracy, const pl_accuracy_fig
  * that moves it by. */
 pl_status pl_accuracy_excuse(const pl_accuracy *accuracy, const pl_datum *gold,
                              const pl_datum *moved, pl_accuracy_check *check, pl_err *err);
+
+/* That second look, for the outputs of one run. Gold on changed inputs is made when it is needed.
+ */
+enum { PL_ACCURACY_MOVES = 3 };
+typedef struct pl_accuracy_moves { /* zeroed but for what is borrowed */
+    const pl_accuracy *accuracy;
+    pl_model *model;       /* of the reference */
+    pl_datum *const *in;   /* by its inputs */
+    pl_datum *const *gold; /* by its outputs; NULL entries = not known */
+    uint64_t seed;
+    void (*tell)(void *ctx, size_t done, size_t all); /* NULL */
+    void *ctx;
+    pl_datum **moved[PL_ACCURACY_MOVES];
+} pl_accuracy_moves;
+/* Excuses the check of the reference's output i where the function jumps. */
+pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, pl_accuracy_check *check, pl_err *err);
+void pl_accuracy_moves_release(pl_accuracy_moves *m);
 
 /* Of an output's rms: the error that is never too large at this precision. */
 double pl_accuracy_floor(pl_precision precision);

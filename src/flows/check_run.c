@@ -48,14 +48,13 @@ static pl_status read_options(pl_check_run *r, pl_err *err) {
     const plumb_check_options *o = r->options;
     pl_accuracy *a = &r->accuracy;
     const pl_session_print_options print = { .format = o->format };
-    pl_accuracy_init(a);
-    if (o->profile != NULL && !pl_profile_parse(o->profile, &a->profile))
-        return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
-    if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &a->same, err));
+    const pl_accuracy_options rule = { .accuracy = o->mode != PLUMB_CHECK_NONE,
+                                       .strict = o->mode == PLUMB_CHECK_STRICT,
+                                       .profile = o->profile,
+                                       .same = o->same,
+                                       .tol = o->tol };
+    PL_TRY(pl_accuracy_read(&rule, a, err));
     PL_TRY(pl_session_print_check(&print, err));
-    if (o->tol > 0) a->tol = o->tol;
-    if (o->tol > 0 && a->profile == PL_PROFILE_TORCH) a->same.tol = o->tol;
-    a->strict = o->mode == PLUMB_CHECK_STRICT;
     r->spec = o->run.backend == NULL ? "eager" : o->run.backend;
     r->reference_spec = o->reference == NULL ? "eager" : o->reference;
     a->any_float =
@@ -310,71 +309,21 @@ static pl_status run_gold(pl_check_run *r, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- gold on other inputs ---- */
-
-/* Relative, at random: the rounding errors of a few layers, of some, of many. A place where a
- * gradient jumps is met sooner or later; what is smooth moves by no more than that. */
-static double move_size(pl_precision precision, size_t k) {
-    const double least = precision <= PL_PRECISION_F32   ? 0x1p-20
-                         : precision == PL_PRECISION_F16 ? 0x1p-11
-                                                         : 0x1p-8;
-    return ldexp(least, 2 * (int)k);
-}
-
-static pl_status move_input(const pl_check_run *r, const pl_datum *d, size_t input, size_t k,
-                            pl_datum **out, pl_err *err) {
-    const bool is_float = d->kind == PL_TYPE_TENSOR && pl_dtype_is_float(d->tensor->dtype);
-    if (!is_float) {
-        *out = pl_datum_ref(d);
-        return PL_OK;
-    }
-    pl_tensor *wide = NULL, *t = NULL;
-    PL_TRY(pl_tensor_cast(d->tensor, PL_F64, &wide, err));
-    double *x = wide->data;
-    const double size = move_size(r->accuracy.precision, k);
-    for (int64_t i = 0; i < wide->n_elements; i++)
-        x[i] *= 1 + size * (2 * pl_rng_uniform_at(77 + k, input, (uint64_t)i) - 1);
-    const pl_status st = pl_tensor_cast(wide, d->tensor->dtype, &t, err); /* the type is checked */
-    pl_tensor_unref(wide);
-    return st == PL_OK ? pl_datum_of_tensor_take(t, out, err) : st;
-}
-
-static pl_status run_moved(pl_check_run *r, size_t k, pl_err *err) {
-    const pl_interp_options options = {
-        .pool = r->pool, .fp64 = true, .any_shape = true, .seed = r->options->run.inputs.seed
-    };
-    const pl_prepared *p = r->reference;
-    pl_interp *interp = NULL;
-    pl_datum **in = pl_calloc(p->n_in + 1, sizeof(pl_datum *));
-    r->moved[k] = pl_calloc(r->n_ref + 1, sizeof(pl_datum *));
-    pl_status st = in == NULL || r->moved[k] == NULL ? pl_fail_memory(err, p->n_in) : PL_OK;
-    for (size_t i = 0; i < p->n_in && st == PL_OK; i++)
-        if (p->in[i] != NULL) st = move_input(r, p->in[i], i, k, &in[i], err);
-    tell(r, "fp64 again", k, PL_CHECK_MOVES);
-    if (st == PL_OK) st = pl_interp_new(p->model, &options, &interp, err);
-    if (st == PL_OK) st = pl_interp_run(interp, in, r->moved[k], err);
-    pl_interp_free(interp);
-    drop(in, in == NULL ? 0 : p->n_in);
-    pl_free(in);
-    return st;
-}
-
-/* What failed against gold gets a second look: is it a place where the function jumps? */
-static pl_status excuse(pl_check_run *r, size_t i, pl_accuracy_check *check, pl_err *err) {
-    const size_t of = r->of[i] - 1;
-    if (check->same || isnan(check->largest_allowed) || r->accuracy.profile == PL_PROFILE_TORCH)
-        return PL_OK;
-    for (size_t k = 0; k < PL_CHECK_MOVES && !check->same; k++) {
-        if (r->moved[k] == NULL) PL_TRY(run_moved(r, k, err));
-        PL_TRY(pl_accuracy_excuse(&r->accuracy, r->gold[of], r->moved[k][of], check, err));
-    }
-    return PL_OK;
-}
-
 /* ---- the candidate ---- */
+
+static void tell_moves(void *ctx, size_t done, size_t all) {
+    tell(ctx, "fp64 again", done, all);
+}
 
 static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *checks, pl_err *err) {
     *all_same = true;
+    r->moves.accuracy = &r->accuracy;
+    r->moves.model = r->reference->model;
+    r->moves.in = r->reference->in;
+    r->moves.gold = r->gold;
+    r->moves.seed = r->options->run.inputs.seed;
+    r->moves.tell = tell_moves;
+    r->moves.ctx = r;
     for (size_t i = 0; i < r->n_out; i++) {
         const size_t k = r->of[i];
         if (k == 0 || r->ref[k - 1] == NULL || r->out[i] == NULL) {
@@ -388,7 +337,7 @@ static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *che
         }
         PL_TRY(pl_accuracy_compare(&r->accuracy, r->ref[k - 1], r->out[i], r->gold[k - 1],
                                    &checks[i], err));
-        PL_TRY(excuse(r, i, &checks[i], err));
+        PL_TRY(pl_accuracy_settle(&r->moves, k - 1, &checks[i], err));
         *all_same = *all_same && checks[i].same;
     }
     return PL_OK;
@@ -554,10 +503,7 @@ static void release(pl_check_run *r) {
     drop(r->ref, r->n_ref);
     drop(r->gold, r->n_ref);
     drop(r->out, r->n_out);
-    for (size_t k = 0; k < PL_CHECK_MOVES; k++) {
-        drop(r->moved[k], r->n_ref);
-        pl_free(r->moved[k]);
-    }
+    pl_accuracy_moves_release(&r->moves);
     for (size_t i = 0; r->files != NULL && i < r->n_out; i++)
         pl_free(r->files[i]);
     pl_free(r->in);

@@ -12,7 +12,7 @@
 #include "flows/prepare.h"
 #include "store/recording.h"
 
-enum { PL_CHECK_MAX_PHASES = 16, PL_CHECK_MOVES = 3 };
+enum { PL_CHECK_MAX_PHASES = 16 };
 
 typedef struct pl_check_run {
     plumb_model *m;
@@ -27,9 +27,9 @@ typedef struct pl_check_run {
     const pl_prepared *reference;
     size_t *of; /* by output of the candidate: output of the reference + 1 */
     pl_accuracy accuracy;
-    pl_datum **ref, **gold;           /* by output of the reference; NULL entries = not known */
-    pl_datum **moved[PL_CHECK_MOVES]; /* gold on changed inputs, made when it is needed */
-    pl_datum **out;                   /* by output of the candidate, of its last run */
+    pl_datum **ref, **gold;  /* by output of the reference; NULL entries = not known */
+    pl_accuracy_moves moves; /* the second look at what failed */
+    pl_datum **out;          /* by output of the candidate, of its last run */
     pl_accuracy_check *checks;
     size_t n_ref, n_out;
     size_t n_runs, n_passed;

@@ -192,6 +192,22 @@ static bool has_parameters(const pl_graph *graph) {
     return false;
 }
 
+/* An initializer of a model before IR version 4 stands among the inputs as well, but is none. */
+static bool is_constant(const pl_model *model, const pl_value *input) {
+    return input->init != NULL && model->ir_version < 4;
+}
+
+static pl_status fill_parameter(pl_prepared *p, const char *name, pl_datum *datum, pl_err *err) {
+    const pl_graph *graph = p->model->graph;
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        if (strcmp(graph->inputs[i]->name, name) != 0) continue;
+        p->in[i] = pl_datum_ref(datum);
+        return PL_OK;
+    }
+    return pl_fail(err, PL_E_USAGE, "input '%s' is a constant of this model: it takes no data",
+                   name);
+}
+
 /* Inputs of the joint graph: those given, then the incoming gradients; parameters have defaults. */
 static pl_status fill_joint(pl_prepared *p, incoming *g, pl_datum *const *in, size_t n_in,
                             pl_err *err) {
@@ -199,9 +215,14 @@ static pl_status fill_joint(pl_prepared *p, incoming *g, pl_datum *const *in, si
     p->n_in = p->model->graph->n_inputs;
     p->in = pl_calloc(p->n_in + 1, sizeof(pl_datum *));
     if (p->in == NULL) return pl_fail_memory(err, p->n_in);
-    for (size_t i = 0; i < n_in; i++)
-        p->in[i] = in[i] == NULL ? NULL : pl_datum_ref(in[i]);
-    size_t at = n_in;
+    size_t at = 0;
+    for (size_t i = 0; i < n_in; i++) {
+        if (!is_constant(g->forward, forward->inputs[i])) {
+            p->in[at++] = in[i] == NULL ? NULL : pl_datum_ref(in[i]);
+        } else if (in[i] != NULL) {
+            PL_TRY(fill_parameter(p, forward->inputs[i]->name, in[i], err));
+        }
+    }
     for (size_t i = 0; i < forward->n_outputs; i++) {
         if (!is_float(forward->outputs[i])) continue;
         PL_TRY(make_incoming(g, i, &p->in[at++], err));
@@ -270,8 +291,9 @@ static pl_status sort_outputs(pl_prepared *p, const pl_model *model, pl_err *err
         const bool gradient =
             p->has_gradients && strncmp(name, "d_", 2) == 0 && (own == NULL || !own->is_output);
         const pl_value *of = gradient ? pl_graph_find(model->graph, name + 2) : NULL;
-        p->kinds[i] = !gradient                                   ? PL_OUTPUT_BUFFER
-                      : of != NULL && of->is_input                ? PL_OUTPUT_INPUT_GRADIENT
+        p->kinds[i] = !gradient ? PL_OUTPUT_BUFFER
+                      : of != NULL && of->is_input && !is_constant(model, of)
+                          ? PL_OUTPUT_INPUT_GRADIENT
                       : of != NULL && is_buffer(model->graph, of) ? PL_OUTPUT_BUFFER_GRADIENT
                                                                   : PL_OUTPUT_PARAMETER_GRADIENT;
     }

@@ -46,6 +46,11 @@ typedef struct job {
     int64_t row0, rows, tiles, panels, nr, item;
     int64_t size_v, size_m; /* floats of one of the 16 matrices */
     float *v, *m;           /* 16 each: packed panels of the input, and products */
+    pl_pool *pool; /* that shares out the work on one block; NULL: blocks run beside each other */
+    int64_t block, blocks; /* rows of tiles of a block, and blocks of an item */
+    pl_slots slots;        /* scratch for v and m, one for each block at work */
+    int64_t slot_size;
+    float *scratch;
     const pl_epilogue *after;
 } job;
 
@@ -207,6 +212,26 @@ static void clear_rest(const job *j) {
         }
 }
 
+static void block_range(void *ctx, int64_t begin, int64_t end) {
+    job *all = ctx;
+    const int slot = pl_slots_take(&all->slots);
+    for (int64_t i = begin; i < end; i++) {
+        job j = *all;
+        j.v = all->scratch + slot * all->slot_size;
+        j.m = j.v + 16 * j.size_v;
+        j.item = i / j.blocks;
+        j.row0 = i % j.blocks * j.block;
+        j.rows = pl_i64_min(j.block, j.tiles_y - j.row0);
+        j.tiles = j.rows * j.tiles_x;
+        j.panels = pl_div_up(j.tiles, j.nr);
+        clear_rest(&j);
+        pl_pool_for(j.pool, j.s->c_in, 4, input_range, &j);
+        pl_pool_for(j.pool, 16, 1, product_range, &j);
+        pl_pool_for(j.pool, j.s->c_out, 4, output_range, &j);
+    }
+    pl_slots_give(&all->slots, slot);
+}
+
 static pl_status state_ensure(pl_pool *pool, const pl_conv_shape *s, const pl_f32 *w,
                               pl_conv_state **slot, pl_err *err) {
     if (*slot != NULL && (*slot)->w == w) return PL_OK;
@@ -252,20 +277,18 @@ pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const 
     /* One line more, lest the 16 lie in the same places of the first cache. */
     j.size_v = panels * shape->c_in * j.nr + LINE;
     j.size_m = pl_div_up(shape->c_out * rows * j.tiles_x, LINE) * LINE + LINE;
-    const size_t bytes = (size_t)(16 * (j.size_v + j.size_m)) * sizeof(float);
-    j.v = pl_aligned_alloc(64, bytes);
-    if (j.v == NULL) return pl_fail_memory(err, bytes);
-    j.m = j.v + 16 * j.size_v;
-    for (j.item = 0; j.item < shape->batch; j.item++)
-        for (j.row0 = 0; j.row0 < j.tiles_y; j.row0 += rows) {
-            j.rows = pl_i64_min(rows, j.tiles_y - j.row0);
-            j.tiles = j.rows * j.tiles_x;
-            j.panels = pl_div_up(j.tiles, j.nr);
-            clear_rest(&j);
-            pl_pool_for(pool, shape->c_in, 4, input_range, &j);
-            pl_pool_for(pool, 16, 1, product_range, &j);
-            pl_pool_for(pool, shape->c_out, 4, output_range, &j);
-        }
-    pl_free(j.v);
+    j.block = rows;
+    j.blocks = pl_div_up(j.tiles_y, rows);
+    const int threads = pl_pool_threads(pool);
+    const bool beside =
+        shape->batch * j.blocks >= threads && threads > 1 && shape->batch * j.blocks % threads == 0;
+    j.slot_size = 16 * (j.size_v + j.size_m);
+    const int slots = pl_slots_init(&j.slots, beside ? threads : 1);
+    const size_t bytes = (size_t)(j.slot_size * slots) * sizeof(float);
+    j.scratch = pl_aligned_alloc(64, bytes);
+    if (j.scratch == NULL) return pl_fail_memory(err, bytes);
+    j.pool = beside ? NULL : pool;
+    pl_pool_for(beside ? pool : NULL, shape->batch * j.blocks, 1, block_range, &j);
+    pl_free(j.scratch);
     return PL_OK;
 }

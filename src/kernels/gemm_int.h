@@ -60,6 +60,11 @@ static inline int64_t pl_gemm_block_len(const pl_gemm_blocks *b, int64_t i) {
     const int64_t left = b->k - i * b->kc;
     return left < b->kc ? left : b->kc;
 }
+/* All of k at once: parts of the result are final when they are there. */
+enum { PL_GEMM_K_BLOCKS = 8 };
+static inline bool pl_gemm_parts_fit(int64_t k) {
+    return k > 0 && pl_gemm_blocks_of(k).n <= PL_GEMM_K_BLOCKS;
+}
 /* First row of panel p of n: panels differ by one row at most. */
 static inline int64_t pl_gemm_panel_row(int64_t m, int64_t n, int64_t p) {
     return p * (m / n) + (p < m % n ? p : m % n);
@@ -77,16 +82,22 @@ pl_status pl_gemm_check(const pl_gemm_shape *shape, size_t bytes_a, size_t bytes
 typedef void (*pl_gemm_fill_f32)(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n,
                                  int64_t stride, pl_f32 *to, const pl_f32 **base,
                                  const int64_t **taps);
+/* Takes a part of the result out of the thread's own memory: rows of `ld` elements at `from`. */
+typedef void (*pl_gemm_part_f32)(const void *ctx, const pl_f32 *from, int64_t ld, int64_t row0,
+                                 int64_t row1, int64_t col0, int64_t col1);
 typedef struct pl_gemm_job_f32 {
     int64_t m, n, k;
     const pl_f32 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
+    bool a_direct; /* a_rs is 1, and a is read where it lies */
     /* Instead of a and b, see pl_gemm_fill_f32. */
     pl_gemm_fill_f32 a_fill, b_fill;
     const void *fill_ctx;
     const pl_f32 *a_packed, *b_packed; /* NULL: packed on the way */
     pl_f32 *c;
     int64_t ldc;
+    pl_gemm_part_f32 part; /* instead of c, where pl_gemm_parts_fit; beta is 0; or NULL */
+    const void *part_ctx;
     float alpha, beta;
     const pl_f32 *bias; /* one for each row, or NULL */
     const pl_epilogue *after;
@@ -97,16 +108,22 @@ typedef struct pl_gemm_job_f32 {
 typedef void (*pl_gemm_fill_f64)(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n,
                                  int64_t stride, pl_f64 *to, const pl_f64 **base,
                                  const int64_t **taps);
+/* Takes a part of the result out of the thread's own memory: rows of `ld` elements at `from`. */
+typedef void (*pl_gemm_part_f64)(const void *ctx, const pl_f64 *from, int64_t ld, int64_t row0,
+                                 int64_t row1, int64_t col0, int64_t col1);
 typedef struct pl_gemm_job_f64 {
     int64_t m, n, k;
     const pl_f64 *a, *b;
     int64_t a_rs, a_cs, b_rs, b_cs;
+    bool a_direct; /* a_rs is 1, and a is read where it lies */
     /* Instead of a and b, see pl_gemm_fill_f64. */
     pl_gemm_fill_f64 a_fill, b_fill;
     const void *fill_ctx;
     const pl_f64 *a_packed, *b_packed;
     pl_f64 *c;
     int64_t ldc;
+    pl_gemm_part_f64 part; /* instead of c, where pl_gemm_parts_fit; beta is 0; or NULL */
+    const void *part_ctx;
     double alpha, beta;
     const pl_f64 *bias;
     const pl_epilogue *after;

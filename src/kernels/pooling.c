@@ -97,7 +97,10 @@ static int64_t column_major_of(const pl_conv_geo *g, int64_t at) {
     return z + g->in[0] * (y + g->in[1] * x);
 }
 
-enum { COLUMNS_MAX = 2048 }; /* a wider row is pooled tap by tap */
+enum {
+    COLUMNS_MAX = 2048, /* a wider row is pooled tap by tap */
+    ROWS_MAX = 16
+};
 
 typedef struct job {
     const geo *p;

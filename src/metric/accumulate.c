@@ -14,8 +14,13 @@
 #include "metric/metric_block.h"
 
 enum {
-    CHUNK_BLOCKS = 1024, /* a power of two: chunks are subtrees of one pairwise tree */
+    /* Powers of two: groups and chunks are subtrees of one pairwise tree, whatever their size. */
+    GROUP_BLOCKS = 16, /* for one thread at a time, so that the CPU's own prefetch runs on */
+    GROUP = GROUP_BLOCKS * PL_METRIC_BLOCK,
+    GROUPS_MIN = 8, /* else every block by itself: all threads shall have work */
+    CHUNK_BLOCKS = 1024,
     CHUNK = CHUNK_BLOCKS * PL_METRIC_BLOCK,
+    PARTS_MAX = 128, /* CHUNK / GROUP, or GROUPS_MIN * GROUP_BLOCKS in the last chunk */
     SAMPLED_BLOCKS = 4,
     RUN = 512,
 };
@@ -27,7 +32,7 @@ typedef struct pass {
     int64_t n;
     pl_metric_block_fn fast; /* NULL = plain */
     double floor;
-    int64_t begin; /* of the chunk */
+    int64_t begin, group; /* of the chunk: its first element; elements for a thread at a time */
     pl_accumulators *parts;
 } pass;
 
@@ -163,12 +168,8 @@ static void take_block(const pl_metric_block *b, int64_t n, double floor, pl_acc
     out->mismatch_index = b->n_mismatch > 0 ? 0 : -1;
 }
 
-static void run_block(void *ctx, int64_t begin, int64_t end) {
-    const pass *p = ctx;
-    const int64_t at = p->begin + begin;
-    const size_t n = (size_t)(end - begin);
+static void run_block(const pass *p, int64_t at, size_t n, pl_accumulators *out) {
     const char *a = p->a + (size_t)at * p->size_a, *r = p->r + (size_t)at * p->size_r;
-    pl_accumulators *out = &p->parts[begin / PL_METRIC_BLOCK];
     pl_metric_block block;
     memset(&block, 0, sizeof block);
     if (p->fast != NULL && p->fast(a, r, n, p->floor, &block)) {
@@ -181,11 +182,28 @@ static void run_block(void *ctx, int64_t begin, int64_t end) {
     if (out->mismatch_index >= 0) out->mismatch_index += at;
 }
 
+static int64_t group_for(int64_t n) {
+    return n >= GROUPS_MIN * GROUP ? GROUP : PL_METRIC_BLOCK;
+}
+
+static void run_group(void *ctx, int64_t begin, int64_t end) {
+    const pass *p = ctx;
+    pl_accumulators blocks[GROUP_BLOCKS];
+    size_t n_blocks = 0;
+    for (int64_t at = begin; at < end; at += PL_METRIC_BLOCK) {
+        const int64_t n = end - at < PL_METRIC_BLOCK ? end - at : PL_METRIC_BLOCK;
+        run_block(p, p->begin + at, (size_t)n, &blocks[n_blocks++]);
+    }
+    merge_tree(blocks, n_blocks);
+    p->parts[begin / p->group] = blocks[0];
+}
+
 static void run_chunk(pl_pool *pool, pass *p, int64_t chunk, pl_accumulators *out) {
     p->begin = chunk * CHUNK;
     const int64_t n = p->n - p->begin < CHUNK ? p->n - p->begin : CHUNK;
-    pl_pool_for(pool, n, PL_METRIC_BLOCK, run_block, p);
-    merge_tree(p->parts, (size_t)((n + PL_METRIC_BLOCK - 1) / PL_METRIC_BLOCK));
+    p->group = group_for(n);
+    pl_pool_for(pool, n, p->group, run_group, p);
+    merge_tree(p->parts, (size_t)((n - 1) / p->group + 1));
     *out = p->parts[0];
 }
 
@@ -287,7 +305,7 @@ pl_status pl_accumulate(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, p
     PL_TRY_GOTO(done, st, pl_tensor_contiguous(r, &cr, err));
 
     const int64_t n = a->n_elements, n_chunks = (n - 1) / CHUNK + 1;
-    const int64_t n_parts = n_chunks > 1 ? CHUNK_BLOCKS : (n - 1) / PL_METRIC_BLOCK + 1;
+    const int64_t n_parts = n_chunks > 1 ? PARTS_MAX : (n - 1) / group_for(n) + 1;
     chunks = pl_calloc((size_t)n_chunks, sizeof *chunks);
     parts = pl_calloc((size_t)n_parts, sizeof *parts);
     if (chunks == NULL || parts == NULL) {

@@ -102,15 +102,21 @@ static pl_status sum_once(dot_run *r, pl_tensor **out) {
     return st;
 }
 
-/* u c(k) S into e, S the sum of absolute terms. The part of c(k) that grows with k is the drift of
- * a sum that grows itself: it counts for |y|; where terms cancel the partial sums stay small, too.
- * Sums that leave the range of float are done again in double. */
+/* Roundings of a sum of k terms that a runtime adds in any order, one chain at worst. Each is off
+ * by u of the sum so far, this way or that, so they add in quadrature: terms of one sign let that
+ * sum grow to |y| (sqrt(k)/2 |y| is four deviations), terms that cancel keep it below S, whatever
+ * k. One more is the last rounding. A few terms are off by k + 1 roundings at most. */
+static double chain_error(double k, double s, double y) {
+    enum { STEADY = 2 };
+    const double drift = sqrt(k) / 2 * y;
+    return fmin(sqrt(STEADY * s * STEADY * s + drift * drift) + y, (k + 1) * s);
+}
+
+/* What the sum itself rounds, into e. Sums that leave the range of float are done again in double.
+ */
 static pl_status add_local(dot_run *r, double *e) {
     const pl_tensor *y = pl_b_out(r->c, 0);
     const double *py = pl_b_y(r->c, 0);
-    enum { STEADY = 6 }; /* sorted terms, 256 to 16384 of them: q 2 at most */
-    const double chain = pl_b_chain(r->dot->k);
-    const double steady = r->c->u_acc * fmin(chain, STEADY), drift = r->c->u_acc * chain - steady;
     pl_tensor *s = NULL;
     if (py == NULL) return pl_fail_memory(r->c->err, 1);
     PL_TRY(sum_once(r, &s));
@@ -126,7 +132,7 @@ static pl_status add_local(dot_run *r, double *e) {
         ps = s->data;
     }
     for (int64_t i = 0; i < y->n_elements; i++)
-        e[i] = steady * fabs(ps[i]) + drift * fabs(py[i]);
+        e[i] = r->c->u_acc * chain_error(r->dot->k, fabs(ps[i]), fabs(py[i]));
     pl_b_add_stored(r->c, py, e, y->n_elements);
     pl_tensor_unref(s);
     return PL_OK;

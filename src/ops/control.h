@@ -18,8 +18,8 @@ typedef struct pl_scan_layout {
 /* Returns what is wrong with the attributes (and `*name` of which), or NULL. */
 const char *pl_scan_read(pl_scan_layout *s, const pl_node *node, size_t n_in, const char **name);
 
-/* If: the backward pass (src/passes) differentiates the branches; Loop and Scan are unrolled there
- * before. Calling these is an error. */
+/* If: the backward pass (src/passes) differentiates the branches; Loop, Scan and FlexAttention are
+ * replaced there before. Calling these is an error. */
 pl_status pl_grad_branches(pl_grad *c);
 pl_status pl_grad_unrolled(pl_grad *c);
 pl_status pl_grad_apart(pl_grad *c); /* sequences: taken apart there */

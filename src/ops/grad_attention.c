@@ -38,21 +38,19 @@ static void load(attention *a) {
     a->q = flat ? split_heads(c, node->in[Q], a->q_heads) : node->in[Q];
     a->k = flat ? split_heads(c, node->in[K], a->kv_heads) : node->in[K];
     a->v = flat ? split_heads(c, node->in[V], a->kv_heads) : node->in[V];
+    /* Lengths may be open where nothing hangs on them. */
+    const bool groups = a->q_heads != a->kv_heads;
+    const bool hides = pl_attr_int(node, "is_causal") != 0 || input(c, NONPAD) != NULL;
+    const bool cuts = input(c, MASK) != NULL && node->opset >= 24;
     if (input(c, PAST_KEY) != NULL && c->st == PL_OK) {
-        if (pl_attr_int(node, "is_causal") != 0 || a->q_heads != a->kv_heads)
-            a->past_len = pl_g_dim(c, node->in[PAST_KEY], 2);
+        if (groups || hides || cuts) a->past_len = pl_g_dim(c, node->in[PAST_KEY], 2);
         a->k = pl_g_concat(c, (pl_value *[]){ node->in[PAST_KEY], a->k }, 2, 2);
         a->v = pl_g_concat(c, (pl_value *[]){ node->in[PAST_VALUE], a->v }, 2, 2);
     }
     if (c->st != PL_OK) return;
-    /* Lengths may be open where nothing hangs on them. */
-    const bool groups = a->q_heads != a->kv_heads;
-    const bool hides = pl_attr_int(node, "is_causal") != 0 || input(c, NONPAD) != NULL;
-    const bool mask = input(c, MASK) != NULL;
     a->q_len = a->kv_len = -1;
     if (groups || hides) a->q_len = pl_g_dim(c, node->in[Q], a->rank - 2);
-    if (groups || hides || (mask && node->opset >= 24))
-        a->kv_len = pl_g_dim(c, node->in[K], a->rank - 2) + a->past_len;
+    if (groups || hides || cuts) a->kv_len = pl_g_dim(c, node->in[K], a->rank - 2) + a->past_len;
     a->head_size = pl_g_dim(c, node->in[Q], a->rank - 1) / (flat ? a->q_heads : 1);
 }
 
@@ -67,6 +65,34 @@ static pl_value *ungrouped(const attention *a, pl_value *x, int64_t last) {
     return a->q_heads == a->kv_heads ? x : pl_g_reshape(a->c, x, dims, 4);
 }
 
+static pl_value *numbers(pl_grad *c, int64_t n) {
+    pl_g_table line;
+    if (!pl_g_table_new(c, &line, 1, &n)) return NULL;
+    for (int64_t i = 0; i < n; i++)
+        line.data[i] = (double)i;
+    return pl_g_table_value(c, &line, PL_I64);
+}
+
+/* The same where only the run knows how many keys are there: (batch, 1, q_len or 1, kv_len). */
+static pl_value *visible_open(const attention *a, int64_t end, bool causal) {
+    pl_grad *c = a->c;
+    const int64_t axes[3] = { 1, 2, 3 }, axis = 1;
+    pl_value *valid = pl_g_unsqueeze(c, input(c, NONPAD), axes, 3), *key = numbers(c, a->kv_len);
+    pl_value *all = pl_g_int(c, a->kv_len);
+    valid = pl_g3(c, "Where", pl_g2(c, "Less", all, valid), all, valid);
+    pl_value *seen = pl_g2(c, "Less", key, valid);
+    if (end < a->kv_len) seen = pl_g2(c, "And", seen, pl_g2(c, "Less", key, pl_g_int(c, end)));
+    if (!causal) return seen;
+    pl_value *shift = pl_g_int(c, a->past_len), *none = pl_g_int(c, 0);
+    if (input(c, PAST_KEY) == NULL) { /* a negative count is none */
+        shift = pl_g3(c, "Where", pl_g2(c, "Less", valid, none), none, valid);
+        shift = pl_g_sub(c, shift, pl_g_int(c, a->q_len));
+    }
+    pl_value *query = pl_g_unsqueeze(c, numbers(c, a->q_len), &axis, 1);
+    pl_value *last = pl_g_add(c, pl_g_add(c, query, shift), pl_g_int(c, 1));
+    return pl_g2(c, "And", seen, pl_g2(c, "Less", key, last));
+}
+
 /* Keys that each query sees by causality, padding and a short mask; NULL when all. */
 static pl_value *visible(const attention *a) {
     pl_grad *c = a->c;
@@ -74,22 +100,21 @@ static pl_value *visible(const attention *a) {
     const bool causal = pl_attr_int(node, "is_causal") != 0;
     const pl_tensor *nonpad = pl_g_known(input(c, NONPAD));
     int64_t end = a->kv_len;
-    if (input(c, NONPAD) != NULL && nonpad == NULL) {
-        (void)pl_g_fail(c, "needs nonpad_kv_seqlen to be a constant");
-        return NULL;
-    }
     if (input(c, MASK) != NULL && node->opset >= 24) {
         const int rank = pl_g_rank(c, node->in[MASK]);
         const int64_t n = rank < 1 ? 1 : pl_g_dim(c, node->in[MASK], rank - 1);
         if (c->st == PL_OK) end = n;
     }
+    if (c->st == PL_OK && input(c, NONPAD) != NULL && nonpad == NULL)
+        return visible_open(a, end, causal);
     if (c->st != PL_OK || (!causal && nonpad == NULL && end == a->kv_len)) return NULL;
     const int64_t batch = nonpad == NULL ? 1 : nonpad->n_elements;
-    const int64_t dims[4] = { batch, 1, a->q_len, a->kv_len };
+    const int64_t rows = causal ? a->q_len : 1;
+    const int64_t dims[4] = { batch, 1, rows, a->kv_len };
     pl_g_table mask;
     if (!pl_g_table_new(c, &mask, 4, dims)) return NULL;
     for (int64_t i = 0; i < mask.n; i++) {
-        const int64_t b = i / (a->q_len * a->kv_len), q = i / a->kv_len % a->q_len;
+        const int64_t b = i / (rows * a->kv_len), q = i / a->kv_len % rows;
         int64_t last = end, shift = a->past_len;
         if (nonpad != NULL) {
             const int64_t n = pl_tensor_get_i64(nonpad, b);

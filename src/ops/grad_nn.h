@@ -99,6 +99,13 @@ pl_status pl_ms_attention_grad(pl_grad *c); /* grad_ms_attention.c */
 pl_status pl_ms_multi_head_grad(pl_grad *c);
 pl_status pl_ms_rotary_grad(pl_grad *c);
 
+/* ---- regions (grad_region.c) ---- */
+/* RoiAlign: outputs are the mean or the largest (the first of them) of the last axis of
+ * `cells` (regions, 1, outputs, each; int64) times `weights`. */
+pl_status pl_roi_gather_grad(pl_grad *c, pl_value *cells, pl_value *weights, bool largest);
+pl_status pl_roi_align_open_grad(pl_grad *c); /* regions that only the run knows */
+pl_status pl_max_roi_pool_grad(pl_grad *c);
+
 /* ---- places (grad_sample.c) ---- */
 pl_status pl_grid_sample_grad(pl_grad *c);
 pl_status pl_affine_grid_grad(pl_grad *c);

@@ -13,6 +13,7 @@ typedef struct cell {
     pl_value *rec, *rb;  /* R transposed (hidden, gates * hidden); the GRU's last bias or NULL */
     pl_value *peep[3];   /* i, o, f; NULL = none */
     pl_value *h, *state; /* (batch, hidden); state NULL but for the LSTM */
+    pl_value *lengths;   /* (batch), int64, where only the run knows them; NULL = r->lengths */
 } cell;
 
 static pl_value *input(const pl_grad *c, uint32_t i) {
@@ -120,15 +121,31 @@ static void load_cell(cell *k, pl_value *x) {
 }
 
 /* 1 for items that still run at time t, as (batch, 1); NULL when all do. */
-static pl_value *running(pl_grad *c, const pl_rnn *r, int64_t t) {
+static pl_value *running(const cell *k, int64_t t) {
+    pl_grad *c = k->c;
+    const pl_rnn *r = k->r;
+    const int64_t axis = 1;
     bool all = true;
     pl_g_table mask;
+    if (k->lengths != NULL)
+        return pl_g2(c, "Less", pl_g_int(c, t), pl_g_unsqueeze(c, k->lengths, &axis, 1));
     for (int64_t b = 0; b < r->batch; b++)
         all = all && t < r->lengths[b];
     if (all || !pl_g_table_new(c, &mask, 2, (const int64_t[]){ r->batch, 1 })) return NULL;
     for (int64_t b = 0; b < r->batch; b++)
         mask.data[b] = t < r->lengths[b];
     return pl_g_table_value(c, &mask, PL_BOOL);
+}
+
+/* (seq, batch, …) with the first `lengths` steps of each item turned round. */
+static pl_value *turned(const cell *k, pl_value *x) {
+    const pl_attr axes[2] = { PL_G_INT("time_axis", 0), PL_G_INT("batch_axis", 1) };
+    return pl_g_op(k->c, "ReverseSequence", (pl_value *const[]){ x, k->lengths }, 2, axes, 2);
+}
+
+/* Does each item read its own steps backwards here, as lengths that are known say? */
+static bool by_item(const cell *k) {
+    return k->r->reverse[k->dir] && k->lengths == NULL;
 }
 
 /* Gates of time t: each item from the step that it reads then. */
@@ -140,7 +157,7 @@ static pl_value *gates_at(const cell *k, int64_t t) {
     bool same = true;
     int64_t first = -1;
     for (int64_t b = 0; b < r->batch; b++) {
-        const int64_t from = r->reverse[k->dir] && t < r->lengths[b] ? r->lengths[b] - 1 - t : t;
+        const int64_t from = by_item(k) && t < r->lengths[b] ? r->lengths[b] - 1 - t : t;
         if (first < 0) first = from;
         same = same && from == first;
     }
@@ -153,7 +170,7 @@ static pl_value *gates_at(const cell *k, int64_t t) {
         return NULL;
     }
     for (int64_t b = 0; b < r->batch; b++) {
-        const int64_t from = r->reverse[k->dir] && t < r->lengths[b] ? r->lengths[b] - 1 - t : t;
+        const int64_t from = by_item(k) && t < r->lengths[b] ? r->lengths[b] - 1 - t : t;
         pl_value *one = pl_g_cut(c, k->gates_x, 0, from, from + 1);
         rows[b] = pl_g_squeeze(c, pl_g_cut(c, one, 1, b, b + 1), &axis, 1);
     }
@@ -166,7 +183,7 @@ static void run_steps(cell *k, pl_value **y) {
     pl_grad *c = k->c;
     const pl_rnn *r = k->r;
     for (int64_t t = 0; t < r->seq && c->st == PL_OK; t++) {
-        pl_value *h = k->h, *state = k->state, *mask = running(c, r, t), *gx = gates_at(k, t);
+        pl_value *h = k->h, *state = k->state, *mask = running(k, t), *gx = gates_at(k, t);
         if (c->st != PL_OK) return;
         switch (r->kind) {
         case PL_RNN_PLAIN: step_plain(k, gx); break;
@@ -196,7 +213,7 @@ static pl_value *in_order(const cell *k, pl_value *const *y) {
         bool same = true;
         for (int64_t b = 1; b < r->batch; b++)
             same = same && r->lengths[b] == r->lengths[0];
-        const bool back = r->reverse[k->dir];
+        const bool back = by_item(k);
         const int64_t n = r->batch == 0 ? r->seq : r->lengths[0];
         if (same || !back) {
             list[s] = y[back && s < n ? n - 1 - s : s];
@@ -208,7 +225,8 @@ static pl_value *in_order(const cell *k, pl_value *const *y) {
         }
         list[s] = pl_g_unsqueeze(c, list[s], &axis, 1);
     }
-    return pl_g_concat(c, list, (size_t)r->seq, 0);
+    pl_value *all = pl_g_concat(c, list, (size_t)r->seq, 0);
+    return r->reverse[k->dir] && k->lengths != NULL ? turned(k, all) : all;
 }
 
 /* ---- the node ---- */
@@ -225,10 +243,8 @@ static bool read_sizes(pl_grad *c, pl_rnn_kind kind, pl_arena *arena, pl_rnn *r)
         data[i] = (pl_datum){ .kind = PL_TYPE_TENSOR, .tensor = &shapes[i] };
         in[i] = &data[i];
     }
-    pl_value *lengths = input(c, 4);
-    if (lengths != NULL) {
-        const pl_tensor *known = pl_g_known(lengths);
-        if (known == NULL) (void)pl_g_fail(c, "needs sequence_lens to be a constant");
+    const pl_tensor *known = pl_g_known(input(c, 4));
+    if (known != NULL) {
         data[4] = (pl_datum){ .kind = PL_TYPE_TENSOR, .tensor = (pl_tensor *)(uintptr_t)known };
         in[4] = &data[4];
     }
@@ -259,7 +275,10 @@ static void expand(pl_grad *c, const pl_rnn *r, pl_value **out) {
     if (r->layout) x = pl_g_transpose(c, x, swap, 3);
     for (int64_t dir = 0; dir < r->dirs && c->st == PL_OK; dir++) {
         cell k = { .c = c, .r = r, .dir = dir };
+        if (input(c, 4) != NULL && pl_g_known(input(c, 4)) == NULL)
+            k.lengths = pl_g_cast(c, input(c, 4), PL_I64);
         load_cell(&k, x);
+        if (k.lengths != NULL && r->reverse[dir]) k.gates_x = turned(&k, k.gates_x);
         run_steps(&k, steps);
         if (c->st != PL_OK) return;
         y[dir] = in_order(&k, steps);

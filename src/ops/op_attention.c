@@ -12,6 +12,7 @@
 #include "ops/attention_core.h"
 #include "ops/attention_dims.h"
 #include "ops/bound_nn.h"
+#include "ops/control.h"
 #include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 
@@ -684,7 +685,11 @@ const pl_op_def pl_ops_attention[] = {
           { "(float[2,3,8] q, float[2,5,4] k, float[2,5,4] v) => (y) <int64[2] n = {3, 5}> "
             "{ y = Attention<q_num_heads=2, kv_num_heads=1, is_causal=1>(q, k, v, \"\", \"\", \"\", n) }", NULL, 0 },
           { "(float[1,2,3,4] q, float[1,2,5,4] k, float[1,2,5,4] v, float[1,1,3,5] m) => (y, a, b, s) "
-            "{ y, a, b, s = Attention<scale=0.7, qk_matmul_output_mode=2>(q, k, v, m) }", NULL, 0 }) },
+            "{ y, a, b, s = Attention<scale=0.7, qk_matmul_output_mode=2>(q, k, v, m) }", NULL, 0 },
+          { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v, int64[2] n) => (y) "
+            "{ y = Attention<is_causal=1>(q, k, v, \"\", \"\", \"\", n) }", "n=0:6", 0 },
+          { "(float[1,2,2,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,2,4] pk, float[1,2,2,4] pv, float[2,4] m) => (y) "
+            "{ y = Attention(q, k, v, m, pk, pv) }", NULL, 0 }) },
     { .name = "Attention", .since = 23, .until = 23, .in = PL_PORTS(ATTENTION_IN), ATTENTION_REST, .emit = pl_emit_attention,
       .samples = PL_SAMPLES(
           { "(float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,2,4] pk, float[1,2,2,4] pv, float[3,5] m) "
@@ -695,10 +700,14 @@ const pl_op_def pl_ops_attention[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("prob_mod", GRAPH), PL_A_FLOAT("scale", 0), PL_A_LIST("score_mod", GRAPH),
                         PL_A_INT("softmax_precision", 0)),
-      .infer = flex_infer, .eval = flex_eval, .grad = PL_GRAD_UNDEFINED, .no_grad = "preview: its bodies are not differentiated", .bound = flex_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_LOW,
+      .infer = flex_infer, .eval = flex_eval, .grad = pl_grad_unrolled, .bound = flex_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) { y = ai.onnx.preview.FlexAttention(q, k, v) "
-            "<score_mod = g (float[2,4,3,5] s) => (float[2,4,3,5] t) { t = Tanh(s) }> }", NULL, 0 }) },
+            "<score_mod = g (float[2,4,3,5] s) => (float[2,4,3,5] t) { t = Tanh(s) }> }", NULL, 0 },
+          { "(float[1,2,3,4] q, float[1,2,5,4] k, float[1,2,5,4] v, float[2,1,1] w, float[3,5] b) => (y) "
+            "{ y = ai.onnx.preview.FlexAttention(q, k, v) "
+            "<scale = 0.4, score_mod = g (float[1,2,3,5] s) => (float[1,2,3,5] t) { u = Mul(s, w) t = Add(u, b) }, "
+            "prob_mod = h (float[1,2,3,5] p) => (float[1,2,3,5] r) { e = Mul(p, p) r = Mul(e, w) }> }", NULL, 0 }) },
     { .name = "RotaryEmbedding", .since = 23,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "cos_cache", PL_T_FLOAT, PL_PORT_SAME },
                      { "sin_cache", PL_T_FLOAT, PL_PORT_SAME }, { "position_ids", PL_T_I64, PL_PORT_OPTIONAL }),

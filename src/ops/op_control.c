@@ -719,7 +719,7 @@ const pl_op_def pl_ops_control[] = {
                      { "initial_state_and_scan_inputs", PL_T_ANY, PL_PORT_VARIADIC }),
       .out = PL_PORTS({ "final_state_and_scan_outputs", PL_T_ANY, PL_PORT_VARIADIC }),
       .attrs = PL_ATTRS(BODY, PL_A_REQUIRED("num_scan_inputs", INT), PL_A_LIST("directions", INTS)),
-      .infer = scan_infer, .eval = scan8_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_scan_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_KEEP,
+      .infer = scan_infer, .eval = scan8_eval, .grad = PL_GRAD_UNDEFINED, .no_grad = "gradients are written from opset 9 on", .bound = pl_scan_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2] v, float[1,3,2] x) => (y, s) { y, s = Scan(\"\", v, x) <num_scan_inputs = 1, body = b (float[2] a, float[2] e) => (float[2] n, float[2] o) { n = Add(a, e) o = Neg(n) }> }", NULL, 0 }) },
     { .name = "SequenceMap", .since = 17, CONTROL,
       .in = PL_PORTS({ "input_sequence", PL_T_ANY, PL_PORT_NOT_TENSOR },

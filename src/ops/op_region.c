@@ -464,59 +464,120 @@ static void roi_weights(const roi_job *j, double *m) {
     }
 }
 
-/* Matrices of all regions, (regions, outputs, cells), and which image each reads (N, regions). */
-static bool roi_tables(pl_grad *c, pl_arena *arena, pl_g_table *weights, pl_g_table *images) {
+/* The corners that each output of one region chooses from, `each` of them: cells and weights. What
+ * is missing repeats the first. */
+static void roi_corners(const roi_job *j, int64_t each, double *cells, double *weights) {
+    for (int64_t i = 0; i < j->y.n_out * j->x.n_out * each; i++) {
+        const int64_t o = i / each, n = 4 * j->y.grid * j->x.grid;
+        const int64_t k = i % each < n ? i % each : 0, s = k / 4;
+        if (n == 0) continue;
+        const roi_sample *y = &j->y.samples[o / j->x.n_out * j->y.grid + s / j->x.grid];
+        const roi_sample *x = &j->x.samples[o % j->x.n_out * j->x.grid + s % j->x.grid];
+        const bool down = (k & 2) != 0, right = (k & 1) != 0;
+        cells[i] = (double)((down ? y->high : y->low) * j->x.n_in + (right ? x->high : x->low));
+        weights[i] = (down ? y->w_high : y->w_low) * (right ? x->w_high : x->w_low);
+    }
+}
+
+typedef struct roi_plan { /* regions that are known before the run */
+    pl_grad *c;
+    pl_arena *arena;
+    const pl_tensor *rois, *batch;
+    roi_job j;
+    int64_t n, n_images;
+} roi_plan;
+
+static bool roi_plan_open(roi_plan *p, pl_grad *c) {
     const pl_node *node = c->node;
-    const pl_tensor *rois = pl_g_known(node->in[1]), *batch = pl_g_known(node->in[2]);
-    pl_datum data = { .kind = PL_TYPE_TENSOR, .tensor = (pl_tensor *)(uintptr_t)rois };
-    pl_datum *in[3] = { NULL, &data, NULL };
-    const pl_eval eval = { .node = node, .n_in = 3, .in = in, .err = c->err };
-    roi_job j = { .max = false };
-    const int64_t n_images = pl_g_dim(c, node->in[0], 0);
-    j.y.n_in = pl_g_dim(c, node->in[0], 2);
-    j.x.n_in = pl_g_dim(c, node->in[0], 3);
-    j.y.n_out = pl_attr_int(node, "output_height");
-    j.x.n_out = pl_attr_int(node, "output_width");
-    if (c->st != PL_OK) return false;
-    const int64_t n = batch->n_elements, cells = j.y.n_in * j.x.n_in;
-    const int64_t dims[3] = { n, j.y.n_out * j.x.n_out, cells };
-    if (!pl_g_table_new(c, images, 2, (const int64_t[]){ n_images, n })) return false;
-    if (!pl_g_table_new(c, weights, 3, dims)) return false;
-    for (int64_t r = 0; r < n && c->st == PL_OK; r++) {
-        const int64_t b = pl_tensor_get_i64(batch, r);
-        c->st = roi_read(&eval, r, &j.y, false);
-        if (c->st == PL_OK) c->st = roi_read(&eval, r, &j.x, true);
-        j.y.samples = pl_arena_array(arena, (size_t)(j.y.grid * j.y.n_out), sizeof(roi_sample));
-        j.x.samples = pl_arena_array(arena, (size_t)(j.x.grid * j.x.n_out), sizeof(roi_sample));
-        if (j.y.samples == NULL || j.x.samples == NULL) c->st = pl_fail_memory(c->err, 1);
-        if (c->st != PL_OK || b < 0 || b >= n_images) break;
-        roi_samples(&j.y);
-        roi_samples(&j.x);
-        roi_weights(&j, weights->data + r * dims[1] * cells);
-        images->data[b * n + r] = 1;
+    *p = (roi_plan){ .c = c, .rois = pl_g_known(node->in[1]), .batch = pl_g_known(node->in[2]) };
+    p->n = p->batch->n_elements;
+    p->n_images = pl_g_dim(c, node->in[0], 0);
+    p->j.y.n_in = pl_g_dim(c, node->in[0], 2);
+    p->j.x.n_in = pl_g_dim(c, node->in[0], 3);
+    p->j.y.n_out = pl_attr_int(node, "output_height");
+    p->j.x.n_out = pl_attr_int(node, "output_width");
+    p->arena = pl_arena_new();
+    if (p->arena == NULL && c->st == PL_OK) c->st = pl_fail_memory(c->err, 1);
+    for (int64_t r = 0; r < p->n && c->st == PL_OK; r++) {
+        const int64_t b = pl_tensor_get_i64(p->batch, r);
+        if (b >= 0 && b < p->n_images) continue;
+        c->st = pl_node_fail(c->err, PL_E_INVALID, node, "batch index %lld is outside 0 to %lld",
+                             (long long)b, (long long)(p->n_images - 1));
     }
     return c->st == PL_OK;
 }
 
-/* Regions have no gradient, as in PyTorch. */
-static pl_status roi_align_grad(pl_grad *c) {
+/* Grid and samples of region r. */
+static bool roi_plan_at(roi_plan *p, int64_t r) {
+    pl_datum data = { .kind = PL_TYPE_TENSOR, .tensor = (pl_tensor *)(uintptr_t)p->rois };
+    pl_datum *in[3] = { NULL, &data, NULL };
+    const pl_eval eval = { .node = p->c->node, .n_in = 3, .in = in, .err = p->c->err };
+    roi_axis *axes[2] = { &p->j.y, &p->j.x };
+    for (int d = 0; d < 2 && p->c->st == PL_OK; d++) {
+        roi_axis *a = axes[d];
+        p->c->st = roi_read(&eval, r, a, d == 1);
+        if (p->c->st != PL_OK) break;
+        a->samples = pl_arena_array(p->arena, (size_t)(a->grid * a->n_out), sizeof(roi_sample));
+        if (a->samples == NULL) p->c->st = pl_fail_memory(p->c->err, 1);
+        if (p->c->st == PL_OK) roi_samples(a);
+    }
+    return p->c->st == PL_OK;
+}
+
+/* Matrices of all regions, (regions, outputs, cells), and which image each reads (N, regions). */
+static pl_value *roi_average(roi_plan *p) {
+    pl_grad *c = p->c;
     pl_value *x = c->node->in[0];
     pl_g_table weights = { .data = NULL }, images = { .data = NULL };
-    if (!pl_attr_string_is(c->node, "mode", "avg"))
-        return pl_g_fail(c, "is not there for mode max");
-    if (pl_g_known(c->node->in[1]) == NULL || pl_g_known(c->node->in[2]) == NULL)
-        return pl_g_fail(c, "needs rois and batch_indices to be constants");
-    pl_arena *arena = pl_arena_new();
-    if (arena == NULL) return pl_fail_memory(c->err, 1);
-    const bool ok = roi_tables(c, arena, &weights, &images);
-    pl_arena_free(arena);
+    const int64_t cells = p->j.y.n_in * p->j.x.n_in, outputs = p->j.y.n_out * p->j.x.n_out;
+    if (!pl_g_table_new(c, &images, 2, (const int64_t[]){ p->n_images, p->n })) return NULL;
+    if (pl_g_table_new(c, &weights, 3, (const int64_t[]){ p->n, outputs, cells })) {
+        for (int64_t r = 0; r < p->n && roi_plan_at(p, r); r++) {
+            roi_weights(&p->j, weights.data + r * outputs * cells);
+            images.data[pl_tensor_get_i64(p->batch, r) * p->n + r] = 1;
+        }
+    }
     const pl_dtype dtype = x->type->dtype;
     pl_value *m = pl_g_table_value(c, &weights, dtype), *pick = pl_g_table_value(c, &images, dtype);
-    if (!ok) return c->st;
     pl_value *g = pl_g_reshape(c, c->dy[0], (const int64_t[]){ 0, 0, -1 }, 3);
     g = pl_g2(c, "MatMul", g, m); /* regions, channels, cells */
     g = pl_g_reshape(c, g, (const int64_t[]){ 0, -1 }, 2);
-    c->dx[0] = pl_g_reshape_like(c, pl_g2(c, "MatMul", pick, g), x);
+    return pl_g_reshape_like(c, pl_g2(c, "MatMul", pick, g), x);
+}
+
+/* The same for the largest: the tables that pl_roi_max_grad chooses by. */
+static pl_status roi_largest(roi_plan *p) {
+    pl_grad *c = p->c;
+    pl_g_table cells = { .data = NULL }, weights = { .data = NULL };
+    const int64_t outputs = p->j.y.n_out * p->j.x.n_out;
+    int64_t each = 1;
+    for (int64_t r = 0; r < p->n && roi_plan_at(p, r); r++)
+        each = pl_i64_max(each, 4 * p->j.y.grid * p->j.x.grid);
+    const int64_t dims[4] = { p->n, 1, outputs, each };
+    if (pl_g_table_new(c, &cells, 4, dims) && pl_g_table_new(c, &weights, 4, dims)) {
+        for (int64_t r = 0; r < p->n && roi_plan_at(p, r); r++) {
+            const int64_t at = r * outputs * each;
+            roi_corners(&p->j, each, cells.data + at, weights.data + at);
+        }
+    }
+    pl_value *at = pl_g_table_value(c, &cells, PL_I64);
+    pl_value *w = pl_g_table_value(c, &weights, c->node->in[0]->type->dtype);
+    return pl_roi_gather_grad(c, at, w, true);
+}
+
+/* Regions have no gradient, as in PyTorch. */
+static pl_status roi_align_grad(pl_grad *c) {
+    roi_plan p;
+    if (pl_g_known(c->node->in[1]) == NULL || pl_g_known(c->node->in[2]) == NULL)
+        return pl_roi_align_open_grad(c);
+    if (roi_plan_open(&p, c)) {
+        if (pl_attr_string_is(c->node, "mode", "max")) {
+            c->st = roi_largest(&p);
+        } else {
+            c->dx[0] = roi_average(&p);
+        }
+    }
+    pl_arena_free(p.arena);
     return c->st;
 }
 
@@ -600,7 +661,7 @@ const pl_op_def pl_ops_region[] = {
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "rois", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("pooled_shape", INTS), PL_A_FLOAT("spatial_scale", 1)),
-      .infer = max_roi_infer, .eval = max_roi_eval, .grad = PL_GRAD_UNDEFINED, .no_grad = "the places of its maxima are not among its outputs", .bound = max_roi_bound,
+      .infer = max_roi_infer, .eval = max_roi_eval, .grad = pl_max_roi_pool_grad, .bound = max_roi_bound,
       PL_EMIT_BREAK("windows at places of data: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3,6,6] x) => (y) <float[2,5] r = {0,0,0,3,3,1,1,2,5,5}> { y = MaxRoiPool<pooled_shape=[2,3]>(x, r) }", NULL, 0 }) },
     { .name = "NonMaxSuppression", .since = 10, .flags = PL_OP_OWN_OUT,
@@ -618,12 +679,17 @@ const pl_op_def pl_ops_region[] = {
           { "(float[1,6,4] boxes, float[1,2,6] scores) => (y) <int64[1] n = {3}> { y = NonMaxSuppression<center_point_box=1>(boxes, scores, n) }",
             "boxes=0:1 scores=0:1", PL_SAMPLE_NO_GRAD }) },
     { ROI_ALIGN, .since = 10, .until = 15, .attrs = PL_ATTRS(ROI_ATTRS),
-      .samples = PL_SAMPLES({ "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<output_height=2, output_width=3, sampling_ratio=2>(x, r, b) }", NULL, 0 }) },
+      .samples = PL_SAMPLES({ "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<output_height=2, output_width=3, sampling_ratio=2>(x, r, b) }", NULL, 0 },
+          { "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<output_height=2, output_width=3, mode=\"max\">(x, r, b) }", NULL, 0 }) },
     { ROI_ALIGN, .since = 16,
       .attrs = PL_ATTRS(PL_A_STRING("coordinate_transformation_mode", "half_pixel"), ROI_ATTRS),
       .samples = PL_SAMPLES(
           { "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<output_height=2, output_width=2>(x, r, b) }", NULL, 0 },
-          { "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<mode=\"max\", coordinate_transformation_mode=\"output_half_pixel\">(x, r, b) }", NULL, PL_SAMPLE_NO_GRAD }) },
+          { "(float[2,3,6,6] x) => (y) " ROIS " { y = RoiAlign<mode=\"max\", coordinate_transformation_mode=\"output_half_pixel\">(x, r, b) }", NULL, 0 },
+          { "(float[2,2,6,7] x, int64[3,4] r, int64[3] b) => (y) { f = Cast<to=1>(r) y = RoiAlign<output_height=2, output_width=3, sampling_ratio=2, spatial_scale=0.75>(x, f, b) }",
+            "r=0:8 b=0:1", 0 },
+          { "(float[2,2,6,7] x, int64[3,4] r, int64[3] b) => (y) { f = Cast<to=1>(r) y = RoiAlign<mode=\"max\", output_height=2, output_width=2, sampling_ratio=3>(x, f, b) }",
+            "r=0:8 b=0:1", 0 }) },
     { 0 },
 };
 /* clang-format on */

@@ -307,6 +307,7 @@ const pl_op_def pl_ops_rnn[] = {
             "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\", clip=1.0>(x, w, r, b) }", NULL, 0 },
           { "(float[4,3,3] x, float[2,20,3] w, float[2,20,5] r, float[2,40] b) => (y, h, c) <int32[3] n = {4, 2, 3}> "
             "{ y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\">(x, w, r, b, n) }", NULL, 0 },
+          { "(float[4,3,2] x, float[1,12,2] w, float[1,12,3] r, int32[3] n) => (y, h, c) { y, h, c = LSTM<hidden_size=3>(x, w, r, , n) }", "n=1:4", 0 },
           { "(float[3,1,2] x, float[1,12,2] w, float[1,12,3] r) => (y) { y = LSTM<hidden_size=3, input_forget=1, "
             "activations=[\"HardSigmoid\", \"ScaledTanh\", \"Softsign\"], activation_alpha=[0.3, 1.2], activation_beta=[0.4, 0.8]>(x, w, r) }", NULL, 0 }) },
     { .name = "DynamicQuantizeLSTM", .domain = "com.microsoft", .since = 1, .flags = PL_OP_NO_FP64,

@@ -14,10 +14,17 @@ void pl_mark_dependents(const pl_graph *graph, bool *depends);
 bool pl_node_depends(const pl_node *node, const bool *depends);
 bool pl_carries_gradient(const pl_value *value); /* float, or not known */
 
-/* Replaces every Loop and Scan that depends on one of xs by copies of its body, in branches of If
- * too, after folding what is known. A trip count or condition that is not known before the run is
- * PL_E_UNSUPPORTED. Sequences are taken apart. Types are inferred again when something changed. */
+/* Replaces every Loop, Scan and FlexAttention that depends on one of xs by copies of its bodies, in
+ * branches of If too, after folding what is known. A trip count or condition that is not known
+ * before the run is PL_E_UNSUPPORTED. Sequences are taken apart. Types are inferred again when
+ * something changed. */
 pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_err *err);
+
+/* A model of ai.onnx opset 7 or 8 becomes one of opset 9; others are left as they are. */
+pl_status pl_raise_opset(pl_model *model, pl_err *err);
+
+/* Puts simple operators and copies of its bodies in the place of a FlexAttention. */
+pl_status pl_spell_flex(pl_graph *graph, pl_node *node, pl_err *err);
 
 /* SequenceAt and ConcatFromSequence of sequences whose items are known become Identity and Concat;
  * SequenceMap over them becomes copies of its body. */

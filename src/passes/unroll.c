@@ -544,7 +544,7 @@ static pl_status find_in(void *ctx, pl_graph *graph, pl_err *err) {
         pl_node *node = graph->nodes[i];
         if (node->def == NULL || (node->def->flags & PL_OP_CONTROL) == 0) continue;
         if (!pl_node_depends(node, f->depends)) continue;
-        if (strcmp(node->op, "Loop") == 0 || strcmp(node->op, "Scan") == 0) {
+        if (node->def->grad == pl_grad_unrolled) {
             f->node = node;
             f->graph = graph;
             return PL_OK;
@@ -567,8 +567,13 @@ static pl_status settle(pl_graph *graph, pl_err *err) {
 
 pl_status pl_node_unroll(pl_node *node, pl_err *err) {
     pl_graph *graph = node->graph;
-    const bool loop = strcmp(node->op, "Loop") == 0;
-    PL_TRY(loop ? expand_loop(graph, node, err) : expand_scan(graph, node, err));
+    if (strcmp(node->op, "Loop") == 0) {
+        PL_TRY(expand_loop(graph, node, err));
+    } else if (strcmp(node->op, "Scan") == 0) {
+        PL_TRY(expand_scan(graph, node, err));
+    } else {
+        PL_TRY(pl_spell_flex(graph, node, err));
+    }
     return settle(graph, err);
 }
 

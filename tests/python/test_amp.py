@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Mixed precision and the gate, on whole networks. Prints TAP; `-k NAME` picks networks.
 
-bf16: the error of `--amp bf16` against float32, by relative RMSE, is no larger than that of PyTorch's own CPU autocast, but for
-the uncertainty of an RMSE of so few numbers.
+bf16: the error of `--amp bf16` against float32, by relative RMSE, is no larger than that of PyTorch's own CPU autocast, over several
+inputs. The policy itself: what PyTorch's autocast makes of each operator of test_gradient_ops.py, by the types of its results.
 fp16: the model of `convert --amp fp16` stays within its error bounds: `analyze` on it finds no operation further off than
 rounding explains, and the gate against the float32 reference passes. The gate: clean pairs pass (exit 0), every planted
 accuracy fault that changes an output by more than 1e-4 fails it (exit 1)."""
@@ -40,29 +40,28 @@ class Case:
         self.input = ["-i", f"x={self.folder}/x.npy"]
 
     def bf16(self):
-        """Over several inputs: one small output is too few numbers to compare two roundings by."""
-        want, auto, ours = ([[] for _ in self.outputs] for _ in range(3))
-        for seed in range(1 if self.x.numel() > 10000 else 12):
+        """Over several inputs, paired: each gives the ratio of the two errors. Roundings differ (another order of sums), so one ratio
+        says little: with one and the same policy those of resnet18 spread by 2 %, those of vit_block's 14 numbers by 22 %. Worse is a mean
+        that is above 1 by more than three times its own uncertainty, or by 15 % whatever that is."""
+        ratios = [[] for _ in self.outputs]
+        for seed in range(5 if self.x.numel() > 10000 else 24):
             torch.manual_seed(100 + seed)
             x = torch.randn_like(self.x)
             np.save(self.folder / "s.npy", x.numpy())
             # Gradients on: the fast path of nn.TransformerEncoder would go round autocast.
-            for i, y in enumerate(tuple_of(self.net(x))):
-                want[i].append(y.detach().numpy())
+            want = [y.detach().numpy() for y in tuple_of(self.net(x))]
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                for i, y in enumerate(tuple_of(self.net(x))):
-                    auto[i].append(y.detach().float().numpy())
+                auto = [y.detach().float().numpy() for y in tuple_of(self.net(x))]
             out = self.folder / f"bf16-{seed}.npz"
             nets.plumb("run", self.model, "-i", f"x={self.folder}/s.npy", "--eval", "--amp", "bf16", "-o", out)
             got = np.load(out)
             for i, name in enumerate(self.outputs):
-                ours[i].append(got[name])
+                ratios[i].append(np.log(nets.rmse(got[name], want[i]) / nets.rmse(auto[i], want[i])))
         notes = []
-        for name, w, a, o in zip(self.outputs, want, auto, ours):
-            mine, theirs = nets.rmse(o, w), nets.rmse(a, w)
-            notes.append(f"{name} {mine:.3g}, PyTorch {theirs:.3g}")
-            # Both are estimates from n random roundings: each RMSE is known to 1/sqrt(2n), three of which are given.
-            if not mine <= theirs * (1 + 3 / np.sqrt(2 * np.size(w))):
+        for name, r in zip(self.outputs, ratios):
+            mean, off = np.mean(r), np.std(r, ddof=1) / np.sqrt(len(r))
+            notes.append(f"{name} {np.exp(mean):.3f} of PyTorch's error, give or take {off:.3f}")
+            if not (mean <= 3 * off and mean <= np.log(1.15)):
                 raise RuntimeError(notes[-1])
         return "; ".join(notes)
 
@@ -106,6 +105,43 @@ class Case:
         return dict(np.load(path))
 
 
+# Where the policy of an operator is not what this PyTorch does on a CPU, and why.
+OTHERWISE = {
+    "AffineGrid": "places are stricter: float32; PyTorch's product of matrices is on the list",
+    "ConvTranspose": "CUDA, and CPU from 2.0 on: low",
+    "PRelu": "CUDA: low", "LSTM": "CUDA's LSTMCell: low", "DeformConv": "a convolution", "Gemm": "the case adds a float32 C",
+    "MaxPool": "3d has no bfloat16 kernel here; it picks, and rounds nothing", "MaxUnpool": "moves", "Pad": "moves",
+}
+
+
+def policy():
+    """The autocast column against what PyTorch's autocast gives for float32 and for bfloat16 inputs."""
+    import test_gradient_ops as ops
+    rows = json.loads(nets.plumb("ops", "--json").stdout)["ops"]
+    column = {r["name"]: r["autocast"] for r in rows if r["domain"] == "ai.onnx" and not r["until"]}
+    column["Upsample"] = next(r["autocast"] for r in rows if r["name"] == "Upsample")
+    wrong, seen, low = [], set(), set()
+    for label, op, inputs, fn, _ in ops.CASES:
+        kind, types = column[op], []
+        for dtype in (torch.float32, torch.bfloat16):
+            try:
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    types.append(fn(*[torch.tensor(x, dtype=dtype) for x in inputs if isinstance(x, np.ndarray)]).dtype)
+            except RuntimeError:  # no kernel for it
+                types.append(None)
+        seen.add(op)
+        low |= {op} if types[0] == torch.bfloat16 else set()
+        if op in OTHERWISE or op == "Einsum":  # an Einsum without a product is no product in PyTorch
+            continue
+        if (kind == "low") != (types[0] == torch.bfloat16):
+            wrong.append(f"{label} is '{kind}', PyTorch makes {types[0]} of float32")
+        if types[1] == torch.float32 and kind != "fp32":
+            wrong.append(f"{label} is '{kind}', PyTorch makes float32 of bfloat16")
+    if wrong or not {"Conv", "MatMul", "Einsum", "Attention"} <= low:
+        raise RuntimeError("; ".join(wrong) or "PyTorch's autocast is not at work")
+    return f"{len(seen)} operators, {len(OTHERWISE)} otherwise"
+
+
 # Computing ones; where the fault cannot be planted `run` says so with exit 2, which is not among the codes.
 FAULTY = ["Conv", "Gemm", "MatMul", "Relu", "Sigmoid", "Tanh", "Erf", "HardSwish", "LSTM", "GRU", "ConvTranspose", "GlobalAveragePool",
           "Clip", "Elu", "Selu", "Softplus", "LogSoftmax"]
@@ -114,6 +150,8 @@ FAULTY = ["Conv", "Gemm", "MatMul", "Relu", "Sigmoid", "Tanh", "Erf", "HardSwish
 def main():
     only = sys.argv[sys.argv.index("-k") + 1] if "-k" in sys.argv else ""
     tap = nets.Tap()
+    if only in "policy":
+        tap.check("policy against PyTorch's autocast", policy)
     for name in NETS:
         if only not in name:
             continue

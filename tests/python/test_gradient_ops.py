@@ -30,6 +30,10 @@ class Const:
         self.array = np.array(values[0] if one else list(values), dtype)
 
 
+class Given(Const):
+    """An input of the graph that takes no gradient: integers."""
+
+
 class Weights(Const):
     """The same, in the type of the other inputs."""
 
@@ -304,6 +308,61 @@ case("MaxUnpool", [normal(1, 1, 2, 2), Const([[[[5, 7], [13, 15]]]])], lambda x:
 case("RoiAlign", [normal(1, 2, 8, 8), Weights([[1.3, 1.1, 6.2, 5.7], [0.4, 0.2, 7.1, 7.3]], dtype=np.float32), Const(0, 0)],
      lambda x: torchvision.ops.roi_align(x, [torch.tensor([[1.3, 1.1, 6.2, 5.7], [0.4, 0.2, 7.1, 7.3]], dtype=torch.float32).to(x.dtype)],
                                          (3, 3), 1.0, 2, True), output_height=3, output_width=3, sampling_ratio=2)
+
+
+def roi_align_max(x, regions, n, ratio):
+    """RoiAlign's mode max of a single image: the largest of the weighted corners of all samples. torchvision has the mean only."""
+    def samples(start, size, cells):
+        for i in range(n):
+            line = []
+            for k in range(ratio):
+                at = start + size * (i + (k + 0.5) / ratio) / n
+                if -1 <= at <= cells:
+                    low = min(int(max(at, 0)), cells - 1)
+                    high, part = min(low + 1, cells - 1), 0.0 if low == cells - 1 else max(at, 0) - low
+                    line += [[(low, 1 - part), (high, part)]]
+                else:
+                    line += [[(0, 0.0), (0, 0.0)]]
+            yield line
+
+    def one(x1, y1, x2, y2):
+        rows, columns = list(samples(y1, y2 - y1, x.shape[2])), list(samples(x1, x2 - x1, x.shape[3]))
+        return torch.stack([torch.stack([torch.stack([x[0, :, i, j] * (u * w) for p in row for q in column for i, u in p for j, w in q]).amax(0)
+                                         for column in columns], -1) for row in rows], -2)
+    return torch.stack([one(*(float(np.float32(v)) - 0.5 for v in r)) for r in regions])
+
+
+case("RoiAlign", [apart(1, 2, 8, 8), Weights([[1.3, 1.1, 6.2, 5.7], [-3.4, 0.2, 7.1, 9.6]], dtype=np.float32), Const(0, 0)],
+     lambda x: roi_align_max(x, [[1.3, 1.1, 6.2, 5.7], [-3.4, 0.2, 7.1, 9.6]], 3, 2), "max", mode="max", output_height=3, output_width=3,
+     sampling_ratio=2)
+case("MaxRoiPool", [apart(2, 2, 7, 8), Weights([[0, 1, 0, 5, 6], [1, 2, 3, 12, 5], [0, 9, 9, 12, 12]], dtype=np.float32)],
+     lambda x: torchvision.ops.roi_pool(x, torch.tensor([[0, 1, 0, 5, 6], [1, 2, 3, 12, 5], [0, 9, 9, 12, 12.0]], dtype=x.dtype), (3, 2), 1.0),
+     pooled_shape=[3, 2])
+case("MaxRoiPool", [np.array([[[[1, 3, 3, 3], [3, 2, 3, 0.5], [0, 1, 1, 1.0]]]]), Weights([[0, 0, 0, 3, 2]], dtype=np.float32)],
+     lambda x: torchvision.ops.roi_pool(x, torch.tensor([[0, 0, 0, 3, 2.0]], dtype=x.dtype), (1, 2), 1.0), "ties: the first", pooled_shape=[1, 2])
+
+
+def lstm_of(lengths, hidden):
+    """A bidirectional LSTM over sequences of these lengths; ONNX's gates are i, o, f, c, PyTorch's i, f, c, o."""
+    def fn(x, w, r):
+        net = torch.nn.LSTM(x.shape[2], hidden, bias=False, bidirectional=True).to(x.dtype)
+        order = [0, 2, 3, 1]
+        weights = {}
+        for d, tail in enumerate(("", "_reverse")):
+            for name, value in (("weight_ih_l0", w), ("weight_hh_l0", r)):
+                weights[name + tail] = value[d].reshape(4, hidden, -1)[order].reshape(4 * hidden, -1)
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False)
+        net._flat_weights = [weights[n] for n in net._flat_weights_names]  # what forward reads
+        out = net(packed)[0]
+        y = torch.nn.utils.rnn.pad_packed_sequence(out, total_length=x.shape[0])[0]
+        return y.reshape(x.shape[0], x.shape[1], 2, hidden).permute(0, 2, 1, 3)
+    return fn
+
+
+case("LSTM", [normal(4, 3, 2), normal(2, 12, 2), normal(2, 12, 3), None, Given(2, 4, 1, dtype=np.int32)], lstm_of([2, 4, 1], 3),
+     "lengths at the run", direction="bidirectional", hidden_size=3)
+case("LSTM", [normal(4, 3, 2), normal(2, 12, 2), normal(2, 12, 3), None, Const(2, 4, 1, dtype=np.int32)], lstm_of([2, 4, 1], 3),
+     "lengths", direction="bidirectional", hidden_size=3)
 OUTPUTS = {"TopK": 2}  # the second holds indices
 OLDER = {"Upsample": 9}  # the last opset that has it
 FLOAT_ONLY = {"Celu"}  # ONNX Celu-12: float
@@ -316,7 +375,10 @@ def model_of(op, inputs, attributes, kind, y_shape):
         names.append("" if x is None else f"x{i}")
         if x is None:
             continue
-        if isinstance(x, Const):
+        if isinstance(x, Given):
+            infos.append(helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(x.array.dtype) if hasattr(
+                helper, "np_dtype_to_tensor_dtype") else onnx.mapping.NP_TYPE_TO_TENSOR_TYPE[x.array.dtype], x.array.shape))
+        elif isinstance(x, Const):
             constants.append(numpy_helper.from_array(x.array.astype(dtype) if isinstance(x, Weights) else x.array, f"x{i}"))
         else:
             infos.append(helper.make_tensor_value_info(f"x{i}", element, x.shape))
@@ -344,8 +406,8 @@ def plumb_gradients(folder, op, inputs, attributes, kind, y_shape, incoming):
     np.save(folder / "dy.npy", incoming.astype(dtype))
     command = ["run", folder / "joint.onnx", "-o", folder / "out.npz", "-i", f"d_y={folder}/dy.npy"]
     for i, x in enumerate(inputs):
-        if isinstance(x, np.ndarray):
-            np.save(folder / f"x{i}.npy", x.astype(dtype))
+        if isinstance(x, (np.ndarray, Given)):
+            np.save(folder / f"x{i}.npy", x.array if isinstance(x, Given) else x.astype(dtype))
             command += ["-i", f"x{i}={folder}/x{i}.npy"]
     nets.plumb(*command)
     got = np.load(folder / "out.npz")

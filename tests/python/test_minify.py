@@ -206,6 +206,49 @@ def test_accuracy_is_the_gate_of_run(folder):
     assert call("run", repro, "--accuracy", "--backend", "jit:inject=accuracy@Relu:1", "--repro-level", "0").returncode == 1
 
 
+UNSTABLE = """  c = Constant<value_floats=[1.4999995, 2.7, 0.25, 3.4999995]>()
+  p = Mul(x, c)
+  y = Round(p)"""
+
+
+def test_accuracy_knows_where_a_function_jumps(folder):
+    """Half a step before Round jumps: run --accuracy excuses it (rule unstable), and so does minify --accuracy."""
+    text(folder / "m.onnxtxt", UNSTABLE)
+    fault = ("--inject", "bf16@Mul", "--fill", "ones")
+    done = call("run", folder / "m.onnxtxt", "--accuracy", *fault, "--repro-level", "0")
+    assert done.returncode == 0 and "unstable" in done.stdout, done.stdout
+    _, _, log = minify(folder, folder / "m.onnxtxt", *fault, "--accuracy", code=2)
+    assert "did not fail the tester" in log, log
+    r, _, _ = minify(folder, folder / "m.onnxtxt", *fault)  # blame alone names the product
+    assert r["signature"]["op"] == "Mul", r["signature"]
+
+
+def test_repro_judges_by_the_rule_it_was_found_with(folder):
+    sins_and_coses(folder / "m.onnxtxt", 3, "Relu", 3)
+    rule = ("--accuracy", "--profile", "torch", "--same", "tol=1e-3")
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--inject", "accuracy@Relu", *rule)
+    kept = json.loads((repro / "repro.json").read_text())["predicate"]
+    assert kept == {"accuracy": True, "strict": False, "profile": "torch", "same": "tol=1e-3", "tol": 0}, kept
+    script = (repro / "run.sh").read_text()
+    assert script.count("--accuracy --no-eval --profile torch --same 'tol=1e-3'") == 2, script
+    assert call("minify", "--query", repro).returncode == 1
+    done = subprocess.run([repro / "run.sh", "run"], env=ENV, capture_output=True, text=True)
+    assert done.returncode == 1 and "fail_accuracy" in done.stdout, done.stdout + done.stderr
+    # With a tolerance that forgives it, the same files do not fail; the gate agrees.
+    assert call("minify", "--query", repro, "--accuracy", "--tol", "1e9").returncode == 0
+    assert call("run", repro, "--accuracy", "--tol", "1e9", "--repro-level", "0").returncode == 0
+
+
+def test_a_tolerance_fails_without_a_culprit(folder):
+    """What the rule calls wrong is minified though every operation is as good as its type allows."""
+    text(folder / "m.onnxtxt", "  a = Exp(x)\n  b = Sin(a)\n  y = Tanh(b)")
+    rule = ("--backend", "eager:fp64", "--accuracy", "--tol", "1e-12")
+    assert call("run", folder / "m.onnxtxt", *rule, "--repro-level", "0").returncode == 1
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", *rule)
+    assert r["nodes_after"] == 1 and r["signature"]["op"] == "", r["signature"]
+    assert call("minify", "--query", repro).returncode == 1
+
+
 def failing_kind(folder, kind, signature, *args):
     sins_and_coses(folder / "m.onnxtxt", 10, "Relu", 10)
     r, repro, _ = minify(folder, folder / "m.onnxtxt", "--inject", f"{kind}@Relu", *args)

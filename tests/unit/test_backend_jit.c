@@ -587,12 +587,13 @@ static void test_fault__kinds_that_end_the_run(void **state) {
     }
 }
 
-/* How many elements of an output differ between two runs. */
-static size_t count_changed(const pl_datum *a, const pl_datum *b) {
+/* How many elements of an output differ between two runs by more than `ulps`. */
+static size_t count_changed(const pl_datum *a, const pl_datum *b, int ulps) {
     const float *x = a->tensor->data, *y = b->tensor->data;
     size_t n = 0;
     for (int64_t i = 0; i < a->tensor->n_elements; i++)
-        n += memcmp(&x[i], &y[i], sizeof(float)) != 0;
+        n += memcmp(&x[i], &y[i], sizeof(float)) != 0 &&
+             !(fabsf(x[i] - y[i]) <= (float)ulps * 0x1p-23f * fabsf(y[i]));
     return n;
 }
 
@@ -619,9 +620,11 @@ static void test_fault__kinds_that_change_elements(void **state) {
         snprintf(fault, sizeof(fault), "%s@Tanh:1", cases[i].kind);
         run_fault(&q, fault, false);
         if (q.status != PL_OK) fail_msg("%s: %s", fault, q.err.message);
-        const size_t n = count_changed(q.out[0], clean.out[0]);
+        /* The node with the fault runs on eager's kernel, whose last bits are others than those of
+         * the emitted code; all kinds change an element by far more. */
+        const size_t n = count_changed(q.out[0], clean.out[0], 4);
         if (cases[i].n > 0 ? n != cases[i].n : n < N / 10) fail_msg("%s: %zu changed", fault, n);
-        assert_true(count_changed(q.out[1], clean.out[1]) > 0); /* it travels on */
+        assert_true(count_changed(q.out[1], clean.out[1], 4) > 0); /* it travels on */
         query_release(&q);
     }
     query_release(&clean);
@@ -640,7 +643,7 @@ static void test_fault__nondeterministic_differs_from_run_to_run(void **state) {
     (void)state;
     run_fault(&a, "nondeterministic@Tanh", false);
     run_fault(&b, "nondeterministic@Tanh", false);
-    assert_true(count_changed(a.out[0], b.out[0]) > 0);
+    assert_true(count_changed(a.out[0], b.out[0], 0) > 0);
     query_release(&a);
     query_release(&b);
 }
@@ -654,7 +657,7 @@ static void test_fault__absent_operator_and_number_change_nothing(void **state) 
         query q;
         run_fault(&q, faults[i], false);
         assert_int_equal(q.status, PL_OK);
-        assert_int_equal(count_changed(q.out[1], clean.out[1]), 0);
+        assert_int_equal(count_changed(q.out[1], clean.out[1], 0), 0);
         query_release(&q);
     }
     query_release(&clean);

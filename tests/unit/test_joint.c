@@ -353,6 +353,75 @@ static void test_indexing__adds_what_is_read_twice(void **state) {
           19, true);
 }
 
+/* Regions that only the run knows; no gradient of theirs. */
+static void test_regions__may_come_at_the_run(void **state) {
+    (void)state;
+    check("(double[2,1,4,3] x, int64[3,5] r) => (y) <double[5] s = {1, 2.6, 1.5, 3.4, 2.5}> { f = "
+          "Cast<to=11>(r) g = Mul(f, s) y = MaxRoiPool<pooled_shape=[3,2], spatial_scale=0.9>(x, "
+          "g) }",
+          13, true);
+}
+
+/* ---- older models ---- */
+
+static void test_opsets__7_and_8_are_raised(void **state) {
+    (void)state;
+    for (int opset = 7; opset <= 8; opset++) {
+        check("(double[2,3] x, double[3] b) => (y) { s = Add(x, b) y = Softmax(s) }", opset, true);
+        check("(double[1,1,2,3] x) => (y) { y = Upsample<scales=[1.0,1.0,2.0,3.0], "
+              "mode=\"linear\">(x) }",
+              opset, true);
+        check("(double[2,3] x, double[3] s, double[3] b, double[3] m, double[3] v) => (y) { y = "
+              "BatchNormalization<spatial=1>(x, s, b, m, v) }",
+              opset, true);
+    }
+    pl_err err = PL_ERR_INIT;
+    pl_model *model = NULL, *joint = NULL;
+    assert_int_equal(
+        pl_model_parse_graph("(double[2,3,2] x, double[3,2] s, double[3,2] b, double[3,2] m, "
+                             "double[3,2] v) => (y) { y = BatchNormalization<spatial=0>(x, s, b, "
+                             "m, v) }",
+                             7, &model, &err),
+        PL_OK);
+    assert_int_equal(pl_model_backward(model, PL_BACKWARD_JOINT, NULL, &joint, &err),
+                     PL_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "BatchNormalization"));
+    pl_model_free(model);
+}
+
+/* Inputs that are initializers too: parameters before IR version 4, inputs from it on. */
+static void test_joint__reads_initializers_as_the_ir_does(void **state) {
+    (void)state;
+    for (int ir = 3; ir <= 4; ir++) {
+        pl_err err = PL_ERR_INIT;
+        pl_model *model = NULL, *joint = NULL;
+        const char *text = "(double[2,3] x, double[3] w, int64[2] s) => (y) <double[3] w = {1, 2, "
+                           "3}, int64[2] s = {3, 2}> { a = Mul(x, w) y = Reshape(a, s) }";
+        assert_int_equal(pl_model_parse_graph(text, 8, &model, &err), PL_OK);
+        model->ir_version = ir;
+        assert_int_equal(pl_model_backward(model, PL_BACKWARD_JOINT, NULL, &joint, &err), PL_OK);
+        assert_int_equal(joint->ir_version, 4);
+        const char *const old[] = { "x", "d_y", "w", NULL };
+        const char *const now[] = { "x", "w", "s", "d_y", NULL };
+        expect_names(joint->graph->inputs, joint->graph->n_inputs, ir < 4 ? old : now);
+        pl_model_free(model);
+        pl_model_free(joint);
+    }
+}
+
+/* The body of a FlexAttention reads values of two graphs around it. */
+static void test_control__flex_attention_is_spelt_out(void **state) {
+    (void)state;
+    const char *text =
+        "(bool c, double[1,2,2,2] q, double[1,1,3,2] k, double[1,1,3,2] v, double[2,3] b) => (y) { "
+        "y = If(c) <then_branch = t () => (double[1,2,2,2] a) { e = Mul(b, b) a = "
+        "ai.onnx.preview.FlexAttention(q, k, v) <score_mod = g (double[1,2,2,3] s) => "
+        "(double[1,2,2,3] u) { f = Add(s, e) u = Mul(f, b) }> }, else_branch = o () => "
+        "(double[1,2,2,2] z) { z = Neg(q) }> }";
+    check(text, 22, true);
+    check(text, 22, false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_joint__has_the_promised_interface),
@@ -363,6 +432,10 @@ int main(void) {
         cmocka_unit_test(test_sequences__are_taken_apart),
         cmocka_unit_test(test_shapes__may_be_open),
         cmocka_unit_test(test_indexing__adds_what_is_read_twice),
+        cmocka_unit_test(test_regions__may_come_at_the_run),
+        cmocka_unit_test(test_opsets__7_and_8_are_raised),
+        cmocka_unit_test(test_joint__reads_initializers_as_the_ir_does),
+        cmocka_unit_test(test_control__flex_attention_is_spelt_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

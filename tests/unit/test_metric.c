@@ -105,6 +105,13 @@ static void check_truth(pl_dtype dtype, const pl_accumulators *acc, const truth 
     assert_int_equal(acc->max_abs_index, t->at);
 }
 
+static void round_to(pl_dtype dtype, double *x, int64_t n) {
+    char *buf = malloc((size_t)n * 8);
+    pl_store_f64(dtype, x, buf, (size_t)n);
+    pl_load_f64(dtype, buf, x, (size_t)n);
+    free(buf);
+}
+
 /* Normal-ish values with zeros, and errors of every size down to none. */
 static void fill(pl_dtype dtype, double *a, double *r, int64_t n, uint64_t seed) {
     for (int64_t i = 0; i < n; i++) {
@@ -114,12 +121,8 @@ static void fill(pl_dtype dtype, double *a, double *r, int64_t n, uint64_t seed)
         r[i] = u < 0.1 ? 0 : (v - 0.5) * exp2(floor(u * 12) - 6);
         a[i] = w < 0.3 ? r[i] : r[i] * (1 + (w - 0.6) * 0.01) + (v < 0.02 ? 0.01 : 0);
     }
-    char *buf = malloc((size_t)n * 8); /* round through the type */
-    pl_store_f64(dtype, a, buf, (size_t)n);
-    pl_load_f64(dtype, buf, a, (size_t)n);
-    pl_store_f64(dtype, r, buf, (size_t)n);
-    pl_load_f64(dtype, buf, r, (size_t)n);
-    free(buf);
+    round_to(dtype, a, n);
+    round_to(dtype, r, n);
 }
 
 static const pl_dtype floats[] = { PL_F32, PL_F64, PL_F16, PL_BF16 };
@@ -196,6 +199,185 @@ static void test_metric__does_not_depend_on_threads(void **state) {
     }
     pl_pool_free(pools[1]);
     pl_pool_free(pools[2]);
+    free(a);
+    free(r);
+}
+
+/* What the vector path tells apart in runs: equal, near, far, with small or zero references. Each
+ * kind fills stretches of its own length, so that kinds meet within runs and blocks. */
+static double other_of(int kind, double r, double u) {
+    switch (kind) {
+    case 0: return r;
+    case 1: return r * (1 + (u - 0.5) * 0x1p-9); /* a few ulps of bf16, many of f64 */
+    case 2: return -r * u;
+    case 3: return r * u * 0x1p-7; /* beyond a factor of 2, the same sign */
+    case 4: return u < 0.5 ? r : r * 1.25;
+    default: return u < 0.3 ? r : 0;
+    }
+}
+static void fill_kinds(pl_dtype dtype, double *a, double *r, int64_t n, int first,
+                       int64_t stretch) {
+    for (int64_t i = 0; i < n; i++) {
+        const double u = pl_rng_uniform_at(77, 0, (uint64_t)i);
+        const double v = pl_rng_uniform_at(77, 1, (uint64_t)i);
+        const int kind = first >= 0 ? first : (int)(i / stretch % 6);
+        r[i] = v < 0.02 ? 0 : v < 0.03 ? -0.0 : (v - 0.5) * (v > 0.97 ? 0x1p-13 : 2);
+        if (kind == 5 && v < 0.5) r[i] = 0; /* as behind a Relu */
+        a[i] = other_of(kind, r[i], u);
+    }
+    round_to(dtype, a, n);
+    round_to(dtype, r, n);
+}
+
+/* The distance by counting codes one by one is out of reach; sign and magnitude, as the type has
+ * them, are not. */
+static int64_t ulps_of(pl_dtype dtype, double a, double r) {
+    int64_t code[2];
+    for (int i = 0; i < 2; i++) {
+        uint64_t bits = 0;
+        pl_store_f64(dtype, i == 0 ? &a : &r, &bits, 1);
+        const int sign = (int)pl_dtype_bits(dtype) - 1;
+        const int64_t magnitude = (int64_t)(bits & ((UINT64_C(1) << sign) - 1));
+        code[i] = (bits >> sign & 1) != 0 ? -magnitude : magnitude;
+    }
+    return code[0] > code[1] ? code[0] - code[1] : code[1] - code[0];
+}
+
+static void check_kinds(pl_dtype dtype, pl_metric_block_fn fn, const double *a, const double *r,
+                        int64_t n) {
+    const truth t = truth_of(a, r, n, 2 * pl_dtype_unit_roundoff(dtype));
+    const double tiny = dtype == PL_F16 ? 0x1p-14 : dtype == PL_F64 ? DBL_MIN : (double)FLT_MIN;
+    int64_t ulp = 0, subnormal = 0, flushed = 0;
+    double excluded = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t u = ulps_of(dtype, a[i], r[i]);
+        const bool sub = r[i] != 0 && fabs(r[i]) < tiny;
+        ulp = u > ulp ? u : ulp;
+        subnormal += sub;
+        flushed += sub && a[i] == 0;
+        if (fabs(r[i]) <= t.floor) excluded = fmax(excluded, fabs(a[i] - r[i]));
+    }
+    pl_tensor *x = tensor(dtype, a, n), *y = tensor(dtype, r, n);
+    pl_metric_block b;
+    memset(&b, 0, sizeof b);
+    assert_true(fn(x->data, y->data, (size_t)n, t.floor, &b));
+    const bool narrow = dtype == PL_F16 || dtype == PL_BF16;
+    const double rel = narrow ? 2e-6 : 1e-13;
+    near_(b.sum_sq, (double)t.sq, rel, "sum_sq");
+    near_(b.sum_abs, (double)t.ab, rel, "sum_abs");
+    near_(b.sum_rr, (double)t.rr, rel, "sum_rr");
+    near_(b.sum_aa, (double)t.aa, rel, "sum_aa");
+    if (fabs(b.sum_ar - (double)t.ar) > rel * sqrt((double)(t.aa * t.rr)))
+        fail_msg("sum_ar is %.17g, expected %.17g", b.sum_ar, (double)t.ar);
+    near_(b.sum_rel, (double)t.rel, dtype == PL_F64 ? 1e-13 : 1e-6, "sum_rel");
+    near_(b.max_abs, t.top, narrow ? 1e-7 : 0, "max_abs");
+    near_(b.max_a, t.max_a, 0, "max_a");
+    near_(b.max_r, t.max_r, 0, "max_r");
+    near_(b.max_excluded, excluded, dtype == PL_F64 ? 0 : 1e-7, "max_excluded");
+    assert_int_equal(b.n_excluded, t.excluded);
+    assert_int_equal(b.n_mismatch, t.mismatch);
+    assert_int_equal(b.max_ulp, ulp);
+    assert_int_equal(b.n_subnormal, subnormal);
+    assert_int_equal(b.n_flushed, flushed);
+    pl_tensor_unref(x);
+    pl_tensor_unref(y);
+}
+
+static void test_metric__runs_of_every_kind(void **state) {
+    (void)state;
+    enum { N = 6 * 700 + 13 };
+    static double a[N], r[N];
+    for (int isa = 0; isa < 3; isa++) {
+        const pl_metric_kernels *k = pl_metric_kernels_of(isa);
+        if (k == NULL) continue;
+        const pl_metric_block_fn fns[] = { k->f32, k->f64, k->f16, k->bf16 };
+        for (int t = 0; t < 4; t++)
+            for (int kind = -3; kind < 6; kind++) { /* below 0: all of them in turn */
+                static const int64_t stretch[] = { 700, 64, 5 };
+                fill_kinds(floats[t], a, r, N, kind, kind < 0 ? stretch[kind + 3] : 0);
+                check_kinds(floats[t], fns[t], a, r, N);
+                if (floats[t] != PL_F32 && floats[t] != PL_F16) continue;
+                for (int i = 0; i < N; i++) { /* subnormal numbers, none below the floor */
+                    if (fabs(r[i]) < 0x1p-8) a[i] = r[i] = 1;
+                    a[i] = ldexp(a[i], floats[t] == PL_F32 ? -121 : -9);
+                    r[i] = ldexp(r[i], floats[t] == PL_F32 ? -121 : -9);
+                }
+                round_to(floats[t], a, N);
+                round_to(floats[t], r, N);
+                check_kinds(floats[t], fns[t], a, r, N);
+            }
+        for (int i = 0; i < N; i++) { /* codes as far apart as they can be */
+            r[i] = i % 2 == 0 ? 65504 : -65504;
+            a[i] = i % 2 == 0 ? -0x1p-24 : 0x1p-24;
+        }
+        check_kinds(PL_F16, k->f16, a, r, N);
+    }
+}
+
+/* NaN and Inf on either side or on both, at any place of a run of any kind: the vector path must
+ * leave the block to the plain one. */
+static void test_metric__vectors_refuse_nonfinite_values(void **state) {
+    (void)state;
+    enum { N = 300 };
+    static const double bad[][2] = { { NOT, 1 },  { 1, NOT },   { NOT, NOT }, { INF, 1 },
+                                     { 1, -INF }, { INF, INF }, { INF, -INF } };
+    static double a[N], r[N];
+    for (int isa = 0; isa < 3; isa++) {
+        const pl_metric_kernels *k = pl_metric_kernels_of(isa);
+        if (k == NULL) continue;
+        const pl_metric_block_fn fns[] = { k->f32, k->f64, k->f16, k->bf16 };
+        for (int t = 0; t < 4; t++)
+            for (int kind = 0; kind < 6; kind++)
+                for (int i = 0; i < 7; i++)
+                    for (int at = 0; at < N; at += 23) {
+                        fill_kinds(floats[t], a, r, N, kind, 0);
+                        a[at] = bad[i][0];
+                        r[at] = bad[i][1];
+                        if (bad[i][1] == 1) r[at] = floats[t] == PL_F32 ? (double)FLT_MAX : 60000;
+                        pl_tensor *x = tensor(floats[t], a, N), *y = tensor(floats[t], r, N);
+                        pl_metric_block b;
+                        assert_false(fns[t](x->data, y->data, N, 0x1p-30, &b));
+                        pl_tensor_unref(x);
+                        pl_tensor_unref(y);
+                    }
+    }
+}
+
+/* Large enough that a thread takes several blocks at a time; the tree of partial sums is the same
+ * as that of the blocks one by one. */
+static void test_metric__groups_do_not_change_the_tree(void **state) {
+    (void)state;
+    const int64_t n = 16384 * 16 * 9 + 12345;
+    double *a = malloc((size_t)n * sizeof *a), *r = malloc((size_t)n * sizeof *r);
+    fill(PL_F32, a, r, n, 9);
+    pl_tensor *x = tensor(PL_F32, a, n), *y = tensor(PL_F32, r, n);
+    pl_pool *pools[2] = { NULL, pl_pool_new(3) };
+    pl_accumulators acc[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pl_accumulate(pools[i], x, y, &acc[i], NULL), PL_OK);
+    assert_memory_equal(&acc[0], &acc[1], sizeof acc[0]);
+    const truth t = truth_of(a, r, n, 0x1p-23);
+    check_truth(PL_F32, &acc[0], &t);
+
+    const pl_metric_kernels *k = pl_metric_kernels_get();
+    const int64_t n_blocks = (n - 1) / PL_METRIC_BLOCK + 1;
+    double *sums = malloc((size_t)n_blocks * sizeof *sums);
+    for (int64_t i = 0; i < n_blocks; i++) {
+        const int64_t at = i * PL_METRIC_BLOCK,
+                      m = n - at < PL_METRIC_BLOCK ? n - at : PL_METRIC_BLOCK;
+        pl_metric_block b;
+        memset(&b, 0, sizeof b);
+        assert_true(k->f32((pl_f32 *)x->data + at, (pl_f32 *)y->data + at, (size_t)m, t.floor, &b));
+        sums[i] = b.sum_sq;
+    }
+    for (int64_t step = 1; step < n_blocks; step *= 2)
+        for (int64_t i = 0; i + step < n_blocks; i += 2 * step)
+            sums[i] += sums[i + step];
+    assert_true(sums[0] == acc[0].sum_sq);
+    pl_tensor_unref(x);
+    pl_tensor_unref(y);
+    pl_pool_free(pools[1]);
+    free(sums);
     free(a);
     free(r);
 }
@@ -565,6 +747,9 @@ int main(void) {
         cmocka_unit_test(test_metric__agrees_with_long_double),
         cmocka_unit_test(test_metric__instruction_sets_agree),
         cmocka_unit_test(test_metric__does_not_depend_on_threads),
+        cmocka_unit_test(test_metric__runs_of_every_kind),
+        cmocka_unit_test(test_metric__vectors_refuse_nonfinite_values),
+        cmocka_unit_test(test_metric__groups_do_not_change_the_tree),
         cmocka_unit_test(test_metric__runs_again_when_the_floor_moves),
         cmocka_unit_test(test_metric__zero_error_is_exact),
         cmocka_unit_test(test_metric__psnr_takes_the_reference_peak),

@@ -7,20 +7,11 @@
 #include <string.h>
 
 #include "backends/jit/jit_call.h"
-#include "backends/jit/jit_gen.h"
+#include "backends/jit/jit_print.h"
 #include "base/alloc.h"
+#include "kernels/cpu.h"
 
 enum { PIECES_MAX = 64, GRAIN_ELEMENTS = 16384, NAME_MAX_SHOWN = 60 };
-
-typedef struct printer {
-    jit_plan *plan;
-    bool symbolic;
-    pl_buf *out;
-    const gen *g;
-    bool chunked; /* one long row: the range is of its elements */
-    bool follows; /* a kernel: the range of columns is given */
-    bool failed;
-} printer;
 
 /* ---- types ---- */
 
@@ -61,7 +52,7 @@ static void put_name(pl_buf *out, const char *name) {
     pl_buf_puts(out, name[n] == '\0' ? "'" : "...'");
 }
 
-static void put_number(printer *p, int64_t value) {
+void jit_put_number(printer *p, int64_t value) {
     jit_plan *plan = p->plan;
     if (!p->symbolic || value == 0 || value == 1) {
         pl_buf_printf(p->out, "%lld", (long long)value);
@@ -98,14 +89,15 @@ static void put_constant(printer *p, const jit_prim *prim) {
 
 /* ---- expressions ---- */
 
-static void put_expr(printer *p, const gen_instr *in) {
+void jit_put_expr(printer *p, const gen_instr *in, jit_kind_of_value kind) {
     const jit_prim *prim = &p->plan->prims[in->prim];
     const c_type *type = type_of(prim->dtype);
     const bool copies =
         strcmp(prim->expr, "$0") == 0 && p->plan->prims[prim->args[0].prim].dtype == prim->dtype;
     const bool rounds = !copies && (prim->dtype == PL_F16 || prim->dtype == PL_BF16);
     if (rounds) pl_buf_puts(p->out, prim->dtype == PL_F16 ? "px_round_f16(" : "px_round_bf16(");
-    if (!rounds) pl_buf_printf(p->out, "(%s)(", type->value);
+    if (!rounds && kind == JIT_ONE) pl_buf_printf(p->out, "(%s)", type->value);
+    if (!rounds) pl_buf_putc(p->out, '(');
     for (const char *at = prim->expr; *at != '\0'; at++) {
         if (*at != '$') {
             pl_buf_putc(p->out, *at);
@@ -115,17 +107,19 @@ static void put_expr(printer *p, const gen_instr *in) {
         if (*at == 'T') {
             pl_buf_puts(p->out, type->value);
         } else if (*at == 'S') {
-            pl_buf_puts(p->out, type->suffix);
+            pl_buf_puts(p->out, kind == JIT_ONE ? type->suffix : "v");
         } else if (*at == 'F') {
             pl_buf_printf(p->out, "b[%zu], %d", p->plan->n_slots, in->prim + 1);
         } else if (*at >= '0' && *at <= '7') {
-            pl_buf_printf(p->out, "v%d", in->args[*at - '0']);
+            const int arg = in->args[*at - '0'];
+            const bool each = kind == JIT_LANES_EACH && p->g->instrs[arg].varies;
+            pl_buf_printf(p->out, each ? "v%d[u]" : "v%d", arg);
         }
     }
     pl_buf_putc(p->out, ')');
 }
 
-static void put_inner_index(printer *p, int access) {
+void jit_put_inner_index(printer *p, int access) {
     bool any = false;
     pl_buf_putc(p->out, '[');
     for (int d = 0; d < p->g->n_inner; d++) {
@@ -134,19 +128,19 @@ static void put_inner_index(printer *p, int access) {
         pl_buf_printf(p->out, "%sj%d", any ? " + " : "", d);
         if (c != 1) {
             pl_buf_puts(p->out, " * ");
-            put_number(p, c);
+            jit_put_number(p, c);
         }
         any = true;
     }
     pl_buf_puts(p->out, any ? "]" : "0]");
 }
 
-static void put_position(printer *p) { /* among the elements of a row */
+void jit_put_position(printer *p) { /* among the elements of a row */
     for (int d = 0; d < p->g->n_inner; d++) {
         pl_buf_printf(p->out, "%sj%d", d > 0 ? " + " : "", d);
         for (int e = d + 1; e < p->g->n_inner; e++) {
             pl_buf_puts(p->out, " * ");
-            put_number(p, p->g->inner[e]);
+            jit_put_number(p, p->g->inner[e]);
         }
     }
     if (p->g->n_inner == 0) pl_buf_putc(p->out, '0');
@@ -158,7 +152,7 @@ static void put_iota(printer *p, int access) {
     for (int d = 0; d < p->g->n_inner; d++) {
         if (p->g->inner_c[access][d] == 0) continue;
         pl_buf_printf(p->out, " + j%d * ", d);
-        put_number(p, p->g->inner_c[access][d]);
+        jit_put_number(p, p->g->inner_c[access][d]);
     }
 }
 
@@ -179,16 +173,16 @@ static void put_instr(printer *p, int at, const char *indent) {
         if (in->kind == GEN_PICK) {
             pl_buf_printf(p->out, "[v%d]", in->args[0]);
         } else {
-            put_inner_index(p, in->access);
+            jit_put_inner_index(p, in->access);
         }
         if (half) pl_buf_putc(p->out, ')');
         break;
     }
     case GEN_NUMBER: put_constant(p, prim); break;
-    case GEN_EXPR: put_expr(p, in); break;
+    case GEN_EXPR: jit_put_expr(p, in, JIT_ONE); break;
     case GEN_STASH:
         pl_buf_printf(p->out, "t%d[", in->prim);
-        put_position(p);
+        jit_put_position(p);
         pl_buf_putc(p->out, ']');
         break;
     case GEN_SCALAR: pl_buf_printf(p->out, "s%d", in->prim); break;
@@ -199,7 +193,7 @@ static void put_instr(printer *p, int at, const char *indent) {
 static void put_store(printer *p, const gen_act *act, const char *indent) {
     const jit_prim *prim = &p->plan->prims[act->prim];
     pl_buf_printf(p->out, "%sa%d", indent, act->access);
-    put_inner_index(p, act->access);
+    jit_put_inner_index(p, act->access);
     const char *before = prim->dtype == PL_F16    ? "px_f16_of("
                          : prim->dtype == PL_BF16 ? "px_bf16_of("
                          : prim->dtype == PL_BOOL ? "(uint8_t)(0 != "
@@ -209,7 +203,7 @@ static void put_store(printer *p, const gen_act *act, const char *indent) {
 
 /* ---- reductions ---- */
 
-static bool watches_nan(const jit_prim *p) {
+bool jit_watches_nan(const jit_prim *p) {
     return (p->fold == PL_FOLD_MAX || p->fold == PL_FOLD_MIN) && pl_dtype_is_float(p->dtype);
 }
 
@@ -219,7 +213,7 @@ static void put_fold_start(printer *p, int at) {
     static const char *const starts[] = { "0", "1", "px_low_", "px_high_", "px_low_" };
     pl_buf_printf(p->out, "        %s s%d = %s%s;\n", type->value, at, starts[prim->fold],
                   prim->fold >= PL_FOLD_MAX ? type->suffix : "");
-    if (watches_nan(prim)) pl_buf_printf(p->out, "        int n%d = 0;\n", at);
+    if (jit_watches_nan(prim)) pl_buf_printf(p->out, "        int n%d = 0;\n", at);
 }
 
 static void put_fold(printer *p, const gen_act *act, const char *indent) {
@@ -236,7 +230,7 @@ static void put_fold(printer *p, const gen_act *act, const char *indent) {
         pl_buf_printf(p->out, "%ss%d = v%d < s%d ? v%d : s%d;\n", indent, s, v, s, v, s);
         break;
     }
-    if (watches_nan(prim)) pl_buf_printf(p->out, "%sn%d |= v%d != v%d;\n", indent, s, v, v);
+    if (jit_watches_nan(prim)) pl_buf_printf(p->out, "%sn%d |= v%d != v%d;\n", indent, s, v, v);
 }
 
 /* The one licence to reorder: each sum by name. */
@@ -248,7 +242,7 @@ static void put_pragma(printer *p, int stage) {
         if (act->kind != GEN_FOLD || act->stage != stage) continue;
         const jit_prim *prim = &p->plan->prims[act->prim];
         pl_buf_printf(p->out, " reduction(%s : s%d)", signs[prim->fold], act->prim);
-        if (watches_nan(prim)) pl_buf_printf(p->out, " reduction(| : n%d)", act->prim);
+        if (jit_watches_nan(prim)) pl_buf_printf(p->out, " reduction(| : n%d)", act->prim);
     }
     pl_buf_putc(p->out, '\n');
 }
@@ -258,6 +252,13 @@ static void put_pragma(printer *p, int stage) {
 static void put_stage(printer *p, int stage) {
     const gen *g = p->g;
     const char *indent = "            ";
+    if (jit_lanes_serve(p, stage)) {
+        for (size_t i = 0; i < g->n_instrs; i++)
+            if (!g->instrs[i].varies && g->instrs[i].stage == stage)
+                put_instr(p, (int)i, "        ");
+        jit_put_lanes(p, stage);
+        return;
+    }
     for (size_t i = 0; i < g->n_acts; i++)
         if (g->acts[i].kind == GEN_FOLD && g->acts[i].stage == stage)
             put_fold_start(p, g->acts[i].prim);
@@ -273,7 +274,7 @@ static void put_stage(printer *p, int stage) {
         if (p->chunked || p->follows) {
             pl_buf_puts(p->out, p->chunked ? "end" : "col1");
         } else {
-            put_number(p, g->inner[d]);
+            jit_put_number(p, g->inner[d]);
         }
         pl_buf_printf(p->out, "; j%d++) {\n", d);
     }
@@ -287,7 +288,7 @@ static void put_stage(printer *p, int stage) {
         if (act->kind == GEN_FOLD) put_fold(p, act, indent);
         if (act->kind == GEN_KEEP) {
             pl_buf_printf(p->out, "%st%d[", indent, act->prim);
-            put_position(p);
+            jit_put_position(p);
             pl_buf_printf(p->out, "] = v%d;\n", act->instr);
         }
     }
@@ -297,7 +298,7 @@ static void put_stage(printer *p, int stage) {
         const gen_act *act = &g->acts[i];
         if (act->kind != GEN_FOLD || act->stage != stage) continue;
         const jit_prim *prim = &p->plan->prims[act->prim];
-        if (!watches_nan(prim)) continue;
+        if (!jit_watches_nan(prim)) continue;
         pl_buf_printf(p->out, "        if (n%d) s%d = (%s)__builtin_nan(\"\");\n", act->prim,
                       act->prim, type_of(prim->dtype)->value);
     }
@@ -322,6 +323,40 @@ static bool is_stored(const gen *g, int slot) {
     return false;
 }
 
+/* Does an array of a row's elements, all of it, lie at the access in order? */
+static bool is_dense(const gen *g, int access) {
+    int64_t step = 1;
+    for (int d = g->n_inner - 1; d >= 0; d--) {
+        if (g->inner_c[access][d] != step) return false;
+        step *= g->inner[d];
+    }
+    return true;
+}
+
+/* The output in whose place a value is kept until the stage that makes the output: it is then in
+ * the cache, and was fetched while there was much to compute. -1 = none. */
+static int host_of(const gen *g, int prim) {
+    int kept = -1;
+    for (size_t i = 0; i < g->n_acts && kept < 0; i++)
+        if (g->acts[i].kind == GEN_KEEP && g->plan->prims[g->acts[i].prim].dtype == PL_F32)
+            kept = g->acts[i].prim;
+    if (kept != prim) return -1; /* the first has it */
+    for (size_t i = 0; i < g->n_acts; i++) {
+        const gen_act *act = &g->acts[i];
+        const jit_prim *out = &g->plan->prims[act->prim];
+        bool free = act->kind == GEN_STORE && !act->row && out->dtype == PL_F32 &&
+                    act->stage > g->plan->prims[prim].stage && is_dense(g, act->access);
+        for (size_t k = 0; free && k < g->n_instrs; k++) {
+            const gen_instr *in = &g->instrs[k];
+            if (in->kind == GEN_STASH && in->prim == prim) free = in->stage <= act->stage;
+            if (in->kind == GEN_LOAD || in->kind == GEN_PICK)
+                free = g->plan->prims[g->accesses[in->access].prim].slot != out->slot;
+        }
+        if (free) return act->access;
+    }
+    return -1;
+}
+
 /* Addresses of a row's elements. */
 static void put_addresses(printer *p) {
     const gen *g = p->g;
@@ -337,14 +372,19 @@ static void put_addresses(printer *p) {
         }
         if (a->k != 0) {
             pl_buf_puts(p->out, " + ");
-            put_number(p, a->k);
+            jit_put_number(p, a->k);
         }
         for (int d = 0; d < g->n_outer; d++) {
             if (g->outer_c[i][d] == 0) continue;
             pl_buf_printf(p->out, " + i%d * ", d);
-            put_number(p, g->outer_c[i][d]);
+            jit_put_number(p, g->outer_c[i][d]);
         }
         pl_buf_puts(p->out, ";\n");
+    }
+    for (size_t i = 0; i < g->n_acts; i++) {
+        const int prim = g->acts[i].prim;
+        if (g->acts[i].kind != GEN_KEEP || host_of(g, prim) < 0) continue;
+        pl_buf_printf(p->out, "        pf32 *const t%d = a%d;\n", prim, host_of(g, prim));
     }
 }
 
@@ -374,8 +414,8 @@ static void put_buffers(printer *p, const gen *list, size_t n) {
         }
     const gen *g = &list[0]; /* rows with kept values have one piece */
     for (size_t i = 0; i < g->n_acts; i++) {
-        if (g->acts[i].kind != GEN_KEEP) continue;
         const int prim = g->acts[i].prim;
+        if (g->acts[i].kind != GEN_KEEP || host_of(g, prim) >= 0) continue;
         pl_buf_printf(p->out, "    %s t%d[", type_of(p->plan->prims[prim].dtype)->value, prim);
         for (int d = 0; d < g->n_inner; d++)
             pl_buf_printf(p->out, "%s%lld", d > 0 ? " * " : "", (long long)g->inner[d]);
@@ -390,11 +430,11 @@ static void put_odometer_start(printer *p) {
         pl_buf_printf(p->out, "    int64_t i%d = begin", d);
         for (int e = d + 1; e < g->n_outer; e++) {
             pl_buf_puts(p->out, " / ");
-            put_number(p, g->outer[e]);
+            jit_put_number(p, g->outer[e]);
         }
         if (d > 0) {
             pl_buf_puts(p->out, " % ");
-            put_number(p, g->outer[d]);
+            jit_put_number(p, g->outer[d]);
         }
         pl_buf_puts(p->out, ";\n");
     }
@@ -405,7 +445,7 @@ static void put_odometer_step(printer *p) {
     pl_buf_puts(p->out, "        ");
     for (int d = g->n_outer - 1; d > 0; d--) {
         pl_buf_printf(p->out, "if (++i%d == ", d);
-        put_number(p, g->outer[d]);
+        jit_put_number(p, g->outer[d]);
         pl_buf_printf(p->out, ") { i%d = 0; ", d);
     }
     pl_buf_puts(p->out, g->n_outer > 0 ? "i0++;" : "");
@@ -528,9 +568,14 @@ static pl_status emit_loop(printer *p, int step, pl_err *err) {
 }
 
 pl_status jit_emit(jit_program *program, jit_plan *plan, pl_err *err) {
-    printer p = { .plan = plan, .symbolic = program->options->symbolic, .out = &plan->text };
+    printer p = { .plan = plan,
+                  .symbolic = program->options->symbolic,
+                  .lanes = pl_cpu_isa() == PL_ISA_AVX512,
+                  .out = &plan->text };
     for (size_t i = 0; jit_prelude[i] != NULL; i++)
         pl_buf_puts(p.out, jit_prelude[i]);
+    jit_put_maths(p.out, false);
+    if (p.lanes) jit_put_maths(p.out, true);
     for (size_t s = 0; s < plan->n_steps; s++) {
         if (plan->steps[s].loop != NULL) PL_TRY(emit_loop(&p, (int)s, err));
         if (plan->steps[s].kind == JIT_STEP_LOOP) continue;

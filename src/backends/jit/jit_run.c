@@ -257,12 +257,25 @@ static void part_range(void *ctx, int64_t begin, int64_t end) {
     j->part->fn(j->plan->buffers, j->plan->params, begin, end);
 }
 
+/* Blocks for each thread. More make neighbours of two threads' memory: lines wander between their
+ * caches from run to run, and the processor's prefetching begins anew (relu on 16 MB, 2 threads:
+ * 0.39 ms in blocks of 64 KB, 0.20 so). */
+enum { BLOCKS = 8 };
+
+/* A multiple of the grain, so that ends lie where emitted loops expect them; every element is
+ * computed by itself or with its row, so that its bits do not depend on the cut. */
+static int64_t block_of(const jit_program *p, const jit_part *part) {
+    const int64_t blocks = BLOCKS * (int64_t)pl_pool_threads(p->pool);
+    const int64_t grains = part->n / part->grain / blocks;
+    return grains > 1 ? grains * part->grain : part->grain;
+}
+
 static void run_loop(jit_program *p, const jit_plan *plan, const jit_loop *loop) {
     for (size_t i = 0; i < loop->n_parts; i++) {
         part_job job = { &loop->parts[i], plan };
         const bool small = loop->parts[i].n <= loop->parts[i].grain;
-        pl_pool_for(small ? NULL : p->pool, loop->parts[i].n, loop->parts[i].grain, part_range,
-                    &job);
+        pl_pool_for(small ? NULL : p->pool, loop->parts[i].n, block_of(p, &loop->parts[i]),
+                    part_range, &job);
     }
 }
 

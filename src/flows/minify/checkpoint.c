@@ -49,7 +49,8 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
                              .threads = m->options->threads,
                              .eval = m->recorded.eval != 0,
                              .amp = m->recorded.amp,
-                             .backward = m->recorded.backward != 0 };
+                             .backward = m->recorded.backward != 0,
+                             .rule = pl_mini_rule(m) };
     /* Written beside its name: a run that is killed meanwhile leaves no half of one. */
     snprintf(part, sizeof(part), "%s.part", dir);
     pl_dir_remove(part, NULL);

@@ -139,6 +139,13 @@ static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
         if (o->fail_regex == NULL && info->fail_regex[0] != '\0') o->fail_regex = info->fail_regex;
         if (o->fail_code < 0) o->fail_code = info->fail_code;
     }
+    if (!o->accuracy && !o->strict && o->profile == NULL && o->same == NULL && o->tol <= 0) {
+        o->accuracy = info->rule.accuracy;
+        o->strict = info->rule.strict;
+        o->profile = info->rule.profile;
+        o->same = info->rule.same;
+        o->tol = info->rule.tol;
+    }
     if (o->inputs.seed == 0) o->inputs.seed = info->seed;
     if (o->threads == 0) o->threads = info->threads;
     if (pl_context_is_plain(&o->context)) {
@@ -166,6 +173,11 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     if (j->options.check != NULL && j->options.backend != NULL) {
         return pl_fail(err, PL_E_USAGE, "--check and --backend exclude each other");
     }
+    const pl_accuracy_options rule = pl_mini_rule(m);
+    PL_TRY(pl_accuracy_read(&rule, &m->accuracy, err));
+    m->accuracy.pool = m->pool;
+    m->accuracy.any_float =
+        j->options.backend != NULL && strstr(j->options.backend, "eager:fp64") != NULL;
     m->with_data = j->options.check == NULL || strstr(j->options.check, "{dir}") != NULL;
     if (!m->with_data && !pl_context_is_plain(&o->context)) {
         return pl_fail(err, PL_E_USAGE,
@@ -209,7 +221,8 @@ static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *sp
                        .threads = m->options->threads,
                        .eval = m->recorded.eval != 0,
                        .amp = m->recorded.amp,
-                       .backward = m->recorded.backward != 0 };
+                       .backward = m->recorded.backward != 0,
+                       .rule = pl_mini_rule(m) };
     return PL_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/pool.h"
+#include "flows/accuracy.h"
 #include "flows/minify/signature.h"
 #include "graph/graph.h"
 #include "store/spool.h"
@@ -229,9 +230,11 @@ pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer
 pl_status pl_oracle_bytes(pl_oracle *oracle, pl_mini_state *state, pl_err *err);
 pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err);
 void pl_observed_release(pl_observed *o);
-/* Does run --accuracy call these outputs wrong (oracle_accuracy.c)? */
-pl_status pl_mini_outputs_differ(pl_mini *m, const pl_mini_state *state, pl_datum *const *results,
-                                 bool *out, pl_err *err);
+/* The predicate of run --accuracy (oracle_accuracy.c): its options, and the first output that it
+ * calls wrong; NULL = none. */
+pl_accuracy_options pl_mini_rule(const pl_mini *m);
+pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *state, pl_datum *const *results,
+                               const pl_value **out, pl_err *err);
 /* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
 pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
 
@@ -366,6 +369,7 @@ pl_status pl_mini_try_take(pl_mini *m, pl_mini_state *candidate, pl_mini_state *
 struct pl_mini {
     const plumb_minify_options *options;
     pl_pool *pool;
+    pl_accuracy accuracy; /* the rule for outputs */
     pl_oracle *oracle;
     pl_ahead *ahead;
     pl_mini_state *best;

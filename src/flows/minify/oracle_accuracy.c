@@ -1,7 +1,6 @@
 /* minify --accuracy: a candidate must also fail the predicate of run --accuracy (flows/accuracy.h),
  * so that the two never disagree about what is a failure. */
 #include "base/alloc.h"
-#include "flows/accuracy.h"
 #include "flows/minify/minify_int.h"
 #include "interp/interp.h"
 
@@ -27,27 +26,39 @@ static void drop(pl_datum **data, size_t n) {
     pl_free(data);
 }
 
-pl_status pl_mini_outputs_differ(pl_mini *m, const pl_mini_state *s, pl_datum *const *res,
-                                 bool *out, pl_err *err) {
-    const size_t n = s->model->graph->n_outputs;
+pl_accuracy_options pl_mini_rule(const pl_mini *m) {
+    const plumb_minify_options *o = m->options;
+    return (pl_accuracy_options){ .accuracy = o->accuracy != 0,
+                                  .strict = o->strict != 0,
+                                  .profile = o->profile,
+                                  .same = o->same,
+                                  .tol = o->tol };
+}
+
+pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *s, pl_datum *const *res,
+                               const pl_value **out, pl_err *err) {
+    const pl_graph *graph = s->model->graph;
     pl_datum **ref = NULL, **gold = NULL;
-    pl_accuracy accuracy;
+    pl_accuracy accuracy = m->accuracy;
+    pl_accuracy_moves moves = {
+        .accuracy = &accuracy, .model = s->model, .in = s->in, .seed = m->options->inputs.seed
+    };
     pl_status st = PL_OK;
-    *out = false;
-    pl_accuracy_init(&accuracy);
-    accuracy.strict = m->options->strict != 0;
+    *out = NULL;
     accuracy.precision = pl_model_precision(s->model, &accuracy.flips);
-    accuracy.pool = m->pool;
     PL_TRY_GOTO(done, st, run_reference(m, s, false, &ref, err));
     PL_TRY_GOTO(done, st, run_reference(m, s, true, &gold, err));
-    for (size_t i = 0; i < n && !*out; i++) {
+    moves.gold = gold;
+    for (size_t i = 0; i < graph->n_outputs && *out == NULL; i++) {
         pl_accuracy_check check;
         if (ref[i] == NULL || res[i] == NULL) continue;
         PL_TRY_GOTO(done, st, pl_accuracy_compare(&accuracy, ref[i], res[i], gold[i], &check, err));
-        *out = !check.same;
+        PL_TRY_GOTO(done, st, pl_accuracy_settle(&moves, i, &check, err));
+        if (!check.same) *out = graph->outputs[i];
     }
 done:
-    drop(ref, n);
-    drop(gold, n);
+    pl_accuracy_moves_release(&moves);
+    drop(ref, graph->n_outputs);
+    drop(gold, graph->n_outputs);
     return st;
 }

@@ -185,12 +185,16 @@ static pl_status add_groups(pl_oracle *o, const pl_side_run *run, const pl_blame
     return PL_OK;
 }
 
+/* No operation was to blame, or it is not known yet: outputs tell. */
+static bool goes_by_outputs(const pl_oracle *o) {
+    const under_test *u = o->self;
+    return u->learning || (o->target.kind != PL_FAIL_NONE && !o->target.op[0]);
+}
+
 /* Outputs that are far off though no operation is to blame. */
-static pl_status add_outputs(const pl_side_run *run, const pl_blame *blame, pl_observed *out,
-                             pl_err *err) {
+static pl_status add_outputs(const pl_mini *m, const pl_side_run *run, const pl_blame *blame,
+                             pl_observed *out, pl_err *err) {
     const pl_graph *graph = run->model->graph;
-    pl_accuracy accuracy;
-    pl_accuracy_init(&accuracy);
     for (size_t i = 0; i < graph->n_outputs; i++) {
         const pl_value *value = graph->outputs[i];
         const pl_judgement *v = &blame->of[value->id];
@@ -201,7 +205,7 @@ static pl_status add_outputs(const pl_side_run *run, const pl_blame *blame, pl_o
             .scale = v->scale,
             .relative = (double)NAN,
         };
-        if (!pl_accuracy_output_fails(&accuracy, &figures)) continue;
+        if (!pl_accuracy_output_fails(&m->accuracy, &figures)) continue;
         pl_signature s;
         pl_signature_init(&s);
         fill_signature(run, v, value, &s);
@@ -278,7 +282,7 @@ static pl_status judge(pl_oracle *o, pl_side_run *run, pl_mini_state *state, pl_
                        pl_err *err) {
     const under_test *u = o->self;
     const pl_run_data a = pl_side_run_data(run);
-    const bool by_outputs = u->learning || (o->target.kind != PL_FAIL_NONE && !o->target.op[0]);
+    const bool by_outputs = goes_by_outputs(o);
     const pl_blame_options options = { .pool = o->m->pool,
                                        .seed = o->m->options->inputs.seed,
                                        .skip_gold = !by_outputs };
@@ -293,7 +297,8 @@ static pl_status judge(pl_oracle *o, pl_side_run *run, pl_mini_state *state, pl_
         st = PL_OK;
     } else {
         st = add_groups(o, run, &blame, out, err);
-        if (st == PL_OK && out->n_items == 0 && by_outputs) st = add_outputs(run, &blame, out, err);
+        if (st == PL_OK && out->n_items == 0 && by_outputs)
+            st = add_outputs(o->m, run, &blame, out, err);
         if (o->m->options->strict) put_first_in_graph(state->model->graph, out);
         if (st == PL_OK && u->learning && out->n_items > 0 && out->items[0].op[0] != '\0') {
             st = keep_blame(o->m, &blame, &out->items[0], err);
@@ -304,6 +309,27 @@ static pl_status judge(pl_oracle *o, pl_side_run *run, pl_mini_state *state, pl_
     }
     pl_blame_release(&blame);
     return st;
+}
+
+/* --accuracy: what the predicate of `run` calls right is no failure, whatever blame says; what it
+ * calls wrong is one, though no operation is to blame. */
+static pl_status judge_accuracy(pl_oracle *o, const pl_side_run *run, pl_mini_state *state,
+                                pl_observed *out, pl_err *err) {
+    const pl_value *wrong = NULL;
+    if (out->n_items == 0 && !goes_by_outputs(o)) return PL_OK;
+    PL_TRY(pl_mini_wrong_output(o->m, state, run->plain, &wrong, err));
+    if (wrong == NULL) {
+        pl_observed_release(out);
+        return PL_OK;
+    }
+    if (out->n_items > 0) return PL_OK;
+    pl_signature s;
+    pl_signature_init(&s);
+    s.kind = PL_FAIL_DIVERGENCE;
+    snprintf(s.value, sizeof(s.value), "%s", wrong->name);
+    snprintf(s.text, sizeof(s.text), "wrong by the rule of run --accuracy");
+    s.n_elements = elements_of(run, wrong);
+    return pl_observed_add(out, &s, err);
 }
 
 static pl_status add_unstable(const pl_side_run *run, pl_observed *out, pl_err *err) {
@@ -444,11 +470,8 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
         st = add_unstable(&run, out, err);
     } else {
         st = judge(o, &run, state, out, err);
-        bool differ = true;
-        if (st == PL_OK && out->n_items > 0 && o->m->options->accuracy) {
-            st = pl_mini_outputs_differ(o->m, state, run.plain, &differ, err);
-        }
-        if (!differ) pl_observed_release(out);
+        if (st == PL_OK && !out->invalid && o->m->options->accuracy)
+            st = judge_accuracy(o, &run, state, out, err);
     }
     if (st == PL_OK && u->learning && out->n_items > 0 && !out->invalid) {
         st = collect_values(o, broke ? NULL : &run, state, out, err);

@@ -6,6 +6,7 @@
 #include <plumb.h>
 
 #include "base/buf.h"
+#include "flows/accuracy.h"
 #include "flows/minify/signature.h"
 #include "graph/graph.h"
 #include "tensor/datum.h"
@@ -29,9 +30,10 @@ typedef struct pl_repro {
     uint64_t seed;
     double timeout;
     int threads;
-    bool eval, backward; /* what was done to the model before */
-    const char *amp;     /* "", "fp16", "bf16" */
-    const char *remains; /* JSON of what is left of the original's weights; NULL = not asked */
+    bool eval, backward;      /* what was done to the model before */
+    const char *amp;          /* "", "fp16", "bf16" */
+    pl_accuracy_options rule; /* when its outputs are wrong; .accuracy false = by blame alone */
+    const char *remains;      /* JSON of what is left of the original's weights; NULL = not asked */
     /* Filled by pl_repro_observe. */
     pl_datum **expected, **observed; /* by output; NULL arrays = not there */
     char error[600];                 /* what the backend said instead of outputs; "" */
@@ -74,6 +76,7 @@ typedef struct pl_repro_info {
     const char *amp;
     int fail_code;
     const char *fail_regex;
+    pl_accuracy_options rule;
 } pl_repro_info;
 pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *out, pl_err *err);
 

@@ -65,7 +65,8 @@ pl_status pl_dump_write(const pl_dump *d, pl_model *model, pl_datum *const *in,
                              .threads = d->threads,
                              .eval = d->context.eval != 0,
                              .amp = d->context.amp,
-                             .backward = d->context.backward != 0 };
+                             .backward = d->context.backward != 0,
+                             .rule = d->rule };
     snprintf(folder, sizeof(folder), "%.3000s/checkpoints%s%.200s", d->run_dir,
              d->name == NULL ? "" : "/", d->name == NULL ? "" : d->name);
     snprintf(path, n_path, "%s/%zu", folder, n_nodes);
@@ -122,7 +123,12 @@ static pl_status dump(const plumb_model *m, const plumb_repro_options *o, pl_buf
                   .seed = o->inputs.seed,
                   .timeout = o->timeout,
                   .threads = o->threads,
-                  .context = o->context };
+                  .context = o->context,
+                  .rule = { .accuracy = o->accuracy != 0,
+                            .strict = o->strict != 0,
+                            .profile = o->profile,
+                            .same = o->same,
+                            .tol = o->tol } };
     PL_TRY(pl_model_copy(m->model, &copy, err));
     pl_datum **in = pl_calloc(copy->graph->n_inputs + 1, sizeof(pl_datum *));
     pl_status st = in == NULL ? pl_fail_memory(err, 1) : PL_OK;

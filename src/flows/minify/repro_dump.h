@@ -14,6 +14,7 @@ typedef struct pl_dump {
     double timeout;
     int threads;
     plumb_context context; /* what was done to the model */
+    pl_accuracy_options rule;
 } pl_dump;
 
 /* DEBUG_DIR/run_TIME-PID; debug_dir NULL = plumb-debug. */

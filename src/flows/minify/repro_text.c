@@ -31,6 +31,18 @@ static void put_context(pl_json *json, const pl_repro *r) {
     pl_json_object_end(json);
 }
 
+/* When outputs are wrong: what `run` with these options says. */
+static void put_rule(pl_json *json, const pl_accuracy_options *rule) {
+    pl_json_key(json, "predicate");
+    pl_json_object_begin(json);
+    pl_json_put_bool(json, "accuracy", rule->accuracy);
+    pl_json_put_bool(json, "strict", rule->strict);
+    pl_json_put_string(json, "profile", rule->profile == NULL ? "plumb" : rule->profile);
+    pl_json_put_string(json, "same", or_empty(rule->same));
+    pl_json_put_double(json, "tol", rule->tol);
+    pl_json_object_end(json);
+}
+
 void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
     pl_json json;
     pl_json_init(&json, out, true);
@@ -58,6 +70,7 @@ void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
         pl_signature_put_json(&json, r->target);
     }
     put_context(&json, r);
+    if (r->check == NULL) put_rule(&json, &r->rule);
     pl_json_put_int(&json, "nodes", (int64_t)pl_model_count_nodes(r->model));
     if (r->minified) {
         pl_json_put_int(&json, "nodes_before", (int64_t)r->n_nodes_before);
@@ -116,6 +129,20 @@ static void read_context(const pl_json_value *context, pl_arena *arena, pl_repro
     if (strcmp(amp, "fp16") == 0 || strcmp(amp, "bf16") == 0) out->amp = amp;
 }
 
+static bool is_true(const pl_json_value *root, const char *key) {
+    const pl_json_value *v = pl_json_find(root, key);
+    return v != NULL && v->kind == PL_JSON_BOOL && v->boolean;
+}
+
+static void read_rule(const pl_json_value *rule, pl_arena *arena, pl_accuracy_options *out) {
+    const pl_json_value *tol = pl_json_find(rule, "tol");
+    out->accuracy = is_true(rule, "accuracy");
+    out->strict = is_true(rule, "strict");
+    out->profile = text_of(rule, "profile", arena);
+    out->same = text_of(rule, "same", arena);
+    if (tol != NULL && tol->kind == PL_JSON_NUMBER && tol->number > 0) out->tol = tol->number;
+}
+
 pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *out, pl_err *err) {
     pl_file_map *map = NULL;
     const pl_json_value *root = NULL;
@@ -132,6 +159,8 @@ pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *o
             out->fail_code = (int)code->integer;
         }
         read_context(pl_json_find(root, "context"), arena, out);
+        const pl_json_value *rule = pl_json_find(root, "predicate");
+        if (rule != NULL && rule->kind == PL_JSON_OBJECT) read_rule(rule, arena, &out->rule);
         const pl_json_value *before = pl_json_find(root, "nodes_before");
         if (before != NULL && before->is_integer && before->integer > 0) {
             out->n_nodes_before = (size_t)before->integer;
@@ -156,6 +185,26 @@ static void put_arguments(const pl_repro *r, pl_buf *out) {
     if (r->seed != 0) pl_buf_printf(out, " --seed %llu", (unsigned long long)r->seed);
     if (r->threads > 0) pl_buf_printf(out, " --threads %d", r->threads);
     if (r->timeout > 0) pl_buf_printf(out, " --timeout %g", r->timeout);
+}
+
+/* As `run` and `minify` spell it. A repro's model is made already: eval mode is not put on it
+ * again.
+ */
+static void put_rule_arguments(const pl_repro *r, bool run, pl_buf *out) {
+    const pl_accuracy_options *rule = &r->rule;
+    const bool torch = rule->profile != NULL && strcmp(rule->profile, "torch") == 0;
+    if (!rule->accuracy && !(rule->strict && !run)) return;
+    if (run) {
+        pl_buf_puts(out, rule->strict ? " --strict-accuracy --no-eval" : " --accuracy --no-eval");
+    } else {
+        if (rule->accuracy) pl_buf_puts(out, " --accuracy --no-eval");
+        if (rule->strict) pl_buf_puts(out, " --strict-accuracy");
+    }
+    if (torch) pl_buf_puts(out, " --profile torch");
+    if (rule->tol > 0) pl_buf_printf(out, " --tol %.17g", rule->tol);
+    if (rule->same == NULL || rule->same[0] == '\0') return;
+    pl_buf_puts(out, " --same ");
+    pl_buf_put_shell(out, rule->same);
 }
 
 static void put_check(const pl_repro *r, pl_buf *out) {
@@ -188,6 +237,7 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
     } else {
         pl_buf_puts(out, "exec \"$plumb\" run .");
         put_arguments(r, out);
+        put_rule_arguments(r, true, out);
         pl_buf_puts(out, " \"$@\"");
     }
     pl_buf_puts(out, " ;;\nanalyze) exec \"$plumb\" analyze .");
@@ -203,6 +253,7 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
         if (r->fail_code >= 0) pl_buf_printf(out, " --fail-code %d", r->fail_code);
     } else {
         put_arguments(r, out);
+        put_rule_arguments(r, false, out);
     }
     if (r->signature != NULL) pl_buf_puts(out, " --signature repro.json");
     pl_buf_puts(out, " \"$@\" ;;\n"

@@ -1,6 +1,7 @@
 /* Inner loops of convolution and pooling for one instruction set. */
 #include "kernels/simd/conv_table.h"
 
+#include "kernels/simd/block.h"
 #include "kernels/simd/simd.h"
 
 /* Every second lane of two vectors. */
@@ -21,6 +22,35 @@ static inline pl_vd f64_even(pl_vd a, pl_vd b) {
 #else
     return __builtin_shufflevector(a, b, 0, 2);
 #endif
+}
+
+/* Elements 0, 2, … of memory; none behind the last is read. */
+static inline pl_vf f32_load_even(const pl_f32 *p) {
+    const pl_vf a = pl_vf_load(p), b = pl_vf_load(p + PL_VF - 1);
+#if PL_SIMD_AVX512
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif PL_SIMD_FMA
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15);
+#else
+    return __builtin_shufflevector(a, b, 0, 2, 5, 7);
+#endif
+}
+static inline pl_vd f64_load_even(const pl_f64 *p) {
+    const pl_vd a = pl_vd_load(p), b = pl_vd_load(p + PL_VD - 1);
+#if PL_SIMD_AVX512
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15);
+#elif PL_SIMD_FMA
+    return __builtin_shufflevector(a, b, 0, 2, 5, 7);
+#else
+    return __builtin_shufflevector(a, b, 0, 3);
+#endif
+}
+/* As max2, lane by lane. */
+static inline pl_vf f32_max_lanes(pl_vf a, pl_vf b) {
+    return pl_vf_eq(b, b, pl_vf_lt(a, b, b, a), b);
+}
+static inline pl_vd f64_max_lanes(pl_vd a, pl_vd b) {
+    return pl_vd_eq(b, b, pl_vd_lt(a, b, b, a), b);
 }
 
 /* The first n lanes. */
@@ -201,7 +231,7 @@ static void f32_stem(const pl_conv_stem *g, const pl_f32 *x, const pl_f32 *w, co
     .transpose_##suffix = suffix##_transpose, .depthwise_rows_##suffix = suffix##_depthwise_rows,  \
     .depthwise_block_##suffix = suffix##_depthwise_block,                                          \
     .depthwise_direct_##suffix = suffix##_depthwise_direct, .stem_##suffix = suffix##_stem,        \
-    .max_row_##suffix = suffix##_max_row, .sum_row_##suffix = suffix##_sum_row,                    \
-    .scatter_##suffix = suffix##_scatter
+    .max_row_##suffix = suffix##_max_row, .max_columns_##suffix = suffix##_max_columns,            \
+    .sum_row_##suffix = suffix##_sum_row, .scatter_##suffix = suffix##_scatter
 
 const pl_conv_table PL_SIMD(pl_conv_table) = { PL_ROWS(f32), PL_ROWS(f64) };

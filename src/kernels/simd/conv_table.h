@@ -70,10 +70,13 @@ typedef struct pl_conv_stem {
      * NULL: there is none. The order of the sums is a product's. */                               \
     void (*stem_##suffix)(const pl_conv_stem *g, const E *x, const E *w, const E *bias,            \
                           int64_t row, int64_t n, E *y);                                           \
-    /* y (cols, rows) = x (rows, cols) transposed, plus bias[col] when given */                    \
-    void (*transpose_##suffix)(const E *x, int64_t rows, int64_t cols, const E *bias, E *y);       \
+    /* y[c * ldy + r] = x[r * ldx + c], plus bias[c] when given */                                 \
+    void (*transpose_##suffix)(const E *x, int64_t ldx, int64_t rows, int64_t cols, const E *bias, \
+                               E *y, int64_t ldy);                                                 \
     /* acc[i] = the larger of acc[i] and x[i * step], NaN winning */                               \
     void (*max_row_##suffix)(const E *x, int64_t step, int64_t n, E *acc);                         \
+    /* to[i] = the largest of rows[0][i] … rows[n_rows - 1][i], a NaN winning; n_rows > 0 */     \
+    void (*max_columns_##suffix)(const E *const *rows, int64_t n_rows, int64_t n, E *to);          \
     /* acc[i] += x[i * step], in f64 */                                                            \
     void (*sum_row_##suffix)(const E *x, int64_t step, int64_t n, double *acc);                    \
     /* y[i * step] += x[i] */                                                                      \

@@ -1,6 +1,7 @@
 /* Inner loops of matrix products for one instruction set. */
 #include "kernels/simd/gemm_table.h"
 
+#include "kernels/simd/block.h"
 #include "kernels/simd/simd.h"
 
 /* Rows of a tile so that accumulators, two vectors of B and one of A fit the registers. */
@@ -13,23 +14,21 @@
 #endif
 #define ACC_MAX (2 * MR)
 
-typedef float f32_block __attribute__((vector_size(16)));
-typedef double f64_block __attribute__((vector_size(16)));
-static inline void f32_transpose_block(f32_block v[4]) {
-    const f32_block a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
-    const f32_block b = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
-    const f32_block c = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
-    const f32_block d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
-    v[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
-    v[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-    v[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
-    v[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+/* The first n lanes (at least none, at most all). */
+#if PL_SIMD_AVX512
+static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
 }
-static inline void f64_transpose_block(f64_block v[2]) {
-    const f64_block a = v[0];
-    v[0] = __builtin_shufflevector(a, v[1], 0, 2);
-    v[1] = __builtin_shufflevector(a, v[1], 1, 3);
+static inline pl_vf f32_load_n(const pl_f32 *p, int64_t n) {
+    return (pl_vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
 }
+static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
+    _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m512d)v);
+}
+static inline pl_vd f64_load_n(const pl_f64 *p, int64_t n) {
+    return (pl_vd)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1u), p);
+}
+#endif
 
 #define T float
 #define E pl_f32

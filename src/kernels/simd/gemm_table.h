@@ -1,10 +1,10 @@
 /* The inner loops of matrix products, one table for each instruction set.
  *
- * A panel of A holds `rows` rows (1 … mr), packed as a[k * rows + i]. A panel of B holds up to nr
- * columns, packed with zeros behind the last as b[k * nr + j], or is the caller's own matrix with
- * any row stride. A tile computes rows x cols of C over one block of k with one accumulator per
- * element and k in rising order: the bits of an element depend on its row of A and column of B
- * only, not on where the panels are cut. */
+ * A panel of A holds `rows` rows (1 … mr), a[k * lda + i]; lda is `rows` when packed. A panel of B
+ * holds up to nr columns, packed with zeros behind the last as b[k * nr + j], or is the caller's
+ * own matrix with any row stride. A tile computes rows x cols of C over one block of k with one
+ * accumulator per element and k in rising order: the bits of an element depend on its row of A and
+ * column of B only, not on where the panels are cut. */
 #ifndef PL_GEMM_TABLE_H
 #define PL_GEMM_TABLE_H
 
@@ -20,7 +20,7 @@ enum { PL_GEMM_MR_MAX = 14, PL_GEMM_NR_MAX = 32 };
 typedef struct pl_tile_f32 {
     int64_t k;
     const pl_f32 *a, *b;
-    int64_t ldb;
+    int64_t lda, ldb;
     const int64_t *taps; /* instead of ldb: row k of B lies at b + taps[k]; nr columns. Or NULL */
     pl_f32 *c;
     int64_t ldc, rows, cols;
@@ -30,7 +30,7 @@ typedef struct pl_tile_f32 {
 typedef struct pl_tile_f64 {
     int64_t k;
     const pl_f64 *a, *b;
-    int64_t ldb;
+    int64_t lda, ldb;
     const int64_t *taps; /* instead of ldb: row k of B lies at b + taps[k]; nr columns. Or NULL */
     pl_f64 *c;
     int64_t ldc, rows, cols;

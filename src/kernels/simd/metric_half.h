@@ -4,64 +4,117 @@
 #ifndef PL_METRIC_HALF_H
 #define PL_METRIC_HALF_H
 
-#include "kernels/simd/metric_lanes.h"
+#include "kernels/simd/metric_pass.h"
 
 #if PL_SIMD_AVX512
 
+enum { HALF_RUN = 128, HALF_VECTORS = HALF_RUN / 32 };
+
 typedef struct pass_half {
-    __m512 sq, ab, rr, aa, ar, rel; /* of a run */
-    pl_vd d_sq, d_ab, d_rr, d_aa, d_ar, d_rel;
-    __m512 top, max_excluded;
-    __m512i max_a, max_r, ulp;
-    __m512i floor, tiny; /* codes; tiny is the smallest normal number less 1 */
+    __m512 sq, ab, rr, dr, rel; /* of RUN_ADDITIONS */
+    pl_vd d_sq, d_ab, d_rr, d_dr, d_rel;
+    __m512i top, max_a, max_r, ulp;
+    __m512 floor, max_excluded;
+    __m512i tiny, limit; /* codes: the largest subnormal number; that or the floor */
     counts n;
     int64_t subnormal, flushed;
 } pass_half;
 
-INLINE __m512 half_widen(bool is_bf16, __m256i x) {
-    if (!is_bf16) return _mm512_cvtph_ps(x);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+/* Half `k` of 32 elements: f16 the lower or upper ones, bf16 the even or odd ones. */
+INLINE __m512 half_widen(bool is_bf16, const char *p, int k) {
+    if (!is_bf16) return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(p + 32 * k)));
+    const __m512i x = _mm512_loadu_si512(p);
+    if (k == 0) return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u)));
+}
+INLINE __m512i half_magnitude(__m512i x) {
+    return _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
 }
 
-INLINE void half_sums(pass_half *s, __m512 x, __m512 y, __mmask16 in, __mmask16 out) {
-    const __m512 d = _mm512_sub_ps(x, y), e = _mm512_abs_ps(d);
-    s->sq = _mm512_fmadd_ps(d, d, s->sq);
-    s->ab = _mm512_add_ps(s->ab, e);
-    s->top = _mm512_max_ps(s->top, e);
-    s->rr = _mm512_fmadd_ps(y, y, s->rr);
-    s->aa = _mm512_fmadd_ps(x, x, s->aa);
-    s->ar = _mm512_fmadd_ps(x, y, s->ar);
-    s->max_excluded = _mm512_mask_max_ps(s->max_excluded, out, s->max_excluded, e);
-    const __m512 q = _mm512_div_ps(e, _mm512_abs_ps(y));
-    s->rel = _mm512_mask_add_ps(s->rel, in, s->rel, q);
+/* Lanes that are not 0, of a run. Packing with signed saturation keeps what is not 0. */
+INLINE int64_t half_count(const __m512i t[HALF_VECTORS]) {
+    const __m512i x = _mm512_packs_epi16(t[0], t[1]), y = _mm512_packs_epi16(t[2], t[3]);
+    return __builtin_popcountll(_mm512_test_epi8_mask(x, x)) +
+           __builtin_popcountll(_mm512_test_epi8_mask(y, y));
 }
 
-/* 32 elements. */
-INLINE void step_half(bool is_bf16, pass_half *s, const char *a, const char *r) {
-    const __m512i x = _mm512_loadu_si512(a), y = _mm512_loadu_si512(r);
-    const __m512i magnitude = _mm512_set1_epi16(0x7fff);
-    const __m512i mx = _mm512_and_si512(x, magnitude), my = _mm512_and_si512(y, magnitude);
-    const __mmask32 opposite = _mm512_movepi16_mask(_mm512_xor_si512(x, y));
-    const __m512i gap = _mm512_abs_epi16(_mm512_sub_epi16(mx, my));
-    const __m512i ulp = _mm512_mask_add_epi16(gap, opposite, mx, my);
-    s->ulp = _mm512_max_epu16(s->ulp, ulp);
-    s->max_a = _mm512_max_epu16(s->max_a, mx);
-    s->max_r = _mm512_max_epu16(s->max_r, my);
-    s->n.mismatch += __builtin_popcount(_mm512_test_epi16_mask(ulp, ulp));
-    const __mmask32 out = _mm512_cmple_epu16_mask(my, s->floor);
-    const __mmask32 in = _mm512_cmpgt_epu16_mask(my, s->floor); /* cheaper than inverting */
-    s->n.excluded += __builtin_popcount(out);
-    const __mmask32 sub =
-        _mm512_cmplt_epu16_mask(_mm512_sub_epi16(my, _mm512_set1_epi16(1)), s->tiny);
-    if (__builtin_expect(sub != 0, 0)) {
-        s->subnormal += __builtin_popcount(sub);
-        s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
+/* Ulps of a run in which pairs have opposite signs or are more than a binade apart. */
+INLINE __m512i half_ulps(const char *a, const char *r, __m512i t[HALF_VECTORS]) {
+    __m512i top = _mm512_setzero_si512();
+    for (int j = 0; j < HALF_VECTORS; j++) {
+        const __m512i x = _mm512_loadu_si512(a + 64 * j), y = _mm512_loadu_si512(r + 64 * j);
+        const __m512i mx = half_magnitude(x), my = half_magnitude(y);
+        const __m512i gap = _mm512_abs_epi16(_mm512_sub_epi16(mx, my));
+        t[j] = _mm512_mask_add_epi16(gap, _mm512_movepi16_mask(_mm512_xor_si512(x, y)), mx, my);
+        top = _mm512_max_epu16(top, t[j]);
     }
-    half_sums(s, half_widen(is_bf16, _mm512_castsi512_si256(x)),
-              half_widen(is_bf16, _mm512_castsi512_si256(y)), (__mmask16)in, (__mmask16)out);
-    half_sums(s, half_widen(is_bf16, _mm512_extracti64x4_epi64(x, 1)),
-              half_widen(is_bf16, _mm512_extracti64x4_epi64(y, 1)),
-              (__mmask16)_kshiftri_mask32(in, 16), (__mmask16)_kshiftri_mask32(out, 16));
+    return top;
+}
+
+/* 32 elements. `low`: some |r| may be excluded or subnormal. */
+INLINE void half_sums(bool is_bf16, bool low, pass_half *s, const char *a, const char *r) {
+    if (low) {
+        const __m512i mx = half_magnitude(_mm512_loadu_si512(a));
+        const __m512i my = half_magnitude(_mm512_loadu_si512(r));
+        const __mmask32 sub =
+            _mm512_cmplt_epu16_mask(_mm512_sub_epi16(my, _mm512_set1_epi16(1)), s->tiny);
+        if (__builtin_expect(sub != 0, 0)) {
+            s->subnormal += __builtin_popcount(sub);
+            s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
+        }
+    }
+    PL_UNROLL
+    for (int k = 0; k < 2; k++) {
+        const __m512 x = half_widen(is_bf16, a, k), y = half_widen(is_bf16, r, k);
+        const __m512 d = _mm512_sub_ps(x, y), e = _mm512_abs_ps(d), abs_y = _mm512_abs_ps(y);
+        s->sq = _mm512_fmadd_ps(d, d, s->sq);
+        s->ab = _mm512_add_ps(s->ab, e);
+        s->top = _mm512_max_epu32(s->top, _mm512_castps_si512(e));
+        s->rr = _mm512_fmadd_ps(y, y, s->rr);
+        s->dr = _mm512_fmadd_ps(d, y, s->dr);
+        if (low) {
+            const __mmask16 out = _mm512_cmp_ps_mask(abs_y, s->floor, _CMP_LE_OQ);
+            s->n.excluded += __builtin_popcount(out);
+            s->max_excluded = _mm512_mask_max_ps(s->max_excluded, out, s->max_excluded, e);
+            s->rel = _mm512_add_ps(s->rel, _mm512_maskz_div_ps((__mmask16)~out, e, abs_y));
+        } else {
+            s->rel = _mm512_add_ps(s->rel, _mm512_div_ps(e, abs_y));
+        }
+    }
+}
+
+INLINE void run_half(bool is_bf16, pass_half *s, const char *a, const char *r) {
+    const __m512i binade = _mm512_set1_epi16((short)(is_bf16 ? 0xff80 : 0xfc00));
+    __m512i t[HALF_VECTORS], apart = _mm512_setzero_si512(), least = _mm512_set1_epi16(0x7fff);
+    PL_UNROLL
+    for (int j = 0; j < HALF_VECTORS; j++) {
+        const __m512i x = _mm512_loadu_si512(a + 64 * j), y = _mm512_loadu_si512(r + 64 * j);
+        const __m512i my = half_magnitude(y);
+        t[j] = _mm512_abs_epi16(_mm512_sub_epi16(x, y));
+        apart = _mm512_max_epu16(apart, t[j]);
+        s->max_a = _mm512_max_epu16(s->max_a, half_magnitude(x));
+        s->max_r = _mm512_max_epu16(s->max_r, my);
+        least = _mm512_min_epu16(least, my);
+    }
+    if (__builtin_expect(_mm512_test_epi16_mask(apart, binade) != 0, 0)) apart = half_ulps(a, r, t);
+    const int64_t mismatch = half_count(t);
+    s->ulp = _mm512_max_epu16(s->ulp, apart);
+    s->n.mismatch += mismatch;
+    const bool low = _mm512_cmple_epu16_mask(least, s->limit) != 0;
+    if (__builtin_expect(low, 0)) {
+        for (int j = 0; j < HALF_VECTORS; j++)
+            half_sums(is_bf16, true, s, a + 64 * j, r + 64 * j);
+    } else if (mismatch != 0) {
+        PL_UNROLL
+        for (int j = 0; j < HALF_VECTORS; j++)
+            half_sums(is_bf16, false, s, a + 64 * j, r + 64 * j);
+    } else { /* nothing but r^2 */
+        PL_UNROLL
+        for (int j = 0; j < 2 * HALF_VECTORS; j++) {
+            const __m512 y = half_widen(is_bf16, r + 64 * (j / 2), j % 2);
+            s->rr = _mm512_fmadd_ps(y, y, s->rr);
+        }
+    }
 }
 
 INLINE pl_vd half_empty(pl_vd to, __m512 *from) {
@@ -73,8 +126,7 @@ INLINE void half_empty_run(pass_half *s) {
     s->d_sq = half_empty(s->d_sq, &s->sq);
     s->d_ab = half_empty(s->d_ab, &s->ab);
     s->d_rr = half_empty(s->d_rr, &s->rr);
-    s->d_aa = half_empty(s->d_aa, &s->aa);
-    s->d_ar = half_empty(s->d_ar, &s->ar);
+    s->d_dr = half_empty(s->d_dr, &s->dr);
     s->d_rel = half_empty(s->d_rel, &s->rel);
 }
 
@@ -89,6 +141,25 @@ INLINE double half_value(bool is_bf16, uint16_t code) {
     return (double)(is_bf16 ? pl_bf16_to_f32(code) : pl_f16_to_f32(code));
 }
 
+static __attribute__((noinline)) void half_products(bool is_bf16, const char *a, const char *r,
+                                                    size_t n, pl_metric_block *out) {
+    pl_vd aa = { 0 }, ar = { 0 };
+    for (size_t i = 0; i < n; i += 32, a += 64, r += 64) {
+        char ta[64] = { 0 }, tr[64] = { 0 };
+        const size_t m = n - i < 32 ? n - i : 32;
+        memcpy(ta, a, m * 2);
+        memcpy(tr, r, m * 2);
+        for (int k = 0; k < 2; k++) {
+            const __m512 x = half_widen(is_bf16, ta, k), y = half_widen(is_bf16, tr, k);
+            __m512 xx = _mm512_mul_ps(x, x), xy = _mm512_mul_ps(x, y);
+            aa = half_empty(aa, &xx);
+            ar = half_empty(ar, &xy);
+        }
+    }
+    out->sum_aa = vd_sum(aa);
+    out->sum_ar = vd_sum(ar);
+}
+
 INLINE bool half_finish(bool is_bf16, pass_half *s, size_t n_padding, pl_metric_block *out) {
     const uint16_t inf = is_bf16 ? 0x7f80 : 0x7c00, a = half_top(s->max_a), r = half_top(s->max_r);
     if (a >= inf || r >= inf) return false;
@@ -101,8 +172,7 @@ INLINE bool half_finish(bool is_bf16, pass_half *s, size_t n_padding, pl_metric_
     out->sum_rel = vd_sum(s->d_rel);
     if (isinf(out->sum_rel)) return false;
     out->sum_rr = vd_sum(s->d_rr);
-    out->sum_aa = vd_sum(s->d_aa);
-    out->sum_ar = vd_sum(s->d_ar);
+    products_derive(vd_sum(s->d_dr), out);
     out->max_excluded = (double)vf_top((pl_vf)s->max_excluded);
     out->max_ulp = half_top(s->ulp);
     out->n_subnormal = s->subnormal;
@@ -122,28 +192,29 @@ INLINE uint16_t half_floor(bool is_bf16, double floor) {
 
 INLINE bool block_half(bool is_bf16, const char *a, const char *r, size_t n, double floor,
                        pl_metric_block *out) {
-    enum { RUN_STEPS = 16, STEP = 32 }; /* 32 additions to a lane of f32 at most */
-    pass_half s = { .floor = _mm512_set1_epi16((short)half_floor(is_bf16, floor)),
-                    .tiny = _mm512_set1_epi16(is_bf16 ? 0x7f : 0x3ff) };
-    size_t i = 0;
-    for (; i + RUN_STEPS * STEP <= n; i += RUN_STEPS * STEP) {
-        for (int j = 0; j < RUN_STEPS; j++, a += 2 * STEP, r += 2 * STEP) {
-            fetch(a, r);
-            step_half(is_bf16, &s, a, r);
-        }
-        half_empty_run(&s);
+    enum { BYTES = 2 * HALF_RUN, RUNS = 4 }; /* 32 additions to a lane of f32 at most */
+    const uint16_t least = half_floor(is_bf16, floor), tiny = is_bf16 ? 0x7f : 0x3ff;
+    pass_half s = { .floor = _mm512_set1_ps((float)half_value(is_bf16, least)),
+                    .tiny = _mm512_set1_epi16((short)tiny),
+                    .limit = _mm512_set1_epi16((short)(least > tiny ? least : tiny)) };
+    const char *const first_a = a, *const first_r = r;
+    size_t i = 0, runs = 0;
+    for (; i + HALF_RUN <= n; i += HALF_RUN, a += BYTES, r += BYTES) {
+        for (int b = 0; b < BYTES; b += 64)
+            fetch(a + b, r + b);
+        run_half(is_bf16, &s, a, r);
+        if (++runs % RUNS == 0) half_empty_run(&s);
     }
-    size_t n_padding = 0;
-    for (; i < n; i += STEP, a += 2 * STEP, r += 2 * STEP) {
-        const size_t m = n - i < STEP ? n - i : STEP;
-        char ta[2 * STEP] = { 0 }, tr[2 * STEP] = { 0 };
-        memcpy(ta, a, m * 2);
-        memcpy(tr, r, m * 2);
-        n_padding += STEP - m;
-        step_half(is_bf16, &s, ta, tr);
+    if (i < n) {
+        char ta[BYTES] = { 0 }, tr[BYTES] = { 0 };
+        memcpy(ta, a, (n - i) * 2);
+        memcpy(tr, r, (n - i) * 2);
+        run_half(is_bf16, &s, ta, tr);
     }
     half_empty_run(&s);
-    return half_finish(is_bf16, &s, n_padding, out);
+    if (!half_finish(is_bf16, &s, i < n ? i + HALF_RUN - n : 0, out)) return false;
+    if (products_cancel(out)) half_products(is_bf16, first_a, first_r, n, out);
+    return true;
 }
 
 #endif

@@ -2,6 +2,8 @@
 #ifndef PL_METRIC_LANES_H
 #define PL_METRIC_LANES_H
 
+#include <stdbool.h>
+
 #include "kernels/simd/simd.h"
 
 /* ---- masks: one truth value a lane ---- */
@@ -165,6 +167,49 @@ static inline pl_vu vu_ulp(pl_vu sign, pl_vu x, pl_vu y) {
     const pl_vi d = (pl_vi)x - (pl_vi)y, m = d >> 31;
     const pl_vu gap = (pl_vu)((d ^ m) - m), opposite = (pl_vu)((pl_vi)sign >> 31);
     return (opposite & (x + y)) | (~opposite & gap);
+#endif
+}
+/* The distance of two codes taken as signed integers: the one in ulps where the signs agree. */
+static inline pl_vu vu_apart(pl_vu x, pl_vu y) {
+#if PL_SIMD_AVX512
+    return (pl_vu)_mm512_abs_epi32(_mm512_sub_epi32((__m512i)x, (__m512i)y));
+#elif PL_SIMD_FMA
+    return (pl_vu)_mm256_abs_epi32(_mm256_sub_epi32((__m256i)x, (__m256i)y));
+#else
+    const pl_vu d = x - y, m = (pl_vu)((pl_vi)d >> 31);
+    return (d ^ m) - m;
+#endif
+}
+static inline bool vu_any_bit(pl_vu v, uint32_t bits) { /* in any lane */
+#if PL_SIMD_AVX512
+    return _mm512_test_epi32_mask((__m512i)v, _mm512_set1_epi32((int)bits)) != 0;
+#elif PL_SIMD_FMA
+    return !_mm256_testz_si256((__m256i)v, _mm256_set1_epi32((int)bits));
+#else
+    return ((v[0] | v[1] | v[2] | v[3]) & bits) != 0;
+#endif
+}
+/* Of 64 elements. Packing with signed saturation keeps what is not 0. */
+static inline int vu_count_nonzero(const pl_vu v[64 / PL_VF]) {
+#if PL_SIMD_AVX512
+    const __m512i x = _mm512_packs_epi32((__m512i)v[0], (__m512i)v[1]);
+    const __m512i y = _mm512_packs_epi32((__m512i)v[2], (__m512i)v[3]);
+    const __m512i b = _mm512_packs_epi16(x, y);
+    return __builtin_popcountll(_mm512_test_epi8_mask(b, b));
+#elif PL_SIMD_FMA
+    int n = 64;
+    for (int j = 0; j < 8; j += 4) {
+        const __m256i x = _mm256_packs_epi32((__m256i)v[j], (__m256i)v[j + 1]);
+        const __m256i y = _mm256_packs_epi32((__m256i)v[j + 2], (__m256i)v[j + 3]);
+        const __m256i zero = _mm256_cmpeq_epi8(_mm256_packs_epi16(x, y), _mm256_setzero_si256());
+        n -= __builtin_popcount((unsigned)_mm256_movemask_epi8(zero));
+    }
+    return n;
+#else
+    pl_vi n = { 0 };
+    for (int j = 0; j < 64 / PL_VF; j++)
+        n -= (pl_vi)(v[j] != 0);
+    return n[0] + n[1] + n[2] + n[3];
 #endif
 }
 /* The same for 16-bit floats, given with their sign extended. */

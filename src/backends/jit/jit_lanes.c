@@ -1,0 +1,271 @@
+/* A stage of a row on vectors of 16 floats (AVX-512), written out.
+ *
+ * gcc's vectoriser spends two instructions on a clamp and has no vscalefps: softmax and silu take a
+ * quarter longer in its hands. What is not all f32 in steps of one is left to it (jit_emit.c).
+ * Sums run in four vectors of lanes, whose order the text fixes; the end of a row is masked, so
+ * that an element's bits do not depend on its place. */
+#include <ctype.h>
+#include <string.h>
+
+#include "backends/jit/jit_print.h"
+
+enum { LANES = 16, SUMS = 4, MIN_ROW = 8 };
+
+/* ---- what can be written so ---- */
+
+/* Numbers, arguments, + - * / and functions that jit_maths.c has for lanes. */
+static bool expr_serves(const gen *g, const gen_instr *in) {
+    const jit_prim *prim = &g->plan->prims[in->prim];
+    bool moves = false;
+    for (const char *at = prim->expr; *at != '\0';) {
+        size_t n = 1;
+        if (isdigit((unsigned char)*at)) { /* 0x1.8p-3 */
+            while (isalnum((unsigned char)at[n]) || at[n] == '.' ||
+                   ((at[n] == '-' || at[n] == '+') && (at[n - 1] == 'p' || at[n - 1] == 'e')))
+                n++;
+        } else if (isalpha((unsigned char)*at) || *at == '_') {
+            while (isalnum((unsigned char)at[n]) || at[n] == '_')
+                n++;
+            if (!jit_maths_has(at, n) || strncmp(at + n, "$S(", 3) != 0) return false;
+            n += 2;
+        } else if (*at == '$') {
+            const char what = at[1];
+            n = 2;
+            if (what != 'T' && (what < '0' || what >= '0' + prim->n_args)) return false;
+            moves = moves || (what != 'T' && g->instrs[in->args[what - '0']].varies);
+        } else if (strchr("+-*/(), ", *at) == NULL) {
+            return false;
+        }
+        at += n;
+    }
+    for (int k = 0; k < prim->n_args; k++)
+        if (g->plan->prims[g->instrs[in->args[k]].prim].dtype != PL_F32) return false;
+    return moves;
+}
+
+static bool instr_serves(const gen *g, const gen_instr *in) {
+    const jit_prim *prim = &g->plan->prims[in->prim];
+    if (prim->dtype != PL_F32) return false;
+    switch (in->kind) {
+    case GEN_LOAD: {
+        const int64_t step = g->inner_c[in->access][g->n_inner - 1];
+        return prim->kind != JIT_IOTA && (step == 0 || step == 1);
+    }
+    case GEN_EXPR: return expr_serves(g, in);
+    case GEN_STASH: return true;
+    default: return false;
+    }
+}
+
+static bool act_serves(const gen *g, const gen_act *act) {
+    if (g->plan->prims[act->prim].dtype != PL_F32 || !g->instrs[act->instr].varies) return false;
+    if (g->plan->prims[g->instrs[act->instr].prim].dtype != PL_F32) return false;
+    return act->kind != GEN_STORE || g->inner_c[act->access][g->n_inner - 1] == 1;
+}
+
+bool jit_lanes_serve(const printer *p, int stage) {
+    const gen *g = p->g;
+    if (!p->lanes || g->n_inner == 0) return false;
+    if (!p->symbolic && g->inner[g->n_inner - 1] < MIN_ROW) return false;
+    for (size_t i = 0; i < g->n_instrs; i++)
+        if (g->instrs[i].varies && g->instrs[i].stage == stage && !instr_serves(g, &g->instrs[i]))
+            return false;
+    for (size_t i = 0; i < g->n_acts; i++)
+        if (!g->acts[i].row && g->acts[i].stage == stage && !act_serves(g, &g->acts[i]))
+            return false;
+    return true;
+}
+
+/* ---- a few vectors side by side ---- */
+
+typedef struct lane_fold {
+    const char *start, *join; /* join: pv_NAME(element, sum) */
+} lane_fold;
+static const lane_fold folds[] = {
+    [PL_FOLD_SUM] = { "0", "add" },           [PL_FOLD_PROD] = { "1", "mul" },
+    [PL_FOLD_MAX] = { "px_low_f32", "max" },  [PL_FOLD_MIN] = { "px_high_f32", "min" },
+    [PL_FOLD_PEAK] = { "px_low_f32", "max" },
+};
+
+/* How a body is written: `copies` vectors a round, or one of which the mask k takes `some` lanes.
+ */
+typedef struct body {
+    int stage, copies;
+    bool some;
+} body;
+
+static void put_place(printer *p, const body *b, const char *name, int number, int access) {
+    pl_buf_printf(p->out, "&%s%d", name, number);
+    if (access >= 0) {
+        jit_put_inner_index(p, access);
+    } else {
+        pl_buf_putc(p->out, '[');
+        jit_put_position(p);
+        pl_buf_putc(p->out, ']');
+    }
+    if (b->copies > 1) pl_buf_puts(p->out, " + 16 * u");
+    if (b->some) pl_buf_puts(p->out, ", k");
+}
+
+static void put_each(printer *p, const body *b) {
+    pl_buf_puts(p->out, "            ");
+    if (b->copies > 1) pl_buf_printf(p->out, "PV_EACH(%d) ", b->copies);
+}
+
+static void put_instr(printer *p, const body *b, int at) {
+    const gen_instr *in = &p->g->instrs[at];
+    const bool stash = in->kind == GEN_STASH;
+    if (b->copies > 1) pl_buf_printf(p->out, "            pv v%d[%d];\n", at, b->copies);
+    put_each(p, b);
+    pl_buf_printf(p->out, b->copies > 1 ? "v%d[u] = " : "const pv v%d = ", at);
+    if (in->kind == GEN_EXPR) {
+        jit_put_expr(p, in, b->copies > 1 ? JIT_LANES_EACH : JIT_LANES);
+    } else if (stash || p->g->inner_c[in->access][p->g->n_inner - 1] != 0) {
+        pl_buf_puts(p->out, b->some ? "pv_load_some(" : "pv_load(");
+        put_place(p, b, stash ? "t" : "a", stash ? in->prim : in->access, stash ? -1 : in->access);
+        pl_buf_putc(p->out, ')');
+    } else {
+        pl_buf_printf(p->out, "PV(a%d", in->access);
+        jit_put_inner_index(p, in->access);
+        pl_buf_putc(p->out, ')');
+    }
+    pl_buf_puts(p->out, ";\n");
+}
+
+static void put_store(printer *p, const body *b, const gen_act *act) {
+    const bool keeps = act->kind == GEN_KEEP;
+    put_each(p, b);
+    pl_buf_puts(p->out, b->some ? "pv_store_some(" : "pv_store(");
+    put_place(p, b, keeps ? "t" : "a", keeps ? act->prim : act->access, keeps ? -1 : act->access);
+    pl_buf_printf(p->out, ", v%d%s);\n", act->instr, b->copies > 1 ? "[u]" : "");
+}
+
+static void put_fold(printer *p, const body *b, const gen_act *act) {
+    const jit_prim *prim = &p->plan->prims[act->prim];
+    const int s = act->prim, v = act->instr;
+    const char *sum = b->copies > 1 ? "[u]" : "[0]", *of = b->copies > 1 ? "[u]" : "";
+    put_each(p, b);
+    pl_buf_printf(p->out, "w%d%s = %spv_%s(v%d%s, w%d%s)", s, sum, b->some ? "pv_pick(k, " : "",
+                  folds[prim->fold].join, v, of, s, sum);
+    if (b->some) pl_buf_printf(p->out, ", w%d%s)", s, sum);
+    pl_buf_puts(p->out, ";\n");
+    if (!jit_watches_nan(prim)) return;
+    put_each(p, b);
+    pl_buf_printf(p->out, "n%d |= pv_nan(v%d%s)%s;\n", s, v, of, b->some ? " & k" : "");
+}
+
+static void put_body(printer *p, const body *b) {
+    const gen *g = p->g;
+    pl_buf_printf(p->out, "            const int64_t j%d = q;\n", g->n_inner - 1);
+    for (size_t i = 0; i < g->n_instrs; i++)
+        if (g->instrs[i].varies && g->instrs[i].stage == b->stage) put_instr(p, b, (int)i);
+    for (size_t i = 0; i < g->n_acts; i++) {
+        const gen_act *act = &g->acts[i];
+        if (act->row || act->stage != b->stage) continue;
+        if (act->kind == GEN_FOLD) {
+            put_fold(p, b, act);
+        } else {
+            put_store(p, b, act);
+        }
+    }
+}
+
+/* ---- a row ---- */
+
+/* Vectors side by side. A long chain of operations waits for itself most of the time: the processor
+ * sees two or three vectors ahead, and eight are there for it to overlap. Sums need four. */
+static int copies_of(const printer *p, int stage) {
+    const gen *g = p->g;
+    int dear = 0;
+    for (size_t i = 0; i < g->n_acts; i++)
+        if (g->acts[i].kind == GEN_FOLD && g->acts[i].stage == stage) return SUMS;
+    if (p->follows) return 1;
+    for (size_t i = 0; i < g->n_instrs; i++) {
+        const gen_instr *in = &g->instrs[i];
+        if (in->kind != GEN_EXPR || !in->varies || in->stage != stage) continue;
+        const char *expr = g->plan->prims[in->prim].expr;
+        dear += strstr(expr, "px_") != NULL || strchr(expr, '/') != NULL;
+    }
+    return dear >= 4 ? 8 : dear >= 2 ? 4 : 1;
+}
+
+static void put_fold_starts(printer *p, int stage) {
+    const gen *g = p->g;
+    for (size_t i = 0; i < g->n_acts; i++) {
+        if (g->acts[i].kind != GEN_FOLD || g->acts[i].stage != stage) continue;
+        const int s = g->acts[i].prim;
+        const jit_prim *prim = &p->plan->prims[s];
+        const char *start = folds[prim->fold].start;
+        pl_buf_printf(p->out, "        pv w%d[4] = { PV(%s), PV(%s), PV(%s), PV(%s) };\n", s, start,
+                      start, start, start);
+        if (jit_watches_nan(prim)) pl_buf_printf(p->out, "        pm n%d = 0;\n", s);
+    }
+}
+
+static void put_fold_ends(printer *p, int stage) {
+    const gen *g = p->g;
+    for (size_t i = 0; i < g->n_acts; i++) {
+        if (g->acts[i].kind != GEN_FOLD || g->acts[i].stage != stage) continue;
+        const int s = g->acts[i].prim;
+        const jit_prim *prim = &p->plan->prims[s];
+        pl_buf_printf(p->out, "        float s%d = pv_%s_four(w%d);\n", s, folds[prim->fold].join,
+                      s);
+        if (jit_watches_nan(prim)) {
+            pl_buf_printf(p->out, "        if (n%d) s%d = __builtin_nanf(\"\");\n", s, s);
+        }
+    }
+}
+
+static void put_limit(printer *p) {
+    if (p->chunked || p->follows) {
+        pl_buf_puts(p->out, p->chunked ? "end" : "col1");
+    } else {
+        jit_put_number(p, p->g->inner[p->g->n_inner - 1]);
+    }
+}
+
+static void put_loop(printer *p, const body *b) {
+    pl_buf_printf(p->out, "        for (; q + %d <= ", LANES * b->copies);
+    put_limit(p);
+    pl_buf_printf(p->out, "; q += %d) {\n", LANES * b->copies);
+    put_body(p, b);
+    pl_buf_puts(p->out, "        }\n");
+}
+
+/* Several vectors a round, then one, then what is left: of these, the ones that can be needed. A
+ * range that is cut is cut at multiples of all (GRAIN_ELEMENTS). */
+static void put_innermost(printer *p, int stage) {
+    const int64_t n = p->symbolic || p->follows ? -1 : p->g->inner[p->g->n_inner - 1];
+    const body several = { stage, copies_of(p, stage), false }, one = { stage, 1, false },
+               rest = { stage, 1, true };
+    const int64_t round = (int64_t)LANES * several.copies;
+    pl_buf_printf(p->out, "        int64_t q = %s;\n",
+                  p->chunked   ? "begin"
+                  : p->follows ? "col0"
+                               : "0");
+    if (n < 0 || n >= round) put_loop(p, &several);
+    if (several.copies > 1 && (n < 0 || n % round >= LANES)) put_loop(p, &one);
+    if (n >= 0 && n % LANES == 0) return;
+    pl_buf_puts(p->out, "        if (q < ");
+    put_limit(p);
+    pl_buf_puts(p->out, ") {\n            const pm k = pv_rest(");
+    put_limit(p);
+    pl_buf_puts(p->out, " - q);\n");
+    put_body(p, &rest);
+    pl_buf_puts(p->out, "        }\n");
+}
+
+void jit_put_lanes(printer *p, int stage) {
+    const gen *g = p->g;
+    put_fold_starts(p, stage);
+    for (int d = 0; d + 1 < g->n_inner; d++) {
+        pl_buf_printf(p->out, "        for (int64_t j%d = 0; j%d < ", d, d);
+        jit_put_number(p, g->inner[d]);
+        pl_buf_printf(p->out, "; j%d++) {\n", d);
+    }
+    pl_buf_puts(p->out, "        {\n");
+    put_innermost(p, stage);
+    for (int d = 0; d < g->n_inner; d++)
+        pl_buf_puts(p->out, "        }\n");
+    put_fold_ends(p, stage);
+}

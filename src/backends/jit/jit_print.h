@@ -1,0 +1,34 @@
+/* Inside jit: what the two writers of loops, jit_emit.c and jit_lanes.c, have in common. */
+#ifndef PL_JIT_PRINT_H
+#define PL_JIT_PRINT_H
+
+#include "backends/jit/jit_gen.h"
+
+typedef struct printer {
+    jit_plan *plan;
+    bool symbolic;
+    bool lanes; /* this machine has them */
+    pl_buf *out;
+    const gen *g;
+    bool chunked; /* one long row: the range is of its elements */
+    bool follows; /* a kernel: the range of columns is given */
+    bool failed;
+} printer;
+
+void jit_put_number(printer *p, int64_t value);
+/* Arguments as floats, as vectors, or as element u of arrays of vectors. */
+typedef enum jit_kind_of_value { JIT_ONE, JIT_LANES, JIT_LANES_EACH } jit_kind_of_value;
+void jit_put_expr(printer *p, const gen_instr *in, jit_kind_of_value kind);
+void jit_put_inner_index(printer *p, int access);
+void jit_put_position(printer *p);
+bool jit_watches_nan(const jit_prim *p);
+
+/* jit_lanes.c: a stage of a row on vectors of 16 floats */
+bool jit_lanes_serve(const printer *p, int stage);
+void jit_put_lanes(printer *p, int stage);
+
+/* jit_maths.c */
+void jit_put_maths(pl_buf *out, bool lanes);
+bool jit_maths_has(const char *name, size_t n); /* for lanes: "px_exp_" */
+
+#endif

@@ -1,0 +1,80 @@
+/* The second look of the gate: is the output at a place where the function jumps? */
+#include <math.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "flows/accuracy.h"
+#include "interp/interp.h"
+
+/* Relative, at random: the rounding errors of a few layers, of some, of many. A place where a
+ * gradient jumps is met sooner or later; what is smooth moves by no more than that. */
+static double move_size(pl_precision precision, size_t k) {
+    const double least = precision <= PL_PRECISION_F32   ? 0x1p-20
+                         : precision == PL_PRECISION_F16 ? 0x1p-11
+                                                         : 0x1p-8;
+    return ldexp(least, 2 * (int)k);
+}
+
+static pl_status move_input(const pl_accuracy_moves *m, const pl_datum *d, size_t input, size_t k,
+                            pl_datum **out, pl_err *err) {
+    const bool is_float = d->kind == PL_TYPE_TENSOR && pl_dtype_is_float(d->tensor->dtype);
+    if (!is_float) {
+        *out = pl_datum_ref(d);
+        return PL_OK;
+    }
+    pl_tensor *wide = NULL, *t = NULL;
+    PL_TRY(pl_tensor_cast(d->tensor, PL_F64, &wide, err));
+    double *x = wide->data;
+    const double size = move_size(m->accuracy->precision, k);
+    for (int64_t i = 0; i < wide->n_elements; i++)
+        x[i] *= 1 + size * (2 * pl_rng_uniform_at(77 + k, input, (uint64_t)i) - 1);
+    const pl_status st = pl_tensor_cast(wide, d->tensor->dtype, &t, err); /* the type is checked */
+    pl_tensor_unref(wide);
+    return st == PL_OK ? pl_datum_of_tensor_take(t, out, err) : st;
+}
+
+static void drop(pl_datum **data, size_t n) {
+    for (size_t i = 0; data != NULL && i < n; i++)
+        pl_datum_unref(data[i]);
+    pl_free(data);
+}
+
+static pl_status run_moved(pl_accuracy_moves *m, size_t k, pl_err *err) {
+    const pl_interp_options options = {
+        .pool = m->accuracy->pool, .fp64 = true, .any_shape = true, .seed = m->seed
+    };
+    const pl_graph *graph = m->model->graph;
+    pl_interp *interp = NULL;
+    pl_datum **in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
+    m->moved[k] = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
+    pl_status st = in == NULL || m->moved[k] == NULL ? pl_fail_memory(err, graph->n_inputs) : PL_OK;
+    for (size_t i = 0; i < graph->n_inputs && st == PL_OK; i++)
+        if (m->in[i] != NULL) st = move_input(m, m->in[i], i, k, &in[i], err);
+    if (m->tell != NULL) m->tell(m->ctx, k, PL_ACCURACY_MOVES);
+    if (st == PL_OK) st = pl_interp_new(m->model, &options, &interp, err);
+    if (st == PL_OK) st = pl_interp_run(interp, in, m->moved[k], err);
+    pl_interp_free(interp);
+    drop(in, graph->n_inputs);
+    return st;
+}
+
+pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, pl_accuracy_check *check,
+                             pl_err *err) {
+    if (check->same || isnan(check->largest_allowed) || m->accuracy->profile == PL_PROFILE_TORCH)
+        return PL_OK;
+    for (size_t k = 0; k < PL_ACCURACY_MOVES && !check->same; k++) {
+        pl_err trouble = PL_ERR_INIT; /* on such inputs it may not run: then there is no excuse */
+        const pl_status st = m->moved[k] == NULL ? run_moved(m, k, &trouble) : PL_OK;
+        if (st == PL_E_MEMORY) return pl_fail_memory(err, 1);
+        if (st != PL_OK || m->moved[k][i] == NULL) continue;
+        PL_TRY(pl_accuracy_excuse(m->accuracy, m->gold[i], m->moved[k][i], check, err));
+    }
+    return PL_OK;
+}
+
+void pl_accuracy_moves_release(pl_accuracy_moves *m) {
+    for (size_t k = 0; k < PL_ACCURACY_MOVES; k++) {
+        drop(m->moved[k], m->model == NULL ? 0 : m->model->graph->n_outputs);
+        m->moved[k] = NULL;
+    }
+}

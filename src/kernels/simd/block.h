@@ -1,0 +1,23 @@
+/* Square blocks of 16-byte vectors, turned. */
+#ifndef PL_BLOCK_H
+#define PL_BLOCK_H
+
+typedef float f32_block __attribute__((vector_size(16)));
+typedef double f64_block __attribute__((vector_size(16)));
+static inline __attribute__((always_inline)) void f32_transpose_block(f32_block v[4]) {
+    const f32_block a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
+    const f32_block b = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+    const f32_block c = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
+    const f32_block d = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+    v[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+    v[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    v[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+    v[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+static inline __attribute__((always_inline)) void f64_transpose_block(f64_block v[2]) {
+    const f64_block a = v[0];
+    v[0] = __builtin_shufflevector(a, v[1], 0, 2);
+    v[1] = __builtin_shufflevector(a, v[1], 1, 3);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* What the metric kernels of all types share. */
+#ifndef PL_METRIC_PASS_H
+#define PL_METRIC_PASS_H
+
+#include <float.h>
+
+#include "kernels/simd/metric_lanes.h"
+#include "metric/metric_block.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* INLINE everywhere: a state whose address leaves the function would live in memory. */
+enum { AHEAD = 2048, NARROW_RUN = 16 };
+
+INLINE void fetch(const char *a, const char *r) {
+    __builtin_prefetch(a + AHEAD);
+    __builtin_prefetch(r + AHEAD);
+}
+
+typedef struct counts {
+    int64_t excluded, mismatch;
+} counts;
+
+INLINE void counts_store(const counts *c, size_t n_padding, pl_metric_block *out) {
+    out->n_excluded = c->excluded - (int64_t)n_padding; /* padding is 0 against 0 */
+    out->n_mismatch = c->mismatch;
+}
+
+/* Squares must neither overflow nor vanish. */
+INLINE bool in_range(double max_abs, double max_value, double low, double high) {
+    if (max_value > high) return false;
+    return (max_abs == 0 || max_abs >= low) && (max_value == 0 || max_value >= low);
+}
+
+/* a * r and a^2 of a block from d^2, r^2 and d * r: one sum less in the loop. As precise as direct
+ * sums unless they cancel, where a is small beside r. */
+INLINE void products_derive(double sum_dr, pl_metric_block *out) {
+    out->sum_ar = out->sum_rr + sum_dr;
+    out->sum_aa = out->sum_ar + (sum_dr + out->sum_sq);
+}
+INLINE bool products_cancel(const pl_metric_block *out) {
+    return !(out->sum_aa * 4 >= out->sum_rr);
+}
+
+/* ---- floats that are small or excluded ---- */
+typedef struct small_f32 {
+    pl_vf floor, max_excluded;
+    counts n;
+} small_f32;
+
+INLINE small_f32 small_f32_init(double floor) {
+    return (small_f32){ .floor = pl_vf_set(floor > (double)FLT_MAX ? FLT_MAX : (float)floor) };
+}
+
+/* The relative term of one vector, 0 where |r| <= floor. No branch: excluded elements are frequent
+ * and irregular in narrow types. */
+INLINE pl_vf relative_f32(small_f32 *s, pl_vf abs_r, pl_vf abs_d) {
+    const vm_f out = vf_le(abs_r, s->floor);
+    s->n.excluded += vf_count(out);
+    s->max_excluded = vf_max_where(out, s->max_excluded, abs_d);
+    return vf_drop(out, abs_d / abs_r);
+}
+
+/* Subnormal elements of r are among the excluded ones, or the floor is below them: most blocks need
+ * not look. `tiny` is the code of the smallest normal number. */
+#define PL_COUNT_SUBNORMAL(name, type, element, magnitude)                                         \
+    static void name(const void *pa, const void *pr, size_t n, type tiny, pl_metric_block *out) {  \
+        const element *a = pa, *r = pr; /* any alignment */                                        \
+        type sub = 0, flushed = 0;      /* n is small enough; lanes stay narrow */                 \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            const bool is = (type)((r[i] & (magnitude)) - 1) < (type)(tiny - 1);                   \
+            sub = (type)(sub + is);                                                                \
+            flushed = (type)(flushed + (is & ((a[i] & (magnitude)) == 0)));                        \
+        }                                                                                          \
+        out->n_subnormal = sub;                                                                    \
+        out->n_flushed = flushed;                                                                  \
+    }
+PL_COUNT_SUBNORMAL(subnormal_16, uint16_t, pl_u16, 0x7fffu)
+INLINE void subnormal_half(bool is_bf16, const void *a, const void *r, size_t n, double floor,
+                           pl_metric_block *out) {
+    if (out->n_excluded == 0 && floor >= (is_bf16 ? (double)FLT_MIN : 0x1p-14)) return;
+    subnormal_16(a, r, n, is_bf16 ? 0x80 : 0x400, out);
+}
+
+#endif
