@@ -205,6 +205,8 @@ typedef struct jit_program {
     size_t n_plans;
     size_t n_values, n_hidden;
     const plumb_run_args *args; /* while it runs */
+    pl_status explain_status;   /* of the first debug output that could not be written */
+    pl_err explain_err;
 } jit_program;
 
 static inline bool jit_pass_on(const jit_program *p, jit_pass pass) {
