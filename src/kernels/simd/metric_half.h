@@ -51,18 +51,17 @@ INLINE __m512i half_ulps(const char *a, const char *r, __m512i t[HALF_VECTORS]) 
     return top;
 }
 
-/* 32 elements. `low`: some |r| may be excluded or subnormal. */
+INLINE void half_subnormal(pass_half *s, const char *a, const char *r) {
+    const __m512i mx = half_magnitude(_mm512_loadu_si512(a));
+    const __m512i below = _mm512_sub_epi16(half_magnitude(_mm512_loadu_si512(r)),
+                                           _mm512_set1_epi16(1)); /* 0 goes to the top */
+    const __mmask32 sub = _mm512_cmplt_epu16_mask(below, s->tiny);
+    s->subnormal += __builtin_popcount(sub);
+    s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
+}
+
+/* 32 elements. `low`: some |r| may be excluded. */
 INLINE void half_sums(bool is_bf16, bool low, pass_half *s, const char *a, const char *r) {
-    if (low) {
-        const __m512i mx = half_magnitude(_mm512_loadu_si512(a));
-        const __m512i my = half_magnitude(_mm512_loadu_si512(r));
-        const __mmask32 sub =
-            _mm512_cmplt_epu16_mask(_mm512_sub_epi16(my, _mm512_set1_epi16(1)), s->tiny);
-        if (__builtin_expect(sub != 0, 0)) {
-            s->subnormal += __builtin_popcount(sub);
-            s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
-        }
-    }
     PL_UNROLL
     for (int k = 0; k < 2; k++) {
         const __m512 x = half_widen(is_bf16, a, k), y = half_widen(is_bf16, r, k);
@@ -101,7 +100,11 @@ INLINE void run_half(bool is_bf16, pass_half *s, const char *a, const char *r) {
     s->ulp = _mm512_max_epu16(s->ulp, apart);
     s->n.mismatch += mismatch;
     const bool low = _mm512_cmple_epu16_mask(least, s->limit) != 0;
-    if (__builtin_expect(low, 0)) {
+    if (low) { /* frequent: the floor of a narrow type is high */
+        if (_mm512_cmple_epu16_mask(least, s->tiny) != 0)
+            for (int j = 0; j < HALF_VECTORS; j++)
+                half_subnormal(s, a + 64 * j, r + 64 * j);
+        PL_UNROLL
         for (int j = 0; j < HALF_VECTORS; j++)
             half_sums(is_bf16, true, s, a + 64 * j, r + 64 * j);
     } else if (mismatch != 0) {
