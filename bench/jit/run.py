@@ -36,7 +36,12 @@ KERNELS = {
     "mish": f"g ({WIDE} x) => ({WIDE} y) {{ s = Softplus(x) t = Tanh(s) y = Mul(x, t) }}",
     "rope": "g (float[4096,16,64] x, float[4096,1,64] c, float[4096,1,64] s) => (float[4096,16,64] y) <int64[2] half = {32,32}> "
             "{ a, b = Split<axis=2>(x, half) n = Neg(b) r = Concat<axis=2>(n, a) p = Mul(x, c) q = Mul(r, s) y = Add(p, q) }",
+    # 20 operations. chain: the mix of the reference (2 exp, 3 divisions, 1 root, the rest cheap); chain-heavy has a Tanh more.
     "chain": f"g ({WIDE} x, {WIDE} z) => ({WIDE} y) <float one = {{1}}, float half = {{0.5}}, float two = {{2}}> "
+             "{ a = Add(x, z) b = Mul(a, x) c = Sigmoid(b) d = Sub(c, half) e = Abs(d) f = Add(e, one) g1 = Sqrt(f) h = Div(a, g1) "
+             "i = Min(h, two) j = Mul(i, two) k = Add(j, x) l = Max(k, z) m = Neg(l) n = Exp(m) o = Add(n, one) p = Div(l, o) "
+             "q = Mul(p, half) r = Sub(q, z) t = Relu(r) y = Add(t, x) }",
+    "chain-heavy": f"g ({WIDE} x, {WIDE} z) => ({WIDE} y) <float one = {{1}}, float half = {{0.5}}, float two = {{2}}> "
              "{ a = Add(x, z) b = Mul(a, x) c = Sigmoid(b) d = Sub(c, half) e = Abs(d) f = Add(e, one) g1 = Sqrt(f) h = Div(a, g1) "
              "i = Tanh(h) j = Mul(i, two) k = Add(j, x) l = Max(k, z) m = Neg(l) n = Exp(m) o = Add(n, one) p = Div(l, o) "
              "q = Mul(p, half) r = Sub(q, z) t = Relu(r) y = Add(t, x) }",

@@ -196,15 +196,29 @@ static void judge_inherited(pl_blaming *j, pl_judgement *v, const pl_segment *se
                         v->propagated, v->local, worst_in));
 }
 
+static pl_status measure_local(pl_blaming *j, const pl_value *value, const pl_tensor *a,
+                               const pl_tensor *d, pl_local_error *e, pl_err *err) {
+    pl_tensor *sa = NULL, *sd = NULL;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, pl_picks_sort(value, a, &sa, err));
+    PL_TRY_GOTO(done, st, pl_picks_sort(value, d, &sd, err));
+    st = pl_local_error_measure(j->options->pool, sa == NULL ? a : sa, sd == NULL ? d : sd,
+                                pl_replay_bound(j->local, value), pl_blaming_native(j, value, a), e,
+                                err);
+done:
+    pl_tensor_unref(sa);
+    pl_tensor_unref(sd);
+    return st;
+}
+
 static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_tensor *a,
                               const pl_tensor *b, const pl_tensor *d, pl_judgement *v,
                               pl_err *err) {
     const pl_dtype native = pl_blaming_native(j, value, a);
-    const pl_tensor *bound = pl_replay_bound(j->local, value);
     const pl_tensor *gold = j->gold == NULL ? NULL : tensor_of(pl_replay_get(j->gold, value));
     pl_local_error e;
     pl_segment segment;
-    PL_TRY(pl_local_error_measure(j->options->pool, a, d, bound, native, &e, err));
+    PL_TRY(measure_local(j, value, a, d, &e, err));
     PL_TRY(pl_segment_find(&j->segmenter, value, j->out->arena, &segment, err));
     j->out->n_replayed++;
     j->out->n_single += segment.n_computing == 1;

@@ -36,6 +36,9 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
  * replay picked? */
 pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *a, bool *agree,
                          pl_err *err);
+/* t of a value whose elements may come in any order (TopK with sorted=0), put in order; *out stays
+ * NULL for others. */
+pl_status pl_picks_sort(const pl_value *value, const pl_tensor *t, pl_tensor **out, pl_err *err);
 /* Refines what pl_kind_of found with what the node did: swapped inputs, sums in low precision, the
  * interval of inputs that go wrong. */
 pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_value *value,

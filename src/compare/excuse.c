@@ -18,7 +18,9 @@ typedef enum excuse_bits {
     ALLOW_INPUTS = 2, /* one rounding of it */
     FOLDED_WEIGHTS = 4,
     QUANTISED_BIAS = 8,
-    NATIVE = 16
+    NATIVE = 16,
+    WIDE_CASTS = 32,      /* a Cast to low precision passes on what it gets, */
+    WIDE_DATA_CASTS = 64, /* only where that is no constant: those were folded, and rounded */
 } excuse_bits;
 
 typedef struct excuse_row {
@@ -76,6 +78,50 @@ static bool is_any(const pl_node *node, const char *const *ops) {
     return false;
 }
 
+/* A Cast to low precision whose result something computes with. A runtime that has no kernel for
+ * the low type computes wide and drops the pair, the model's Cast down and its own Cast up (ONNX
+ * Runtime on a CPU): one rounding less. A Cast up of the model itself is another matter: there the
+ * rounding is what the model asks for. */
+static bool feeds_low(const pl_segment *segment, const pl_node *cast) {
+    if (strcmp(cast->op, "Cast") != 0 || cast->in[0] == NULL || cast->out[0] == NULL) return false;
+    const pl_dtype from = declared(cast->in[0]);
+    if (!is_low(declared(cast->out[0])) || !pl_dtype_is_float(from) || is_low(from)) return false;
+    bool computes = false;
+    for (size_t i = 0; i < segment->n_nodes; i++) {
+        const pl_node *node = segment->nodes[i];
+        for (uint32_t k = 0; k < node->n_in; k++) {
+            if (node->in[k] != cast->out[0]) continue;
+            if (strcmp(node->op, "Cast") == 0) return false;
+            computes = true;
+        }
+    }
+    return computes;
+}
+
+enum { CHAIN_MAX = 8 }; /* nodes between a weight and its Cast */
+
+static bool is_constant(const pl_value *value, int depth) {
+    if (value == NULL || (value->init != NULL && !value->is_input)) return true;
+    const pl_node *node = value->producer;
+    if (node == NULL || depth == 0) return false;
+    for (uint32_t i = 0; i < node->n_in; i++)
+        if (!is_constant(node->in[i], depth - 1)) return false;
+    return true;
+}
+
+static bool is_passed_on(const pl_segment *segment, const pl_node *node, unsigned bits) {
+    if ((bits & (WIDE_CASTS | WIDE_DATA_CASTS)) == 0 || !feeds_low(segment, node)) return false;
+    return (bits & WIDE_CASTS) != 0 || !is_constant(node->in[0], CHAIN_MAX);
+}
+
+static bool has_wide(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    (void)j;
+    (void)value;
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        if (feeds_low(segment, segment->nodes[i])) return true;
+    return false;
+}
+
 static const char *const folded[] = { "BatchNormalization", "Mul", "Div", NULL };
 
 /* A dot product and, behind it, what can be folded into its weights. */
@@ -88,6 +134,11 @@ static bool has_folding(const pl_blaming *j, const pl_segment *segment, const pl
         dot = dot || is_any(segment->nodes[i], dots);
     }
     return false;
+}
+
+static bool has_wide_folding(const pl_blaming *j, const pl_segment *segment,
+                             const pl_value *value) {
+    return has_wide(j, segment, value) && has_folding(j, segment, value);
 }
 
 static const pl_node *producer_of(const pl_node *node, uint32_t i) {
@@ -117,6 +168,10 @@ static const excuse_row rows[] = {
     { "a low-precision copy of an input", ALLOW_INPUTS, has_copies },
     { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_folding },
     { "bias quantised by the runtime", QUANTISED_BIAS, has_bias },
+    { "computed wider than declared", WIDE_CASTS, has_wide },
+    { "computed wider than declared, but for weights", WIDE_DATA_CASTS, has_wide },
+    { "computed wider than declared, weights rounded after folding",
+      ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS | WIDE_CASTS, has_wide_folding },
 };
 
 /* ---- replaying a segment with an allowance ---- */
@@ -299,6 +354,20 @@ done:
     return st;
 }
 
+/* The Cast is not done: its result is what it was given, with the same bound. */
+static pl_status pass_on(pl_replay *r, const pl_node *cast, pl_err *err) {
+    const pl_datum *d = pl_replay_get(r, cast->in[0]);
+    pl_tensor *bound = NULL;
+    if (d == NULL || d->kind != PL_TYPE_TENSOR) return PL_OK;
+    if (pl_replay_bound(r, cast->in[0]) != NULL)
+        PL_TRY(pl_tensor_cast(pl_replay_bound(r, cast->in[0]), PL_F64, &bound, err));
+    pl_datum *same = pl_datum_ref(d); /* put may replace what it comes from */
+    const pl_status st = pl_replay_put(r, cast->out[0], same, bound, err);
+    pl_datum_unref(same);
+    pl_tensor_unref(bound);
+    return st;
+}
+
 static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsigned bits,
                                 pl_replay **out, pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
@@ -314,6 +383,7 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
             PL_TRY(round_bias(j, *out, node, err));
         }
         PL_TRY(pl_replay_node(*out, node, err));
+        if (is_passed_on(segment, node, bits)) PL_TRY(pass_on(*out, node, err));
     }
     return PL_OK;
 }

@@ -48,7 +48,7 @@ static pl_status run_moved(pl_accuracy_moves *m, size_t k, pl_err *err) {
     pl_datum **in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
     m->moved[k] = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
     pl_status st = in == NULL || m->moved[k] == NULL ? pl_fail_memory(err, graph->n_inputs) : PL_OK;
-    for (size_t i = 0; i < graph->n_inputs && st == PL_OK; i++)
+    for (size_t i = 0; in != NULL && i < graph->n_inputs && st == PL_OK; i++)
         if (m->in[i] != NULL) st = move_input(m, m->in[i], i, k, &in[i], err);
     if (m->tell != NULL) m->tell(m->ctx, k, PL_ACCURACY_MOVES);
     if (st == PL_OK) st = pl_interp_new(m->model, &options, &interp, err);

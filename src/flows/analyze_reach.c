@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "flows/analyze_int.h"
+#include "ops/op.h"
 
 enum { FEW = 8, BLOCK = 1024 }; /* elements that say nothing about a range; read at once */
 
@@ -22,17 +23,19 @@ static const pl_tensor *constant_of(const pl_node *node, uint32_t i) {
     return attr == NULL ? NULL : attr->tensor;
 }
 
-/* Clip-6 has attributes, Clip-11 inputs. */
-static double limit_of(const pl_node *node, uint32_t i, const char *name) {
-    const pl_tensor *t = constant_of(node, i);
+/* An attribute (Clip-6) or a constant input (Clip-11) of this name. */
+static double limit_of(const pl_node *node, const char *name) {
     const pl_attr *attr = pl_node_attr(node, name);
     double limit = (double)NAN;
     if (attr != NULL) limit = (double)attr->f;
-    if (t != NULL && t->n_elements == 1) limit = pl_tensor_get_f64(t, 0);
+    for (uint32_t i = 0; i < node->n_in && node->def->in[i].name != NULL; i++) {
+        const pl_tensor *t = strcmp(node->def->in[i].name, name) == 0 ? constant_of(node, i) : NULL;
+        if (t != NULL && t->n_elements == 1) limit = pl_tensor_get_f64(t, 0);
+    }
     return fabs(limit) < 1e30 ? limit : (double)NAN; /* the largest number is none */
 }
 
-/* ---- one row for each kind of operator: what is missing, "" when nothing is ---- */
+/* ---- what is missing, "" when nothing is; the operator's row says which of them asks ---- */
 
 static void cut_off(const range *r, char *out, size_t n) {
     if (r->n_zero == r->n) snprintf(out, n, "gives zeros only");
@@ -53,21 +56,13 @@ static void between(const range *r, char *out, size_t n) {
     }
 }
 
-typedef struct row {
-    const char *op;
-    void (*missing)(const range *r, char *out, size_t n);
-    double low, high; /* NAN: the node's own */
-} row;
+typedef void (*missing_fn)(const range *r, char *out, size_t n);
 
-/* clang-format off */
-static const row rows[] = {
-    { "Relu",            cut_off,   0, 0 }, { "ThresholdedRelu", cut_off,   0, 0 },
-    { "LeakyRelu",       two_sides, 0, 0 }, { "PRelu",           two_sides, 0, 0 },
-    { "Elu",             two_sides, 0, 0 }, { "Celu",            two_sides, 0, 0 },
-    { "Selu",            two_sides, 0, 0 }, { "HardSigmoid",     between,   0, 1 },
-    { "Clip",            between,   0, 0 },
-};
-/* clang-format on */
+static const missing_fn kinds[] = { [PL_REACH_ANY] = NULL,
+                                    [PL_REACH_CUT] = cut_off,
+                                    [PL_REACH_SIGNS] = two_sides,
+                                    [PL_REACH_UNIT] = between,
+                                    [PL_REACH_LIMITS] = between };
 
 static void count(range *r, const double *x, size_t n) {
     r->n += (int64_t)n;
@@ -81,7 +76,7 @@ static void count(range *r, const double *x, size_t n) {
 }
 
 /* Until nothing is missing any more: mostly that is soon. */
-static void scan(const pl_tensor *t, const row *kind, range *r, char *missing, size_t n_missing) {
+static void scan(const pl_tensor *t, missing_fn kind, range *r, char *missing, size_t n_missing) {
     double x[BLOCK];
     const size_t size = pl_dtype_bytes(t->dtype);
     for (int64_t at = 0; at < t->n_elements; at += BLOCK) {
@@ -89,7 +84,7 @@ static void scan(const pl_tensor *t, const row *kind, range *r, char *missing, s
         pl_load_f64(t->dtype, (const char *)t->data + (size_t)at * size, x, n);
         count(r, x, n);
         missing[0] = '\0';
-        kind->missing(r, missing, n_missing);
+        kind(r, missing, n_missing);
         if (missing[0] == '\0') return;
     }
 }
@@ -103,17 +98,16 @@ pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datu
         !pl_dtype_is_float(d->tensor->dtype)) {
         return PL_OK;
     }
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (strcmp(rows[i].op, node->op) != 0) continue;
-        range r = { .low = rows[i].low, .high = rows[i].high };
-        if (strcmp(node->op, "Clip") == 0) {
-            r.low = limit_of(node, 1, "min");
-            r.high = limit_of(node, 2, "max");
-        }
-        PL_TRY(pl_tensor_contiguous(d->tensor, &dense, err));
-        scan(dense, &rows[i], &r, missing, sizeof(missing));
-        pl_tensor_unref(dense);
+    const pl_reach reach = node->def == NULL ? PL_REACH_ANY : node->def->reach;
+    if (kinds[reach] == NULL) return PL_OK;
+    range r = { .low = 0, .high = 1 };
+    if (reach == PL_REACH_LIMITS) {
+        r.low = limit_of(node, "min");
+        r.high = limit_of(node, "max");
     }
+    PL_TRY(pl_tensor_contiguous(d->tensor, &dense, err));
+    scan(dense, kinds[reach], &r, missing, sizeof(missing));
+    pl_tensor_unref(dense);
     if (missing[0] == '\0') return PL_OK;
     if (x->n_unreached++ > 0) return PL_OK;
     x->unreached =

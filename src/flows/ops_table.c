@@ -36,6 +36,15 @@ static const char *amp_word(const pl_op_def *row) {
     return "keep";
 }
 
+static const char *reach_word(const pl_op_def *row) {
+    static const char *const words[] = { [PL_REACH_ANY] = "any",
+                                         [PL_REACH_CUT] = "cut",
+                                         [PL_REACH_SIGNS] = "signs",
+                                         [PL_REACH_UNIT] = "unit",
+                                         [PL_REACH_LIMITS] = "limits" };
+    return words[row->reach];
+}
+
 static void count(totals *t, const pl_op_def *row) {
     t->rows++;
     t->grad += row->grad == PL_GRAD_TODO;
@@ -54,6 +63,7 @@ static void put_row_json(pl_json *j, const pl_op_def *row, const char *family) {
     pl_json_put_string(j, "bound", bound_word(row));
     pl_json_put_string(j, "emit", emit_word(row));
     pl_json_put_string(j, "autocast", amp_word(row));
+    pl_json_put_string(j, "reach", reach_word(row));
     pl_json_object_end(j);
 }
 
@@ -85,8 +95,8 @@ static void put_json(const char *filter, pl_buf *out) {
 
 static void put_text(const char *filter, pl_buf *out) {
     totals t = { 0 };
-    pl_buf_printf(out, "%-34s %-9s %-12s %-8s %-6s %-6s %s\n", "op", "opsets", "family", "gradient",
-                  "bound", "emit", "autocast");
+    pl_buf_printf(out, "%-34s %-9s %-12s %-8s %-6s %-6s %-8s %s\n", "op", "opsets", "family",
+                  "gradient", "bound", "emit", "autocast", "reach");
     const pl_op_def *row = NULL;
     for (size_t i = 0; (row = pl_op_at(i)) != NULL; i++) {
         if (!is_chosen(row, filter)) continue;
@@ -100,9 +110,9 @@ static void put_text(const char *filter, pl_buf *out) {
             pl_buf_printf(&opsets, "%d-%d", row->since, row->until);
         }
         if (!pl_buf_ok(&name) || !pl_buf_ok(&opsets)) out->failed = true;
-        pl_buf_printf(out, "%-34s %-9s %-12s %-8s %-6s %-6s %s\n", pl_buf_str(&name),
+        pl_buf_printf(out, "%-34s %-9s %-12s %-8s %-6s %-6s %-8s %s\n", pl_buf_str(&name),
                       pl_buf_str(&opsets), pl_op_family(i), grad_word(row), bound_word(row),
-                      emit_word(row), amp_word(row));
+                      emit_word(row), amp_word(row), reach_word(row));
         pl_buf_release(&name);
         pl_buf_release(&opsets);
     }

@@ -62,28 +62,28 @@ static bool mark(pl_record_job *r, const char *name, pl_status *st, pl_err *err)
     return true;
 }
 
-/* Recorded under the first name of the model that nobody has taken; else under the backend's. */
+/* Recorded under every name of the model that it stands for and nobody has taken; when there is
+ * none, under the backend's. */
 static plumb_status on_seen(void *ctx, const plumb_seen *seen, plumb_error *error) {
     pl_record_job *r = ctx;
     pl_err *err = pl_err_of(error);
-    const char *name = NULL;
+    const pl_datum *d = pl_datum_of(seen->datum);
+    const bool maps = seen->stands_for != NULL;
     pl_status st = PL_OK;
-    if (seen->stands_for == NULL) {
-        name = seen->name;
-        (void)mark(r, name, &st, err);
-        r->n_unknown += !pl_strmap_has(&r->by_name, name);
-    } else {
-        for (size_t i = 0; i < seen->n_stands_for && st == PL_OK; i++)
-            if (mark(r, seen->stands_for[i], &st, err) && name == NULL) name = seen->stands_for[i];
-        r->n_unknown += seen->n_stands_for == 0;
+    size_t n_put = 0;
+    for (size_t i = 0; maps && i < seen->n_stands_for && st == PL_OK; i++) {
+        if (!mark(r, seen->stands_for[i], &st, err)) continue;
+        if (st == PL_OK) st = put(r, seen->stands_for[i], NULL, 0, d, err);
+        n_put++;
     }
-    if (name == NULL) name = seen->name;
-    const size_t n = seen->stands_for == NULL ? 0 : seen->n_stands_for;
-    const char *only = n == 1 ? seen->stands_for[0] : NULL;
-    const bool plain = n == 0 || (only != NULL && strcmp(only, name) == 0);
-    if (st == PL_OK)
-        st = put(r, name, plain ? NULL : seen->stands_for, plain ? 0 : n, pl_datum_of(seen->datum),
-                 err);
+    if (maps) {
+        r->n_unknown += seen->n_stands_for == 0;
+    } else {
+        (void)mark(r, seen->name, &st, err);
+        r->n_unknown += !pl_strmap_has(&r->by_name, seen->name);
+    }
+    if (st == PL_OK && n_put == 0)
+        st = put(r, seen->name, seen->stands_for, maps ? seen->n_stands_for : 0, d, err);
     pl_progress_update(&r->progress, "record", (int64_t)pl_recorder_count(r->recorder),
                        (int64_t)pl_program_hooks(r->program));
     return (plumb_status)st;

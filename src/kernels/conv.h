@@ -52,6 +52,19 @@ pl_status pl_conv_after_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_
                             const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_conv_state **state,
                             const pl_epilogue *after, pl_err *err);
 
+/* The same of x times factor, one for each channel of each item, multiplied as x is packed: the
+ * bits are those of a product made first. For shapes that take it (1x1, own
+ * kernels), PL_E_INVALID for others.
+ */
+bool pl_conv_takes_factor_f32(const pl_conv_shape *shape);
+pl_status pl_conv_factor_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                             const pl_f32 *factor, const pl_f32 *w, const pl_f32 *bias, pl_f32 *y,
+                             pl_conv_state **state, const pl_epilogue *after, pl_err *err);
+bool pl_conv_takes_factor_f64(const pl_conv_shape *shape);
+pl_status pl_conv_factor_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x,
+                             const pl_f64 *factor, const pl_f64 *w, const pl_f64 *bias, pl_f64 *y,
+                             pl_conv_state **state, const pl_epilogue *after, pl_err *err);
+
 /* By Winograd's F(2x2, 3x3): faster, and rounded otherwise than pl_conv_f32. The state is needed
  * and belongs to this way alone. It fits own kernels only. */
 bool pl_conv_winograd_fits(const pl_conv_shape *shape);

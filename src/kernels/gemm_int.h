@@ -96,6 +96,7 @@ typedef struct pl_gemm_job_f32 {
     const pl_f32 *a_packed, *b_packed; /* NULL: packed on the way */
     pl_f32 *c;
     int64_t ldc;
+    const pl_f32 *factor;  /* of each k, for the factor that is not packed; or NULL */
     pl_gemm_part_f32 part; /* instead of c, where pl_gemm_parts_fit; beta is 0; or NULL */
     const void *part_ctx;
     float alpha, beta;
@@ -122,6 +123,7 @@ typedef struct pl_gemm_job_f64 {
     const pl_f64 *a_packed, *b_packed;
     pl_f64 *c;
     int64_t ldc;
+    const pl_f64 *factor;  /* of each k, for the factor that is not packed; or NULL */
     pl_gemm_part_f64 part; /* instead of c, where pl_gemm_parts_fit; beta is 0; or NULL */
     const void *part_ctx;
     double alpha, beta;

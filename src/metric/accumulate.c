@@ -124,22 +124,33 @@ static double floor_for(pl_dtype coarse, double max_r) {
     return ldexp(eps_of(coarse), exponent - 1);
 }
 
-static double sample_max(const pass *p) {
+/* Max |r| of the finite elements of a block. */
+static double block_max(const pass *p, int64_t begin, int64_t end) {
     double x[RUN], max = 0;
+    pl_metric_block block;
+    memset(&block, 0, sizeof block);
+    const char *r = p->r + (size_t)begin * p->size_r;
+    if (p->fast != NULL && p->fast(r, r, (size_t)(end - begin), 0, &block)) return block.max_r;
+    for (int64_t at = begin; at < end; at += RUN) {
+        const size_t m = (size_t)(end - at < RUN ? end - at : RUN);
+        pl_load_f64(p->type_r, p->r + (size_t)at * p->size_r, x, m); /* complex: Re */
+        for (size_t i = 0; i < m; i++) {
+            const double v = fabs(x[i]);
+            max = v > max && v <= 0x1.fffffffffffffp1023 ? v : max;
+        }
+    }
+    return max;
+}
+
+static double sample_max(const pass *p) {
+    double max = 0;
     if (eps_of(p->coarse) == 0) return 0;
     const int64_t n_blocks = p->n / PL_METRIC_BLOCK + 1;
     const int64_t n_sampled = n_blocks < SAMPLED_BLOCKS ? n_blocks : SAMPLED_BLOCKS;
     for (int64_t k = 0; k < n_sampled; k++) {
         const int64_t begin = k * (n_blocks / n_sampled) * PL_METRIC_BLOCK;
         const int64_t end = p->n - begin < PL_METRIC_BLOCK ? p->n : begin + PL_METRIC_BLOCK;
-        for (int64_t at = begin; at < end; at += RUN) {
-            const size_t m = (size_t)(end - at < RUN ? end - at : RUN);
-            pl_load_f64(p->type_r, p->r + (size_t)at * p->size_r, x, m); /* complex: Re */
-            for (size_t i = 0; i < m; i++) {
-                const double v = fabs(x[i]);
-                max = v > max && v <= 0x1.fffffffffffffp1023 ? v : max;
-            }
-        }
+        max = fmax(max, block_max(p, begin, end));
     }
     return max;
 }
@@ -222,29 +233,48 @@ static void run_all(pl_pool *pool, pass *p, pl_accumulators *chunks, int64_t n_c
 }
 
 /* The vector path knows only in which block the largest |d| and the first mismatch are. */
-static void resolve_indices(const pass *p, pl_accumulators *out) {
-    const int64_t starts[2] = { out->max_abs_index, out->mismatch_index };
-    for (int which = 0; which < 2; which++) {
-        const int64_t at = starts[which];
-        if (at < 0 || p->fast == NULL) continue;
-        const int64_t end = (at / PL_METRIC_BLOCK + 1) * PL_METRIC_BLOCK;
-        double top = -1;
-        for (int64_t i = at; i < (end < p->n ? end : p->n); i++) {
-            double a, r;
-            pl_load_f64(p->type_a, p->a + (size_t)i * p->size_a, &a, 1);
-            pl_load_f64(p->type_r, p->r + (size_t)i * p->size_r, &r, 1);
-            if (which == 1 && (a == r || (isnan(a) && isnan(r)))) continue;
-            if (which == 1) {
-                out->mismatch_index = i;
-                break;
-            }
-            if (!isfinite(a) || !isfinite(r) || fabs(a - r) <= top) continue;
-            out->max_abs = top = fabs(a - r); /* f16, bf16: rounded to f32 before */
-            out->max_abs_index = i;
-            out->max_abs_a = a;
-            out->max_abs_r = r;
+static size_t load_run(const pass *p, int64_t at, int64_t end, double x[RUN], double y[RUN]) {
+    const size_t m = (size_t)(end - at < RUN ? end - at : RUN);
+    pl_load_f64(p->type_a, p->a + (size_t)at * p->size_a, x, m);
+    pl_load_f64(p->type_r, p->r + (size_t)at * p->size_r, y, m);
+    return m;
+}
+
+static void resolve_max_abs(const pass *p, int64_t begin, int64_t end, pl_accumulators *out) {
+    double x[RUN], y[RUN], top = -1;
+    for (int64_t at = begin; at < end; at += RUN) {
+        const size_t m = load_run(p, at, end, x, y);
+        for (size_t i = 0; i < m; i++) {
+            const double e = fabs(x[i] - y[i]);
+            if (!(e > top) || !isfinite(x[i]) || !isfinite(y[i])) continue;
+            out->max_abs = top = e; /* f16, bf16: rounded to f32 before */
+            out->max_abs_index = at + (int64_t)i;
+            out->max_abs_a = x[i];
+            out->max_abs_r = y[i];
         }
     }
+}
+
+static int64_t first_mismatch(const pass *p, int64_t begin, int64_t end) {
+    double x[RUN], y[RUN];
+    for (int64_t at = begin; at < end; at += RUN) {
+        const size_t m = load_run(p, at, end, x, y);
+        for (size_t i = 0; i < m; i++)
+            if (x[i] != y[i] && !(isnan(x[i]) && isnan(y[i]))) return at + (int64_t)i;
+    }
+    return begin;
+}
+
+static void resolve_indices(const pass *p, pl_accumulators *out) {
+    const int64_t starts[2] = { out->max_abs_index, out->mismatch_index };
+    int64_t ends[2];
+    if (p->fast == NULL) return;
+    for (int i = 0; i < 2; i++) {
+        ends[i] = (starts[i] / PL_METRIC_BLOCK + 1) * PL_METRIC_BLOCK;
+        ends[i] = ends[i] < p->n ? ends[i] : p->n;
+    }
+    if (starts[0] >= 0) resolve_max_abs(p, starts[0], ends[0], out);
+    if (starts[1] >= 0) out->mismatch_index = first_mismatch(p, starts[1], ends[1]);
 }
 
 /* ---- types ---- */

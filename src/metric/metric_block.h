@@ -4,7 +4,8 @@
  *
  * A function returns false, and leaves *out half written, when the block holds what the vector path
  * does not cover: NaN, Inf, or magnitudes whose squares leave the accumulator's range. The caller
- * then takes the plain path. Sums run in an order that depends on n and the instruction set only.
+ * then takes the plain path. The order of the sums depends on the elements, n and the instruction
+ * set, never on threads.
  */
 #ifndef PL_METRIC_BLOCK_H
 #define PL_METRIC_BLOCK_H

@@ -77,7 +77,7 @@ UNARY(sign, "$0 != $0 ? $0 : ($T)(($0 > 0) - ($0 < 0))", "($0 > 0) - ($0 < 0)")
 UNARY(is_nan, "$0 != $0", NULL)
 UNARY(not, NULL, "$0 == 0")
 UNARY(bitwise_not, NULL, "~$0")
-UNARY(relu, "px_max_$S($0, 0)", "$0 < 0 ? 0 : $0")
+UNARY(relu, "px_relu_$S($0)", "$0 < 0 ? 0 : $0")
 UNARY(softsign, "$0 / (1 + px_abs_$S($0))", NULL)
 UNARY(hard_swish, "$0 * px_unit_$S($0 * (($T)1 / 6) + ($T)0.5)", NULL)
 

@@ -239,7 +239,8 @@ pl_value *pl_g_turned(pl_grad *c, pl_value *x, pl_value *cos, pl_value *sin, int
     const int rank = pl_g_rank(c, x);
     const int64_t axis = rank == 3 ? 2 : 1;
     rotary r = { .c = c, .half = half, .size = size };
-    r.interleaved = pl_attr_int(c->node, "interleaved") != 0;
+    r.interleaved = pl_attr_int(c->node, "interleaved") != 0 ||
+                    pl_attr_int(c->node, "rotary_interleaved") != 0; /* by operator */
     r.cos = pl_g_unsqueeze(c, pl_g_cut(c, cos, 2, 0, half), &axis, 1);
     r.sin = pl_g_unsqueeze(c, pl_g_cut(c, sin, 2, 0, half), &axis, 1);
     if (rank == 3) x = pl_g_reshape(c, x, (const int64_t[]){ 0, 0, -1, size }, 4);

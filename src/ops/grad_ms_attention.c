@@ -1,5 +1,5 @@
-/* Gradients of com.microsoft Attention, MultiHeadAttention and RotaryEmbedding. What only decoding
- * uses (shared buffers, beams, masks of the rarer forms) has none. */
+/* Gradients of com.microsoft Attention, MultiHeadAttention with its decoder, and RotaryEmbedding.
+ * Beams and the rarer forms of masks have none. */
 #include <math.h>
 
 #include "ops/grad_nn.h"
@@ -82,47 +82,95 @@ static pl_value *attend(const heads *h, pl_value **scores) {
     return pl_g_reshape(c, pl_g_transpose(c, y, perm, 4), flat, 3);
 }
 
-pl_status pl_ms_multi_head_grad(pl_grad *c) {
-    const pl_node *node = c->node;
-    pl_value *q = node->in[0], *k = input(c, 1), *v = input(c, 2), *bias = input(c, 3);
-    pl_value *y[4] = { NULL }, *scores = NULL;
-    heads h = { .c = c, .n = pl_attr_int(node, "num_heads"), .mask = 4, .bias = 5 };
-    if (input(c, 8) != NULL || input(c, 9) != NULL)
-        return pl_g_fail(c, "is not there for shared buffers and beams");
-    const size_t mark = pl_g_mark(c);
-    h.q = k == NULL ? unpack(c, q, 0) : split(c, q, h.n);
-    if (k == NULL) {
-        h.k = unpack(c, q, 1);
-        h.v = unpack(c, q, 2);
-    } else if (v == NULL) {
-        h.k = unpack(c, k, 0);
-        h.v = unpack(c, k, 1);
+typedef struct mha_ports {
+    int bias, mask, attention_bias, past_key, past_value, past_len, beam_width, cache_indirection;
+} mha_ports;
+
+/* q, k and v as they come: apart, k and v together, or all three together. */
+static void load_heads(heads *h) {
+    pl_grad *c = h->c;
+    pl_value *q = c->node->in[0], *k = input(c, 1), *v = input(c, 2);
+    if (k == NULL && pl_g_rank(c, q) == 3) {
+        const int64_t each = pl_g_dim(c, q, 2) / 3;
+        pl_value **to[3] = { &h->q, &h->k, &h->v };
+        for (int i = 0; i < 3 && c->st == PL_OK; i++)
+            *to[i] = split(c, pl_g_cut(c, q, 2, i * each, (i + 1) * each), h->n);
+    } else if (k == NULL) {
+        h->q = unpack(c, q, 0);
+        h->k = unpack(c, q, 1);
+        h->v = unpack(c, q, 2);
     } else {
         const bool flat = pl_g_rank(c, k) == 3;
-        h.k = flat ? split(c, k, h.n) : k;
-        h.v = flat ? split(c, v, h.n) : v;
+        h->q = split(c, q, h->n);
+        h->k = v == NULL ? unpack(c, k, 0) : flat ? split(c, k, h->n) : k;
+        h->v = v == NULL ? unpack(c, k, 1) : flat ? split(c, v, h->n) : v;
     }
+    if (c->st != PL_OK) return;
+    h->size = pl_g_dim(c, h->q, 3);
+    h->v_size = pl_g_dim(c, h->v, 3);
+}
+
+/* Of q, k and v side by side; keys of rank 4 have theirs. */
+static void add_bias(heads *h, pl_value *bias) {
+    pl_grad *c = h->c;
+    const int64_t dims[3] = { h->n, 1, -1 }, each = h->n * h->size;
+    const bool done = input(c, 1) != NULL && pl_g_rank(c, input(c, 1)) == 4;
+    pl_value **to[3] = { &h->q, &h->k, &h->v };
+    for (int i = 0; i < (done ? 1 : 3) && c->st == PL_OK; i++) {
+        const int64_t from = i * each, end = i < 2 ? from + each : from + h->n * h->v_size;
+        pl_value *part = pl_g_reshape(c, pl_g_cut(c, bias, 0, from, end), dims, 3);
+        *to[i] = pl_g_add(c, *to[i], part);
+    }
+}
+
+/* New rows behind the past; with `at` >= 0 the past is a buffer that they are written into, of
+ * which what lies before their end is used. *present: all of it. */
+static pl_value *with_past(pl_grad *c, pl_value *past, pl_value *fresh, int64_t at,
+                           pl_value **present) {
+    *present = fresh;
+    if (past == NULL || c->st != PL_OK) return fresh;
+    if (at < 0) return *present = pl_g_concat(c, (pl_value *[]){ past, fresh }, 2, 2);
+    const int64_t room = pl_g_dim(c, past, 2), end = at + pl_g_dim(c, fresh, 2);
+    pl_value *used = pl_g_concat(c, (pl_value *[]){ pl_g_cut(c, past, 2, 0, at), fresh }, 2, 2);
+    *present = used;
+    if (end < room)
+        *present = pl_g_concat(c, (pl_value *[]){ used, pl_g_cut(c, past, 2, end, room) }, 2, 2);
+    return used;
+}
+
+static pl_status multi_head(pl_grad *c, const mha_ports *p, bool shared) {
+    const pl_node *node = c->node;
+    pl_value *y[4] = { NULL }, *scores = NULL, *present[2] = { NULL, NULL };
+    heads h = { .c = c, .n = pl_attr_int(node, "num_heads") };
+    h.mask = p->mask;
+    h.bias = p->attention_bias;
+    int64_t at = -1;
+    size_t n = 0;
+    if (input(c, p->cache_indirection) != NULL || input(c, p->beam_width) != NULL)
+        return pl_g_fail(c, "is not there for beams");
+    if (shared && input(c, p->past_key) != NULL &&
+        !pl_g_known_ints(input(c, p->past_len), &at, 1, &n))
+        return pl_g_fail(c, "needs past_sequence_length to be a constant");
+    const size_t mark = pl_g_mark(c);
+    load_heads(&h);
+    if (c->st == PL_OK && input(c, p->bias) != NULL) add_bias(&h, input(c, p->bias));
+    h.k = with_past(c, input(c, p->past_key), h.k, at, &present[0]);
+    h.v = with_past(c, input(c, p->past_value), h.v, at, &present[1]);
     if (c->st != PL_OK) return c->st;
-    h.size = pl_g_dim(c, h.q, 3);
-    h.v_size = pl_g_dim(c, h.v, 3);
-    if (bias != NULL) { /* of q, k and v side by side; keys of rank 4 have theirs */
-        const int64_t dims[3] = { h.n, 1, -1 }, each = h.n * h.size;
-        const bool done = k != NULL && pl_g_rank(c, k) == 4;
-        pl_value **to[3] = { &h.q, &h.k, &h.v };
-        for (int i = 0; i < (done ? 1 : 3) && c->st == PL_OK; i++) {
-            const int64_t from = i * each, end = i < 2 ? from + each : from + h.n * h.v_size;
-            pl_value *part = pl_g_reshape(c, pl_g_cut(c, bias, 0, from, end), dims, 3);
-            *to[i] = pl_g_add(c, *to[i], part);
-        }
-    }
-    if (input(c, 6) != NULL) {
-        h.k = pl_g_concat(c, (pl_value *[]){ node->in[6], h.k }, 2, 2);
-        h.v = pl_g_concat(c, (pl_value *[]){ node->in[7], h.v }, 2, 2);
-    }
     y[0] = attend(&h, &scores);
     for (uint32_t i = 1; i < 4 && i < node->n_out; i++)
-        if (c->dy[i] != NULL) y[i] = i == 1 ? h.k : i == 2 ? h.v : scores;
+        if (c->dy[i] != NULL) y[i] = i < 3 ? present[i - 1] : scores;
     return pl_g_expanded(c, mark, y);
+}
+
+pl_status pl_ms_multi_head_grad(pl_grad *c) {
+    static const mha_ports ports = { 3, 4, 5, 6, 7, 8, -1, 9 };
+    return multi_head(c, &ports, input(c, ports.past_len) != NULL);
+}
+
+pl_status pl_ms_decoder_grad(pl_grad *c) {
+    static const mha_ports ports = { 10, 3, 4, 5, 6, 7, 8, 9 };
+    return multi_head(c, &ports, pl_attr_int(c->node, "past_present_share_buffer") != 0);
 }
 
 pl_status pl_ms_attention_grad(pl_grad *c) {

@@ -97,6 +97,8 @@ pl_value *pl_g_turned(pl_grad *c, pl_value *x, pl_value *cos, pl_value *sin, int
                       int64_t half);
 pl_status pl_ms_attention_grad(pl_grad *c); /* grad_ms_attention.c */
 pl_status pl_ms_multi_head_grad(pl_grad *c);
+pl_status pl_ms_decoder_grad(pl_grad *c);
+pl_status pl_ms_group_grad(pl_grad *c); /* grad_ms_group.c */
 pl_status pl_ms_rotary_grad(pl_grad *c);
 
 /* ---- regions (grad_region.c) ---- */

@@ -100,6 +100,16 @@ typedef enum pl_autocast {
     PL_AMP_WIDEST    /* inputs are brought to the widest type among them */
 } pl_autocast;
 
+/* What an output must hold before an operator has been put to use: random inputs often stay away
+ * from where a fault would show (plumb analyze says so). */
+typedef enum pl_reach {
+    PL_REACH_ANY = 0, /* nothing in particular */
+    PL_REACH_CUT,     /* zeros, and something else: it cuts off */
+    PL_REACH_SIGNS,   /* negative and positive numbers */
+    PL_REACH_UNIT,    /* 0 and 1, its limits */
+    PL_REACH_LIMITS   /* its limits: the attributes, or constant inputs, "min" and "max" */
+} pl_reach;
+
 /* A one-node (or small) graph in ONNX text, as pl_model_parse_graph reads it. Float inputs are
  * drawn near N(0,1) unless `ranges` says otherwise: "x=0.1:2 y=-1:1"; integers from 0 to 9
  * likewise. */
@@ -128,6 +138,7 @@ struct pl_op_def {
     pl_emit_fn emit;
     const char *no_emit; /* why it is always a graph break: PL_EMIT_BREAK */
     pl_autocast autocast;
+    pl_reach reach;
     const pl_sample *samples; /* PL_SAMPLES(...) */
 };
 

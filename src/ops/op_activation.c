@@ -409,11 +409,12 @@ static pl_status swiglu_infer(pl_infer *c) {
 
 #define X_Y(types) .in = PL_PORTS({ "X", types, 0 }), .out = PL_PORTS({ "Y", types, 0 })
 #define OLD PL_A_LIST("consumed_inputs", INTS) /* until opset 5; a hint without meaning */
-#define ROW(name_, since_, until_, types, fn, attrs_, amp, sample_attrs, ranges)                   \
+#define ROW(name_, since_, until_, types, fn, attrs_, amp, reach_, sample_attrs, ranges)           \
     {                                                                                              \
         .name = name_, .since = since_, .until = until_, .flags = PL_OP_ELEMENTWISE, X_Y(types),   \
         .attrs = attrs_, .infer = pl_infer_same_as_first, .eval = fn##_eval,                       \
         .grad = pl_##fn##_grad, .bound = pl_##fn##_bound, .emit = pl_emit_##fn, .autocast = amp,   \
+        .reach = reach_,                                                                           \
         .samples =                                                                                 \
             PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = " name_ sample_attrs "(x) }", ranges, 0 }, \
                        { "(float[257] x) => (y) { y = " name_ sample_attrs "(x) }", "x=-40:40",    \
@@ -428,12 +429,12 @@ static pl_status swiglu_infer(pl_infer *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_activation[] = {
-    ROW("Celu", 12, 0, PL_T_FLOAT, celu, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, "<alpha=2.0>", NULL),
+    ROW("Celu", 12, 0, PL_T_FLOAT, celu, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, PL_REACH_SIGNS, "<alpha=2.0>", NULL),
     { .name = "Clip", .since = 11, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,
       .in = PL_PORTS({ "input", PL_T_NUMERIC, PL_PORT_SAME }, { "min", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_OPTIONAL },
                      { "max", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_NUMERIC, 0 }), .infer = pl_infer_same_as_first, .eval = clip_eval,
-      .grad = pl_clip_grad, .bound = pl_clip_bound, .emit = pl_emit_clip, .autocast = PL_AMP_KEEP,
+      .grad = pl_clip_grad, .bound = pl_clip_bound, .emit = pl_emit_clip, .autocast = PL_AMP_KEEP, .reach = PL_REACH_LIMITS,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float lo = {-0.5}, float hi = {0.5}> { y = Clip(x, lo, hi) }", NULL, 0 },
                             { "(float[2,3] x) => (y) <float hi = {0.5}> { y = Clip(x, , hi) }", NULL, 0 },
                             { "(float[2,3] x, float lo, float hi) => (y) { y = Clip(x, lo, hi) }", "lo=-0.6:-0.4 hi=0.2:0.4", 0 },
@@ -442,7 +443,7 @@ const pl_op_def pl_ops_activation[] = {
     { .name = "Clip", .since = 1, .until = 10, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_FLOAT("max", 3.402823466e38), PL_A_FLOAT("min", -3.402823466e38), OLD),
       .infer = pl_infer_same_as_first, .eval = clip_eval, .grad = pl_clip_grad, .bound = pl_clip_bound,
-      .emit = pl_emit_clip, .autocast = PL_AMP_KEEP,
+      .emit = pl_emit_clip, .autocast = PL_AMP_KEEP, .reach = PL_REACH_LIMITS,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Clip<min=-0.5, max=0.5>(x) }", NULL, 0 }) },
     { .name = "Dropout", .since = 12, .flags = PL_OP_RANDOM | PL_OP_OWN_OUT | PL_OP_VIEW,
       .in = PL_PORTS({ "data", PL_T_FLOAT | PL_T_FLOAT8, 0 }, { "ratio", PL_T_FLOAT | PL_T_FLOAT8, PL_PORT_OPTIONAL },
@@ -461,7 +462,7 @@ const pl_op_def pl_ops_activation[] = {
       .attrs = PL_ATTRS(PL_A_FLOAT("ratio", 0.5), PL_A_INT("is_test", 0), OLD), .infer = dropout_infer,
       .eval = dropout_eval, .grad = pl_dropout_grad, .bound = pl_dropout_bound, .emit = pl_emit_dropout, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y, mask) { y, mask = Dropout<is_test=1>(x) }", NULL, 0 }) },
-    ROW("Elu", 1, 0, PL_T_FLOAT, elu, PL_ATTRS(PL_A_FLOAT("alpha", 1), OLD), PL_AMP_KEEP, "<alpha=2.0>", NULL),
+    ROW("Elu", 1, 0, PL_T_FLOAT, elu, PL_ATTRS(PL_A_FLOAT("alpha", 1), OLD), PL_AMP_KEEP, PL_REACH_SIGNS, "<alpha=2.0>", NULL),
     { .name = "Gelu", .since = 20, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_STRING("approximate", "none")), .infer = gelu_infer, .eval = gelu_eval, .grad = pl_gelu_grad, .bound = pl_gelu_bound, .emit = pl_emit_gelu,
       .autocast = PL_AMP_KEEP,
@@ -469,35 +470,35 @@ const pl_op_def pl_ops_activation[] = {
                             { "(float16[4,16] x) => (y) { y = Gelu(x) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(float[2,3] x) => (y) { y = Gelu<approximate=\"tanh\">(x) }", NULL, 0 }) },
     ROW("HardSigmoid", 1, 0, PL_T_FLOAT, hard_sigmoid,
-        PL_ATTRS(PL_A_FLOAT("alpha", 0.2), PL_A_FLOAT("beta", 0.5), OLD), PL_AMP_KEEP, "<alpha=0.5, beta=0.6>", NULL),
-    ROW("HardSwish", 14, 0, PL_T_FLOAT, hard_swish, NULL, PL_AMP_KEEP, "", NULL),
-    ROW("LeakyRelu", 1, 0, PL_T_FLOAT, leaky_relu, PL_ATTRS(PL_A_FLOAT("alpha", 0.01), OLD), PL_AMP_KEEP, "<alpha=0.1>", NULL),
-    ROW("Mish", 18, 0, PL_T_FLOAT, mish, NULL, PL_AMP_KEEP, "", NULL),
+        PL_ATTRS(PL_A_FLOAT("alpha", 0.2), PL_A_FLOAT("beta", 0.5), OLD), PL_AMP_KEEP, PL_REACH_UNIT, "<alpha=0.5, beta=0.6>", NULL),
+    ROW("HardSwish", 14, 0, PL_T_FLOAT, hard_swish, NULL, PL_AMP_KEEP, PL_REACH_ANY, "", NULL),
+    ROW("LeakyRelu", 1, 0, PL_T_FLOAT, leaky_relu, PL_ATTRS(PL_A_FLOAT("alpha", 0.01), OLD), PL_AMP_KEEP, PL_REACH_SIGNS, "<alpha=0.1>", NULL),
+    ROW("Mish", 18, 0, PL_T_FLOAT, mish, NULL, PL_AMP_KEEP, PL_REACH_ANY, "", NULL),
     { .name = "Relu", .since = 1, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT | PL_T_SIGNED), .attrs = PL_ATTRS(OLD),
       .infer = pl_infer_same_as_first, .eval = relu_eval, .grad = pl_relu_grad, .bound = pl_relu_bound,
-      .emit = pl_emit_relu, .autocast = PL_AMP_KEEP,
+      .emit = pl_emit_relu, .autocast = PL_AMP_KEEP, .reach = PL_REACH_CUT,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Relu(x) }", NULL, 0 },
                             { "(int32[2,3] x) => (y) { y = Relu(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
     ROW("Selu", 6, 0, PL_T_FLOAT, selu,
-        PL_ATTRS(PL_A_FLOAT("alpha", 1.67326319217681884765625), PL_A_FLOAT("gamma", 1.05070102214813232421875)), PL_AMP_KEEP, "", NULL),
+        PL_ATTRS(PL_A_FLOAT("alpha", 1.67326319217681884765625), PL_A_FLOAT("gamma", 1.05070102214813232421875)), PL_AMP_KEEP, PL_REACH_SIGNS, "", NULL),
     ROW("Selu", 1, 5, PL_T_FLOAT, selu,
-        PL_ATTRS(PL_A_FLOAT("alpha", 1.6732), PL_A_FLOAT("gamma", 1.0507), OLD), PL_AMP_KEEP, "", NULL),
+        PL_ATTRS(PL_A_FLOAT("alpha", 1.6732), PL_A_FLOAT("gamma", 1.0507), OLD), PL_AMP_KEEP, PL_REACH_SIGNS, "", NULL),
     { .name = "Shrink", .since = 9, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_NUMERIC),
       .attrs = PL_ATTRS(PL_A_FLOAT("lambd", 0.5), PL_A_FLOAT("bias", 0)), .infer = pl_infer_same_as_first,
       .eval = shrink_eval, .grad = pl_shrink_grad, .bound = pl_shrink_bound, .emit = pl_emit_shrink, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Shrink<lambd=0.3, bias=0.1>(x) }", NULL, 0 },
                             { "(int8[2,3] x) => (y) { y = Shrink<lambd=1.5, bias=1.5>(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
-    ROW("Sigmoid", 1, 0, PL_T_FLOAT, sigmoid, PL_ATTRS(OLD), PL_AMP_KEEP, "", NULL),
-    ROW("Softplus", 1, 0, PL_T_FLOAT, softplus, NULL, PL_AMP_FP32, "", NULL),
-    ROW("Softsign", 1, 0, PL_T_FLOAT, softsign, NULL, PL_AMP_KEEP, "", NULL),
+    ROW("Sigmoid", 1, 0, PL_T_FLOAT, sigmoid, PL_ATTRS(OLD), PL_AMP_KEEP, PL_REACH_ANY, "", NULL),
+    ROW("Softplus", 1, 0, PL_T_FLOAT, softplus, NULL, PL_AMP_FP32, PL_REACH_ANY, "", NULL),
+    ROW("Softsign", 1, 0, PL_T_FLOAT, softsign, NULL, PL_AMP_KEEP, PL_REACH_ANY, "", NULL),
     { .name = "SwiGLU", .since = 28, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "A", PL_T_FLOAT, PL_PORT_SAME }, { "B", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1)), .infer = swiglu_infer,
       .eval = swiglu_eval, .grad = pl_swiglu_grad, .bound = pl_swiglu_bound, .emit = pl_emit_swiglu, .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[2,3] b) => (y) { y = SwiGLU<alpha=1.7>(a, b) }", NULL, 0 }) },
-    ROW("Swish", 24, 0, PL_T_FLOAT, swish, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, "<alpha=1.7>", NULL),
+    ROW("Swish", 24, 0, PL_T_FLOAT, swish, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, PL_REACH_ANY, "<alpha=1.7>", NULL),
     /* Experimental in opset 1, with the same meaning. */
-    ROW("ThresholdedRelu", 1, 0, PL_T_FLOAT, thresholded_relu, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, "<alpha=0.5>", NULL),
+    ROW("ThresholdedRelu", 1, 0, PL_T_FLOAT, thresholded_relu, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, PL_REACH_CUT, "<alpha=0.5>", NULL),
     { 0 },
 };
 /* clang-format on */

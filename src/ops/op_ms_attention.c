@@ -658,11 +658,13 @@ const pl_op_def pl_ops_ms_attention[] = {
                      { "bias", F, SAME | OPT }), KV_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT), PL_A_INT("output_qk", 0),
                         PL_A_INT("past_present_share_buffer", 0), PL_A_FLOAT("scale", 0)),
-      RULES(decoder_infer, decoder_eval, PL_GRAD_UNDEFINED, pl_ms_decoder_bound), .no_grad = "inference only: one step of a decoder that writes into its cache", PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
+      RULES(decoder_infer, decoder_eval, pl_ms_decoder_grad, pl_ms_decoder_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,1,8] q, float[2,1,8] k, float[2,1,8] v, float[2,2,6,4] a, float[2,2,6,4] b) => (y, c, d) <int32[1] n = {3}> "
             "{ y, c, d = com.microsoft.DecoderMaskedMultiHeadAttention<num_heads=2, past_present_share_buffer=1>"
-            "(q, k, v, \"\", \"\", a, b, n) }", NULL, 0 }) },
+            "(q, k, v, \"\", \"\", a, b, n) }", NULL, 0 },
+          { "(float[2,1,24] q, float[2,2,3,4] a, float[2,2,3,4] b, float[24] e, float[1,2,1,4] f) => (y, c, d) "
+            "{ y, c, d = com.microsoft.DecoderMaskedMultiHeadAttention<num_heads=2>(q, , , , f, a, b, , , , e) }", NULL, 0 }) },
     { .name = "GroupQueryAttention", MS,
       .in = PL_PORTS({ "query", F, SAME }, { "key", F, SAME | OPT }, { "value", F, SAME | OPT }, { "past_key", F, SAME | OPT },
                      { "past_value", F, SAME | OPT }, { "seqlens_k", I32, 0 }, { "total_sequence_length", I32, 0 },
@@ -673,13 +675,16 @@ const pl_op_def pl_ops_ms_attention[] = {
                         PL_A_REQUIRED("kv_num_heads", INT), PL_A_INT("local_window_size", -1), PL_A_REQUIRED("num_heads", INT),
                         PL_A_INT("qk_output", 0), PL_A_INT("rotary_interleaved", 0), PL_A_FLOAT("scale", 0),
                         PL_A_INT("smooth_softmax", -1), PL_A_FLOAT("softcap", 0), PL_A_STRING("v_quant_type", "NONE")),
-      RULES(pl_ms_group_infer, pl_ms_group_eval, PL_GRAD_UNDEFINED, pl_ms_group_bound), .no_grad = "inference only: it writes into its cache", PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
+      RULES(pl_ms_group_infer, pl_ms_group_eval, pl_ms_group_grad, pl_ms_group_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,3,32] q, float[2,3,16] k, float[2,3,16] v) => (y, a, b) <int32[2] n = {2, 2}, int32 t = {3}> "
             "{ y, a, b = com.microsoft.GroupQueryAttention<num_heads=4, kv_num_heads=2>(q, k, v, \"\", \"\", n, t) }", NULL, 0 },
           { "(float[2,1,32] q, float[2,2,6,16] c, float[2,2,6,16] d, float[8,8] e, float[8,8] f) => (y, a, b) "
             "<int32[2] n = {4, 3}, int32 t = {5}> { y, a, b = com.microsoft.GroupQueryAttention"
-            "<num_heads=2, kv_num_heads=2, do_rotary=1, local_window_size=3, softcap=5.0>(q, q, q, c, d, n, t, e, f) }", NULL, 0 }) },
+            "<num_heads=2, kv_num_heads=2, do_rotary=1, local_window_size=3, softcap=5.0>(q, q, q, c, d, n, t, e, f) }", NULL, 0 },
+          { "(float[2,2,32] q, float[1,4,2,5] e, float[4] s, float[2,2,4,4] c, float[2,2,4,4] d) => (y, a, b) "
+            "<int32[2] n = {4, 2}, int32 t = {5}> { y, a, b = com.microsoft.GroupQueryAttention"
+            "<num_heads=4, kv_num_heads=2>(q, \"\", \"\", c, d, n, t, \"\", \"\", \"\", e, s) }", NULL, 0 }) },
     { .name = "MultiHeadAttention", MS,
       .in = PL_PORTS({ "query", F, SAME }, { "key", F, SAME | OPT }, { "value", F, SAME | OPT }, { "bias", F, SAME | OPT },
                      { "key_padding_mask", I32, OPT }, { "attention_bias", F, SAME | OPT }, { "past_key", F, SAME | OPT },

@@ -493,18 +493,24 @@ static pl_status cut_codes(pl_bound *c, const plan *p, double *e) {
 }
 
 /* 4u of the sums of absolute values, and u L range / 4 for coordinates computed in float, L the
- * longest output side. */
+ * longest output side. A cubic is half as steep again along each axis, and its weights
+ * are polynomials of terms that cancel: a small one is off by u of what a large one is. */
 static pl_status interpolation_bound(pl_bound *c, const plan *p) {
     const pl_tensor *y = pl_b_out(c, 0), *t = pl_b_in(c, 0);
     const double *px = pl_b_x(c, 0), *py = pl_b_y(c, 0);
     pl_tensor *x = NULL, *s = NULL, *inherited = NULL;
-    double *e = NULL, side = 0;
+    double *e = NULL, side = 0, axes = 0;
     const bool is_float = pl_dtype_is_float(c->out_native[0]);
     if (px == NULL || py == NULL) return pl_fail_memory(c->err, 1);
-    for (int d = 0; d < p->rank; d++)
-        if (!p->taps[d].identity) side = fmax(side, (double)p->axes[d].n_out);
-    const double place = fmax(c->u_acc, 0x1p-24) * side * pl_b_range(px, t->n_elements) / 4;
+    for (int d = 0; d < p->rank; d++) {
+        if (p->taps[d].identity) continue;
+        side = fmax(side, (double)p->axes[d].n_out);
+        axes++;
+    }
     const double u = is_float ? c->u_acc : 0x1p-24;
+    double place = fmax(c->u_acc, 0x1p-24) * side * pl_b_range(px, t->n_elements) / 4;
+    if (p->r.mode == PL_RESIZE_CUBIC)
+        place = axes * (1.5 * place + u * pl_b_peak(px, t->n_elements));
     PL_TRY(pl_b_new(c, 0, &e));
     PL_TRY(pl_b_map(c, t, pl_b_abs, &x));
     pl_status st = interpolate_f64(c, p, x, true, &s);

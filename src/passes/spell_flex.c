@@ -26,11 +26,11 @@ static pl_value *through(pl_grad *c, const char *attr, pl_dtype type, pl_value *
     const char *prefix = pl_arena_printf(model->arena, "%s/%s", c->node->out[0]->name, attr);
     pl_value **map = pl_calloc((size_t)model->n_values + 1, sizeof(pl_value *)), *y = NULL;
     if (c->st == PL_OK && (prefix == NULL || map == NULL)) c->st = pl_fail_memory(c->err, 1);
-    if (c->st == PL_OK) {
+    if (c->st == PL_OK && map != NULL) {
         map[body->inputs[0]->id] = x;
         c->st = pl_graph_copy_into(body, c->graph, prefix, map, c->err);
     }
-    if (c->st == PL_OK) {
+    if (c->st == PL_OK && map != NULL) {
         y = map[body->outputs[0]->id];
         y->type = x->type; /* a body keeps type and shape */
         y = pl_g_cast(c, y, wide);

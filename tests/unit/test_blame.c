@@ -532,6 +532,87 @@ static void test_blame__finds_faults_in_half_precision_held_in_float(void **stat
     }
 }
 
+/* The picks of a place from the last to the first: `by` into the first element then. */
+static void turn_round(fixture *x, const char *value, double by) {
+    const uint32_t id = pl_graph_find(x->model->graph, value)->id;
+    const pl_tensor *t = x->seen[id]->tensor;
+    const int64_t k = t->dims[t->rank - 1];
+    const size_t size = pl_dtype_bytes(t->dtype);
+    pl_tensor *out = NULL;
+    assert_int_equal(pl_tensor_copy(t, &out, NULL), PL_OK);
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        const double v = pl_tensor_get_f64(t, i - i % k + (k - 1 - i % k)) + (i == 0 ? by : 0);
+        pl_store_f64(t->dtype, &v, (char *)out->data + (size_t)i * size, 1);
+    }
+    pl_datum_unref(x->seen[id]);
+    x->seen[id] = NULL;
+    assert_int_equal(pl_datum_of_tensor_take(out, &x->seen[id], NULL), PL_OK);
+}
+
+/* ONNX TopK-11: with sorted=0 the order is anyone's, the elements are not. */
+static void test_blame__lets_topk_without_order_be_in_any(void **state) {
+    (void)state;
+    static const char text[] = "(float[3,9] x) => (v, i) <int64[1] k = {4}> "
+                               "{ v, i = TopK<axis=1, sorted=0>(x, k) }";
+    static const char sorted[] = "(float[3,9] x) => (v, i) <int64[1] k = {4}> "
+                                 "{ v, i = TopK<axis=1>(x, k) }";
+    for (int k = 0; k < 3; k++) {
+        fixture x;
+        run(&x, k == 2 ? sorted : text, NULL, 0);
+        turn_round(&x, "v", k == 1 ? 1e-3 : 0);
+        turn_round(&x, "i", 0);
+        judge(&x);
+        assert_int_equal(x.blame.n_groups, k == 0 ? 0 : 1);
+        release(&x);
+    }
+}
+
+/* A runtime that makes a float bias int32 with its layer has that number, and no other near it. */
+static void test_blame__knows_what_a_quantised_bias_becomes(void **state) {
+    (void)state;
+#define LAYER(bias)                                                                                \
+    "(float[2,3] x) => (y) <float s = {0.125}, uint8 z = {128}, int8[3,1] w = {3, -5, 7}, "        \
+    "float t = {0.0625}, float[1] b = {" bias "}> { q = QuantizeLinear(x, s, z) "                  \
+    "d = DequantizeLinear(q, s, z) v = DequantizeLinear(w, t) y = Gemm(d, v, b) }"
+    static const char *const ran[] = { LAYER("0.0234375"), LAYER("0.0195312"), LAYER("0.021") };
+    for (int k = 0; k < 3; k++) { /* 0.021 is 2.688 steps of 1/128: 3 is right, 2.5 is not */
+        fixture x, other;
+        run(&x, LAYER("0.021"), NULL, 0);
+        run(&other, ran[k], NULL, 0);
+        take_seen(&x, &other);
+        judge(&x);
+        assert_int_equal(x.blame.n_groups, k == 1 ? 1 : 0);
+        if (k == 0) {
+            const uint32_t id = pl_graph_find(x.model->graph, "y")->id;
+            assert_string_equal(x.blame.of[id].excuse, "bias quantised by the runtime");
+        }
+        release(&x);
+        release(&other);
+    }
+#undef LAYER
+}
+
+/* What is not recorded may leave the range of fp16 where fp64 does not. */
+static void test_blame__lets_unseen_values_overflow(void **state) {
+    (void)state;
+    static const char text[] =
+        "(float16[2,4] x) => (y) <float16 k = {20.0}, int64[1] axes = {1}> "
+        "{ a = Abs(x) m = Add(a, k) e = Exp(m) s = ReduceSum(e, axes) y = Log(s) }";
+    const fault born[] = { { "y", (double)INFINITY, 1, 1 } };
+    static const char small[] =
+        "(float16[2,4] x) => (y) <float16 k = {2.0}, int64[1] axes = {1}> "
+        "{ a = Abs(x) m = Add(a, k) e = Exp(m) s = ReduceSum(e, axes) y = Log(s) }";
+    for (int k = 0; k < 2; k++) {
+        fixture x;
+        run(&x, k == 0 ? text : small, born, (size_t)k);
+        hide(&x, "e");
+        hide(&x, "s");
+        judge(&x);
+        assert_int_equal(x.blame.n_groups, k);
+        release(&x);
+    }
+}
+
 static void test_blame__names_swapped_inputs(void **state) {
     (void)state;
     static const char right[] = "(float[2,8] x) => (y) { a = Exp(x) b = Cos(x) y = Div(a, b) }";
@@ -645,6 +726,9 @@ int main(void) {
         cmocka_unit_test(test_blame__names_swapped_inputs),
         cmocka_unit_test(test_blame__tells_the_interval_of_inputs),
         cmocka_unit_test(test_blame__is_calm_at_the_edges),
+        cmocka_unit_test(test_blame__lets_topk_without_order_be_in_any),
+        cmocka_unit_test(test_blame__knows_what_a_quantised_bias_becomes),
+        cmocka_unit_test(test_blame__lets_unseen_values_overflow),
         cmocka_unit_test(test_blame__outputs_may_be_used_inside),
     };
     return cmocka_run_group_tests_name("blame", tests, NULL, NULL);

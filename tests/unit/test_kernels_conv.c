@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "kernels/conv.h"
 #include "kernels/conv_int.h"
+#include "kernels/provider.h"
 
 /* clang-format off */
 #include <cmocka.h> /* needs the headers above it */
@@ -254,6 +255,8 @@ static void test_conv__shapes_of_real_models_are_right(void **state) {
         { 2, 2, 50, 200, 1, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
         { 2, 2, 30, 600, 2, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
         { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 300, 48, 1, { 14, 14 }, { 14, 14 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0, 0 }, NULL },
+        { 2, 1, 400, 36, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
         { 2, 1, 8, 9, 1, { 15, 15 }, { 8, 8 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, { 0, 0 }, NULL },
         { 2, 1, 3, 20, 1, { 32, 32 }, { 2, 2 }, { 16, 16 }, { 16, 16 }, { 1, 1 }, { 0, 0 }, NULL },
         { 2, 1, 40, 40, 40, { 28, 28 }, { 14, 14 }, { 5, 5 }, { 2, 2 }, { 1, 1 }, { 2, 2 }, NULL },
@@ -336,6 +339,59 @@ static void test_conv__threads_do_not_touch_each_other(void **state) {
     free(w);
     free(one);
     free(many);
+}
+
+static pl_conv_shape point_shape(int64_t batch, int64_t c_in, int64_t c_out, int64_t groups,
+                                 int64_t side) {
+    const pl_conv_shape s = { 2,        batch,          c_in,           c_out,
+                              groups,   { side, side }, { side, side }, { 1, 1 },
+                              { 1, 1 }, { 1, 1 },       { 0, 0 },       &pl_provider_own };
+    return s;
+}
+
+/* A factor for each channel, multiplied on the way, gives the bits of a product made first. */
+static void test_conv__factors_of_channels_are_those_of_a_product(void **state) {
+    (void)state;
+    enum { N = 200000 };
+    const pl_conv_shape shapes[] = {
+        point_shape(1, 40, 16, 1, 20),  point_shape(2, 90, 120, 1, 11),
+        point_shape(1, 64, 500, 1, 6),  point_shape(2, 60, 96, 2, 7),
+        point_shape(1, 300, 40, 1, 14), point_shape(1, 96, 32, 1, 7),
+    };
+    float *x = malloc(N * sizeof *x), *w = malloc(N * sizeof *w), *made = malloc(N * sizeof *made);
+    float *want = malloc(N * sizeof *want), *got = malloc(N * sizeof *got), factor[600];
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)unit();
+        w[i] = (float)unit();
+    }
+    for (int i = 0; i < 600; i++)
+        factor[i] = (float)unit();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const pl_conv_shape *s = &shapes[i];
+        const int64_t side = s->in[0] * s->in[1];
+        for (int64_t k = 0; k < s->batch * s->c_in * side; k++)
+            made[k] = x[k] * factor[k / side];
+        assert_true(pl_conv_takes_factor_f32(s));
+        assert_int_equal(pl_conv_f32(NULL, s, made, w, factor, want, NULL, NULL), 0);
+        const size_t bytes = (size_t)(s->batch * s->c_out * side) * sizeof *want;
+        for (int threads = 0; threads < 2; threads++) {
+            memset(got, 0, bytes);
+            assert_int_equal(pl_conv_factor_f32(threads ? pool : NULL, s, x, factor, w, factor, got,
+                                                NULL, NULL, NULL),
+                             0);
+            assert_memory_equal(want, got, bytes);
+        }
+    }
+    pl_conv_shape wide = point_shape(1, 8, 8, 1, 5);
+    wide.kernel[0] = 2;
+    assert_false(pl_conv_takes_factor_f32(&wide));
+    assert_int_equal(pl_conv_factor_f32(NULL, &wide, x, factor, w, NULL, got, NULL, NULL, NULL),
+                     PL_E_INVALID);
+    free(x);
+    free(w);
+    free(made);
+    free(want);
+    free(got);
 }
 
 static void test_conv__huge_dilation_and_padding_stay_small(void **state) {
@@ -468,6 +524,7 @@ int main(void) {
         cmocka_unit_test(test_conv__shapes_of_real_models_are_right),
         cmocka_unit_test(test_conv__a_filled_panel_ends_where_it_ends),
         cmocka_unit_test(test_conv__threads_do_not_touch_each_other),
+        cmocka_unit_test(test_conv__factors_of_channels_are_those_of_a_product),
         cmocka_unit_test(test_conv__huge_dilation_and_padding_stay_small),
         cmocka_unit_test(test_conv__transposed_random_shapes_are_right),
         cmocka_unit_test(test_conv__integers_are_exact),

@@ -151,7 +151,9 @@ static pl_status plan_for(jit_program *p, pl_datum *const *in, jit_plan **out, p
     p->n_plans++;
     if (p->n_plans > PLANS_MAX) drop_oldest(p);
     *out = fresh;
-    return jit_explain(p, fresh, err);
+    /* Debug output is wanted when something goes wrong: a full disk must not hide what does. */
+    if (p->explain_status == PL_OK) p->explain_status = jit_explain(p, fresh, &p->explain_err);
+    return PL_OK;
 }
 
 static pl_status plant_compile_errors(const jit_program *p, pl_err *err) {
@@ -206,7 +208,10 @@ static plumb_status jit_run(void *program, const plumb_run_args *args, plumb_err
     pl_datum *const *in = (pl_datum *const *)(uintptr_t)args->in;
     pl_status st = jit_check_inputs(p, in, err);
     if (st == PL_OK) st = plan_for(p, in, &plan, err);
-    return (plumb_status)(st != PL_OK ? st : jit_plan_run(p, plan, args, err));
+    if (st == PL_OK) st = jit_plan_run(p, plan, args, err);
+    if (st == PL_OK && p->explain_status != PL_OK)
+        st = pl_fail(err, p->explain_status, "%s", p->explain_err.message);
+    return (plumb_status)st;
 }
 
 static const char *const *jit_record_modes(void *self) {

@@ -18,7 +18,7 @@ struct jit_call {
     pl_gemm_state *gemm_state;
     pl_conv_shape conv;
     pl_conv_state *conv_state;
-    bool winograd;
+    bool winograd, factor;
 };
 
 void jit_call_free(jit_call *call) {
@@ -34,8 +34,9 @@ void jit_call_describe(const jit_call *call, pl_buf *out) {
         pl_buf_printf(out, "product, %lld of %lld x %lld x %lld", (long long)call->gemm.batch,
                       (long long)call->gemm.m, (long long)call->gemm.k, (long long)call->gemm.n);
     } else {
-        pl_buf_printf(out, "convolution, %lld to %lld channels%s", (long long)call->conv.c_in,
-                      (long long)call->conv.c_out, call->winograd ? ", Winograd" : "");
+        pl_buf_printf(out, "convolution, %lld to %lld channels%s%s", (long long)call->conv.c_in,
+                      (long long)call->conv.c_out, call->winograd ? ", Winograd" : "",
+                      call->factor ? ", of a product" : "");
     }
 }
 
@@ -172,11 +173,49 @@ int jit_call_column_dims(const jit_call *call) {
 
 /* ---- convolutions ---- */
 
-jit_call *jit_call_conv(const pl_conv_shape *shape, bool winograd) {
+/* One number for each channel: the same at all its places. */
+static bool is_of_channels(const jit_plan *plan, const jit_ref *ref) {
+    const jit_prim *p = &plan->prims[ref->prim];
+    int64_t c[JIT_RANK], k;
+    jit_ref_flat(plan, ref, c, &k);
+    if (k != 0 || p->kind == JIT_IOTA || p->n != ref->dims[0] * ref->dims[1]) return false;
+    for (int d = 0; d < ref->rank; d++) {
+        const int64_t want = d == 0 ? ref->dims[1] : d == 1 ? 1 : 0;
+        if (ref->dims[d] > 1 && c[d] != want) return false;
+    }
+    return true;
+}
+
+bool jit_conv_factor(const jit_plan *plan, const jit_ref *ref, const pl_conv_shape *shape,
+                     jit_ref *x, jit_ref *factor) {
+    const jit_prim *p = &plan->prims[ref->prim];
+    if (p->kind != JIT_MAP || p->n_args != 2 || p->forced || p->rank < 3 ||
+        strcmp(p->expr, "$0 * $1") != 0 || !jit_ref_is_whole(plan, ref)) {
+        return false;
+    }
+    if (p->dtype == PL_F64   ? !pl_conv_takes_factor_f64(shape)
+        : p->dtype == PL_F32 ? !pl_conv_takes_factor_f32(shape)
+                             : true) {
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        *x = p->args[i];
+        *factor = p->args[1 - i];
+        const jit_prim *from = &plan->prims[x->prim], *of = &plan->prims[factor->prim];
+        if (from->dtype == p->dtype && of->dtype == p->dtype && from->kind != JIT_IOTA &&
+            jit_ref_is_whole(plan, x) && is_of_channels(plan, factor)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+jit_call *jit_call_conv(const pl_conv_shape *shape, bool winograd, bool factor) {
     jit_call *call = pl_calloc(1, sizeof(*call));
     if (call == NULL) return NULL;
     call->kind = CALL_CONV;
     call->conv = *shape;
+    call->factor = factor;
     call->winograd = winograd && pl_conv_winograd_fits(shape);
     return call;
 }
@@ -241,8 +280,16 @@ pl_status jit_call_run(jit_program *p, jit_plan *plan, jit_prim *prim, pl_err *e
     void *c = plan->buffers[prim->slot];
     const bool constant = plan->prims[prim->args[1].prim].kind == JIT_CONST;
     if (call->kind == CALL_CONV) {
-        const void *bias = prim->n_args > 2 ? data_of(plan, &prim->args[2]) : NULL;
+        const int n = prim->n_args - (call->factor ? 1 : 0);
+        const void *bias = n > 2 ? data_of(plan, &prim->args[2]) : NULL;
         pl_conv_state **state = constant ? &call->conv_state : NULL;
+        if (call->factor) {
+            const void *f = data_of(plan, &prim->args[n]);
+            return prim->dtype == PL_F64 ? pl_conv_factor_f64(p->pool, &call->conv, a, f, b, bias,
+                                                              c, state, follows, err)
+                                         : pl_conv_factor_f32(p->pool, &call->conv, a, f, b, bias,
+                                                              c, state, follows, err);
+        }
         if (constant && call->winograd) {
             return pl_conv_winograd_f32(p->pool, &call->conv, a, b, bias, c, state, follows, err);
         }

@@ -9,7 +9,11 @@ bool jit_gemm_operand_fits(const jit_plan *plan, const jit_ref *ref);
 /* NULL when out of memory. rank and dims of the result are filled. */
 jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b, double alpha,
                         int *rank, int64_t *dims);
-jit_call *jit_call_conv(const pl_conv_shape *shape, bool winograd);
+/* factor: one for each channel of the input, as the last argument. */
+jit_call *jit_call_conv(const pl_conv_shape *shape, bool winograd, bool factor);
+/* Is this input of a convolution a tensor times a factor for each of its channels? Those two. */
+bool jit_conv_factor(const jit_plan *plan, const jit_ref *ref, const pl_conv_shape *shape,
+                     jit_ref *x, jit_ref *factor);
 /* How many dims of the result are columns, for what follows it. */
 int jit_call_column_dims(const jit_call *call);
 /* True when one product becomes many small ones for want of a copy of A. */

@@ -97,8 +97,12 @@ static void put_schedule(const jit_plan *plan, pl_buf *out) {
             pl_buf_puts(out, p->in_memory ? "  * " : "    ");
             put_prim(plan, (int)i, out);
         }
-        for (size_t i = 0; i < step->n_shown; i++)
-            pl_buf_printf(out, "    shows %s\n", step->shown[i].value->name);
+        for (size_t i = 0; i < step->n_shown; i++) {
+            pl_buf_puts(out, "    shows");
+            for (size_t k = 0; k < step->shown[i].n_names; k++)
+                pl_buf_printf(out, " %s", step->shown[i].names[k]);
+            pl_buf_putc(out, '\n');
+        }
     }
 }
 

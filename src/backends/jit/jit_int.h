@@ -132,8 +132,11 @@ typedef struct jit_loop {
 
 typedef enum jit_step_kind { JIT_STEP_BREAK, JIT_STEP_LOOP, JIT_STEP_CALL } jit_step_kind;
 
+/* Something in memory that is whole, and the values of the model that it is. */
 typedef struct jit_shown {
-    const pl_value *value;
+    const pl_value *value; /* the first of them */
+    const char **names;
+    size_t n_names;
     int prim; /* -1: a constant */
 } jit_shown;
 
@@ -179,7 +182,7 @@ typedef struct jit_plan {
     int64_t *params;     /* numbers of the emitted code when shapes are symbolic */
     size_t n_params, params_capacity;
     jit_shown *first_shown; /* values that are there before the first step */
-    size_t n_first_shown, n_visible;
+    size_t n_first_shown;
     pl_buf text; /* the C */
     void *library;
     char hash[40];
@@ -202,6 +205,8 @@ typedef struct jit_program {
     size_t n_plans;
     size_t n_values, n_hidden;
     const plumb_run_args *args; /* while it runs */
+    pl_status explain_status;   /* of the first debug output that could not be written */
+    pl_err explain_err;
 } jit_program;
 
 static inline bool jit_pass_on(const jit_program *p, jit_pass pass) {

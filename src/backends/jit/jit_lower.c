@@ -375,20 +375,27 @@ static pl_ref build_gemm(pl_emit *c, const pl_emit_gemm *gemm) {
 
 static pl_ref build_conv(pl_emit *c, const pl_emit_conv *conv) {
     jit_plan *plan = plan_of(c);
-    const int x = jit_whole(plan, conv->x), w = jit_whole(plan, conv->w);
+    const jit_program *program = ((lowering *)c->ctx)->program;
+    jit_ref args[4], factor;
+    int n = 2;
+    const bool scaled =
+        program->options->fuse && jit_pass_on(program, JIT_PASS_FACTOR) &&
+        jit_conv_factor(plan, &plan->refs[conv->x], &conv->shape, &args[0], &factor);
+    const int x = scaled ? -1 : jit_whole(plan, conv->x), w = jit_whole(plan, conv->w);
     const int bias = conv->bias < 0 ? -1 : jit_whole(plan, conv->bias);
-    if (x < 0 || w < 0 || (conv->bias >= 0 && bias < 0)) return -1;
-    jit_ref args[3] = { plan->refs[x], plan->refs[w] };
-    if (bias >= 0) args[2] = plan->refs[bias];
+    if ((x < 0 && !scaled) || w < 0 || (conv->bias >= 0 && bias < 0)) return -1;
+    if (!scaled) args[0] = plan->refs[x];
+    args[1] = plan->refs[w];
+    if (bias >= 0) args[n++] = plan->refs[bias];
+    if (scaled) args[n++] = factor;
     int64_t dims[JIT_RANK] = { conv->shape.batch, conv->shape.c_out };
     for (int i = 0; i < conv->shape.n_spatial; i++)
         dims[2 + i] = conv->shape.out[i];
-    const bool winograd = ((lowering *)c->ctx)->program->options->winograd &&
-                          plan->prims[args[0].prim].dtype == PL_F32 &&
+    const bool winograd = program->options->winograd && plan->prims[args[0].prim].dtype == PL_F32 &&
                           plan->prims[args[1].prim].kind == JIT_CONST;
-    jit_call *call = jit_call_conv(&conv->shape, winograd);
-    return add_call(c, call, plan->prims[args[0].prim].dtype, 2 + conv->shape.n_spatial, dims,
-                    bias >= 0 ? 3 : 2, args);
+    jit_call *call = jit_call_conv(&conv->shape, winograd, scaled);
+    return add_call(c, call, plan->prims[args[0].prim].dtype, 2 + conv->shape.n_spatial, dims, n,
+                    args);
 }
 
 static void build_out(pl_emit *c, int i, pl_ref x) {

@@ -17,6 +17,7 @@ static const char *const of_float[] = {
     "PX float px_lt_f32(float a, float b, float x, float y) { return a < b ? x : y; }\n",
     "PX float px_eq_f32(float a, float b, float x, float y) { return a == b ? x : y; }\n",
     "PX float px_sign_f32(float a, float b) { return __builtin_copysignf(a, b); }\n",
+    "PX float px_relu_f32(float x) { return px_max_f32(x, 0); }\n",
     /* A NaN of x stays. */
     "PX float px_least_f32(float low, float x) { return x < low ? low : x; }\n",
     "PX float px_most_f32(float high, float x) { return high < x ? high : x; }\n",
@@ -102,8 +103,14 @@ static const char *const of_lanes[] = {
     "#define px_rint_v(x) pv_round(x, 8)\n",
     "PX pv pv_larger(pv a, pv b) { return pv_pick(pv_nan(a), a, pv_max(a, b)); }\n",
     "PX pv pv_smaller(pv a, pv b) { return pv_pick(pv_nan(a), a, pv_min(a, b)); }\n",
-    "#define px_max_v(a, b) pv_larger(PV(a), PV(b))\n",
-    "#define px_min_v(a, b) pv_smaller(PV(a), PV(b))\n",
+    /* -0 becomes 0. */
+    "#define px_relu_v(x) (pv_max(PV(0.0f), PV(x)) + 0.0f)\n",
+    /* A number that is neither zero nor NaN: one instruction. */
+    "#define PV_PLAIN(b) (__builtin_constant_p(b) && ((b) < 0 || (b) > 0))\n",
+    "PX pv pv_larger_1(pv a, float b) { return PV_PLAIN(b) ? pv_max(PV(b), a) : pv_larger(a, PV(b)); }\n",
+    "PX pv pv_smaller_1(pv a, float b) { return PV_PLAIN(b) ? pv_min(PV(b), a) : pv_smaller(a, PV(b)); }\n",
+    "#define px_max_v(a, b) _Generic((b), pv: pv_larger, default: pv_larger_1)(PV(a), b)\n",
+    "#define px_min_v(a, b) _Generic((b), pv: pv_smaller, default: pv_smaller_1)(PV(a), b)\n",
     NULL,
 };
 
@@ -310,9 +317,9 @@ void jit_put_maths(pl_buf *out, bool lanes) {
 /* Functions that exist for lanes, by what stands before $S. */
 bool jit_maths_has(const char *name, size_t n) {
     static const char *const names[] = {
-        "abs",     "ceil", "elu",  "erf",       "exp",  "exp_down", "floor",
-        "gelu",    "log",  "max",  "gelu_tanh", "min",  "mish",     "rint",
-        "sigmoid", "silu", "sqrt", "softplus",  "tanh", "unit",
+        "abs",  "ceil",    "elu",  "erf",       "exp",      "exp_down", "floor",
+        "gelu", "log",     "max",  "gelu_tanh", "min",      "mish",     "relu",
+        "rint", "sigmoid", "silu", "sqrt",      "softplus", "tanh",     "unit",
     };
     if (n < 4 || strncmp(name, "px_", 3) != 0 || name[n - 1] != '_') return false;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -74,6 +74,7 @@ const char *const jit_prelude[] = {
     "PX float px_min_f32(float a, float b) { return a != a ? a : a < b ? a : b; }\n",
     "PX double px_max_f64(double a, double b) { return a != a ? a : b < a ? a : b; }\n",
     "PX double px_min_f64(double a, double b) { return a != a ? a : a < b ? a : b; }\n",
+    "PX double px_relu_f64(double x) { return px_max_f64(x, 0); }\n",
     "PX double px_unit_f64(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }\n",
     "#define px_abs_f32 __builtin_fabsf\n",
     "#define px_abs_f64 __builtin_fabs\n",

@@ -88,15 +88,24 @@ static pl_status datum_of(const jit_plan *plan, const pl_value *value, pl_datum 
     return PL_OK;
 }
 
-static pl_status show(jit_program *p, const pl_value *value, pl_datum *datum, pl_err *err) {
+/* Something in memory, with the values of the model that it stands for. */
+static pl_status show(jit_program *p, const char *const *names, size_t n_names, pl_datum *datum,
+                      pl_err *err) {
     const plumb_run_args *args = p->args;
-    if (!pl_hook_wants(args->hook, value->name)) return PL_OK;
-    const plumb_seen seen = { .name = value->name,
+    const char **wanted = pl_arena_array(p->scratch, n_names, sizeof(*wanted));
+    size_t n = 0;
+    if (wanted == NULL) return pl_fail_memory(err, n_names);
+    for (size_t i = 0; i < n_names; i++)
+        if (pl_hook_wants(args->hook, names[i])) wanted[n++] = names[i];
+    if (n == 0) return PL_OK;
+    const plumb_seen seen = { .name = wanted[0],
                               .datum = (const plumb_datum *)datum,
-                              .stands_for = &value->name,
-                              .n_stands_for = 1 };
+                              .stands_for = wanted,
+                              .n_stands_for = n };
     args->record->n_seen++;
-    return (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
+    const pl_status st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
+    pl_arena_reset(p->scratch);
+    return st;
 }
 
 static pl_status show_all(jit_program *p, const jit_plan *plan, const jit_shown *list, size_t n,
@@ -104,7 +113,7 @@ static pl_status show_all(jit_program *p, const jit_plan *plan, const jit_shown 
     for (size_t i = 0; p->args->hook != NULL && i < n; i++) {
         pl_datum *d = NULL;
         PL_TRY(datum_of(plan, list[i].value, &d, err));
-        const pl_status st = d == NULL ? PL_OK : show(p, list[i].value, d, err);
+        const pl_status st = d == NULL ? PL_OK : show(p, list[i].names, list[i].n_names, d, err);
         pl_datum_unref(d);
         PL_TRY(st);
     }
@@ -197,7 +206,7 @@ static pl_status run_break(jit_program *p, jit_plan *plan, jit_break *b, pl_err 
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (out[i] == NULL) continue;
         if (st == PL_OK) st = check_promise(plan, node->out[i], out[i], err);
-        if (st == PL_OK && p->args->hook != NULL) st = show(p, node->out[i], out[i], err);
+        if (st == PL_OK && p->args->hook != NULL) st = show(p, &node->out[i]->name, 1, out[i], err);
         pl_datum_unref(plan->slots[node->out[i]->id]);
         plan->slots[node->out[i]->id] = out[i];
     }

@@ -231,27 +231,54 @@ static int shown_after(const jit_plan *plan, const pl_value *value) {
     return p->step;
 }
 
+/* Room for one more; NULL when out of memory. */
+static void *grow(pl_arena *arena, void *list, size_t n, size_t size) {
+    if (n > 0 && (n & (n - 1)) != 0) return list;
+    void *more = pl_arena_array(arena, n == 0 ? 1 : 2 * n, size);
+    if (more != NULL && n > 0) memcpy(more, list, n * size);
+    return more;
+}
+
+/* What lies in the same memory with the same shape (an Identity, a Reshape to what it is already)
+ * is one thing under several names. */
+static jit_shown *find_same(const jit_plan *plan, jit_shown *list, size_t n, const jit_ref *ref) {
+    for (size_t i = n; ref != NULL && i > 0; i--) {
+        jit_shown *s = &list[i - 1];
+        if (s->prim != ref->prim) continue;
+        const jit_ref *other = &plan->refs[plan->value_ref[s->value->id]];
+        if (other->rank == ref->rank &&
+            memcmp(other->dims, ref->dims, (size_t)ref->rank * sizeof(int64_t)) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+static pl_status add_shown(jit_plan *plan, const pl_value *value, jit_shown **list, size_t *n,
+                           pl_err *err) {
+    const int at = plan->value_ref[value->id];
+    const jit_ref *ref = at < 0 || plan->constants[value->id] != NULL ? NULL : &plan->refs[at];
+    jit_shown *s = find_same(plan, *list, *n, ref);
+    if (s == NULL) {
+        *list = grow(plan->arena, *list, *n, sizeof(jit_shown));
+        if (*list == NULL) return pl_fail_memory(err, *n);
+        s = &(*list)[(*n)++];
+        *s = (jit_shown){ .value = value, .prim = ref == NULL ? -1 : ref->prim };
+    }
+    s->names = grow(plan->arena, s->names, s->n_names, sizeof(*s->names));
+    if (s->names == NULL) return pl_fail_memory(err, s->n_names);
+    s->names[s->n_names++] = value->name;
+    return PL_OK;
+}
+
 static pl_status find_shown(jit_plan *plan, pl_err *err) {
     const pl_graph *graph = plan->model->graph;
     for (size_t i = 0; i < graph->n_values; i++) {
         const pl_value *value = graph->values[i];
-        const int after = shown_after(plan, value), ref = plan->value_ref[value->id];
+        const int after = shown_after(plan, value);
         if (after == -2) continue;
-        jit_shown **list = after < 0 ? &plan->first_shown : &plan->steps[after].shown;
-        size_t *n = after < 0 ? &plan->n_first_shown : &plan->steps[after].n_shown;
-        if ((*n & (*n - 1)) == 0) {
-            jit_shown *more = pl_arena_array(plan->arena, *n == 0 ? 1 : 2 * *n, sizeof(jit_shown));
-            if (more == NULL) return pl_fail_memory(err, *n);
-            if (*n > 0) memcpy(more, *list, *n * sizeof(jit_shown));
-            *list = more;
-        }
-        (*list)[(*n)++] = (jit_shown){ value, ref < 0 ? -1 : plan->refs[ref].prim };
-        plan->n_visible++;
-    }
-    for (size_t i = 0; i < plan->n_prims; i++) {
-        const jit_prim *p = &plan->prims[i];
-        for (uint32_t k = 0; p->kind == JIT_BREAK && k < p->node->n_out; k++)
-            plan->n_visible += p->node->out[k] != NULL;
+        jit_step *step = after < 0 ? NULL : &plan->steps[after];
+        PL_TRY(add_shown(plan, value, step == NULL ? &plan->first_shown : &step->shown,
+                         step == NULL ? &plan->n_first_shown : &step->n_shown, err));
     }
     return PL_OK;
 }

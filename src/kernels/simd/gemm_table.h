@@ -42,16 +42,16 @@ typedef struct pl_gemm_table {
     int64_t mr_f32, nr_f32, mr_f64, nr_f64;
     void (*tile_f32)(const pl_tile_f32 *t);
     void (*tile_f64)(const pl_tile_f64 *t);
-    /* element (i, k) of the source at a[i * rs + k * cs] */
+    /* element (i, k) of the source at a[i * rs + k * cs], times factor[k] unless NULL */
     void (*pack_a_f32)(const pl_f32 *a, int64_t rs, int64_t cs, int64_t rows, int64_t k,
-                       pl_f32 *to);
+                       const pl_f32 *factor, pl_f32 *to);
     void (*pack_a_f64)(const pl_f64 *a, int64_t rs, int64_t cs, int64_t rows, int64_t k,
-                       pl_f64 *to);
-    /* element (k, j) of the source at b[k * rs + j * cs] */
+                       const pl_f64 *factor, pl_f64 *to);
+    /* element (k, j) of the source at b[k * rs + j * cs], times factor[k] unless NULL */
     void (*pack_b_f32)(const pl_f32 *b, int64_t rs, int64_t cs, int64_t k, int64_t cols,
-                       pl_f32 *to);
+                       const pl_f32 *factor, pl_f32 *to);
     void (*pack_b_f64)(const pl_f64 *b, int64_t rs, int64_t cs, int64_t k, int64_t cols,
-                       pl_f64 *to);
+                       const pl_f64 *factor, pl_f64 *to);
     /* y[j] = sum over k of a[k] * b[k * ldb + j], n columns of b */
     void (*row_f32)(const pl_f32 *a, const pl_f32 *b, int64_t ldb, int64_t n, int64_t k, pl_f32 *y);
     void (*row_f64)(const pl_f64 *a, const pl_f64 *b, int64_t ldb, int64_t n, int64_t k, pl_f64 *y);

@@ -51,18 +51,18 @@ INLINE __m512i half_ulps(const char *a, const char *r, __m512i t[HALF_VECTORS]) 
     return top;
 }
 
-/* 32 elements. `low`: some |r| may be excluded or subnormal. */
-INLINE void half_sums(bool is_bf16, bool low, pass_half *s, const char *a, const char *r) {
-    if (low) {
-        const __m512i mx = half_magnitude(_mm512_loadu_si512(a));
-        const __m512i my = half_magnitude(_mm512_loadu_si512(r));
-        const __mmask32 sub =
-            _mm512_cmplt_epu16_mask(_mm512_sub_epi16(my, _mm512_set1_epi16(1)), s->tiny);
-        if (__builtin_expect(sub != 0, 0)) {
-            s->subnormal += __builtin_popcount(sub);
-            s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
-        }
-    }
+INLINE void half_subnormal(pass_half *s, const char *a, const char *r) {
+    const __m512i mx = half_magnitude(_mm512_loadu_si512(a));
+    const __m512i below = _mm512_sub_epi16(half_magnitude(_mm512_loadu_si512(r)),
+                                           _mm512_set1_epi16(1)); /* 0 goes to the top */
+    const __mmask32 sub = _mm512_cmplt_epu16_mask(below, s->tiny);
+    s->subnormal += __builtin_popcount(sub);
+    s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
+}
+
+/* 32 elements. Under masks always: the floor of a narrow type is high, excluded elements are
+ * frequent and irregular, and a branch would be guessed wrong. */
+INLINE void half_sums(bool is_bf16, pass_half *s, const char *a, const char *r) {
     PL_UNROLL
     for (int k = 0; k < 2; k++) {
         const __m512 x = half_widen(is_bf16, a, k), y = half_widen(is_bf16, r, k);
@@ -72,14 +72,10 @@ INLINE void half_sums(bool is_bf16, bool low, pass_half *s, const char *a, const
         s->top = _mm512_max_epu32(s->top, _mm512_castps_si512(e));
         s->rr = _mm512_fmadd_ps(y, y, s->rr);
         s->dr = _mm512_fmadd_ps(d, y, s->dr);
-        if (low) {
-            const __mmask16 out = _mm512_cmp_ps_mask(abs_y, s->floor, _CMP_LE_OQ);
-            s->n.excluded += __builtin_popcount(out);
-            s->max_excluded = _mm512_mask_max_ps(s->max_excluded, out, s->max_excluded, e);
-            s->rel = _mm512_add_ps(s->rel, _mm512_maskz_div_ps((__mmask16)~out, e, abs_y));
-        } else {
-            s->rel = _mm512_add_ps(s->rel, _mm512_div_ps(e, abs_y));
-        }
+        const __mmask16 out = _mm512_cmp_ps_mask(abs_y, s->floor, _CMP_LE_OQ);
+        s->n.excluded += __builtin_popcount(out);
+        s->max_excluded = _mm512_mask_max_ps(s->max_excluded, out, s->max_excluded, e);
+        s->rel = _mm512_add_ps(s->rel, _mm512_maskz_div_ps((__mmask16)~out, e, abs_y));
     }
 }
 
@@ -100,14 +96,13 @@ INLINE void run_half(bool is_bf16, pass_half *s, const char *a, const char *r) {
     const int64_t mismatch = half_count(t);
     s->ulp = _mm512_max_epu16(s->ulp, apart);
     s->n.mismatch += mismatch;
-    const bool low = _mm512_cmple_epu16_mask(least, s->limit) != 0;
-    if (__builtin_expect(low, 0)) {
+    if (__builtin_expect(_mm512_cmple_epu16_mask(least, s->tiny) != 0, 0))
         for (int j = 0; j < HALF_VECTORS; j++)
-            half_sums(is_bf16, true, s, a + 64 * j, r + 64 * j);
-    } else if (mismatch != 0) {
+            half_subnormal(s, a + 64 * j, r + 64 * j);
+    if (mismatch != 0 || _mm512_cmple_epu16_mask(least, s->limit) != 0) {
         PL_UNROLL
         for (int j = 0; j < HALF_VECTORS; j++)
-            half_sums(is_bf16, false, s, a + 64 * j, r + 64 * j);
+            half_sums(is_bf16, s, a + 64 * j, r + 64 * j);
     } else { /* nothing but r^2 */
         PL_UNROLL
         for (int j = 0; j < 2 * HALF_VECTORS; j++) {

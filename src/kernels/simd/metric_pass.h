@@ -61,25 +61,4 @@ INLINE pl_vf relative_f32(small_f32 *s, pl_vf abs_r, pl_vf abs_d) {
     return vf_drop(out, abs_d / abs_r);
 }
 
-/* Subnormal elements of r are among the excluded ones, or the floor is below them: most blocks need
- * not look. `tiny` is the code of the smallest normal number. */
-#define PL_COUNT_SUBNORMAL(name, type, element, magnitude)                                         \
-    static void name(const void *pa, const void *pr, size_t n, type tiny, pl_metric_block *out) {  \
-        const element *a = pa, *r = pr; /* any alignment */                                        \
-        type sub = 0, flushed = 0;      /* n is small enough; lanes stay narrow */                 \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            const bool is = (type)((r[i] & (magnitude)) - 1) < (type)(tiny - 1);                   \
-            sub = (type)(sub + is);                                                                \
-            flushed = (type)(flushed + (is & ((a[i] & (magnitude)) == 0)));                        \
-        }                                                                                          \
-        out->n_subnormal = sub;                                                                    \
-        out->n_flushed = flushed;                                                                  \
-    }
-PL_COUNT_SUBNORMAL(subnormal_16, uint16_t, pl_u16, 0x7fffu)
-INLINE void subnormal_half(bool is_bf16, const void *a, const void *r, size_t n, double floor,
-                           pl_metric_block *out) {
-    if (out->n_excluded == 0 && floor >= (is_bf16 ? (double)FLT_MIN : 0x1p-14)) return;
-    subnormal_16(a, r, n, is_bf16 ? 0x80 : 0x400, out);
-}
-
 #endif

@@ -2,7 +2,7 @@
 export XDG_CACHE_HOME=$PWD/cache
 cat >net.onnxtxt <<'M'
 <ir_version: 8, opset_import: ["" : 17]>
-net (float[1,16,24,24] x, float[16,16,3,3] k) => (float[24,24,16] y, float[1,16,24,24] z)
+net (float[1,16,24,24] x, float[16,16,3,3] k, float[8,16,1,1] p) => (float[24,24,16] y, float[1,16,24,24] z, float[1,8,24,24] v)
 <float[2] a = {1, 2}, float[2] b = {3, 4}>
 {
   c = Conv <pads=[1,1,1,1]> (x, k)
@@ -21,10 +21,13 @@ net (float[1,16,24,24] x, float[16,16,3,3] k) => (float[24,24,16] y, float[1,16,
   o = Conv <pads=[1,1,1,1]> (n, k)
   q = Tanh (o)
   z = Conv <pads=[1,1,1,1]> (q, k)
+  g = GlobalAveragePool (z)
+  f = Mul (z, g)
+  v = Conv (f, p)
 }
 M
 "$PLUMB" run net.onnxtxt --backend jit:debug-dir=plain -o plain.npz >/dev/null || exit
-for pass in fold overwrite reuse inline epilogue fuse lower; do
+for pass in fold factor overwrite reuse inline epilogue fuse lower; do
     "$PLUMB" run net.onnxtxt --backend "jit:disable=$pass,debug-dir=$pass" -o "$pass.npz" >/dev/null || exit
     cmp -s plain/3-schedule.txt "$pass/3-schedule.txt" && cmp -s plain/4-memory.txt "$pass/4-memory.txt" && echo "$pass changes nothing"
     /usr/bin/python3 -c '
