@@ -58,11 +58,13 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     return true;
 }
 
-/* The smallest checkpoint, DIR/NODES[-k], the newest of equals. */
+/* The smallest checkpoint, DIR/NODES[-k], the newest of equals; *out is empty when a run was
+ * stopped before its first. */
 static bool find_checkpoint(const char *dir, char *out, size_t n_out, plumb_error *err) {
     long best = -1, best_k = -1;
     DIR *stream = opendir(dir);
     const struct dirent *entry;
+    out[0] = '\0';
     while (stream != NULL && (entry = readdir(stream)) != NULL) {
         char *end = NULL;
         const long nodes = strtol(entry->d_name, &end, 10);
@@ -73,8 +75,10 @@ static bool find_checkpoint(const char *dir, char *out, size_t n_out, plumb_erro
         best_k = k;
         snprintf(out, n_out, "%s/%s", dir, entry->d_name);
     }
-    if (stream != NULL) closedir(stream);
-    if (best >= 0) return true;
+    if (stream != NULL) {
+        closedir(stream);
+        return true;
+    }
     err->status = PLUMB_E_NOT_FOUND;
     snprintf(err->message, sizeof(err->message), "there is no checkpoint in '%.500s'", dir);
     return false;
@@ -129,6 +133,7 @@ static int run(const pl_args *args) {
     if (!find_checkpoint(dir, checkpoint, sizeof(checkpoint), &err)) {
         return pl_command_fail(args, &err);
     }
+    if (checkpoint[0] == '\0') return run_model(args); /* from the beginning */
     now.positional = resumed; /* a checkpoint is a repro: model, inputs and signature */
     return run_model(&now);
 }

@@ -36,7 +36,7 @@ typedef struct pl_accuracy_options {
     const char *profile, *same; /* NULL or "" = plumb, PyTorch's own */
     double tol;                 /* 0 = by the fp64 run */
 } pl_accuracy_options;
-pl_status pl_accuracy_read(const pl_accuracy_options *options, pl_accuracy *out, pl_err *err);
+pl_status pl_accuracy_read(const pl_accuracy_options *o, pl_accuracy *a, pl_err *err);
 
 typedef struct pl_accuracy_check { /* of one output */
     bool same;

@@ -111,7 +111,7 @@ pl_status pl_roi_align_open_grad(pl_grad *c) {
     const int64_t n_out[2] = { pl_attr_int(node, "output_height"),
                                pl_attr_int(node, "output_width") };
     const int64_t n_in[2] = { pl_g_dim(c, x, 2), pl_g_dim(c, x, 3) };
-    open_axis a[2] = { { NULL }, { NULL } };
+    open_axis a[2] = { { .low = NULL }, { .low = NULL } };
     const bool largest = pl_attr_string_is(node, "mode", "max");
     if (c->st != PL_OK) return c->st;
     if (grid <= 0) return pl_g_fail(c, "needs rois to be constants when sampling_ratio is 0");

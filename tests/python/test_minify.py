@@ -752,6 +752,15 @@ def test_level_4_of_analyze_writes_on_accuracy(folder):
     assert len(list(folder.glob("plumb-debug/run_*/checkpoints/5"))) == 1
 
 
+def test_resume_before_the_first_checkpoint_begins_anew(folder):
+    sins_and_coses(folder / "m.onnxtxt", 2, "Relu", 2)
+    (folder / "empty").mkdir()
+    args = ("minify", folder / "m.onnxtxt", "--backend", "jit:inject=accuracy@Relu", "-q", "-o", folder / "repro", "--resume")
+    assert call(*args, folder / "nothing").returncode == 2
+    done = call(*args, folder / "empty")
+    assert done.returncode == 0 and (folder / "repro/model.onnx").exists(), done.stderr
+
+
 def test_a_read_only_folder_hides_nothing(folder):
     sins_and_coses(folder / "m.onnxtxt", 2, "Relu", 2)
     env = {**ENV, "PLUMB_REPRO_LEVEL": "2"}
