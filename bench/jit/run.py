@@ -41,6 +41,10 @@ KERNELS = {
              "{ a = Add(x, z) b = Mul(a, x) c = Sigmoid(b) d = Sub(c, half) e = Abs(d) f = Add(e, one) g1 = Sqrt(f) h = Div(a, g1) "
              "i = Min(h, two) j = Mul(i, two) k = Add(j, x) l = Max(k, z) m = Neg(l) n = Exp(m) o = Add(n, one) p = Div(l, o) "
              "q = Mul(p, half) r = Sub(q, z) t = Relu(r) y = Add(t, x) }",
+    "chain-mish": f"g ({WIDE} x, {WIDE} z) => ({WIDE} y) <float one = {{1}}, float half = {{0.5}}, float two = {{2}}> "
+             "{ a = Add(x, z) b = Softplus(a) c = Tanh(b) d = Mul(a, c) e = Abs(d) f = Add(e, one) g1 = Sqrt(f) h = Div(a, g1) "
+             "i = Min(h, two) j = Mul(i, two) k = Add(j, x) l = Max(k, z) m = Neg(l) n = Sigmoid(m) o = Mul(n, l) p = Div(o, f) "
+             "q = Mul(p, half) r = Sub(q, z) t = Relu(r) y = Add(t, x) }",
     "chain-heavy": f"g ({WIDE} x, {WIDE} z) => ({WIDE} y) <float one = {{1}}, float half = {{0.5}}, float two = {{2}}> "
              "{ a = Add(x, z) b = Mul(a, x) c = Sigmoid(b) d = Sub(c, half) e = Abs(d) f = Add(e, one) g1 = Sqrt(f) h = Div(a, g1) "
              "i = Tanh(h) j = Mul(i, two) k = Add(j, x) l = Max(k, z) m = Neg(l) n = Exp(m) o = Add(n, one) p = Div(l, o) "

@@ -75,8 +75,8 @@ pl_status pl_provider_of(const pl_provider *by, const pl_provider **out, pl_err 
  * that it wants (as snprintf). */
 size_t pl_provider_describe(const pl_provider *by, char *out, size_t n_bytes);
 
-/* "0.1.0", or "0.1.0 blas (…)": other kernels are another implementation, and two runs must be told
- * apart. */
+/* The version, or "VERSION blas (…)": other kernels are another implementation, and two runs must
+ * be told apart. */
 void pl_provider_version(const pl_provider *by, char *out, size_t n_bytes);
 
 #endif
