@@ -31,10 +31,9 @@ typedef struct eager_program {
 static plumb_status eager_open(const plumb_host *host, const plumb_option *options,
                                size_t n_options, void **self, plumb_error *err) {
     (void)host;
-    const char *kernels = pl_option_value(options, n_options, "kernels");
     const pl_provider *by = NULL;
-    pl_status st = kernels == NULL ? pl_provider_of(NULL, &by, pl_err_of(err))
-                                   : pl_provider_find(kernels, &by, pl_err_of(err));
+    const pl_status st =
+        pl_provider_find(pl_option_value(options, n_options, "kernels"), &by, pl_err_of(err));
     if (st != PL_OK) return (plumb_status)st;
     eager *e = pl_calloc(1, sizeof(*e));
     if (e == NULL) return (plumb_status)pl_fail_memory(pl_err_of(err), sizeof(*e));

@@ -369,7 +369,7 @@ static pl_ref build_gemm(pl_emit *c, const pl_emit_gemm *gemm) {
     }
     const jit_ref args[2] = { plan->refs[refs[0]], plan->refs[refs[1]] };
     const pl_dtype dtype = plan->prims[args[0].prim].dtype;
-    jit_call *call = jit_call_gemm(plan, &args[0], &args[1], gemm->alpha, &rank, dims);
+    jit_call *call = jit_call_gemm(plan, &args[0], &args[1], gemm->alpha, c->kernels, &rank, dims);
     return add_call(c, call, dtype, rank, dims, 2, args);
 }
 
@@ -596,7 +596,8 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
                   .out = o.out,
                   .in_tensor = o.tensor,
                   .builder = &builder,
-                  .ctx = l };
+                  .ctx = l,
+                  .kernels = l->program->options->kernels };
     l->node = node;
     const size_t n_prims = plan->n_prims;
     pl_err trouble = PL_ERR_INIT;

@@ -197,7 +197,9 @@ static pl_status make_part(jit_program *p, jit_plan *plan, jit_break *b, pl_err 
     PL_TRY_GOTO(done, st, pl_model_cut(plan->model, c.names, c.n, to, n_to, &b->part, err));
     for (size_t i = 0; i < b->part->graph->n_inputs; i++)
         b->part->graph->inputs[i]->type = NULL; /* whatever comes */
-    const pl_interp_options options = { .pool = p->pool, .seed = p->seed, .any_shape = true };
+    const pl_interp_options options = {
+        .pool = p->pool, .seed = p->seed, .kernels = p->options->kernels, .any_shape = true
+    };
     st = pl_interp_new(b->part, &options, &b->interp, err);
 done:
     pl_free(c.names);

@@ -162,6 +162,7 @@ static pl_status run_kernel(jit_program *p, const jit_plan *plan, jit_break *b, 
     const pl_eval_setup setup = { .pool = p->pool,
                                   .scratch = p->scratch,
                                   .seed = p->seed,
+                                  .kernels = p->options->kernels,
                                   .in_constant = constant,
                                   .state = &b->state,
                                   .state_free = &b->state_free };
@@ -284,7 +285,8 @@ static pl_status run_kernel_call(const jit_program *p, const jit_plan *plan, con
     const void *in[PL_EMIT_ARGS_MAX];
     for (int i = 0; i < prim->n_args; i++)
         in[i] = plan->buffers[plan->prims[prim->args[i].prim].slot];
-    const pl_emit_args args = { p->pool, in, plan->buffers[prim->slot], prim->kernel->params };
+    const pl_emit_args args = { p->pool, in, plan->buffers[prim->slot], prim->kernel->params,
+                                p->options->kernels };
     return prim->kernel->run(&args, err);
 }
 
