@@ -192,10 +192,10 @@ static pl_status cum_prod_eval(pl_eval *c) {
 
 /* clang-format off */
 #define KEEPDIMS PL_A_INT("keepdims", 1)
-#define ROW(types, rule, fn, bound_, grad_, emit_, amp)                                            \
+#define ROW(types, rule, fn, bound_, grad_, emit_, ...)                                            \
     .flags = PL_OP_REDUCTION | PL_OP_SHAPE, .out = PL_PORTS({ "reduced", types, 0 }),              \
     .infer = rule, .eval = fn, .grad = grad_, .bound = bound_, .emit = emit_,                      \
-    .autocast = amp
+    .autocast = __VA_ARGS__
 /* Axes as an attribute, to opset `until_`; then as an input. ranges: of the samples. The dots are
  * what ROW takes. */
 #define BY_ATTR(name_, until_, types, ranges, ...)                                                 \
@@ -261,9 +261,9 @@ const pl_op_def pl_ops_reduce[] = {
     REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", reduce_infer, l2_eval, pl_reduce_l2_bound, pl_reduce_l2_grad, pl_emit_reduce_l2, PL_AMP_FP32),
     REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", reduce_infer, log_sum_eval, pl_reduce_log_sum_bound, pl_reduce_log_sum_grad, pl_emit_reduce_log_sum, PL_AMP_FP32),
     REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, reduce_infer, log_sum_exp_eval, pl_reduce_log_sum_exp_bound, pl_reduce_log_sum_exp_grad, pl_emit_reduce_log_sum_exp, PL_AMP_FP32),
-    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_max, PL_AMP_KEEP),
+    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_max, PL_AMP_KEEP, .nan = PL_NAN_EITHER),
     REDUCE("ReduceMean", PL_T_NUMERIC, NULL, reduce_infer, mean_eval, pl_reduce_mean_bound, pl_reduce_mean_grad, pl_emit_reduce_mean, PL_AMP_FP32),
-    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_min, PL_AMP_KEEP),
+    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_min, PL_AMP_KEEP, .nan = PL_NAN_EITHER),
     REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.9:1.1", reduce_prod_infer, prod_eval, pl_reduce_prod_bound, pl_reduce_prod_grad, pl_emit_reduce_prod, PL_AMP_FP32),
     BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, pl_emit_reduce_sum, PL_AMP_FP32),
     BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, pl_emit_reduce_sum, PL_AMP_FP32),
