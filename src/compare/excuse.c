@@ -5,7 +5,8 @@
  * has too is no fault (q is divided by the q of that run). Then, where low precision or quantised
  * layers are involved: inputs rounded to the type that the model declares; inputs off by one
  * rounding of that type, since the consumer may have used another copy; weights that were rounded
- * after folding; a float bias that was quantised with the layer. One row each. */
+ * after folding; a float bias that was quantised with the layer. And where ONNX itself leaves
+ * something open: the other reading. One row each. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -19,6 +20,7 @@ typedef enum excuse_bits {
     QUANTISED_BIAS = 8,
     NATIVE = 16,
     WIDE_CASTS = 32,      /* a Cast to low precision passes on what it gets, */
+    OTHERWISE = 128,      /* the other reading of what ONNX leaves open */
     WIDE_DATA_CASTS = 64, /* only where that is no constant: those were folded, and rounded */
 } excuse_bits;
 
@@ -155,7 +157,18 @@ static bool has_bias(const pl_blaming *j, const pl_segment *segment, const pl_va
     return false;
 }
 
+static bool has_open(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    (void)j;
+    (void)value;
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        if (pl_node_has_flag(segment->nodes[i], PL_OP_OPEN)) return true;
+    return false;
+}
+
+const char pl_excuse_otherwise[] = "another reading of what ONNX leaves open";
+
 static const excuse_row rows[] = {
+    { pl_excuse_otherwise, OTHERWISE, has_open },
     { "inputs rounded to the declared type", ROUND_INPUTS, has_low },
     { "a low-precision copy of an input", ALLOW_INPUTS, has_copies },
     { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_folding },
@@ -352,7 +365,8 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
                                 pl_replay **out, pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
                                         .seed = j->options->seed,
-                                        .native = (bits & NATIVE) != 0 };
+                                        .native = (bits & NATIVE) != 0,
+                                        .otherwise = (bits & OTHERWISE) != 0 };
     PL_TRY(pl_replay_new(j->model, &options, out, err));
     for (size_t i = 0; i < segment->n_inputs; i++)
         PL_TRY(put_edge(j, *out, segment->inputs[i], bits, err));
@@ -521,8 +535,13 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
     const char *best = "";
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && e->q / plain > PL_Q_UNUSUAL; i++) {
         bool helped = false;
+        const pl_local_error before = *e;
         if (!rows[i].applies(j, segment, value)) continue;
         PL_TRY(try_row(j, &rows[i], segment, value, a, e, &helped, err));
+        if (helped && (rows[i].bits & OTHERWISE) != 0 && e->q / plain > PL_Q_CULPRIT) {
+            *e = before; /* neither reading: it is held against the first */
+            continue;
+        }
         if (helped) best = rows[i].name;
     }
     if (e->q / plain <= PL_Q_CULPRIT) *excuse = best;
