@@ -1,5 +1,4 @@
 /* eager: a thin vtable over the reference interpreter. The other backends are judged by it. */
-#include <string.h>
 
 #include "backends/backend_int.h"
 #include "base/alloc.h"
@@ -62,7 +61,7 @@ static int eager_supports(void *self, const char *domain, const char *op, int op
 /* A body that no Loop or Scan is around runs once or not at all. */
 static bool runs_at_most_once(const pl_graph *graph) {
     for (; graph->owner != NULL; graph = graph->parent) {
-        if (strcmp(graph->owner->op, "If") != 0) return false;
+        if (pl_node_bodies(graph->owner) != PL_BODIES_BRANCHES) return false;
     }
     return true;
 }

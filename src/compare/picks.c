@@ -2,7 +2,6 @@
  * are. The input is the replay's, with its bound. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "compare/blame_int.h"
@@ -64,10 +63,9 @@ static bool layout(picks *p, const pl_tensor *x, int axis) {
     return p->k >= 1 && p->k <= p->n;
 }
 
-/* ONNX TopK-11 with sorted=0: in any order. */
 static bool in_any_order(const pl_value *value) {
     const pl_node *node = value->producer;
-    return strcmp(node->op, "TopK") == 0 && node->opset >= 11 && pl_attr_int(node, "sorted") == 0;
+    return pl_node_has_flag(node, PL_OP_ANY_ORDER) && pl_attr_int(node, "sorted") == 0;
 }
 
 static int larger_first(const void *x, const void *y) {

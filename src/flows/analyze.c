@@ -348,7 +348,9 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
         PL_TRY(check_gold(x, err));
         PL_TRY(pl_analysis_timed(x, "gold again", err));
     }
-    return pl_analysis_settle(x, err);
+    PL_TRY(pl_analysis_settle(x, err));
+    pl_analysis_drop_outputs(x);
+    return PL_OK;
 }
 
 /* The spec of B: what --reference says unless that is a file. */
@@ -418,6 +420,7 @@ static void analysis_release(pl_analysis *x) {
     pl_free(x->in);
     pl_side_run_release(&x->a);
     pl_side_run_release(&x->b);
+    pl_analysis_drop_outputs(x);
     pl_blame_release(&x->blame);
     pl_analysis_close_reference(x);
     pl_session_free(x->session);

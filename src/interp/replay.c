@@ -301,6 +301,7 @@ static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
                    /* The replay of a double model is no better than the model. */
                    .u = own == PL_F64 ? 2 * u : u,
                    .u_acc = own == PL_F64 ? 2 * u : most,
+                   .otherwise = k->r->options.otherwise,
                    .tiny = tiny_of(own),
                    .exact = input_exact,
                    .run_body = bound_body,
@@ -397,6 +398,7 @@ static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
                                   .scratch = scratch,
                                   .fp64 = !r->options.native && !no_fp64,
                                   .naive = r->options.native && !r->options.fast,
+                                  .otherwise = r->options.otherwise,
                                   .seed = r->options.seed,
                                   .run_body = eval_body,
                                   .runner = k };

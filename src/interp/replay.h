@@ -19,6 +19,7 @@ typedef struct pl_replay_options {
     bool native;    /* the model's own precision, plain long sums (pl_eval.naive), no bounds */
     bool fast;      /* with native: sums as the kernels make them */
     bool no_bounds; /* fp64 only */
+    bool otherwise; /* the other reading of what ONNX leaves open (pl_eval.otherwise) */
     uint64_t seed;
     double u_acc; /* unit roundoff of accumulators; 0 = the default, at most 2^-24 */
 } pl_replay_options;

@@ -41,8 +41,7 @@ const pl_tensor *pl_g_known(const pl_value *x) {
     if (x == NULL) return NULL;
     if (x->init != NULL) return x->is_input ? NULL : x->init; /* a default may be overridden */
     const pl_node *node = x->producer;
-    if (node == NULL || strcmp(node->op, "Constant") != 0 || !pl_domain_is_onnx(node->domain))
-        return NULL;
+    if (!pl_node_has_flag(node, PL_OP_CONSTANT)) return NULL;
     const pl_attr *value = pl_node_attr(node, "value");
     return value != NULL && value->type == PL_ATTR_TENSOR ? value->tensor : NULL;
 }
@@ -57,7 +56,7 @@ bool pl_g_known_ints(const pl_value *x, int64_t *out, size_t max, size_t *n) {
         return true;
     }
     const pl_node *node = x == NULL ? NULL : x->producer;
-    if (node == NULL || strcmp(node->op, "Constant") != 0) return false;
+    if (!pl_node_has_flag(node, PL_OP_CONSTANT)) return false;
     const pl_attr *one = pl_node_attr(node, "value_int"), *list = pl_node_attr(node, "value_ints");
     if (one != NULL && one->type == PL_ATTR_INT && max > 0) out[(*n)++] = one->i;
     for (size_t i = 0; list != NULL && list->type == PL_ATTR_INTS && i < list->n; i++) {

@@ -269,7 +269,7 @@ static pl_status grid_sample_bound(pl_bound *c) {
 
 #define GRID_SAMPLE(since_, until_, mode_, samples_)                                               \
     {                                                                                              \
-        .name = "GridSample", .since = since_, .until = until_,                                    \
+        .name = "GridSample", .since = since_, .until = until_, .flags = PL_OP_OPEN,               \
         .in = PL_PORTS({ "X", PL_T_ANY, 0 }, { "grid", PL_T_FLOAT, 0 }),                           \
         .out = PL_PORTS({ "Y", PL_T_ANY, 0 }),                                                     \
         .attrs = PL_ATTRS(PL_A_INT("align_corners", 0), PL_A_STRING("mode", mode_),                \
