@@ -26,7 +26,7 @@ static const char *keep_string(pl_model *model, pl_bytes b) {
     return b.n_bytes == 0 ? "" : pl_arena_strndup(model->arena, pl_bytes_chars(b), b.n_bytes);
 }
 
-pl_status pl_onnx_read_prop(pl_model *model, pl_bytes bytes, pl_prop *out, pl_err *err) {
+static pl_status read_prop(pl_model *model, pl_bytes bytes, pl_prop *out, pl_err *err) {
     pl_wire wire = pl_wire_of(bytes);
     pl_wire_field f;
     *out = (pl_prop){ "", "" };
@@ -44,7 +44,7 @@ static pl_status add_prop(pl_model *model, const pl_prop **props, size_t *n, pl_
     pl_prop *grown = pl_arena_array(model->arena, *n + 1, sizeof(*grown));
     if (grown == NULL) return pl_fail_memory(err, sizeof(*grown));
     if (*n > 0) memcpy(grown, *props, *n * sizeof(*grown));
-    PL_TRY(pl_onnx_read_prop(model, bytes, &grown[*n], err));
+    PL_TRY(read_prop(model, bytes, &grown[*n], err));
     *props = grown;
     (*n)++;
     return PL_OK;
@@ -228,7 +228,7 @@ static pl_status read_node_parts(pl_onnx_reader *r, pl_onnx_frame *frame, pl_byt
             p->n_attrs += found;
             break;
         case NODE_METADATA_PROPS:
-            PL_TRY(pl_onnx_read_prop(r->model, f.bytes, &p->props[p->n_props++], err));
+            PL_TRY(read_prop(r->model, f.bytes, &p->props[p->n_props++], err));
             break;
         default: break;
         }
