@@ -16,6 +16,8 @@
 #ifndef PL_GRAD_H
 #define PL_GRAD_H
 
+#include <string.h>
+
 #include "ops/op.h"
 
 struct pl_grad {

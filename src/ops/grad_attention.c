@@ -1,7 +1,6 @@
 /* Gradients of Attention, RotaryEmbedding and LinearAttention: written forward in products, softmax
  * and sums. */
 #include <math.h>
-#include <string.h>
 
 #include "ops/grad_nn.h"
 

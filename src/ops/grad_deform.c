@@ -1,5 +1,4 @@
 /* The gradient of DeformConv: columns of samples at shifted places, then a product. */
-#include <math.h>
 
 #include "ops/grad_nn.h"
 

@@ -1,5 +1,4 @@
 /* Gradients of operators that only move elements; most are operators of the same kind. */
-#include <string.h>
 
 #include "ops/grad_index.h"
 

@@ -1,7 +1,6 @@
 /* Gradients of normalisations and of ONNX Runtime's fused ones: written forward in means, roots and
  * products. */
 #include <math.h>
-#include <string.h>
 
 #include "ops/grad_nn.h"
 #include "ops/op_norm_int.h"
@@ -250,14 +249,6 @@ pl_status pl_ms_fast_gelu_grad(pl_grad *c) {
     pl_value *inner = pl_g_add(c, x, pl_g_scaled(c, cube, 0.044715));
     pl_value *t = pl_g1(c, "Tanh", pl_g_scaled(c, inner, sqrt(2 / acos(-1.0))));
     pl_value *y = pl_g_mul(c, pl_g_scaled(c, x, 0.5), pl_g_plus(c, t, 1));
-    return pl_g_expanded(c, mark, &y);
-}
-
-pl_status pl_ms_quick_gelu_grad(pl_grad *c) {
-    pl_value *x = c->node->in[0];
-    const size_t mark = pl_g_mark(c);
-    pl_value *t = pl_g_scaled(c, x, pl_attr_float(c->node, "alpha"));
-    pl_value *y = pl_g_mul(c, x, pl_g1(c, "Sigmoid", t));
     return pl_g_expanded(c, mark, &y);
 }
 

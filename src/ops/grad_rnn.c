@@ -1,5 +1,4 @@
 /* Gradients of RNN, GRU and LSTM: the recurrence written out step by step. */
-#include <string.h>
 
 #include "ops/grad_nn.h"
 #include "ops/rnn.h"

@@ -1,6 +1,4 @@
 /* Gradients of sampling at places (GridSample, AffineGrid) and of Fourier transforms. */
-#include <math.h>
-#include <string.h>
 
 #include "ops/grad_nn.h"
 

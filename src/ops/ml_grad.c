@@ -3,9 +3,6 @@
 #include "ops/ml_grad.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "ops/ml_util.h"
 
 /* Floats of an attribute as a constant of the type of `like`. */
 static pl_value *floats(pl_grad *c, const float *v, int rank, const int64_t *dims,
