@@ -331,8 +331,7 @@ pl_status pl_average_pool_grad(pl_grad *c) {
 
 pl_status pl_global_average_grad(pl_grad *c) {
     pl_value *x = c->node->in[0], *dy = c->dy[0];
-    pl_value *n = pl_g_div(c, pl_g_size(c, x, x), pl_g_size(c, c->node->out[0], x));
-    c->dx[0] = pl_g_expand_like(c, pl_g_div(c, dy, n), x);
+    c->dx[0] = pl_g_expand_like(c, pl_g_shared(c, dy, x, c->node->out[0]), x);
     return c->st;
 }
 
@@ -342,9 +341,9 @@ static double p_of(const pl_node *node) {
 
 /* dy y^(1-p), 0 where y is: there x is 0 too. */
 static pl_value *by_norm(pl_grad *c, double p) {
-    pl_value *y = c->node->out[0], *zero = pl_g_number(c, y, 0);
-    pl_value *is_zero = pl_g2(c, "Equal", y, zero);
     if (p == 1) return c->dy[0];
+    pl_value *y = c->node->out[0], *zero = pl_g_number(c, y, 0);
+    pl_value *is_zero = pl_g_equal(c, y, zero);
     pl_value *safe = pl_g3(c, "Where", is_zero, pl_g_number(c, y, 1), y);
     pl_value *g = pl_g_mul(c, c->dy[0], pl_g2(c, "Pow", safe, pl_g_number(c, y, 1 - p)));
     return pl_g3(c, "Where", is_zero, zero, g);
