@@ -5,7 +5,6 @@
 #include "base/strmap.h"
 #include "interp/interp.h"
 #include "kernels/provider.h"
-#include "onnx/onnx.h"
 #include "ops/op.h"
 #include "passes/backward.h"
 

@@ -8,12 +8,6 @@
 #include "base/progress.h"
 #include "cli/args.h"
 
-plumb_status pl_cli_no_memory(plumb_error *err) {
-    err->status = PLUMB_E_MEMORY;
-    snprintf(err->message, sizeof(err->message), "out of memory");
-    return PLUMB_E_MEMORY;
-}
-
 /* A model that is a folder brings its inputs: one allocation, as pl_args_all makes it. */
 static bool take_folder(const pl_args *args, plumb_inputs *out) {
     const char *dir = args->n_positional > 0 ? args->positional[0] : "";
@@ -47,19 +41,23 @@ bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     if (fill != NULL && strcmp(fill, "zeros") == 0) out->fill = PLUMB_FILL_ZEROS;
     if (fill != NULL && strcmp(fill, "ones") == 0) out->fill = PLUMB_FILL_ONES;
     if (fill != NULL && out->fill == PLUMB_FILL_RANDOM && strcmp(fill, "random") != 0) {
-        err->status = PLUMB_E_USAGE;
-        snprintf(err->message, sizeof(err->message),
-                 "--fill is '%s', expected zeros, ones or random", fill);
-        return false;
+        return pl_args_fail(err, PLUMB_E_USAGE, "--fill is '%s', expected zeros, ones or random",
+                            fill);
     }
     if (!pl_args_int(args, "seed", 0, 0, INT64_MAX, &seed, err)) return false;
     out->seed = (uint64_t)seed;
-    if (taken && out->files != NULL && out->sets != NULL && out->dims != NULL &&
-        out->ranges != NULL) {
-        return true;
+    if (!taken || out->files == NULL || out->sets == NULL || out->dims == NULL ||
+        out->ranges == NULL) {
+        return pl_args_no_memory(err);
     }
-    (void)pl_cli_no_memory(err);
-    return false;
+    return true;
+}
+
+bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err) {
+    long long threads = 0;
+    if (!pl_args_int(args, "threads", 0, 0, 4096, &threads, err)) return false;
+    *out = (int)threads;
+    return true;
 }
 
 bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err) {

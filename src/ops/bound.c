@@ -2,7 +2,6 @@
 #include "ops/bound.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- asking ---- */
 

@@ -2,7 +2,6 @@
  * kernels. */
 #include <stdio.h>
 
-#include "ops/convolve.h"
 #include "ops/emit.h"
 #include "ops/emit_rules.h"
 

@@ -203,10 +203,11 @@ static pl_status gelu_eval(pl_eval *c) {
     return pl_eval_unary(c, tanh_form ? &gelu_tanh_ops : &gelu_erf_ops, NULL);
 }
 
-static pl_status swish_eval(pl_eval *c) {
+pl_status pl_swish_eval(pl_eval *c) {
     const params p = { pl_attr_float(c->node, "alpha"), 0 };
     return pl_eval_unary(c, p.a == 1 ? &silu_ops : &swish_ops, &p);
 }
+#define swish_eval pl_swish_eval
 
 /* Shrink-9 of integers: in double, then truncated. Lambda and bias are floats, so that results
  * beyond 64 bits do occur and are held at the ends. */

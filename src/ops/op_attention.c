@@ -3,7 +3,6 @@
  * The masks of ONNX Attention become two things: an additive bias with strides, and for each query
  * the range of keys that it sees (causal, padding, a mask that is shorter than the keys). */
 #include <math.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "kernels/gemm.h"

@@ -110,26 +110,17 @@ PL_BINARY_LOOP(prelu_u64, pl_u64, pl_u64, ((void)y, x))
 
 /* ---- kernels: two inputs ---- */
 
-static pl_status eval_two(pl_eval *c, const pl_binary_ops *ops) {
-    if (c->node->opset >= 7) return pl_eval_binary(c, ops, NULL);
-    pl_tensor *y = NULL;
-    PL_TRY(pl_legacy_operand(c, &y));
-    const pl_status st = pl_eval_binary_on(c, ops, NULL, pl_in(c, 0), y, pl_out(c, 0));
-    pl_tensor_unref(y);
-    return st;
-}
-
 static pl_status add_eval(pl_eval *c) {
-    return eval_two(c, &add_ops);
+    return pl_eval_two(c, &add_ops);
 }
 static pl_status sub_eval(pl_eval *c) {
-    return eval_two(c, &sub_ops);
+    return pl_eval_two(c, &sub_ops);
 }
 static pl_status mul_eval(pl_eval *c) {
-    return eval_two(c, &mul_ops);
+    return pl_eval_two(c, &mul_ops);
 }
 static pl_status div_eval(pl_eval *c) {
-    return eval_two(c, &div_ops);
+    return pl_eval_two(c, &div_ops);
 }
 
 static pl_status mod_eval(pl_eval *c) {

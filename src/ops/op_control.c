@@ -2,7 +2,6 @@
  *
  * Bodies run through c->run_body. Scan outputs are kept piece by piece while the loop runs and are
  * joined once at its end, so that the cost is linear in the number of iterations. */
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/size.h"

@@ -1,8 +1,6 @@
 /* Family "image": sampling by a grid, making such a grid, decoding image files. */
 #include <math.h>
-#include <string.h>
 
-#include "base/size.h"
 #include "ops/bound_nn.h"
 #include "ops/grad_nn.h"
 #include "ops/grid_sample.h"

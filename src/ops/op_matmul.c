@@ -1,7 +1,6 @@
 /* Matrix products: MatMul, Gemm, Einsum, Det, their quantised forms and ONNX Runtime's fused ones.
  * The work is in matmul.c and matmul_*.c. */
 #include <math.h>
-#include <string.h>
 
 #include "ops/bound_nn.h"
 #include "ops/bound_quant.h"

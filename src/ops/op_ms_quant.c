@@ -4,7 +4,6 @@
  * Where ONNX Runtime works with tables or fixed point, these work with the formula of
  * docs/ContribOperators.md in double and round once; answers differ by at most one step. */
 #include <math.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "ops/bound_quant.h"
@@ -27,8 +26,16 @@ pl_status pl_qparam_check(const pl_infer *c, int of, int i_scale, int i_zero) {
     return pl_quant_same_type(c, of, i_zero);
 }
 
-void pl_qtable_make(pl_dtype from, pl_qparam in, pl_dtype to, pl_qparam out, pl_qtable_fn fn,
-                    double p, pl_qtable *table) {
+/* y for every value of an 8-bit type: table[byte] = quantise(fn(dequantise(byte))). Entries have
+ * the type `to`: 8 bits, or F64 for values that are not rounded (pl_eval.unrounded). */
+typedef union qtable {
+    pl_u8 codes[256];
+    pl_f64 steps[256];
+} qtable;
+typedef double (*qtable_fn)(double x, double p);
+
+static void qtable_make(pl_dtype from, pl_qparam in, pl_dtype to, pl_qparam out, qtable_fn fn,
+                        double p, qtable *table) {
     const pl_quant_target target = pl_quant_target_of(to, out.scale, out.zero);
     for (int i = 0; i < 256; i++) {
         const double q = from == PL_I8 ? (int8_t)i : i;
@@ -44,7 +51,7 @@ void pl_qtable_make(pl_dtype from, pl_qparam in, pl_dtype to, pl_qparam out, pl_
 }
 
 typedef struct table_job {
-    const pl_qtable *table;
+    const qtable *table;
     pl_dtype to;
     const pl_u8 *x;
     void *y;
@@ -61,8 +68,9 @@ static void table_range(void *ctx, int64_t begin, int64_t end) {
         ((pl_u8 *)j->y)[i] = j->table->codes[j->x[i]];
 }
 
-void pl_qtable_apply(pl_pool *pool, const pl_qtable *table, pl_dtype to, const void *x, void *y,
-                     int64_t n) {
+/* y[i] = table[x[i]] over n bytes of x, in parallel; y has the type `to`. */
+static void qtable_apply(pl_pool *pool, const qtable *table, pl_dtype to, const void *x, void *y,
+                         int64_t n) {
     table_job job = { table, to, x, y };
     pl_pool_for(pool, n, 64 * 1024, table_range, &job);
 }
@@ -75,12 +83,12 @@ static pl_status unary_infer(pl_infer *c) {
     return pl_infer_set_like(c, 0, 0);
 }
 
-static pl_status unary_eval(pl_eval *c, pl_qtable_fn fn, double p) {
+static pl_status unary_eval(pl_eval *c, qtable_fn fn, double p) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
-    pl_qtable table;
-    pl_qtable_make(x->dtype, pl_qparam_of(c, 1, 2), y->dtype, pl_qparam_of(c, 3, 4), fn, p, &table);
-    pl_qtable_apply(c->pool, &table, y->dtype, x->data, y->data, x->n_elements);
+    qtable table;
+    qtable_make(x->dtype, pl_qparam_of(c, 1, 2), y->dtype, pl_qparam_of(c, 3, 4), fn, p, &table);
+    qtable_apply(c->pool, &table, y->dtype, x->data, y->data, x->n_elements);
     return PL_OK;
 }
 
@@ -212,13 +220,13 @@ static pl_status where_eval(pl_eval *c) {
     const pl_tensor *t[3] = { pl_in(c, W_COND), pl_in(c, W_X), pl_in(c, W_Y) };
     pl_tensor *z = pl_out(c, 0);
     const pl_qparam out = pl_qparam_of(c, W_Z_SCALE, W_Z_ZERO);
-    pl_qtable table[2];
+    qtable table[2];
     pl_broadcast b;
     if (z->n_elements == 0) return PL_OK;
-    pl_qtable_make(t[1]->dtype, pl_qparam_of(c, W_X_SCALE, W_X_ZERO), z->dtype, out, NULL, 0,
-                   &table[0]);
-    pl_qtable_make(t[2]->dtype, pl_qparam_of(c, W_Y_SCALE, W_Y_ZERO), z->dtype, out, NULL, 0,
-                   &table[1]);
+    qtable_make(t[1]->dtype, pl_qparam_of(c, W_X_SCALE, W_X_ZERO), z->dtype, out, NULL, 0,
+                &table[0]);
+    qtable_make(t[2]->dtype, pl_qparam_of(c, W_Y_SCALE, W_Y_ZERO), z->dtype, out, NULL, 0,
+                &table[1]);
     pl_broadcast_init(&b, z->rank, z->dims, 3, t);
     for (int64_t row = 0; row < b.n_outer; row++) {
         const pl_u8 *p[3];
@@ -302,13 +310,13 @@ static pl_status concat_eval(pl_eval *c) {
     const int64_t row = y->dims[axis] * inner;
     for (int i = 2; i < c->n_in; i += 3) {
         const pl_tensor *x = pl_in(c, i);
-        pl_qtable table;
+        qtable table;
         const int64_t n = x->dims[axis] * inner;
-        pl_qtable_make(x->dtype, pl_qparam_of(c, i + 1, i + 2), y->dtype, out, NULL, 0, &table);
+        qtable_make(x->dtype, pl_qparam_of(c, i + 1, i + 2), y->dtype, out, NULL, 0, &table);
         for (int64_t o = 0; o < outer; o++) {
             const size_t to = (size_t)(o * row + at) * pl_dtype_bytes(y->dtype);
-            pl_qtable_apply(NULL, &table, y->dtype, (const char *)x->data + o * n,
-                            (char *)y->data + to, n);
+            qtable_apply(NULL, &table, y->dtype, (const char *)x->data + o * n,
+                         (char *)y->data + to, n);
         }
         at += n;
     }

@@ -1,5 +1,4 @@
 /* QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear. The loops are in quant.c. */
-#include <math.h>
 
 #include "ops/bound_quant.h"
 #include "ops/emit_rules.h"

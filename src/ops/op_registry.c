@@ -1,9 +1,7 @@
 /* The list of families, and finding a node's row. Adding a family adds one line to FAMILIES. */
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ops/emit_rules.h"
 #include "ops/op.h"
 
 /* clang-format off */

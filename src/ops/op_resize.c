@@ -8,7 +8,6 @@
 #include "ops/bound_nn.h"
 #include "ops/content.h"
 #include "ops/emit.h"
-#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/move.h"
 #include "ops/next_version.h"

@@ -2,7 +2,6 @@
  * quantised LSTM of com.microsoft. Low-precision types compute in float and are rounded at the end.
  */
 #include <math.h>
-#include <string.h>
 
 #include "kernels/gemm.h"
 #include "ops/grad_nn.h"

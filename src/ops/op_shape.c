@@ -3,7 +3,6 @@
  *
  * Their rules keep symbols: Reshape of [N,C,H,W] by [Shape(x)[0],-1] gives [N,?], and a symbol that
  * stands on both sides is cancelled before -1 is worked out. */
-#include <string.h>
 
 #include "base/size.h"
 #include "ops/bound.h"

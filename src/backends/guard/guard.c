@@ -210,10 +210,6 @@ static void send_preload(pl_guard *g) {
     g->preload = NULL;
 }
 
-int pl_guard_pid(const pl_guard *g) {
-    return (int)g->pid;
-}
-
 /* ---- children ---- */
 
 pl_status pl_guard_child_new(pl_guard *g, const char *spec, double timeout_seconds,

@@ -6,7 +6,6 @@
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
 #include "kernels/provider.h"
-#include "onnx/onnx.h"
 #include "passes/backward.h"
 
 enum { PLANS_MAX = 8 };

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/size.h"
 #include "kernels/gemm.h"
 
 typedef enum call_kind { CALL_GEMM, CALL_CONV } call_kind;

@@ -3,7 +3,6 @@
  * Untrusted names appear in comments only, with everything but plain characters replaced. With
  * symbolic shapes the sizes and strides are read from a table, so that the text, and with it the
  * cache's key, is the same for all shapes that lead to the same loops. */
-#include <stdio.h>
 #include <string.h>
 
 #include "backends/jit/jit_call.h"

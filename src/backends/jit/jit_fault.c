@@ -212,10 +212,6 @@ const char *pl_jit_fault_kind(size_t i) {
     return NULL;
 }
 
-const char *pl_jit_fault_name(const pl_jit_fault *fault) {
-    return fault->row->kind;
-}
-
 bool pl_jit_fault_is_compile_error(const pl_jit_fault *fault) {
     return fault->row->at_compile;
 }

@@ -8,7 +8,6 @@
 
 #include "backends/jit/jit_call.h"
 #include "base/alloc.h"
-#include "base/size.h"
 
 enum { LOOP_PRIMS_MAX = 400, FOLD_DEPTH_MAX = 32 };
 

@@ -3,7 +3,6 @@
 #ifndef PL_JIT_PASSES_H
 #define PL_JIT_PASSES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"

@@ -1,7 +1,6 @@
 /* A plan: a copy of the model whose types are those of one set of inputs, constants folded, and the
  * steps that run it. */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
