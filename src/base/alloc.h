@@ -18,8 +18,9 @@ char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t n); /* copies exactly n bytes and adds a NUL */
 void pl_free(void *p);
 
-/* For main, before any thread: from now on the heap keeps what is freed instead of giving it back to
- * the system. Tensors come and go by the thousand, and fresh pages cost more than small operators.
+/* For main, before any thread: from now on the heap keeps what is freed instead of giving it back
+ * to the system. Tensors come and go by the thousand, and fresh pages cost more than small
+ * operators.
  */
 void pl_alloc_keep_freed(void);
 
