@@ -148,6 +148,32 @@ void pl_file_map_unref(pl_file_map *map) {
     if (__atomic_sub_fetch(&map->refs, 1, __ATOMIC_ACQ_REL) == 0) map_free(map);
 }
 
+/* Of an entry of /proc/PID/pagemap (Linux, admin-guide/mm/pagemap): in memory or swapped out, and
+ * of a file. A page that is none of the first two was never touched; a private copy is not of a
+ * file. */
+#define PAGE_THERE (UINT64_C(3) << 62)
+#define PAGE_OF_FILE (UINT64_C(1) << 61)
+
+bool pl_file_map_untouched(const void *data, size_t n_bytes) {
+    uint64_t entries[1024];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (size_t)(uintptr_t)data;
+    if (n_bytes == 0) return true;
+    const size_t last = (start + n_bytes - 1) / page;
+    const int fd = pl_fd_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+    bool untouched = fd >= 0;
+    for (size_t at = start / page; untouched && at <= last;) {
+        const size_t n = last - at + 1 < 1024 ? last - at + 1 : 1024;
+        const ssize_t got =
+            pread(fd, entries, n * sizeof entries[0], (off_t)(at * sizeof *entries));
+        untouched = got == (ssize_t)(n * sizeof entries[0]);
+        for (size_t i = 0; untouched && i < n; i++)
+            untouched = (entries[i] & PAGE_THERE) == 0 || (entries[i] & PAGE_OF_FILE) != 0;
+        at += n;
+    }
+    if (fd >= 0) close(fd);
+    return untouched;
+}
+
 /* ---- writing ---- */
 
 struct pl_file_writer {

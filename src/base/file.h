@@ -34,6 +34,11 @@ pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err);
 pl_file_map *pl_file_map_ref(pl_file_map *map);
 void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
 
+/* True when no page of a private mapping was written to: all of them are still the file's, which
+ * the page table tells without a look at the bytes. False also when it cannot be told; heap memory
+ * is never the file's. */
+bool pl_file_map_untouched(const void *data, size_t n_bytes);
+
 /* Atomic whole-file writer. Open, append as often as you like, then commit or abort. An existing
  * file keeps its mode and a symlink to it stays; a pipe or device is written in place. */
 typedef struct pl_file_writer pl_file_writer;

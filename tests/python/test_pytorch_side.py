@@ -8,8 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-import traceback
 import warnings
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -27,6 +25,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "python"))
 import plumb  # noqa: E402
 from plumb import _file, _match, _onnx, _watch  # noqa: E402
+import tap  # noqa: E402
 
 models = SourceFileLoader("export_models", str(ROOT / "tools/export-models")).load_module()
 TOLERANCE = 1e-4  # of the largest element; two implementations in fp32
@@ -588,25 +587,7 @@ def test_torch2_metadata(folder):
         assert b"".join(bytes(p) for p in _onnx.pieces(memoryview(data))) == data
 
 
-def main():
+if __name__ == "__main__":
     warnings.filterwarnings("ignore", category=UserWarning)
     torch.set_num_threads(1)
-    tests = {n[5:]: f for n, f in globals().items() if n.startswith("test_")}
-    only = sys.argv[sys.argv.index("-k") + 1] if "-k" in sys.argv else ""
-    failed = 0
-    chosen = {n: f for n, f in tests.items() if only in n}
-    for i, (name, test) in enumerate(chosen.items(), 1):
-        with tempfile.TemporaryDirectory(prefix="plumb-torch-") as folder:
-            try:
-                note = test(Path(folder))
-                print(f"ok {i} - {name}" + (f" # {note}" if note else ""), flush=True)
-            except Exception as e:
-                failed += 1
-                print(f"not ok {i} - {name}\n# " + "\n# ".join(traceback.format_exc().splitlines()[-8:] + [repr(e)[:300]]),
-                      flush=True)
-    print(f"1..{len(chosen)}")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.main(globals()))
