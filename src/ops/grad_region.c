@@ -3,6 +3,7 @@
  */
 #include <math.h>
 
+#include "base/size.h"
 #include "ops/grad_nn.h"
 
 static pl_value *line(pl_grad *c, int64_t n, pl_dtype dtype, double first, double step) {
@@ -115,6 +116,10 @@ pl_status pl_roi_align_open_grad(pl_grad *c) {
     const bool largest = pl_attr_string_is(node, "mode", "max");
     if (c->st != PL_OK) return c->st;
     if (grid <= 0) return pl_g_fail(c, "needs rois to be constants when sampling_ratio is 0");
+    int64_t n = 4; /* samples of a region */
+    for (int d = 0; d < 2; d++)
+        if (!pl_i64_mul(n, grid, &n) || !pl_i64_mul(n, n_out[d], &n))
+            return pl_g_fail(c, "needs a constant that is too large");
     for (int d = 0; d < 2; d++)
         open_samples(c, 1 - d, n_in[d], n_out[d], grid, &a[d]);
     if (c->st != PL_OK) return c->st;

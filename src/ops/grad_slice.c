@@ -62,8 +62,9 @@ static cut cut_of(int64_t start, int64_t end, int64_t step, int64_t of) {
     } else {
         start = clamp(start, 0, of - 1);
         end = clamp(end, -1, of - 1);
-        k.n = start > end ? (start - end - 1) / -step + 1 : 0;
+        k.n = start <= end ? 0 : step < -of ? 1 : (start - end - 1) / -step + 1;
     }
+    if (k.n <= 1) k.step = 1; /* the step may be any number: nothing is spread by it */
     k.start = start;
     if (k.n == 1) k.step = 1; /* it may be any number */
     return k;

@@ -380,6 +380,40 @@ static void test_jit__agrees_with_symbolic_shapes(void **state) {
     check_fused("jit:shapes=symbolic,winograd=off");
 }
 
+/* Thousands of maps in a row: loops are cut, and nothing recurses through all of them. */
+static void test_jit__takes_long_chains(void **state) {
+    enum { N = 12000 };
+    pl_buf text = PL_BUF_INIT;
+    query q;
+    (void)state;
+    pl_buf_puts(&text, "(float[4] x) => (y) <float c = {0.5}> { v0 = Add(x, c) ");
+    for (int i = 1; i < N; i++)
+        pl_buf_printf(&text, "v%d = Add(v%d, c) ", i, i - 1);
+    pl_buf_printf(&text, "y = Sub(v%d, x) }", N - 1);
+    query_graph(&q, pl_buf_str(&text), 17, "x=0:0", NULL);
+    query_run(&q, "jit", false, 0);
+    assert_int_equal(q.status, PL_OK);
+    for (int k = 0; k < 4; k++)
+        assert_true(((const float *)q.out[0]->tensor->data)[k] == N / 2.0f);
+    query_release(&q);
+    pl_buf_release(&text);
+}
+
+/* A constant that has more dims than loops may have, and that is not folded away. */
+static void test_jit__takes_constants_of_many_dims(void **state) {
+    query q;
+    (void)state;
+    query_graph(&q,
+                "(float[3] x) => (y) <float[2,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2] w = {1,2,3,4}> { s = "
+                "Shape(w) f = Cast<to=1>(s) r = ReduceSum<keepdims=0>(f) y = Add(x, r) }",
+                17, "x=0:0", NULL);
+    query_run(&q, "jit:disable=fold", false, 0);
+    if (q.status != PL_OK) fail_msg("%s", q.err.message);
+    for (int k = 0; k < 3; k++)
+        assert_true(((const float *)q.out[0]->tensor->data)[k] == 18.0f);
+    query_release(&q);
+}
+
 /* One program, inputs of several shapes. */
 static void test_jit__runs_one_program_on_several_shapes(void **state) {
     static const int64_t sizes[] = { 3, 7, 3, 1 };
@@ -684,6 +718,8 @@ int main(void) {
         cmocka_unit_test(test_jit__fuses_without_changing_the_function),
         cmocka_unit_test(test_jit__agrees_without_fusing),
         cmocka_unit_test(test_jit__agrees_with_symbolic_shapes),
+        cmocka_unit_test(test_jit__takes_long_chains),
+        cmocka_unit_test(test_jit__takes_constants_of_many_dims),
         cmocka_unit_test(test_jit__runs_one_program_on_several_shapes),
         cmocka_unit_test(test_jit__outputs_that_are_held_stay_as_they_are),
         cmocka_unit_test(test_record__shows_every_buffer_as_eager_has_it),

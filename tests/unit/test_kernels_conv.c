@@ -271,6 +271,30 @@ static void test_conv__shapes_of_real_models_are_right(void **state) {
     }
 }
 
+/* One output of one input, which may be of padding alone; no channels, no input at all. */
+static void test_conv__single_outputs_are_right(void **state) {
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        pl_conv_shape s = { .n_spatial = (int)pick(1, 3), .batch = pick(1, 2), .groups = 1 };
+        s.groups = pick(1, 2);
+        s.c_in = s.groups * (i % 10 ? pick(7, 20) : 0);
+        s.c_out = s.groups * pick(1, 20);
+        for (int d = 0; d < s.n_spatial; d++) {
+            s.in[d] = i % 9 ? 1 : pick(0, 2);
+            s.out[d] = 1;
+            s.kernel[d] = i % 4 ? 1 : pick(1, 3);
+            s.stride[d] = pick(1, 3);
+            s.dilation[d] = pick(1, 2);
+            s.pad_begin[d] = i % 2 ? 0 : pick(-1, 2);
+        }
+        check_f32(s, false, i & 1);
+        if (i % 4 == 0) check_f64(s, false, i & 2);
+    }
+    const pl_conv_shape stem = { 2,         2,        0,        8,        1,        { 9, 33 },
+                                 { 4, 16 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 0, 0 }, NULL };
+    check_f32(stem, false, true);
+}
+
 /* The next panel may belong to another thread: no vector may run over the end of this one. */
 static void test_conv__a_filled_panel_ends_where_it_ends(void **state) {
     (void)state;
@@ -511,6 +535,7 @@ int main(void) {
         cmocka_unit_test(test_conv__random_depthwise_shapes_are_right),
         cmocka_unit_test(test_conv__square_depthwise_planes_are_right),
         cmocka_unit_test(test_conv__shapes_of_real_models_are_right),
+        cmocka_unit_test(test_conv__single_outputs_are_right),
         cmocka_unit_test(test_conv__a_filled_panel_ends_where_it_ends),
         cmocka_unit_test(test_conv__threads_do_not_touch_each_other),
         cmocka_unit_test(test_conv__factors_of_channels_are_those_of_a_product),

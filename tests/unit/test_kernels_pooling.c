@@ -167,6 +167,16 @@ static void test_pooling__a_huge_window_costs_only_what_is_inside(void **state) 
     assert_true(y[0] == 5 && y[1] == 5);
     assert_int_equal(pl_average_pool_f32(NULL, &s, x, y, false, NULL), 0);
     assert_true(y[0] == (float)(8.0 / 3));
+    /* outputs of a row times taps: 2^64 - 1 */
+    enum { OUT = 327685 };
+    const pl_pooling_shape wide = {
+        2,        1,        { 1, 1 },       { 1, OUT }, { 8401587, 6700417 },
+        { 1, 1 }, { 1, 1 }, { 0, OUT - 1 }, { 0, 0 }
+    };
+    float *row = malloc(OUT * sizeof *row);
+    assert_int_equal(pl_average_pool_f32(NULL, &wide, x, row, false, NULL), 0);
+    assert_true(row[0] == 1 && row[OUT - 1] == 1);
+    free(row);
 }
 
 static void test_pooling__bad_shapes_are_refused(void **state) {

@@ -92,7 +92,7 @@ typedef struct jit_prim {
     /* fuse */
     bool live, forced, heap, leaves, folded_in; /* leaves: an output of the model; folded_in:
                                                    computed where it is used, never by itself */
-    int uses, depth;                            /* depth: folded into one that is folded in … */
+    int uses, depth;                            /* depth: of folding, so that recursion ends */
     int step;                                   /* -1: there before the first */
     pl_emit_index place;                        /* its index in terms of its loop's */
     bool row;                                   /* one for each row of its loop */
