@@ -55,7 +55,7 @@ static bool has_nan(const picks *p, int64_t o, int64_t i) {
 
 /* Numbers that are picked, not where they were: those are compared as they are. */
 static bool is_values(const pl_value *value) {
-    return strcmp(value->producer->op, "TopK") == 0 && value == value->producer->out[0];
+    return pl_node_has_flag(value->producer, PL_OP_ANY_ORDER) && value == value->producer->out[0];
 }
 
 /* Does the output have the input's shape but for the axis (kept, dropped, or k long)? */

@@ -97,7 +97,7 @@ typedef enum pl_op_flags {
     PL_OP_QUANTIZE = 1 << 17,   /* input 0 as codes; the scale is input 1 */
     PL_OP_DEQUANTIZE = 1 << 18, /* and back */
     PL_OP_FINDS_SCALE = 1 << 19, /* input 0 as codes; the scale it finds is a further output */
-    PL_OP_ANY_ORDER = 1 << 20,   /* PICKS that stand in any order when "sorted" is 0 */
+    PL_OP_ANY_ORDER = 1 << 20,   /* PICKS in any order when "sorted" is 0; output 0: the values */
     PL_OP_OPEN = 1 << 21, /* ONNX leaves something open: pl_eval.otherwise is the other reading */
 } pl_op_flags;
 
