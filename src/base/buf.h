@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 typedef struct pl_buf {
     char *data; /* never NULL after the first append; see pl_buf_str */

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/progress.h"
 #include "cli/args.h"
 
@@ -107,9 +108,7 @@ struct pl_cli_bar {
  * line in 50 ms for each phase. */
 static void print_progress(void *ctx, const char *phase, int64_t done, int64_t total) {
     pl_cli_bar *b = ctx;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const int64_t ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    const int64_t ms = pl_clock_ms();
     if (strncmp(b->last, phase, sizeof b->last - 1) == 0 && ms - b->last_ms < 50) return;
     (void)snprintf(b->last, sizeof b->last, "%s", phase);
     b->last_ms = ms;

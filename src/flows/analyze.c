@@ -318,7 +318,7 @@ static pl_status check_gold(pl_analysis *x, pl_err *err) {
             PL_TRY_GOTO(done, st, pl_analysis_reach(x, node->out[k], d, err));
             const pl_hash128 hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
             const pl_hash128 *first = &x->blame.gold_hash[node->out[k]->id];
-            if (hash.low == first->low && hash.high == first->high) continue;
+            if (pl_hash128_equal(hash, *first)) continue;
             pl_buf_printf(x->lines, "NONDETERMINISTIC FLOAT64 at %s (hash)\n", node->out[k]->name);
             x->session->outcome = PL_OUTCOME_NONDETERMINISTIC;
             x->session->reason = "the fp64 run does not repeat itself";

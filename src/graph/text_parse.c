@@ -463,7 +463,7 @@ static pl_status parse(const char *text, size_t n_text, const char *name, int op
                        pl_err *err) {
     pl_text_parser p = { .err = err, .graph_only = opset > 0 };
     pl_status st = PL_OK;
-    PL_TRY_GOTO(done, st, pl_lex_init(&p.lex, text, n_text, name, err));
+    pl_lex_init(&p.lex, text, n_text, name, err);
     PL_TRY_GOTO(done, st, pl_model_new(&p.model, err));
     p.model->ir_version = TEXT_IR_VERSION;
     if (opset > 0) PL_TRY_GOTO(done, st, pl_model_set_opset(p.model, "", opset, err));

@@ -41,12 +41,17 @@ static pl_status read_prop(pl_model *model, pl_bytes bytes, pl_prop *out, pl_err
 
 static pl_status add_prop(pl_model *model, const pl_prop **props, size_t *n, pl_bytes bytes,
                           pl_err *err) {
-    pl_prop *grown = pl_arena_array(model->arena, *n + 1, sizeof(*grown));
-    if (grown == NULL) return pl_fail_memory(err, sizeof(*grown));
-    if (*n > 0) memcpy(grown, *props, *n * sizeof(*grown));
-    PL_TRY(read_prop(model, bytes, &grown[*n], err));
-    *props = grown;
-    (*n)++;
+    pl_prop prop;
+    PL_TRY(read_prop(model, bytes, &prop, err));
+    /* The list holds the next power of two: a file of a megabyte may have 500000 empty entries. */
+    pl_prop *list = (pl_prop *)(uintptr_t)*props;
+    if ((*n & (*n - 1)) == 0) {
+        list = pl_arena_array(model->arena, *n == 0 ? 1 : 2 * *n, sizeof(*list));
+        if (list == NULL) return pl_fail_memory(err, *n * sizeof(*list));
+        if (*n > 0) memcpy(list, *props, *n * sizeof(*list));
+    }
+    list[(*n)++] = prop;
+    *props = list;
     return PL_OK;
 }
 
@@ -430,13 +435,12 @@ pl_status pl_onnx_read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
     return PL_OK;
 }
 
-static const char *call_prefix(pl_model *model, const char *node_name, const node_parts *call,
+static const char *call_prefix(const char *node_name, const node_parts *call,
                                const char *function) {
     if (node_name[0] != '\0') return node_name;
     for (size_t i = 0; i < call->n_out; i++) {
         if (call->out[i] != NULL) return call->out[i]->name;
     }
-    (void)model;
     return function;
 }
 
@@ -456,7 +460,7 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     inner.function =
         pl_arena_printf(r->model->arena, "%s%s%s%s%s", outer, outer[0] ? "/" : "", function->domain,
                         function->domain[0] ? "." : "", function->name);
-    inner.prefix = call_prefix(r->model, node_name, call, function->name);
+    inner.prefix = call_prefix(node_name, call, function->name);
     if (inner.function == NULL) return pl_fail_memory(err, 1);
     PL_TRY_GOTO(done, st, call_attrs(r, frame, function, call, &inner, err));
     PL_TRY_GOTO(done, st, bind_call(r, function, call, &inner, err));

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "graph/edit.h"
 #include "ops/infer.h"
 #include "ops/op.h"

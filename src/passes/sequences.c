@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "graph/edit.h"
-#include "ops/grad_index.h"
+#include "ops/grad.h"
 #include "ops/op.h"
 #include "passes/pass_int.h"
 

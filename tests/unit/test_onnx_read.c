@@ -352,6 +352,46 @@ static void test_reader__reads_external_data_inside_the_folder_only(void **state
     pl_free(e.dir);
 }
 
+/* Two bytes each in the file: what they cost must grow as the file does. */
+static void test_reader__bears_many_empty_properties(void **state) {
+    (void)state;
+    enum { N = 20000 };
+    pl_buf model = PL_BUF_INIT, graph = PL_BUF_INIT;
+    pl_model *read = NULL;
+    pl_err err = PL_ERR_INIT;
+    for (int i = 0; i < N; i++) {
+        pl_wire_put_bytes(&model, MODEL_METADATA_PROPS, "", 0);
+        pl_wire_put_bytes(&graph, GRAPH_METADATA_PROPS, "", 0);
+    }
+    put_message(&model, MODEL_GRAPH, &graph);
+    const pl_bytes bytes = { (const uint8_t *)pl_buf_str(&model), model.n_bytes };
+    if (pl_model_read_bytes(bytes, NULL, ".", "many", &read, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(read->n_props, N);
+    assert_int_equal(read->graph->n_props, N);
+    assert_string_equal(read->props[N - 1].key, "");
+    assert_true(pl_arena_bytes(read->arena) < 8 << 20);
+    pl_model_free(read);
+    pl_buf_release(&model);
+}
+
+static void test_reader__limits_the_number_of_opsets(void **state) {
+    (void)state;
+    pl_buf model = PL_BUF_INIT, graph = PL_BUF_INIT;
+    pl_model *read = NULL;
+    pl_err err = PL_ERR_INIT;
+    char domain[16];
+    for (int i = 0; i <= PL_MODEL_OPSETS_MAX; i++) {
+        snprintf(domain, sizeof domain, "d%d", i);
+        put_opset(&model, MODEL_OPSET_IMPORT, domain, 1);
+    }
+    put_message(&model, MODEL_GRAPH, &graph);
+    const pl_bytes bytes = { (const uint8_t *)pl_buf_str(&model), model.n_bytes };
+    assert_int_equal(pl_model_read_bytes(bytes, NULL, ".", "many", &read, &err), PL_E_LIMIT);
+    assert_non_null(strstr(err.message, "opset_import of 'd1000'"));
+    pl_buf_release(&model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reader__reads_a_graph),
@@ -363,6 +403,8 @@ int main(void) {
         cmocka_unit_test(test_reader__refuses_broken_graphs),
         cmocka_unit_test(test_reader__survives_truncation_at_every_byte),
         cmocka_unit_test(test_reader__limits_the_depth_of_bodies),
+        cmocka_unit_test(test_reader__bears_many_empty_properties),
+        cmocka_unit_test(test_reader__limits_the_number_of_opsets),
         cmocka_unit_test(test_reader__reads_external_data_inside_the_folder_only),
     };
     return cmocka_run_group_tests_name("onnx_read", tests, NULL, NULL);

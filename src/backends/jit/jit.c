@@ -1,19 +1,17 @@
 /* jit: the compiler behind the vtable. Options, programs, plans by shape. */
 #include <string.h>
-#include <time.h>
 
 #include "backends/backend_int.h"
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "kernels/provider.h"
 #include "passes/backward.h"
 
 enum { PLANS_MAX = 8 };
 
 double jit_now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+    return 1e-6 * (double)pl_clock_ns();
 }
 
 void jit_phase_note(jit_plan *plan, const char *name, double since) {
