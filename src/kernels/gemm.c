@@ -150,6 +150,14 @@ static bool is_aligned(const void *p, size_t bytes) {
     return (uintptr_t)p % bytes == 0;
 }
 
+/* Batches that are walked backwards begin with their last matrix: others lie before it. */
+static int64_t lowest(const pl_gemm_shape *s, const int64_t *offsets) {
+    int64_t low = 0;
+    for (int64_t i = 0; offsets != NULL && i < s->batch; i++)
+        low = pl_i64_min(low, offsets[i]);
+    return low;
+}
+
 /* Elements from the first of a batch of matrices to behind the last. */
 static int64_t reach(const pl_gemm_shape *s, const int64_t *offsets, int64_t stride, int64_t rows,
                      int64_t cols, int64_t ld) {
