@@ -31,6 +31,8 @@ typedef struct pl_onnx_frame {
     size_t n_opsets;
     const pl_attr *attrs; /* function frame: attributes of the call, defaults added */
     size_t n_attrs;
+    const pl_prop *props; /* function frame: metadata of the call, for nodes without their own */
+    size_t n_props;
     int depth; /* of bodies and calls */
 } pl_onnx_frame;
 

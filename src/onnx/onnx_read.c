@@ -301,6 +301,11 @@ static pl_status add_node(pl_onnx_frame *frame, const node_head *head, const cha
     for (const pl_onnx_frame *f = frame; f != NULL && node->function == NULL; f = f->parent) {
         node->function = f->function;
     }
+    /* torch 2 tells module and line of a call only: the nodes of its functions come from there. */
+    for (const pl_onnx_frame *f = frame; f != NULL && node->n_props == 0; f = f->parent) {
+        node->props = f->props;
+        node->n_props = (uint32_t)f->n_props;
+    }
     for (uint32_t i = 0; i < node->n_out; i++)
         pl_node_set_output(node, i, p->out[i]);
     own_bodies(node);
@@ -447,9 +452,12 @@ static const char *call_prefix(const char *node_name, const node_parts *call,
 static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_function *function,
                              const char *node_name, const node_parts *call, pl_err *err) {
     pl_strmap names = PL_STRMAP_INIT;
-    pl_onnx_frame inner = {
-        .parent = frame, .graph = frame->graph, .names = &names, .depth = frame->depth + 1
-    };
+    pl_onnx_frame inner = { .parent = frame,
+                            .graph = frame->graph,
+                            .names = &names,
+                            .props = call->props,
+                            .n_props = call->n_props,
+                            .depth = frame->depth + 1 };
     pl_status st = PL_OK;
     if (inner.depth > PL_GRAPH_DEPTH_MAX) {
         return pl_fail(err, PL_E_LIMIT,

@@ -156,12 +156,16 @@ static void put_function(pl_buf *model, const char *name, const char *body_op,
 }
 
 static void put_call_model(pl_buf *bytes, const char *function, const char *in) {
-    pl_buf graph = PL_BUF_INIT, node = PL_BUF_INIT;
+    pl_buf graph = PL_BUF_INIT, node = PL_BUF_INIT, entry = PL_BUF_INIT;
     put_opset(bytes, MODEL_OPSET_IMPORT, "", 17);
     put_opset(bytes, MODEL_OPSET_IMPORT, "my", 1);
     put_value(&graph, GRAPH_INPUT, "x");
     begin_node(&node, function, "my", in, "y");
     pl_wire_put_string(&node, NODE_NAME, "call");
+    pl_wire_put_string(&entry, ENTRY_KEY, "namespace");
+    pl_wire_put_string(&entry, ENTRY_VALUE,
+                       ": Net/net.1: BatchNorm2d/call: aten.batch_norm.default");
+    put_message(&node, NODE_METADATA_PROPS, &entry);
     put_message(&graph, GRAPH_NODE, &node);
     put_value(&graph, GRAPH_OUTPUT, "y");
     put_message(bytes, MODEL_GRAPH, &graph);
@@ -182,6 +186,23 @@ static void test_reader__inlines_functions_with_their_names(void **state) {
     assert_ptr_equal(add->in[0], model->graph->inputs[0]);
     assert_string_equal(model->graph->nodes[1]->out[0]->name, "call/t");
     assert_string_equal(model->graph->nodes[2]->out[0]->name, "y");
+    pl_model_free(model);
+}
+
+static void test_reader__gives_the_nodes_of_a_function_the_origin_of_the_call(void **state) {
+    (void)state;
+    pl_buf bytes = PL_BUF_INIT;
+    pl_origin origin;
+    pl_err err = PL_ERR_INIT;
+    put_call_model(&bytes, "Twice", "x x");
+    put_function(&bytes, "Twice", "Inner", "my");
+    put_function(&bytes, "Inner", "Add", "");
+    pl_model *model = read_good(&bytes);
+    for (uint32_t i = 0; i < model->graph->n_nodes; i++) {
+        assert_int_equal(pl_node_origin(model->graph->nodes[i], model->arena, &origin, &err),
+                         PL_OK);
+        assert_string_equal(origin.module, "net.1");
+    }
     pl_model_free(model);
 }
 
@@ -398,6 +419,7 @@ int main(void) {
         cmocka_unit_test(test_reader__merges_repeated_graph_fields),
         cmocka_unit_test(test_reader__sorts_nodes_topologically),
         cmocka_unit_test(test_reader__inlines_functions_with_their_names),
+        cmocka_unit_test(test_reader__gives_the_nodes_of_a_function_the_origin_of_the_call),
         cmocka_unit_test(test_reader__leaves_out_what_a_call_leaves_out),
         cmocka_unit_test(test_reader__refuses_a_function_that_calls_itself),
         cmocka_unit_test(test_reader__refuses_broken_graphs),
