@@ -35,7 +35,6 @@ MODULES = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "I8": np.int
            "I64": np.int64, "U8": np.uint8, "BOOL": np.bool_, "BF16": np.uint16}
 
 
-
 class File:
     """A strict reader of safetensors that shares nothing with the writer."""
 
