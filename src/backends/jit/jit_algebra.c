@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/jit/jit_print.h"
+#include "base/alloc.h"
 
 typedef enum need { ANY, ONE, POWER } need; /* the other argument is 1; one of inner's is +-2^n */
 
@@ -30,14 +31,15 @@ static const rule rules[] = {
 };
 /* clang-format on */
 
-static int uses_of(const gen *g, int at) {
-    int n = 0;
+/* By instruction: how often its value is read. */
+static void count_uses(const gen *g, int *uses) {
     for (size_t i = 0; i < g->n_instrs; i++)
         for (int k = 0; !g->instrs[i].gone && k < g->instrs[i].n_args; k++)
-            n += g->instrs[i].args[k] == at;
+            uses[g->instrs[i].args[k]]++;
+    for (size_t i = 0; i < g->n_instrs; i++)
+        if (g->instrs[i].kind == GEN_PICK) uses[g->instrs[i].args[0]]++;
     for (size_t i = 0; i < g->n_acts; i++)
-        n += g->acts[i].instr == at;
-    return n;
+        uses[g->acts[i].instr]++;
 }
 
 /* 0 when it is none. */
@@ -53,11 +55,11 @@ static bool is_power(double value) {
     return fabs(frexp(value, &exponent)) == 0.5;
 }
 
-static bool apply(gen *g, gen_instr *in, const rule *r, int side) {
+static bool apply(gen *g, const int *uses, gen_instr *in, const rule *r, int side) {
     gen_instr *inner = &g->instrs[in->args[side]];
     const int other = in->n_args == 2 ? in->args[1 - side] : 0;
     if (inner->kind != GEN_EXPR || !inner->varies || inner->stage != in->stage) return false;
-    if (strcmp(inner->expr, r->inner) != 0 || uses_of(g, in->args[side]) != 1) return false;
+    if (strcmp(inner->expr, r->inner) != 0 || uses[in->args[side]] != 1) return false;
     if (r->need == ONE && number_of(g, other) != 1) return false;
     int x = inner->args[0], y = inner->args[1];
     if (r->need == POWER && !is_power(number_of(g, y))) {
@@ -73,14 +75,19 @@ static bool apply(gen *g, gen_instr *in, const rule *r, int side) {
     return true;
 }
 
-void jit_algebra(gen *g, int stage) {
+pl_status jit_algebra(gen *g, int stage, pl_err *err) {
+    int *uses = pl_calloc(g->n_instrs + 1, sizeof(*uses));
+    if (uses == NULL) return pl_fail_memory(err, g->n_instrs * sizeof(*uses));
+    count_uses(g, uses);
     for (size_t i = 0; i < g->n_instrs; i++) {
         gen_instr *in = &g->instrs[i];
         if (in->kind != GEN_EXPR || !in->varies || in->stage != stage) continue;
         for (size_t k = 0; k < sizeof(rules) / sizeof(rules[0]); k++) {
             if (strcmp(in->expr, rules[k].outer) != 0) continue;
             for (int side = 0; side < 2; side++)
-                if ((rules[k].sides >> side & 1) != 0 && apply(g, in, &rules[k], side)) break;
+                if ((rules[k].sides >> side & 1) != 0 && apply(g, uses, in, &rules[k], side)) break;
         }
     }
+    pl_free(uses);
+    return PL_OK;
 }

@@ -29,7 +29,7 @@ bool jit_lanes_serve(const printer *p, int stage);
 void jit_put_lanes(printer *p, int stage);
 
 /* jit_algebra.c: several operations of a stage that lanes serve as one */
-void jit_algebra(gen *g, int stage);
+pl_status jit_algebra(gen *g, int stage, pl_err *err);
 
 /* jit_maths.c */
 void jit_put_maths(pl_buf *out, bool lanes);

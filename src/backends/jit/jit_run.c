@@ -334,6 +334,7 @@ pl_status jit_plan_run(jit_program *p, jit_plan *plan, const plumb_run_args *arg
     const pl_graph *graph = plan->model->graph;
     pl_status st = PL_OK;
     p->args = args;
+    plan->failed_prim = 0; /* of a run that ended before it was asked */
     if (args->hook != NULL) {
         *args->record = (plumb_record_info){ .n_values = p->n_values + p->n_hidden,
                                              .n_hidden = p->n_hidden,
