@@ -221,6 +221,25 @@ def bench_guard(bench):
     worst = max(figures, key=lambda s: figures[s]["guarded_ms"] - figures[s]["here_ms"])
     bench.limit(f"guarded query beyond the work itself ({worst})", figures[worst]["guarded_ms"] - figures[worst]["here_ms"], GUARD_MS, " ms")
     bench.say()
+    bench_guarded_runs(bench)
+
+
+def bench_guarded_runs(bench):
+    """The same interpreter on the same model: `eager` alone runs in plumb itself, a spec with options behind the guard."""
+    name = "mobilenet_v3_small" if bench.quick else "efficientnet_b0"
+    case, files = torch_case(name)
+    bench.say(f"### A run of {name} on `eager` behind the guard (ms: best of the rounds)\n")
+    bench.say("| threads | in this process | guarded | beyond |\n|---|---|---|---|")
+    over = {}
+    for threads in sorted({1, CORES}):
+        here, guarded = (min(plumb(bench.plumb, case.path, files, threads=threads, repeat=40, backend=backend)["timing"]["best_ms"] for _ in range(bench.rounds))
+                         for backend in ("eager", f"eager:threads={threads}"))
+        bench.say(f"| {threads} | {here:.2f} | {guarded:.2f} | {guarded - here:.2f} |")
+        over[threads] = guarded / here
+    bench.say()
+    for threads, ratio in over.items():
+        bench.ratio(f"time of a guarded run over one in the process, {threads}T", ratio)
+    bench.say()
 
 
 def mean(values):

@@ -9,7 +9,7 @@ import tempfile
 import torch
 import torch.onnx
 
-from . import _file, _match, _onnx
+from . import _file, _onnx
 
 _SCALARS = {"Float": 1, "Byte": 2, "Char": 3, "Short": 5, "Int": 6, "Long": 7, "Bool": 9, "Half": 10, "Double": 11,
             "ComplexFloat": 14, "ComplexDouble": 15, "BFloat16": 16}
@@ -54,10 +54,16 @@ def _export_torchscript(model, args, kwargs, path, options, watcher):
     return _types_of(kept[-1]) if kept else {}
 
 
-def _export_dynamo(model, args, kwargs, path, options):
+def _export_dynamo(model, args, kwargs, path, options, watcher):
     if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
         raise ValueError(f"exporter='dynamo' needs torch 2.5 or later (this is {torch.__version__})")
-    program = torch.onnx.export(model, tuple(args), kwargs=dict(kwargs), dynamo=True, **options)
+    options = {"verbose": False, **options, "dynamo": True}  # it prints its progress otherwise
+    try:
+        with watcher.watching(dispatch=False):
+            program = torch.onnx.export(model, tuple(args), kwargs=dict(kwargs), **options)
+    except Exception:  # of the model, or of a way of capturing that does not go together with hooks: without, it is the exporter's own
+        watcher.restart()
+        program = torch.onnx.export(model, tuple(args), kwargs=dict(kwargs), **options)
     program.save(path)
 
 
@@ -69,7 +75,7 @@ def export(model, args, kwargs, onnx_path, exporter, options, watcher, stack_tra
         raw = os.path.join(folder, os.path.basename(onnx_path))
         types = {}
         if exporter == "dynamo":
-            _export_dynamo(model, args, kwargs, raw, options)
+            _export_dynamo(model, args, kwargs, raw, options, watcher)
         else:
             types = _export_torchscript(model, args, kwargs, raw, options, watcher)
         beside = [n for n in os.listdir(folder) if n != os.path.basename(raw)]  # external data
@@ -95,9 +101,3 @@ def _rewrite(raw, folder, stack_traces):
             os.fsync(out.fileno())
             del piece
     return graph, [_onnx.call_of(n) for n in graph.nodes], clean
-
-
-def match(watcher, graph, tags):
-    if any(t is not None for t in tags):
-        return _match.by_calls(watcher, graph, tags)
-    return _match.by_modules(watcher, graph)

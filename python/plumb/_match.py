@@ -7,7 +7,8 @@ exposes folding: after Conv and BatchNormalization became one Conv, the value th
 number is read by what read the normalisation, and it is matched with the normalisation's output.
 A value that fits two tensors, or none for sure, stays without a match: a wrong one would be worse.
 
-The new exporter of torch 2 writes module paths in place of call numbers; there the unit is a module call.
+Both exporters are watched like that. Where the one of torch 2 had to take a way on which it cannot be watched, its nodes
+still have module paths; there the unit is a module call.
 """
 import ast
 import difflib
@@ -266,6 +267,16 @@ def align(recorded, traced):
                 if recorded.values[v].path in by_path:
                     pairs.append((v, by_path[recorded.values[v].path]))
     return dict(reversed(pairs))
+
+
+def adopt(recorded, traced, pairs):
+    """torch.export runs the module on tensors without data: what it traced gets the data of the recorded run where type
+    and shape fit, as far as the shape is known."""
+    for v, w in pairs.items():
+        a, b = recorded.values[v], traced.values[w]
+        if b.summary is None and a.dtype == b.dtype and len(a.shape) == len(b.shape) and all(
+                d is None or c == d for c, d in zip(a.shape, b.shape)):
+            b.summary, b.shape = a.summary, a.shape
 
 
 def agree(a, b):

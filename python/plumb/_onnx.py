@@ -13,8 +13,10 @@ _NESTED = {
     "node": {5: "attribute"},
     "attribute": {6: "graph", 11: "graph"},
 }
-_NODE_DOC = 6
+_NODE_DOC, _NODE_PROPS = 6, 9
+_TRACE = "pkg.torch.onnx.stack_trace"  # of torch 2's exporter, in Python's form: the innermost frame comes last
 _TAG_LINE = re.compile(rf"^{TAG}\((\d+)\)", re.M)
+_TAG_FRAME = re.compile(rf'\n? *File "{TAG}", line (\d+), in \w+')
 _OWN_FRAME = re.compile(rf"^(?:{TAG}\(\d+\): .*|{re.escape(os.path.dirname(os.path.abspath(__file__)))}/.*\(\d+\): .*|"
                         r".*/torch/overrides\.py\(\d+\): __torch_function__|"
                         r".*/torch/overrides\.py\(\d+\): handle_torch_function)$\n?", re.M)
@@ -134,9 +136,12 @@ def read(data):
 
 
 def call_of(node):
-    """Number of the call a node was traced in, None if it has no trace. The innermost frame comes first."""
+    """Number of the call a node was traced in, None if it has no trace. In doc_string the innermost frame comes first."""
     found = _TAG_LINE.search(node.doc)
-    return int(found[1]) - 1 if found else None
+    if found:
+        return int(found[1]) - 1
+    frames = _TAG_FRAME.findall(node.props.get(_TRACE, ""))
+    return int(frames[-1]) - 1 if frames else None
 
 
 def _put_varint(value):
@@ -148,19 +153,35 @@ def _put_varint(value):
     return bytes(out)
 
 
+def _field(number, *parts):
+    return [_put_varint(number << 3 | 2) + _put_varint(sum(map(len, parts))), *parts]
+
+
+def _trace_entry(entry, keep_traces):
+    """A node's metadata entry that holds a stack trace, without plumb's frames; None for another entry."""
+    if _one_text(entry, 1) != _TRACE:
+        return None
+    if not keep_traces:
+        return []
+    text = _TAG_FRAME.sub("", _one_text(entry, 2)).encode()
+    return _field(_NODE_PROPS, *_field(1, _TRACE.encode()), *_field(2, text))
+
+
 def pieces(data, kind="model", keep_traces=True):
     """The bytes of the message, in pieces, without plumb's frames in the stack traces."""
     nested = _NESTED[kind]
     done = 0
     for f, w, v, start, end in fields(data):
-        if w != 2 or not (f in nested or kind == "node" and f == _NODE_DOC):
+        new = None
+        if w == 2 and f in nested:
+            new = _field(f, *pieces(v, nested[f], keep_traces))
+        elif w == 2 and kind == "node" and f == _NODE_DOC:
+            new = _field(f, _OWN_FRAME.sub("", _text(v)).encode() if keep_traces else b"")
+        elif w == 2 and kind == "node" and f == _NODE_PROPS:
+            new = _trace_entry(v, keep_traces)
+        if new is None:
             continue
-        if f in nested:
-            new = list(pieces(v, nested[f], keep_traces))
-        else:
-            new = [_OWN_FRAME.sub("", _text(v)).encode() if keep_traces else b""]
         yield data[done:start]
-        yield _put_varint(f << 3 | 2) + _put_varint(sum(map(len, new)))
         yield from new
         done = end
     yield data[done:]

@@ -107,6 +107,15 @@ def _buffers_kept(model):
                 b.copy_(copy)
 
 
+def _in_order(model, kwargs):
+    """Keyword arguments in the order of forward's parameters: so the exporters make inputs of them."""
+    try:
+        names = list(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):
+        names = []
+    return dict(sorted(kwargs.items(), key=lambda kv: names.index(kv[0]) if kv[0] in names else len(names)))
+
+
 def _input_names(model, args, kwargs, given):
     """A name for each tensor among the inputs: the caller's, else that of forward's parameter."""
     found = []
@@ -211,6 +220,10 @@ def _tuples(watcher, names_of_inputs, found, reasons, methods):
     return [keys[i] for i in range(len(keys))], tuples, mapped, unmapped
 
 
+def _kind(value):
+    return f"{str(value.dtype).split('.')[-1]}{['?' if d is None else d for d in value.shape]}"
+
+
 def _why_alone(value):
     if value.op == "changed":
         return "changed behind a view: no call returned it"
@@ -221,8 +234,13 @@ def _why_alone(value):
 
 def _matched(recorded, traced, graph, tags):
     """name, reason and method for each value of the recorded run."""
-    result = _export.match(traced, graph, tags)
-    pairs = {v: v for v in range(len(recorded.values))} if traced is recorded else _match.align(recorded, traced)
+    if any(t is not None for t in tags) or not any(_match.module_of(n) is not None for n in graph.nodes):
+        pairs = _match.align(recorded, traced)
+        _match.adopt(recorded, traced, pairs)
+        result = _match.by_calls(traced, graph, tags)
+    else:
+        pairs, traced = {v: v for v in range(len(recorded.values))}, recorded
+        result = _match.by_modules(recorded, graph)
     found, reasons, methods = {}, {}, {}
     for v, value in enumerate(recorded.values):
         w = pairs.get(v)
@@ -232,6 +250,8 @@ def _matched(recorded, traced, graph, tags):
             reasons[v] = result.reasons.get(w, "")
         elif result.names[w] in found.values():
             reasons[v] = f"{result.names[w]} has a record already"
+        elif value.shape != traced.values[w].shape or value.dtype != traced.values[w].dtype:
+            reasons[v] = f"it had another shape or type in the run that was exported: {_kind(traced.values[w])}"
         elif not _match.agree(value, traced.values[w]):
             reasons[v] = "it had another value in the run that was exported"
         else:
@@ -273,12 +293,12 @@ def save_intermediates(model, inputs, onnx_path=None, out=None, *, input_names=N
     inputs      a tensor, a tuple of arguments, or a dict of keyword arguments
     onnx_path   also export the model there, and name the records after the values of its graph
     training    'eval': as usual, BatchNormalization folded into Conv; 'preserve': operations stay as they are
-    exporter    'torchscript', or 'dynamo' (torch 2.5 and later; leaf modules and outputs only are matched)
+    exporter    'torchscript', or 'dynamo' (torch 2.5 and later, with onnxscript)
     The names of the rest are those of torch.onnx.export. Neither file may exist. Returns a Recording.
     """
     _check(model, onnx_path, out, training, exporter)
     if isinstance(inputs, dict):
-        args, kwargs = (), inputs
+        args, kwargs = (), _in_order(model, inputs)
     else:
         args, kwargs = (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)), {}
     refused = []
@@ -301,7 +321,8 @@ def save_intermediates(model, inputs, onnx_path=None, out=None, *, input_names=N
             found, reasons, methods = {}, {}, {}
             if onnx_path is not None:
                 torch.random.set_rng_state(random)
-                traced = _watch.Watcher(model, _sink(None), lambda *_: None, tag=True) if exporter == "torchscript" else run
+                sink = _sink(None) if exporter == "torchscript" else lambda _fake: None
+                traced = _watch.Watcher(model, sink, lambda *_: None, tag=True)
                 options = _export_options(training, exporter, input_names, output_names, opset_version, dynamic_axes,
                                           export_options)
                 with _buffers_kept(model):

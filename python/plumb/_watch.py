@@ -11,6 +11,7 @@ before it has been written already. The same tensor seen again (a module returns
 returned) is a further name of that value, not a second record.
 """
 import contextlib
+import inspect
 import types
 import weakref
 
@@ -29,6 +30,8 @@ except ImportError:
 TAG = "plumb-call"  # file name of the frame around a call; its line is the number of the call
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
+_WITH_KWARGS = {"with_kwargs": True} if "with_kwargs" in inspect.signature(
+    torch.nn.Module.register_forward_pre_hook).parameters else {}  # torch 2.0 and later
 
 
 class Value:
@@ -104,8 +107,10 @@ _through = lambda func, args, kwargs: func(*args, **kwargs)  # noqa: E731  one l
 
 
 def _tagged(number):
-    """_through, in a frame that torch's tracer notes as the first line of a node's stack trace."""
-    return types.FunctionType(_through.__code__.replace(co_filename=TAG, co_firstlineno=number + 1), globals())
+    """_through, in a frame that torch's tracer notes as the innermost of a node's stack trace. torch.export keeps
+    only frames of functions that are called forward."""
+    code = _through.__code__.replace(co_filename=TAG, co_firstlineno=number + 1, co_name="forward")
+    return types.FunctionType(code, globals())
 
 
 class _FunctionMode(TorchFunctionMode):
@@ -136,17 +141,20 @@ class Watcher:
 
     def __init__(self, model, sink, refuse, tag=False):
         self.model, self.sink, self.refuse, self.tag = model, sink, refuse, tag
-        self.values, self.calls, self.module_calls = [], [], []
-        self.inputs, self.outputs = [], []  # numbers of values, in flattened order
+        self.restart()
         self.opaque = []
-        self.stack = []                     # (module path, call number) of the modules that are running
-        self.times = {}
-        self.live = {}                      # id of a tensor: (weak reference, version, number of its value)
         self.constants = {}                 # id of a parameter or buffer: (it, its version before the run)
         self.busy = 0                       # inside a call that is seen as a whole
         self.expanded = {}
         self.entered = []                   # functions of torch whose Python code is running
         self.mode = _FunctionMode(self)
+
+    def restart(self):
+        self.values, self.calls, self.module_calls = [], [], []
+        self.inputs, self.outputs = [], []  # numbers of values, in flattened order
+        self.stack = []                     # (module path, call number) of the modules that are running
+        self.times = {}
+        self.live = {}                      # id of a tensor: (weak reference, version, number of its value)
 
     # ---- values ------------------------------------------------------------------------------------
 
@@ -163,7 +171,7 @@ class Watcher:
     def add(self, tensor, has_version=True, **fields):
         try:
             with tracing_paused():  # a traced shape is made of tensors, and a node of the graph
-                shape = tuple(tensor.shape)
+                shape = tuple(d if type(d) is int else None for d in tensor.shape)  # None: torch.export's symbols
                 summary = self.sink(tensor)
         except Exception as e:
             if type(e).__name__ != "Unsupported":
@@ -289,12 +297,14 @@ class Watcher:
     # ---- modules -----------------------------------------------------------------------------------
 
     def before_module(self, path):
-        def hook(_module, args):
+        def hook(_module, args, kwargs=None):
+            if path == "" and not self.stack and self.tag and self.module_calls:
+                self.restart()  # an exporter that tries again, another way
             self.times[path] = self.times.get(path, 0) + 1
             self.stack.append((path, self.times[path] - 1))
             if path == "" and not self.inputs:
                 with self.quiet():
-                    self.add_inputs(args)
+                    self.add_inputs((*args, *(kwargs or {}).values()))
         return hook
 
     def after_module(self, path, leaf):
@@ -336,7 +346,7 @@ class Watcher:
                     self.opaque.append(f"{path or 'model'}: scripted; its operations are recorded without its modules")
                 else:
                     handles.append(m.register_forward_hook(pair[1]))
-                    handles.append(m.register_forward_pre_hook(pair[0]))
+                    handles.append(m.register_forward_pre_hook(pair[0], **_WITH_KWARGS))
             if scripted:
                 handles += self.global_hooks(scripted)
             yield

@@ -1,12 +1,10 @@
 /* eager: a thin vtable over the reference interpreter. The other backends are judged by it. */
-#include <string.h>
 
 #include "backends/backend_int.h"
 #include "base/alloc.h"
 #include "base/strmap.h"
 #include "interp/interp.h"
 #include "kernels/provider.h"
-#include "onnx/onnx.h"
 #include "ops/op.h"
 #include "passes/backward.h"
 
@@ -31,10 +29,9 @@ typedef struct eager_program {
 static plumb_status eager_open(const plumb_host *host, const plumb_option *options,
                                size_t n_options, void **self, plumb_error *err) {
     (void)host;
-    const char *kernels = pl_option_value(options, n_options, "kernels");
     const pl_provider *by = NULL;
-    pl_status st = kernels == NULL ? pl_provider_of(NULL, &by, pl_err_of(err))
-                                   : pl_provider_find(kernels, &by, pl_err_of(err));
+    const pl_status st =
+        pl_provider_find(pl_option_value(options, n_options, "kernels"), &by, pl_err_of(err));
     if (st != PL_OK) return (plumb_status)st;
     eager *e = pl_calloc(1, sizeof(*e));
     if (e == NULL) return (plumb_status)pl_fail_memory(pl_err_of(err), sizeof(*e));
@@ -63,7 +60,7 @@ static int eager_supports(void *self, const char *domain, const char *op, int op
 /* A body that no Loop or Scan is around runs once or not at all. */
 static bool runs_at_most_once(const pl_graph *graph) {
     for (; graph->owner != NULL; graph = graph->parent) {
-        if (strcmp(graph->owner->op, "If") != 0) return false;
+        if (pl_node_bodies(graph->owner) != PL_BODIES_BRANCHES) return false;
     }
     return true;
 }

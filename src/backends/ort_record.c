@@ -9,7 +9,6 @@
  * the bytes: protobuf merges repeated messages. Values in bodies of If, Loop and Scan are lifted
  * out of bodies that run once (ort_lift.h); the others stay hidden.
  */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

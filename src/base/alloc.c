@@ -1,6 +1,7 @@
 /* The heap behind one switch. With the injection off an allocation pays one relaxed load. */
 #include "base/alloc.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,6 +10,12 @@
 #include <sys/mman.h>
 
 #include "base/size.h"
+
+void pl_alloc_keep_freed(void) {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
+    mallopt(M_TRIM_THRESHOLD, 128 << 20);
+    mallopt(M_TOP_PAD, 16 << 20);
+}
 
 /* Allocations that may still succeed; negative = no limit. The globals of src/base: they exist for
  * tests and nothing else writes to them. */

@@ -18,6 +18,12 @@ char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t n); /* copies exactly n bytes and adds a NUL */
 void pl_free(void *p);
 
+/* For main, before any thread: from now on the heap keeps what is freed instead of giving it back
+ * to the system. Tensors come and go by the thousand, and fresh pages cost more than small
+ * operators.
+ */
+void pl_alloc_keep_freed(void);
+
 /* For tests: after `n` more successful allocations in this process every later one fails;
  * a negative n switches the injection off (the default). Thread-safe. */
 void pl_alloc_fail_after(long n);

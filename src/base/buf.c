@@ -1,6 +1,7 @@
 /* The growing byte buffer. Room for the NUL is always part of the capacity. */
 #include "base/buf.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,7 +87,8 @@ void pl_buf_putc(pl_buf *buf, char c) {
     pl_buf_append(buf, &c, 1);
 }
 
-void pl_buf_vprintf(pl_buf *buf, const char *format, va_list args) {
+__attribute__((format(printf, 2, 0))) static void put_format(pl_buf *buf, const char *format,
+                                                             va_list args) {
     if (!reserve(buf, 0)) return;
     va_list again;
     va_copy(again, args);
@@ -109,6 +111,6 @@ void pl_buf_vprintf(pl_buf *buf, const char *format, va_list args) {
 void pl_buf_printf(pl_buf *buf, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    pl_buf_vprintf(buf, format, args);
+    put_format(buf, format, args);
     va_end(args);
 }

@@ -3,10 +3,8 @@
 #ifndef PL_BUF_H
 #define PL_BUF_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 typedef struct pl_buf {
     char *data; /* never NULL after the first append; see pl_buf_str */
@@ -29,7 +27,5 @@ void pl_buf_puts(pl_buf *buf, const char *s);
 void pl_buf_put_shell(pl_buf *buf, const char *s); /* 'as it is', for a shell */
 void pl_buf_putc(pl_buf *buf, char c);
 void pl_buf_printf(pl_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void pl_buf_vprintf(pl_buf *buf, const char *format, va_list args)
-    __attribute__((format(printf, 2, 0)));
 
 #endif

@@ -21,8 +21,6 @@
 enum {
     WRITER_BUFFER_BYTES = 1 << 20,
     STREAM_CHUNK_BYTES = 64 << 10,
-    TEMPORARY_TRIES = 1000,
-    TEMPORARY_NAME_MAX = 200, /* of NAME; the whole must stay below NAME_MAX, 255 */
 };
 
 pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *path) {
@@ -38,6 +36,24 @@ int pl_fd_open(const char *path, int flags, mode_t mode) {
         fd = open(path, flags, mode);
     while (fd < 0 && errno == EINTR);
     return fd;
+}
+
+bool pl_sync_fd(int fd) {
+    int r;
+    do
+        r = fsync(fd);
+    while (r != 0 && errno == EINTR);
+    return r == 0 || errno == EINVAL || errno == EROFS;
+}
+
+pl_status pl_sync_dir(const char *path, pl_err *err) {
+    pl_status st = PL_OK;
+    const int fd = pl_fd_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0 && errno == EACCES) return PL_OK;
+    if (fd < 0) return pl_fail_errno(err, errno, "open the folder", path);
+    if (!pl_sync_fd(fd)) st = pl_fail_errno(err, errno, "sync", path);
+    close(fd);
+    return st;
 }
 
 /* ---- reading ---- */
@@ -148,6 +164,32 @@ void pl_file_map_unref(pl_file_map *map) {
     if (__atomic_sub_fetch(&map->refs, 1, __ATOMIC_ACQ_REL) == 0) map_free(map);
 }
 
+/* Of an entry of /proc/PID/pagemap (Linux, admin-guide/mm/pagemap): in memory or swapped out, and
+ * of a file. A page that is none of the first two was never touched; a private copy is not of a
+ * file. */
+#define PAGE_THERE (UINT64_C(3) << 62)
+#define PAGE_OF_FILE (UINT64_C(1) << 61)
+
+bool pl_file_map_untouched(const void *data, size_t n_bytes) {
+    uint64_t entries[1024];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (size_t)(uintptr_t)data;
+    if (n_bytes == 0) return true;
+    const size_t last = (start + n_bytes - 1) / page;
+    const int fd = pl_fd_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+    bool untouched = fd >= 0;
+    for (size_t at = start / page; untouched && at <= last;) {
+        const size_t n = last - at + 1 < 1024 ? last - at + 1 : 1024;
+        const ssize_t got =
+            pread(fd, entries, n * sizeof entries[0], (off_t)(at * sizeof *entries));
+        untouched = got == (ssize_t)(n * sizeof entries[0]);
+        for (size_t i = 0; untouched && i < n; i++)
+            untouched = (entries[i] & PAGE_THERE) == 0 || (entries[i] & PAGE_OF_FILE) != 0;
+        at += n;
+    }
+    if (fd >= 0) close(fd);
+    return untouched;
+}
+
 /* ---- writing ---- */
 
 struct pl_file_writer {
@@ -173,33 +215,6 @@ void pl_file_writer_abort_take(pl_file_writer *w) {
     writer_free(w);
 }
 
-/* Opens the first free .NAME.tmp-PID-N beside the target. */
-static pl_status temporary_open(pl_file_writer *w, mode_t mode, pl_err *err) {
-    pl_status st = PL_OK;
-    pl_buf name = PL_BUF_INIT;
-    const char *base = pl_path_basename(w->path);
-    char *dir = pl_path_dirname(w->path);
-    for (int i = 0; i < TEMPORARY_TRIES && dir != NULL; i++) {
-        pl_buf_reset(&name);
-        pl_buf_printf(&name, "%s/.%.*s.tmp-%ld-%d", dir, TEMPORARY_NAME_MAX, base, (long)getpid(),
-                      i);
-        if (!pl_buf_ok(&name)) break;
-        w->fd = pl_fd_open(name.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-        if (w->fd >= 0 || errno != EEXIST) break;
-    }
-    if (dir == NULL || !pl_buf_ok(&name)) {
-        st = pl_fail_memory(err, 0);
-    } else if (w->fd < 0) {
-        st = pl_fail_errno(err, errno, "create", w->path);
-    } else {
-        w->temporary = pl_buf_take(&name);
-        if (w->temporary == NULL) st = pl_fail_memory(err, 0);
-    }
-    pl_free(dir);
-    pl_buf_release(&name);
-    return st;
-}
-
 /* A pipe or device is written as it is: renaming over /dev/null would replace the device. */
 static pl_status in_place_open(pl_file_writer *w, pl_err *err) {
     w->fd = pl_fd_open(w->path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
@@ -219,7 +234,7 @@ static pl_status existing_open(pl_file_writer *w, const struct stat *info, pl_er
         pl_free(w->path);
         w->path = copy;
     }
-    PL_TRY(temporary_open(w, 0600, err));
+    PL_TRY(pl_file_temporary(w->path, O_WRONLY, 0600, &w->fd, &w->temporary, err));
     if (fchmod(w->fd, info->st_mode & 0777) != 0)
         return pl_fail_errno(err, errno, "set the mode of", w->temporary);
     return PL_OK;
@@ -240,7 +255,7 @@ pl_status pl_file_writer_open(const char *path, pl_file_writer **out, pl_err *er
     } else if (stat(path, &info) == 0) {
         st = existing_open(w, &info, err);
     } else {
-        st = temporary_open(w, 0666, err);
+        st = pl_file_temporary(path, O_WRONLY, 0666, &w->fd, &w->temporary, err);
     }
     if (st != PL_OK) {
         pl_file_writer_abort_take(w);
@@ -289,23 +304,10 @@ uint64_t pl_file_writer_offset(const pl_file_writer *w) {
     return w->n_appended;
 }
 
-/* EINVAL and EROFS: this kind of file has nothing to sync. */
-static bool sync_fd(int fd) {
-    int r;
-    do
-        r = fsync(fd);
-    while (r != 0 && errno == EINTR);
-    return r == 0 || errno == EINVAL || errno == EROFS;
-}
-
-/* Makes the rename itself durable. A folder we may write but not read cannot be synced. */
 static pl_status sync_dir_of(const char *path, pl_err *err) {
     char *dir = pl_path_dirname(path);
     if (dir == NULL) return pl_fail_memory(err, 0);
-    pl_status st = PL_OK;
-    const int fd = pl_fd_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd >= 0 && !sync_fd(fd)) st = pl_fail_errno(err, errno, "sync", dir);
-    if (fd >= 0) close(fd);
+    const pl_status st = pl_sync_dir(dir, err);
     pl_free(dir);
     return st;
 }
@@ -317,7 +319,7 @@ pl_status pl_file_writer_commit_take(pl_file_writer *w, pl_err *err) {
         goto abort;
     }
     PL_TRY_GOTO(abort, st, writer_flush(w, err));
-    if (!sync_fd(w->fd)) {
+    if (!pl_sync_fd(w->fd)) {
         st = pl_fail_errno(err, errno, "sync", w->path);
         goto abort;
     }

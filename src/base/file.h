@@ -16,6 +16,17 @@ pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *p
 /* open(2), again when a signal came in between. */
 int pl_fd_open(const char *path, int flags, mode_t mode);
 
+/* fsync(2); what has nothing to sync (EINVAL, EROFS) counts as done. */
+bool pl_sync_fd(int fd);
+/* Makes names in the folder durable. One that may be written but not read cannot be synced, which
+ * is no failure. */
+pl_status pl_sync_dir(const char *path, pl_err *err);
+
+/* A new file for what shall be called `path` once it is whole: hidden beside it, opened with
+ * O_CREAT, O_EXCL and `flags`. Caller closes *fd and frees *temporary. */
+pl_status pl_file_temporary(const char *path, int flags, mode_t mode, int *fd, char **temporary,
+                            pl_err *err);
+
 /* A read-only mapping of a whole file, ref-counted so that zero-copy tensors keep it alive.
  * An empty file maps to n_bytes == 0 and a non-NULL data pointer. Thread-safe counts. */
 typedef struct pl_file_map {
@@ -33,6 +44,11 @@ typedef struct pl_file_map {
 pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err);
 pl_file_map *pl_file_map_ref(pl_file_map *map);
 void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
+
+/* True when no page of a private mapping was written to: all of them are still the file's, which
+ * the page table tells without a look at the bytes. False also when it cannot be told; heap memory
+ * is never the file's. */
+bool pl_file_map_untouched(const void *data, size_t n_bytes);
 
 /* Atomic whole-file writer. Open, append as often as you like, then commit or abort. An existing
  * file keeps its mode and a symlink to it stays; a pipe or device is written in place. */
@@ -66,10 +82,11 @@ pl_status pl_dir_list_read(const char *path, pl_dir_list *out, pl_err *err);
 void pl_dir_list_free(pl_dir_list *list);
 /* Removes a folder and all in it; symlinks inside are removed, not followed. */
 pl_status pl_dir_remove(const char *path, pl_err *err);
-/* A new private folder under $TMPDIR or /tmp. Caller frees *out and removes the folder. */
+const char *pl_dir_for_temporaries(void); /* $TMPDIR, or /tmp */
+/* A new private folder there. Caller frees *out and removes the folder. */
 pl_status pl_dir_temporary(char **out, pl_err *err);
 
-/* A folder that appears whole or not at all. stage makes `.NAME.XXXXXX` beside `path` (and its
+/* A folder that appears whole or not at all. stage makes a hidden one beside `path` (and its
  * parents); publish gives it the name, or fails with PL_E_EXISTS; pl_dir_remove gives it up. */
 pl_status pl_dir_stage(const char *path, char **temporary, pl_err *err);
 pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err);

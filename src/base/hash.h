@@ -2,12 +2,17 @@
 #ifndef PL_HASH_H
 #define PL_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct pl_hash128 {
     uint64_t low, high;
 } pl_hash128;
+
+static inline bool pl_hash128_equal(pl_hash128 a, pl_hash128 b) {
+    return a.low == b.low && a.high == b.high;
+}
 
 enum { PL_HASH128_HEX = 33 }; /* 32 digits and the NUL */
 

@@ -2,9 +2,9 @@
 #include "base/json_read.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/strmap.h"
 #include "base/utf8.h"
 
@@ -54,19 +54,6 @@ static bool read_hex4(reader *r, uint32_t *out) {
     return true;
 }
 
-static char *put_utf8(char *to, uint32_t c) {
-    if (c < 0x80) {
-        *to++ = (char)c;
-        return to;
-    }
-    const int n_more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    const uint32_t lead = n_more == 1 ? 0xC0 : n_more == 2 ? 0xE0 : 0xF0;
-    *to++ = (char)(lead | c >> (6 * n_more));
-    for (int i = n_more - 1; i >= 0; i--)
-        *to++ = (char)(0x80 | (c >> (6 * i) & 0x3F));
-    return to;
-}
-
 /* After the backslash and the u; a pair of surrogates makes one character. */
 static bool read_unicode(reader *r, uint32_t *out) {
     uint32_t high, low;
@@ -88,7 +75,7 @@ static bool read_escape(reader *r, char **to) {
     const char e = *r->at++;
     if (e == 'u') {
         if (!read_unicode(r, &c)) return false;
-        *to = put_utf8(*to, c);
+        *to += pl_utf8_put(c, *to);
         return true;
     }
     const char *found = e ? strchr(from, e) : NULL;
@@ -177,7 +164,7 @@ static pl_status read_number(reader *r, pl_json_value *out) {
     char *copy = pl_arena_strndup(r->arena, start, n);
     if (!copy) return pl_fail_memory(r->err, n);
     out->kind = PL_JSON_NUMBER;
-    out->number = strtod(copy, NULL);
+    out->number = pl_strtod(copy, NULL);
     if (!isfinite(out->number)) return fail_at(r, start, "number out of range");
     out->is_integer = whole && parse_int64(copy, n, &out->integer);
     return PL_OK;
@@ -306,6 +293,23 @@ const pl_json_value *pl_json_find(const pl_json_value *object, const char *key) 
     for (const pl_json_value *v = object->first; v; v = v->next)
         if (v->n_key == n && memcmp(v->key, key, n) == 0) return v;
     return NULL;
+}
+
+bool pl_json_number(const pl_json_value *v, double *out) {
+    if (v && v->kind == PL_JSON_NUMBER) {
+        *out = v->number;
+        return true;
+    }
+    if (!v || v->kind != PL_JSON_STRING) return false;
+    if (strcmp(v->string, "nan") == 0)
+        *out = (double)NAN;
+    else if (strcmp(v->string, "inf") == 0)
+        *out = (double)INFINITY;
+    else if (strcmp(v->string, "-inf") == 0)
+        *out = -(double)INFINITY;
+    else
+        return false;
+    return true;
 }
 
 const char *pl_json_kind_name(pl_json_kind kind) {

@@ -41,6 +41,9 @@ pl_status pl_json_read(const char *text, size_t n, pl_arena *arena, const pl_jso
                        pl_err *err);
 /* The value of a key, or NULL; NULL also when `object` is NULL or not an object. Linear. */
 const pl_json_value *pl_json_find(const pl_json_value *object, const char *key);
+/* A number, or one of the strings "inf", "-inf", "nan" that plumb writes for what JSON lacks. False
+ * when it is something else or NULL. */
+bool pl_json_number(const pl_json_value *value, double *out);
 const char *pl_json_kind_name(pl_json_kind kind); /* "object", "string", … */
 
 #endif

@@ -12,7 +12,10 @@
 #include "base/buf.h"
 #include "base/file.h"
 
-enum { STAGE_NAME_MAX = 200 }; /* of NAME; the whole must stay below NAME_MAX, 255 */
+enum {
+    TEMPORARY_TRIES = 1000,
+    TEMPORARY_NAME_MAX = 200, /* of NAME; the whole must stay below NAME_MAX, 255 */
+};
 
 bool pl_path_exists(const char *path) {
     struct stat info;
@@ -232,10 +235,15 @@ pl_status pl_dir_remove(const char *path, pl_err *err) {
     return PL_OK;
 }
 
+/* ---- what is not whole yet ---- */
+
+const char *pl_dir_for_temporaries(void) {
+    const char *dir = getenv("TMPDIR");
+    return dir == NULL || dir[0] == '\0' ? "/tmp" : dir;
+}
+
 pl_status pl_dir_temporary(char **out, pl_err *err) {
-    const char *parent = getenv("TMPDIR");
-    if (parent == NULL || parent[0] == '\0') parent = "/tmp";
-    char *path = pl_path_join(parent, "plumb-XXXXXX");
+    char *path = pl_path_join(pl_dir_for_temporaries(), "plumb-XXXXXX");
     if (path == NULL) return pl_fail_memory(err, 0);
     if (mkdtemp(path) == NULL) {
         const pl_status st = pl_fail_errno(err, errno, "create a temporary folder", path);
@@ -246,27 +254,55 @@ pl_status pl_dir_temporary(char **out, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_dir_stage(const char *path, char **temporary, pl_err *err) {
+/* A descriptor, or -1 and errno. */
+static int make_file(const char *path, int flags, mode_t mode) {
+    return pl_fd_open(path, flags | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+}
+
+static int make_folder(const char *path, int flags, mode_t mode) {
+    (void)flags;
+    return mkdir(path, mode);
+}
+
+/* Makes the first free .NAME.tmp-PID-N beside `path`. */
+static pl_status make_beside(const char *path, int (*make)(const char *, int, mode_t), int flags,
+                             mode_t mode, int *made, char **temporary, pl_err *err) {
+    pl_status st = PL_OK;
     pl_buf name = PL_BUF_INIT;
+    char *dir = pl_path_dirname(path);
+    *made = -1;
+    for (int i = 0; i < TEMPORARY_TRIES && dir != NULL; i++) {
+        pl_buf_reset(&name);
+        pl_buf_printf(&name, "%s/.%.*s.tmp-%ld-%d", dir, TEMPORARY_NAME_MAX, pl_path_basename(path),
+                      (long)getpid(), i);
+        if (!pl_buf_ok(&name)) break;
+        *made = make(name.data, flags, mode);
+        if (*made >= 0 || errno != EEXIST) break;
+    }
+    if (dir == NULL || !pl_buf_ok(&name)) {
+        st = pl_fail_memory(err, 0);
+    } else if (*made < 0) {
+        st = pl_fail_errno(err, errno, "create", path);
+    } else {
+        *temporary = pl_buf_take(&name);
+    }
+    pl_free(dir);
+    pl_buf_release(&name);
+    return st;
+}
+
+pl_status pl_file_temporary(const char *path, int flags, mode_t mode, int *fd, char **temporary,
+                            pl_err *err) {
+    return make_beside(path, make_file, flags, mode, fd, temporary, err);
+}
+
+pl_status pl_dir_stage(const char *path, char **temporary, pl_err *err) {
+    int made;
     char *parent = pl_path_dirname(path);
     if (parent == NULL) return pl_fail_memory(err, 1);
-    pl_status st = pl_path_make_dirs(parent, err);
-    pl_buf_printf(&name, "%s/.%.*s.XXXXXX", parent, STAGE_NAME_MAX, pl_path_basename(path));
+    const pl_status st = pl_path_make_dirs(parent, err);
     pl_free(parent);
-    char *made = pl_buf_take(&name);
-    if (st == PL_OK && made == NULL) st = pl_fail_memory(err, 1);
-    if (st == PL_OK && mkdtemp(made) == NULL)
-        st = pl_fail_errno(err, errno, "create a folder beside", path);
-    if (st != PL_OK) {
-        pl_free(made);
-        return st;
-    }
-    /* mkdtemp makes it private; what is published is as open as any other file. */
-    const mode_t mask = umask(0);
-    umask(mask);
-    (void)chmod(made, 0777 & ~mask);
-    *temporary = made;
-    return PL_OK;
+    return st != PL_OK ? st : make_beside(path, make_folder, 0, 0777, &made, temporary, err);
 }
 
 pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err) {

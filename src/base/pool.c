@@ -17,10 +17,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 enum {
     THREADS_MAX = 1024,
@@ -76,12 +76,6 @@ static inline void cpu_pause(void) {
 /* More threads than cores: whoever waits must let the others work. */
 static bool spins(const pl_pool *pool) {
     return pool->n_threads <= pool->n_cpus;
-}
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static int default_threads(void) {
@@ -210,13 +204,13 @@ static bool is_news(pl_pool *pool, uint_fast64_t seen) {
 
 /* Until another loop is open, or the time is over. */
 static bool spin_open(pl_pool *pool, uint_fast64_t seen) {
-    const int64_t end = spins(pool) ? now_ns() + SPIN_NS : 0;
+    const int64_t end = spins(pool) ? pl_clock_ns() + SPIN_NS : 0;
     do {
         for (int i = 0; i < SPINS; i++) {
             if (is_news(pool, seen)) return true;
             cpu_pause();
         }
-    } while (end > 0 && now_ns() < end);
+    } while (end > 0 && pl_clock_ns() < end);
     return false;
 }
 
@@ -305,13 +299,13 @@ static void loop_open(pl_pool *pool, loop *l) {
 /* All blocks are handed out: shuts the door and waits for those inside. */
 static void loop_close(pl_pool *pool) {
     atomic_fetch_sub(&pool->state, OPEN);
-    const int64_t end = spins(pool) ? now_ns() + SPIN_NS : 0;
+    const int64_t end = spins(pool) ? pl_clock_ns() + SPIN_NS : 0;
     do {
         for (int i = 0; i < SPINS; i++) {
             if (atomic_load(&pool->n_inside) == 0) return;
             cpu_pause();
         }
-    } while (end > 0 && now_ns() < end);
+    } while (end > 0 && pl_clock_ns() < end);
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->waits, true); /* whoever leaves later sees it */
     while (atomic_load(&pool->n_inside) > 0)

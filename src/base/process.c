@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 
 enum {
@@ -41,12 +41,6 @@ typedef struct child {
     int64_t grace_end_ms;
     stream streams[2];
 } child;
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void close_fd(int *fd) {
     if (*fd >= 0) close(*fd);
@@ -163,7 +157,7 @@ static void check_ended(child *c) {
     const int r = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT);
     if ((r == 0 && info.si_pid == c->pid) || (r != 0 && errno == ECHILD)) {
         c->ended = true;
-        c->grace_end_ms = now_ms() + GRACE_MS;
+        c->grace_end_ms = pl_clock_ms() + GRACE_MS;
     }
 }
 
@@ -185,7 +179,7 @@ static void child_follow(child *c, bool *timed_out) {
     for (;;) {
         const bool reading = c->streams[0].fd >= 0 || c->streams[1].fd >= 0;
         check_ended(c);
-        const int64_t now = now_ms();
+        const int64_t now = pl_clock_ms();
         if (c->ended && (!reading || now >= c->grace_end_ms)) break;
         if (!c->ended && !c->killed && now >= c->deadline_ms) {
             *timed_out = true;
@@ -220,7 +214,7 @@ static pl_status child_reap(const child *c, const char *name, pl_process_result 
 
 static int64_t deadline_from(double seconds) {
     if (!(seconds > 0) || seconds > 1e9) return INT64_MAX;
-    return now_ms() + (int64_t)(seconds * 1000) + 1;
+    return pl_clock_ms() + (int64_t)(seconds * 1000) + 1;
 }
 
 pl_status pl_process_run(const char *const *argv, const pl_process_options *options,

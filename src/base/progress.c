@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 
 enum {
@@ -36,12 +36,6 @@ void pl_progress_update(const pl_progress *progress, const char *phase, int64_t 
                         int64_t total) {
     if (progress == NULL || progress->update == NULL) return;
     progress->update(progress->ctx, phase == NULL ? "" : phase, done, total);
-}
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 pl_progress_bar *pl_progress_bar_new(int fd) {
@@ -160,7 +154,7 @@ static bool phase_changed(const pl_progress_bar *bar, const char *phase) {
 static void bar_update(void *ctx, const char *phase, int64_t done, int64_t total) {
     pl_progress_bar *bar = ctx;
     if (!bar->terminal) return;
-    const int64_t now = now_ns();
+    const int64_t now = pl_clock_ns();
     if (bar->phase_ns == 0 || phase_changed(bar, phase)) phase_set(bar, phase, done, now);
     if (bar->drawn && now - bar->drawn_ns < redraw_ns) return;
     draw(bar, done, total, now);

@@ -27,6 +27,15 @@ size_t pl_utf8_step(const char *s, size_t n) {
     return length;
 }
 
+size_t pl_utf8_put(uint32_t c, char out[4]) {
+    static const unsigned char leads[5] = { 0, 0, 0xC0, 0xE0, 0xF0 };
+    const size_t length = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = length - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3F));
+    out[0] = (char)(leads[length] | c);
+    return length;
+}
+
 /* Whether a valid sequence would move the cursor, end the line or reorder what follows. */
 static bool is_control(const char *s, size_t length) {
     const unsigned char *u = (const unsigned char *)s;

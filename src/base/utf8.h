@@ -4,10 +4,14 @@
 #define PL_UTF8_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Length (1..4) of the valid sequence at the start of the `n` bytes at `s`; 0 when it is invalid,
  * cut off or n is 0. Overlong forms, surrogates and values above U+10FFFF are invalid. */
 size_t pl_utf8_step(const char *s, size_t n);
+
+/* The sequence of a code point up to U+10FFFF; returns its length. */
+size_t pl_utf8_put(uint32_t c, char out[4]);
 
 /* In place: every invalid byte and every control character (C0, DEL, C1, line and paragraph
  * separators, bidirectional overrides) becomes one '?'. Never gets longer. */

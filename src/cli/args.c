@@ -9,19 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
-__attribute__((format(printf, 2, 3))) static bool usage(plumb_error *err, const char *format, ...) {
+bool pl_args_fail(plumb_error *err, plumb_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    err->status = PLUMB_E_USAGE;
+    err->status = status;
     vsnprintf(err->message, sizeof(err->message), format, args);
     va_end(args);
     return false;
 }
 
-static bool no_memory(plumb_error *err) {
-    err->status = PLUMB_E_MEMORY;
-    snprintf(err->message, sizeof(err->message), "out of memory");
-    return false;
+bool pl_args_no_memory(plumb_error *err) {
+    return pl_args_fail(err, PLUMB_E_MEMORY, "out of memory");
 }
 
 static size_t count_options(const pl_command *command) {
@@ -59,7 +57,7 @@ static const pl_option *option_of(const pl_command *command, int code) {
 
 static bool note(pl_args *args, const pl_option *option, const char *value, plumb_error *err) {
     pl_given *grown = realloc(args->given, (args->n_given + 1) * sizeof(*grown));
-    if (grown == NULL) return no_memory(err);
+    if (grown == NULL) return pl_args_no_memory(err);
     args->given = grown;
     args->given[args->n_given++] = (pl_given){ option, value };
     return true;
@@ -75,10 +73,10 @@ static bool parse_options(pl_args *args, int argc, char **argv, const struct opt
         if (code == 'h') {
             *help = true;
         } else if (code == ':') {
-            return usage(err, "option '%s' needs a value", argv[optind - 1]);
+            return pl_args_fail(err, PLUMB_E_USAGE, "option '%s' needs a value", argv[optind - 1]);
         } else if (code == '?') {
-            return usage(err, "unknown option '%s'; see plumb %s --help", argv[optind - 1],
-                         args->command->name);
+            return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; see plumb %s --help",
+                                argv[optind - 1], args->command->name);
         } else if (!note(args, option_of(args->command, code), optarg, err)) {
             return false;
         }
@@ -88,11 +86,12 @@ static bool parse_options(pl_args *args, int argc, char **argv, const struct opt
 static bool check_count(const pl_args *args, plumb_error *err) {
     const pl_command *command = args->command;
     if (args->n_positional < command->min_args) {
-        return usage(err, "missing argument; usage: plumb %s %s", command->name, command->usage);
+        return pl_args_fail(err, PLUMB_E_USAGE, "missing argument; usage: plumb %s %s",
+                            command->name, command->usage);
     }
-    if (command->max_args > 0 && args->n_positional > command->max_args) {
-        return usage(err, "unexpected argument '%s'; usage: plumb %s %s",
-                     args->positional[command->max_args], command->name, command->usage);
+    if (args->n_positional > command->max_args) {
+        return pl_args_fail(err, PLUMB_E_USAGE, "unexpected argument '%s'; usage: plumb %s %s",
+                            args->positional[command->max_args], command->name, command->usage);
     }
     return true;
 }
@@ -106,7 +105,7 @@ bool pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *ou
     *out = (pl_args){ .command = command };
     *help = false;
     if (!ok) {
-        (void)no_memory(err);
+        pl_args_no_memory(err);
     } else {
         fill_getopt(command, longs, letters);
         ok = parse_options(out, argc, argv, longs, letters, help, err);
@@ -164,8 +163,9 @@ bool pl_args_int(const pl_args *args, const char *name, long long otherwise, lon
     errno = 0;
     *out = strtoll(text, &end, 10);
     if (errno == 0 && end != text && *end == '\0' && *out >= min && *out <= max) return true;
-    return usage(err, "--%s is '%s', expected a whole number from %lld to %lld", name, text, min,
-                 max);
+    return pl_args_fail(err, PLUMB_E_USAGE,
+                        "--%s is '%s', expected a whole number from %lld to %lld", name, text, min,
+                        max);
 }
 
 bool pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
@@ -176,7 +176,8 @@ bool pl_args_double(const pl_args *args, const char *name, double otherwise, dou
     char *end = NULL;
     *out = strtod(text, &end);
     if (end != text && *end == '\0' && *out >= 0) return true;
-    return usage(err, "--%s is '%s', expected a number that is not negative", name, text);
+    return pl_args_fail(err, PLUMB_E_USAGE, "--%s is '%s', expected a number that is not negative",
+                        name, text);
 }
 
 plumb_format pl_args_format(const pl_args *args) {

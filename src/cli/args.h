@@ -22,6 +22,7 @@ void pl_args_help(const pl_command *command);
         { 0, "timeout", "SECONDS", "end a compile or run that takes longer (not eager)" }, {       \
         0, "memory-limit", "MB", "end a backend that uses more (not eager)"                        \
     }
+bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err);
 /* --timeout and --memory-limit. */
 bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err);
 /* Options of the compiler (jit); without --backend they choose it. */
@@ -81,8 +82,6 @@ void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_mo
         { 0, "seed", "N", "seed of generated inputs and random operators (default 0)" },           \
         { 0, "range", "NAME=LO:HI", "range of a generated input (repeatable)" },                   \
         { 0, "fill", "KIND", "zeros, ones or random (default random)" }, PL_OPTION_DIM
-/* "out of memory" in *err. */
-plumb_status pl_cli_no_memory(plumb_error *err);
 bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err);
 void pl_cli_inputs_release(plumb_inputs *inputs);
 

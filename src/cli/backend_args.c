@@ -17,12 +17,6 @@ static char *append(char *to, const char *key, const char *value) {
     return to;
 }
 
-static bool fail(plumb_error *err, plumb_status status, const char *message) {
-    err->status = status;
-    snprintf(err->message, sizeof(err->message), "%s", message);
-    return false;
-}
-
 static size_t room_for(const pl_args *args, const char *backend) {
     size_t n = strlen(backend) + 200;
     for (size_t i = 0; i < args->n_given; i++)
@@ -43,11 +37,11 @@ bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err) {
     if (!any && backend == NULL) return true;
     if (backend == NULL) backend = "jit";
     if (any && strncmp(backend, "jit", 3) != 0) {
-        return fail(err, PLUMB_E_USAGE,
-                    "--inject, --explain and --fresh-cache are of the jit backend");
+        return pl_args_fail(err, PLUMB_E_USAGE,
+                            "--inject, --explain and --fresh-cache are of the jit backend");
     }
     out->text = malloc(room_for(args, backend));
-    if (out->text == NULL) return fail(err, PLUMB_E_MEMORY, "out of memory");
+    if (out->text == NULL) return pl_args_no_memory(err);
     char *at = out->text + sprintf(out->text, "%s", backend);
     const char *separator = strchr(backend, ':') == NULL ? ":" : ",";
     const char *fault;
@@ -66,7 +60,7 @@ bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err) {
     if (!out->explains) return true;
     snprintf(out->explain, sizeof(out->explain), "/tmp/plumb-explain-XXXXXX");
     const int fd = mkstemp(out->explain);
-    if (fd < 0) return fail(err, PLUMB_E_IO, "cannot make a temporary file in /tmp");
+    if (fd < 0) return pl_args_fail(err, PLUMB_E_IO, "cannot make a temporary file in /tmp");
     close(fd);
     append(append(at, separator, NULL), "explain=", out->explain);
     return true;

@@ -1,6 +1,5 @@
 /* plumb analyze MODEL: which operation is to blame. */
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/args.h"
@@ -8,15 +7,14 @@
 extern const pl_command pl_command_analyze;
 
 static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_error *err) {
-    long long threads = 0, limit = 0;
+    long long limit = 0;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
-        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "limit", 20, 0, 1000000000, &limit, err) ||
         !pl_args_double(args, "tol", 0, &o->tol, err)) {
         return false;
     }
-    o->threads = (int)threads;
     o->limit = (size_t)limit;
     o->backend = pl_args_value(args, "backend");
     o->reference = pl_args_value(args, "reference");

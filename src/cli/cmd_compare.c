@@ -8,14 +8,13 @@
 extern const pl_command pl_command_compare;
 
 static bool read_numbers(const pl_args *args, plumb_compare_options *o, plumb_error *err) {
-    long long threads = 0, limit = 0;
+    long long limit = 0;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
-        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "limit", 20, 0, 1000000000, &limit, err) ||
         !pl_args_double(args, "tol", 0, &o->tol, err))
         return false;
-    o->threads = (int)threads;
     o->limit = (size_t)limit;
     o->has_tol = pl_args_value(args, "tol") != NULL;
     return true;
@@ -40,10 +39,7 @@ static bool read_options(const pl_args *args, plumb_compare_options *o, plumb_er
     o->pack = pl_args_flag(args, "pack");
     o->plugins = pl_args_all(args, "plugin", &o->n_plugins);
     o->details = pl_args_all(args, "detail", &o->n_details);
-    if (o->plugins != NULL && o->details != NULL) return true;
-    err->status = PLUMB_E_MEMORY;
-    snprintf(err->message, sizeof(err->message), "out of memory");
-    return false;
+    return (o->plugins != NULL && o->details != NULL) || pl_args_no_memory(err);
 }
 
 static int run(const pl_args *args) {

@@ -33,7 +33,8 @@ static int run(const pl_args *args) {
     const char **dims = pl_args_all(args, "dim", &options.n_dims);
     options.dims = dims;
     char *list = NULL;
-    plumb_status st = dims == NULL ? pl_cli_no_memory(&err) : transform(args, model, &list, &err);
+    plumb_status st = PLUMB_E_MEMORY;
+    if (dims != NULL || pl_args_no_memory(&err)) st = transform(args, model, &list, &err);
     if (st == PLUMB_OK) st = plumb_convert(model, args->positional[1], &options, &err);
     plumb_model_close(model);
     free(dims);

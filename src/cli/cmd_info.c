@@ -18,8 +18,8 @@ static int run(const pl_args *args) {
                                          .dims = dims,
                                          .n_dims = n_dims,
                                          .nodes = pl_args_flag(args, "nodes") };
-    const plumb_status st =
-        dims == NULL ? pl_cli_no_memory(&err) : plumb_info(model, &options, &text, &err);
+    plumb_status st = PLUMB_E_MEMORY;
+    if (dims != NULL || pl_args_no_memory(&err)) st = plumb_info(model, &options, &text, &err);
     free(dims);
     plumb_model_close(model);
     if (st != PLUMB_OK) return pl_command_fail(args, &err);

@@ -15,18 +15,16 @@ static void print_line(void *ctx, const char *line) {
 }
 
 static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_error *err) {
-    long long threads = 0, queries = 0, code = 0, jobs = 0;
+    long long queries = 0, code = 0, jobs = 0;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
-        !pl_cli_context(args, &o->context, err) ||
-        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_cli_context(args, &o->context, err) || !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "jobs", 0, 1, 4096, &jobs, err) ||
         !pl_args_int(args, "max-queries", 0, 0, INT64_MAX, &queries, err) ||
         !pl_args_int(args, "fail-code", -1, 0, 255, &code, err) ||
         !pl_args_double(args, "max-time", 0, &o->max_time, err)) {
         return false;
     }
-    o->threads = (int)threads;
     o->jobs = (int)jobs;
     o->max_queries = (size_t)queries;
     o->fail_code = (int)code;
@@ -42,10 +40,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, plumb_err
     o->same = pl_args_value(args, "same");
     if (!pl_args_double(args, "tol", 0, &o->tol, err)) return false;
     if (!o->accuracy && (o->profile != NULL || o->same != NULL || o->tol > 0)) {
-        err->status = PLUMB_E_USAGE;
-        snprintf(err->message, sizeof(err->message),
-                 "--profile, --same and --tol are of --accuracy");
-        return false;
+        return pl_args_fail(err, PLUMB_E_USAGE, "--profile, --same and --tol are of --accuracy");
     }
     o->strip_weights = pl_args_flag(args, "strip-weights");
     o->stable_output = pl_args_flag(args, "stable-output");
@@ -75,13 +70,10 @@ static bool find_checkpoint(const char *dir, char *out, size_t n_out, plumb_erro
         best_k = k;
         snprintf(out, n_out, "%s/%s", dir, entry->d_name);
     }
-    if (stream != NULL) {
-        closedir(stream);
-        return true;
-    }
-    err->status = PLUMB_E_NOT_FOUND;
-    snprintf(err->message, sizeof(err->message), "there is no checkpoint in '%.500s'", dir);
-    return false;
+    if (stream == NULL)
+        return pl_args_fail(err, PLUMB_E_NOT_FOUND, "there is no checkpoint in '%.500s'", dir);
+    closedir(stream);
+    return true;
 }
 
 static int run_model(const pl_args *args) {

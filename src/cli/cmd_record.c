@@ -8,23 +8,18 @@
 extern const pl_command pl_command_record;
 
 static bool read_options(const pl_args *args, plumb_record_options *o, plumb_error *err) {
-    long long threads = 0;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
-        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err)) {
+        !pl_cli_threads(args, &o->threads, err)) {
         return false;
     }
-    o->threads = (int)threads;
     o->fp64 = pl_args_flag(args, "fp64");
     o->stats_only = pl_args_flag(args, "stats-only");
     o->format = pl_args_format(args);
     o->names = pl_args_all(args, "name", &o->n_names);
     o->ops = pl_args_all(args, "op", &o->n_ops);
     o->modules = pl_args_all(args, "module", &o->n_modules);
-    if (o->names != NULL && o->ops != NULL && o->modules != NULL) return true;
-    err->status = PLUMB_E_MEMORY;
-    snprintf(err->message, sizeof(err->message), "out of memory");
-    return false;
+    return (o->names != NULL && o->ops != NULL && o->modules != NULL) || pl_args_no_memory(err);
 }
 
 static void free_array(const char *const *array) {

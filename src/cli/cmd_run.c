@@ -10,20 +10,17 @@ static bool wants_output(const pl_args *args, plumb_error *err, bool *out) {
     const char *save = pl_args_value(args, "save");
     *out = save == NULL || strcmp(save, "none") != 0;
     if (save == NULL || strcmp(save, "none") == 0 || strcmp(save, "all") == 0) return true;
-    err->status = PLUMB_E_USAGE;
-    snprintf(err->message, sizeof(err->message), "--save is '%s', expected all or none", save);
-    return false;
+    return pl_args_fail(err, PLUMB_E_USAGE, "--save is '%s', expected all or none", save);
 }
 
 static bool read_options(const pl_args *args, plumb_run_options *o, plumb_error *err) {
-    long long threads = 0, repeat = 1;
+    long long repeat = 1;
     if (!pl_cli_inputs(args, &o->inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
-        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err) ||
+        !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "repeat", 1, 1, 1000000, &repeat, err)) {
         return false;
     }
-    o->threads = (int)threads;
     o->repeat = (int)repeat;
     o->fp64 = pl_args_flag(args, "fp64");
     o->profile = pl_args_flag(args, "profile-nodes");
@@ -32,39 +29,31 @@ static bool read_options(const pl_args *args, plumb_run_options *o, plumb_error 
     return true;
 }
 
-static bool fail_usage(plumb_error *err, const char *message) {
-    err->status = PLUMB_E_USAGE;
-    snprintf(err->message, sizeof(err->message), "%s", message);
-    return false;
-}
-
 /* Whether the run is checked or transformed; plain runs stay plain. */
 static bool read_check(const pl_args *args, plumb_check_options *o, bool *checked,
                        plumb_error *err) {
-    long long runs = 1, grad_seed = 0;
+    long long runs = 1;
+    plumb_context context = { 0 };
     const bool strict = pl_args_flag(args, "strict-accuracy");
     const bool accuracy = pl_args_flag(args, "accuracy") || strict;
-    const char *seed = pl_args_value(args, "grad-seed");
     if (accuracy && pl_args_flag(args, "no-accuracy"))
-        return fail_usage(err, "--accuracy and --no-accuracy contradict each other");
-    if (pl_args_flag(args, "eval") && pl_args_flag(args, "no-eval"))
-        return fail_usage(err, "--eval and --no-eval contradict each other");
+        return pl_args_fail(err, PLUMB_E_USAGE,
+                            "--accuracy and --no-accuracy contradict each other");
     if (!pl_args_int(args, "runs", o->run.repeat, 1, 1000, &runs, err) ||
-        !pl_args_int(args, "grad-seed", 0, 0, INT64_MAX, &grad_seed, err) ||
-        !pl_args_double(args, "tol", 0, &o->tol, err)) {
+        !pl_cli_context(args, &context, err) || !pl_args_double(args, "tol", 0, &o->tol, err)) {
         return false;
     }
     o->mode = strict ? PLUMB_CHECK_STRICT : accuracy ? PLUMB_CHECK_ACCURACY : PLUMB_CHECK_NONE;
     o->run.repeat = (int)runs;
-    o->eval = pl_args_flag(args, "eval") || (accuracy && !pl_args_flag(args, "no-eval"));
-    o->amp = pl_args_value(args, "amp");
+    o->eval = context.eval;
+    o->amp = context.amp;
     o->reference_amp = pl_args_flag(args, "reference-amp");
     o->reference = pl_args_value(args, "reference");
     o->reference_model = pl_args_value(args, "reference-model");
-    o->backward = pl_args_flag(args, "backward");
-    o->loss_output = pl_args_value(args, "loss-output");
-    o->random_gradients = seed != NULL;
-    o->grad_seed = (uint64_t)grad_seed;
+    o->backward = context.backward;
+    o->loss_output = context.loss_output;
+    o->random_gradients = context.random_gradients;
+    o->grad_seed = context.grad_seed;
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->baseline = pl_args_value(args, "baseline");
@@ -78,9 +67,7 @@ static bool read_check(const pl_args *args, plumb_check_options *o, bool *checke
         *checked = false;
     }
     if (*checked && (o->run.fp64 || o->run.profile))
-        return fail_usage(err, "--fp64 and --profile-nodes are of plain runs");
-    if (!o->backward && (o->loss_output != NULL || seed != NULL))
-        return fail_usage(err, "--loss-output and --grad-seed are of --backward");
+        return pl_args_fail(err, PLUMB_E_USAGE, "--fp64 and --profile-nodes are of plain runs");
     return true;
 }
 

@@ -7,18 +7,16 @@
 extern const pl_command pl_command_test;
 
 static bool read_options(const pl_args *args, plumb_test_options *o, plumb_error *err) {
-    long long threads = 0;
     if (!pl_args_double(args, "rtol", 1e-3, &o->rtol, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_args_double(args, "atol", 1e-7, &o->atol, err) ||
-        !pl_args_int(args, "threads", 0, 0, 4096, &threads, err)) {
+        !pl_cli_threads(args, &o->threads, err)) {
         return false;
     }
     o->filter = pl_args_value(args, "filter");
     o->backend = pl_args_value(args, "backend");
     o->fp64 = pl_args_flag(args, "fp64");
     o->verbose = pl_args_flag(args, "verbose");
-    o->threads = (int)threads;
     o->format = pl_args_format(args);
     return true;
 }
@@ -89,5 +87,6 @@ const pl_command pl_command_test = {
     .details = "Exit code: 0 no failure, 1 some case failed, 2 bad usage or no case found.",
     .options = options,
     .min_args = 1,
+    .max_args = SIZE_MAX,
     .run = run,
 };

@@ -22,7 +22,7 @@ typedef struct pl_command {
     const char *summary;             /* one line */
     const char *details;             /* paragraphs for --help; NULL = none */
     const pl_option *options;        /* ends with a row without a name */
-    size_t min_args, max_args;       /* positional; max 0 = no limit */
+    size_t min_args, max_args;       /* positional; SIZE_MAX = no limit */
     int (*run)(const pl_args *args); /* returns the exit code */
 } pl_command;
 
@@ -52,6 +52,10 @@ bool pl_args_int(const pl_args *args, const char *name, long long otherwise, lon
                  long long max, long long *out, plumb_error *err);
 bool pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
                     plumb_error *err);
+/* What is wrong, in *err. Both are false. */
+bool pl_args_fail(plumb_error *err, plumb_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+bool pl_args_no_memory(plumb_error *err);
 /* --json or not. */
 plumb_format pl_args_format(const pl_args *args);
 

@@ -1,9 +1,9 @@
 /* plumb COMMAND …: finds the command's row and runs it. */
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "cli/args.h"
 
 /* One line per command. */
@@ -56,10 +56,7 @@ static const pl_command *find_command(const char *name) {
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with a message */
     signal(SIGXFSZ, SIG_IGN); /* and so is the largest file that is allowed */
-    /* Tensors come and go by the thousand: keep freed memory instead of unmapping it. */
-    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
-    mallopt(M_TRIM_THRESHOLD, 128 << 20);
-    mallopt(M_TOP_PAD, 16 << 20);
+    pl_alloc_keep_freed();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : 0;

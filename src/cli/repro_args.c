@@ -11,10 +11,8 @@ bool pl_cli_repro_read(const pl_args *args, int otherwise, pl_cli_repro *out, pl
     *out = (pl_cli_repro){ 0 };
     if (from != NULL && from[0] != '\0') {
         if (from[0] < '0' || from[0] > '4' || from[1] != '\0') {
-            err->status = PLUMB_E_USAGE;
-            snprintf(err->message, sizeof(err->message),
-                     "PLUMB_REPRO_LEVEL is '%.100s', expected 0 to 4", from);
-            return false;
+            return pl_args_fail(err, PLUMB_E_USAGE,
+                                "PLUMB_REPRO_LEVEL is '%.100s', expected 0 to 4", from);
         }
         level = from[0] - '0';
     }
@@ -43,6 +41,8 @@ bool pl_cli_context(const pl_args *args, plumb_context *out, plumb_error *err) {
     const bool accuracy =
         pl_args_flag(args, "accuracy") ||
         (pl_args_flag(args, "strict-accuracy") && strcmp(args->command->name, "minify") != 0);
+    if (pl_args_flag(args, "eval") && pl_args_flag(args, "no-eval"))
+        return pl_args_fail(err, PLUMB_E_USAGE, "--eval and --no-eval contradict each other");
     *out = (plumb_context){ .eval = pl_args_flag(args, "eval") ||
                                     (accuracy && !pl_args_flag(args, "no-eval")),
                             .amp = pl_args_value(args, "amp"),
@@ -52,9 +52,7 @@ bool pl_cli_context(const pl_args *args, plumb_context *out, plumb_error *err) {
     if (!pl_args_int(args, "grad-seed", 0, 0, INT64_MAX, &grad_seed, err)) return false;
     out->grad_seed = (uint64_t)grad_seed;
     if (out->backward || (out->loss_output == NULL && !out->random_gradients)) return true;
-    err->status = PLUMB_E_USAGE;
-    snprintf(err->message, sizeof(err->message), "--loss-output and --grad-seed are of --backward");
-    return false;
+    return pl_args_fail(err, PLUMB_E_USAGE, "--loss-output and --grad-seed are of --backward");
 }
 
 static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_model *model,
@@ -62,7 +60,7 @@ static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_mod
     char *text = NULL;
     plumb_error err = { 0 };
     double timeout = 0;
-    long long threads = 0;
+    int threads = 0;
     plumb_context context = { 0 };
     double tol = 0;
     const bool strict = pl_args_flag(args, "strict-accuracy");
@@ -77,7 +75,7 @@ static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_mod
         .no_data = pl_args_flag(args, "no-data"),
         .error = failure == NULL ? NULL : failure->message,
         .timeout = pl_args_double(args, "timeout", 0, &timeout, &err) ? timeout : 0,
-        .threads = pl_args_int(args, "threads", 0, 0, 4096, &threads, &err) ? (int)threads : 0,
+        .threads = pl_cli_threads(args, &threads, &err) ? threads : 0,
         .context = context,
         .accuracy = accuracy,
         .strict = strict,

@@ -5,14 +5,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/progress.h"
 #include "cli/args.h"
-
-plumb_status pl_cli_no_memory(plumb_error *err) {
-    err->status = PLUMB_E_MEMORY;
-    snprintf(err->message, sizeof(err->message), "out of memory");
-    return PLUMB_E_MEMORY;
-}
 
 /* A model that is a folder brings its inputs: one allocation, as pl_args_all makes it. */
 static bool take_folder(const pl_args *args, plumb_inputs *out) {
@@ -47,19 +42,23 @@ bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     if (fill != NULL && strcmp(fill, "zeros") == 0) out->fill = PLUMB_FILL_ZEROS;
     if (fill != NULL && strcmp(fill, "ones") == 0) out->fill = PLUMB_FILL_ONES;
     if (fill != NULL && out->fill == PLUMB_FILL_RANDOM && strcmp(fill, "random") != 0) {
-        err->status = PLUMB_E_USAGE;
-        snprintf(err->message, sizeof(err->message),
-                 "--fill is '%s', expected zeros, ones or random", fill);
-        return false;
+        return pl_args_fail(err, PLUMB_E_USAGE, "--fill is '%s', expected zeros, ones or random",
+                            fill);
     }
     if (!pl_args_int(args, "seed", 0, 0, INT64_MAX, &seed, err)) return false;
     out->seed = (uint64_t)seed;
-    if (taken && out->files != NULL && out->sets != NULL && out->dims != NULL &&
-        out->ranges != NULL) {
-        return true;
+    if (!taken || out->files == NULL || out->sets == NULL || out->dims == NULL ||
+        out->ranges == NULL) {
+        return pl_args_no_memory(err);
     }
-    (void)pl_cli_no_memory(err);
-    return false;
+    return true;
+}
+
+bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err) {
+    long long threads = 0;
+    if (!pl_args_int(args, "threads", 0, 0, 4096, &threads, err)) return false;
+    *out = (int)threads;
+    return true;
 }
 
 bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err) {
@@ -109,9 +108,7 @@ struct pl_cli_bar {
  * line in 50 ms for each phase. */
 static void print_progress(void *ctx, const char *phase, int64_t done, int64_t total) {
     pl_cli_bar *b = ctx;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const int64_t ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    const int64_t ms = pl_clock_ms();
     if (strncmp(b->last, phase, sizeof b->last - 1) == 0 && ms - b->last_ms < 50) return;
     (void)snprintf(b->last, sizeof b->last, "%s", phase);
     b->last_ms = ms;

@@ -42,16 +42,8 @@ static pl_status read_row(const pl_json_value *o, row *r, pl_err *err) {
     if (worst != NULL && r->worst_class < 0)
         return pl_fail(err, PL_E_FORMAT, "'class' is not exact, finite, nonfinite or structural");
     if (psnr == NULL || psnr->kind == PL_JSON_NULL) return PL_OK;
-    if (psnr->kind == PL_JSON_NUMBER) {
-        r->psnr = psnr->number;
-    } else if (psnr->kind == PL_JSON_STRING && strcmp(psnr->string, "-inf") == 0) {
-        r->psnr = -(double)INFINITY;
-    } else if (psnr->kind == PL_JSON_STRING && strcmp(psnr->string, "inf") == 0) {
-        r->psnr = (double)INFINITY;
-    } else {
-        return pl_fail(err, PL_E_FORMAT, "'psnr' is not a number");
-    }
-    return PL_OK;
+    if (pl_json_number(psnr, &r->psnr) && !isnan(r->psnr)) return PL_OK;
+    return pl_fail(err, PL_E_FORMAT, "'psnr' is not a number");
 }
 
 static pl_status read_all(pl_baseline *b, const char *text, size_t n, pl_err *err) {

@@ -178,6 +178,9 @@ static void judge_inherited(pl_blaming *j, pl_judgement *v, const pl_segment *se
     const double u = pl_dtype_is_float(native) ? pl_dtype_unit_roundoff(native) : 0;
     const double floor_ = pl_dtype_is_float(native) ? 64 * u * v->scale : 0.5;
     const double reference = isnan(v->reference) ? 0 : v->reference;
+    for (size_t i = 0; i < segment->n_inputs; i++)
+        v->otherwise = v->otherwise || j->out->of[segment->inputs[i]->id].otherwise;
+    if (v->otherwise) return; /* gold is the first reading: it says nothing */
     if (isnan(v->propagated) || v->propagated <= INHERITED_RATIO * fmax(reference, floor_)) return;
     double worst_in = 0;
     for (size_t i = 0; i < segment->n_inputs; i++) {
@@ -235,6 +238,7 @@ static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_ten
     if (e.q > PL_Q_UNUSUAL && e.kind != PL_LOCAL_SHAPE) {
         PL_TRY(pl_excuse_try(j, &segment, value, a, &e, &v->q_ref, &v->excuse, err));
         v->q = e.q / fmax(1, isnan(v->q_ref) ? 1 : v->q_ref);
+        v->otherwise = v->excuse == pl_excuse_otherwise;
     }
     v->local_class = e.kind;
     v->local = e.rms;

@@ -35,7 +35,8 @@ typedef struct pl_judgement { /* of one value of the main graph that the run has
     double reference;                    /* rms of the reference run against gold */
     double scale;                        /* rms of gold */
     const char *excuse, *reason;         /* "" */
-    const char *kind, *where;            /* of culprits; else "" */
+    bool otherwise; /* it, or what it comes from, is another reading of ONNX than gold is */
+    const char *kind, *where; /* of culprits; else "" */
     int64_t n_bad;
     pl_local_class local_class;
     const int64_t

@@ -29,6 +29,7 @@ typedef struct pl_blaming {
 
 /* One more look at a value that is beyond its bound, at the segment's own precision and with what
  * low precision may excuse. *q is lowered; excuse names what helped ("" = nothing). */
+extern const char pl_excuse_otherwise[]; /* ONNX leaves it open */
 pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err);

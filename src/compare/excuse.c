@@ -5,9 +5,9 @@
  * has too is no fault (q is divided by the q of that run). Then, where low precision or quantised
  * layers are involved: inputs rounded to the type that the model declares; inputs off by one
  * rounding of that type, since the consumer may have used another copy; weights that were rounded
- * after folding; a float bias that was quantised with the layer. One row each. */
+ * after folding; a float bias that was quantised with the layer. And where ONNX itself leaves
+ * something open: the other reading. One row each. */
 #include <math.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "compare/blame_int.h"
@@ -20,6 +20,7 @@ typedef enum excuse_bits {
     QUANTISED_BIAS = 8,
     NATIVE = 16,
     WIDE_CASTS = 32,      /* a Cast to low precision passes on what it gets, */
+    OTHERWISE = 128,      /* the other reading of what ONNX leaves open */
     WIDE_DATA_CASTS = 64, /* only where that is no constant: those were folded, and rounded */
 } excuse_bits;
 
@@ -72,18 +73,14 @@ static bool has_copies(const pl_blaming *j, const pl_segment *segment, const pl_
     return n > 1;
 }
 
-static bool is_any(const pl_node *node, const char *const *ops) {
-    for (; *ops != NULL; ops++)
-        if (strcmp(node->op, *ops) == 0) return true;
-    return false;
-}
-
 /* A Cast to low precision whose result something computes with. A runtime that has no kernel for
  * the low type computes wide and drops the pair, the model's Cast down and its own Cast up (ONNX
  * Runtime on a CPU): one rounding less. A Cast up of the model itself is another matter: there the
  * rounding is what the model asks for. */
 static bool feeds_low(const pl_segment *segment, const pl_node *cast) {
-    if (strcmp(cast->op, "Cast") != 0 || cast->in[0] == NULL || cast->out[0] == NULL) return false;
+    if (!pl_node_has_flag(cast, PL_OP_CAST) || cast->in[0] == NULL || cast->out[0] == NULL) {
+        return false;
+    }
     const pl_dtype from = declared(cast->in[0]);
     if (!is_low(declared(cast->out[0])) || !pl_dtype_is_float(from) || is_low(from)) return false;
     bool computes = false;
@@ -91,7 +88,7 @@ static bool feeds_low(const pl_segment *segment, const pl_node *cast) {
         const pl_node *node = segment->nodes[i];
         for (uint32_t k = 0; k < node->n_in; k++) {
             if (node->in[k] != cast->out[0]) continue;
-            if (strcmp(node->op, "Cast") == 0) return false;
+            if (pl_node_has_flag(node, PL_OP_CAST)) return false;
             computes = true;
         }
     }
@@ -122,16 +119,13 @@ static bool has_wide(const pl_blaming *j, const pl_segment *segment, const pl_va
     return false;
 }
 
-static const char *const folded[] = { "BatchNormalization", "Mul", "Div", NULL };
-
 /* A dot product and, behind it, what can be folded into its weights. */
 static bool has_folding(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
-    static const char *const dots[] = { "Conv", "ConvTranspose", "Gemm", "MatMul", NULL };
     bool dot = false;
     if (!has_low(j, segment, value)) return false;
     for (size_t i = 0; i < segment->n_nodes; i++) {
-        if (dot && is_any(segment->nodes[i], folded)) return true;
-        dot = dot || is_any(segment->nodes[i], dots);
+        if (dot && segment->nodes[i]->def->folds != NULL) return true;
+        dot = dot || segment->nodes[i]->def->weights != PL_WEIGHTS_NONE;
     }
     return false;
 }
@@ -149,10 +143,10 @@ static const pl_node *producer_of(const pl_node *node, uint32_t i) {
 static bool has_quantised_bias(const pl_node *node) {
     const pl_node *x = producer_of(node, 0), *w = producer_of(node, 1);
     if (node->n_in < 3 || node->in[2] == NULL || x == NULL || w == NULL) return false;
-    if (producer_of(node, 2) != NULL && strcmp(producer_of(node, 2)->op, "DequantizeLinear") == 0) {
+    if (pl_node_has_flag(producer_of(node, 2), PL_OP_DEQUANTIZE)) {
         return false; /* quantised in the model itself */
     }
-    return strcmp(x->op, "DequantizeLinear") == 0 && strcmp(w->op, "DequantizeLinear") == 0;
+    return pl_node_has_flag(x, PL_OP_DEQUANTIZE) && pl_node_has_flag(w, PL_OP_DEQUANTIZE);
 }
 
 static bool has_bias(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
@@ -163,7 +157,18 @@ static bool has_bias(const pl_blaming *j, const pl_segment *segment, const pl_va
     return false;
 }
 
+static bool has_open(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    (void)j;
+    (void)value;
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        if (pl_node_has_flag(segment->nodes[i], PL_OP_OPEN)) return true;
+    return false;
+}
+
+const char pl_excuse_otherwise[] = "another reading of what ONNX leaves open";
+
 static const excuse_row rows[] = {
+    { pl_excuse_otherwise, OTHERWISE, has_open },
     { "inputs rounded to the declared type", ROUND_INPUTS, has_low },
     { "a low-precision copy of an input", ALLOW_INPUTS, has_copies },
     { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_folding },
@@ -221,20 +226,8 @@ done:
     return st;
 }
 
-static const pl_tensor *constant_of(const pl_node *node, uint32_t i) {
-    const pl_value *v = i < node->n_in ? node->in[i] : NULL;
-    return v == NULL || v->is_input || v->init == NULL ? NULL : v->init;
-}
-
-/* By what a BatchNormalization or a constant Mul multiplies channel c; 1 when it cannot be said. */
-static double scale_of(const pl_node *node, int64_t c) {
-    const bool norm = strcmp(node->op, "BatchNormalization") == 0;
-    const pl_tensor *g = constant_of(node, 1), *v = norm ? constant_of(node, 4) : NULL;
-    if (g == NULL || (norm && v == NULL) || strcmp(node->op, "Div") == 0) return 1;
-    if (c >= g->n_elements && g->n_elements != 1) return 1;
-    double k = fabs(pl_tensor_get_f64(g, g->n_elements == 1 ? 0 : c));
-    if (norm && c < v->n_elements)
-        k /= sqrt(pl_tensor_get_f64(v, c) + pl_attr_float(node, "epsilon"));
+static double scale_of(const pl_node *node, int64_t channel) {
+    const double k = node->def->folds(node, channel);
     return k > 0 && isfinite(k) ? k : 1;
 }
 
@@ -248,9 +241,9 @@ static void add_subnormal(const pl_segment *segment, const pl_node *node, const 
     const pl_node *scale = NULL;
     for (size_t i = 0; i < segment->n_nodes && scale == NULL; i++) {
         const pl_node *next = segment->nodes[i];
-        if (next->n_in > 1 && next->in[0] == node->out[0] && is_any(next, folded)) scale = next;
+        if (next->n_in > 1 && next->in[0] == node->out[0] && next->def->folds != NULL) scale = next;
     }
-    const bool by_channel = scale != NULL && strcmp(node->op, "Conv") == 0 && w->rank > 1;
+    const bool by_channel = scale != NULL && node->def->weights == PL_WEIGHTS_ROWS && w->rank > 1;
     const int64_t each = by_channel && w->dims[0] > 0 ? w->n_elements / w->dims[0] : 0;
     for (int64_t i = 0; i < w->n_elements; i++)
         e[i] += HALF_STEP / (each > 0 ? scale_of(scale, i / each) : 1);
@@ -372,7 +365,8 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
                                 pl_replay **out, pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
                                         .seed = j->options->seed,
-                                        .native = (bits & NATIVE) != 0 };
+                                        .native = (bits & NATIVE) != 0,
+                                        .otherwise = (bits & OTHERWISE) != 0 };
     PL_TRY(pl_replay_new(j->model, &options, out, err));
     for (size_t i = 0; i < segment->n_inputs; i++)
         PL_TRY(put_edge(j, *out, segment->inputs[i], bits, err));
@@ -427,28 +421,22 @@ static bool has_nan(const pl_tensor *t) {
     return false;
 }
 
-static bool has_any(const pl_segment *segment, const char *const *ops) {
+static bool has_nan_rule(const pl_segment *segment, pl_nan rule) {
     for (size_t i = 0; i < segment->n_nodes; i++)
-        if (is_any(segment->nodes[i], ops)) return true;
+        if (segment->nodes[i]->def->nan == rule) return true;
     return false;
 }
 
 /* ONNX does not say whether NaN or a number is the larger one (MaxPool-12, Max-13, Clip-13,
- * TopK-11): one of them comes out, and what is picked or sorted by it is anything. */
-static const char *const largest_of[] = { "Max",        "Min",       "MaxPool", "GlobalMaxPool",
-                                          "ReduceMax",  "ReduceMin", "Clip",    "Relu",
-                                          "MaxRoiPool", "RoiAlign",  NULL };
-static const char *const sorted_by[] = { "TopK", "Hardmax", "NonMaxSuppression", "Unique", NULL };
-
-/* *e becomes the error where both are numbers, or neither is. */
+ * TopK-11): one of them comes out, and what is picked or sorted by it is anything. *e becomes the
+ * error where both are numbers, or neither is. */
 static pl_status forgive_nan(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                              const pl_tensor *a, pl_local_error *e, pl_err *err) {
     const pl_tensor *d = result_of(j->local, value);
     bool nan_in = false;
-    const bool sorts = has_any(segment, sorted_by);
-    if (d == NULL || !(sorts || (e->kind == PL_LOCAL_NONFINITE && has_any(segment, largest_of)))) {
-        return PL_OK;
-    }
+    const bool sorts = has_nan_rule(segment, PL_NAN_ANY);
+    const bool either = e->kind == PL_LOCAL_NONFINITE && has_nan_rule(segment, PL_NAN_EITHER);
+    if (d == NULL || !(sorts || either)) return PL_OK;
     for (size_t i = 0; i < segment->n_inputs && !nan_in; i++) {
         pl_datum *in = NULL;
         if (segment->inputs[i]->producer == NULL) continue;
@@ -547,8 +535,13 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
     const char *best = "";
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && e->q / plain > PL_Q_UNUSUAL; i++) {
         bool helped = false;
+        const pl_local_error before = *e;
         if (!rows[i].applies(j, segment, value)) continue;
         PL_TRY(try_row(j, &rows[i], segment, value, a, e, &helped, err));
+        if (helped && (rows[i].bits & OTHERWISE) != 0 && e->q / plain > PL_Q_CULPRIT) {
+            *e = before; /* neither reading: it is held against the first */
+            continue;
+        }
         if (helped) best = rows[i].name;
     }
     if (e->q / plain <= PL_Q_CULPRIT) *excuse = best;

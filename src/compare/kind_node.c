@@ -70,15 +70,8 @@ static pl_status find_swapped(pl_blaming *j, const pl_segment *segment, const pl
 /* ---- low-precision sums ---- */
 
 static bool has_sums(const pl_segment *segment) {
-    static const char *const ops[] = { "Conv",   "ConvTranspose", "MatMul",
-                                       "Gemm",   "AveragePool",   "GlobalAveragePool",
-                                       "Einsum", "LSTM",          "GRU",
-                                       "RNN" };
-    for (size_t i = 0; i < segment->n_nodes; i++) {
-        if ((segment->nodes[i]->def->flags & PL_OP_REDUCTION) != 0) return true;
-        for (size_t k = 0; k < sizeof(ops) / sizeof(ops[0]); k++)
-            if (strcmp(segment->nodes[i]->op, ops[k]) == 0) return true;
-    }
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        if (pl_node_has_flag(segment->nodes[i], PL_OP_REDUCTION | PL_OP_SUMS)) return true;
     return false;
 }
 

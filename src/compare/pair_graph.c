@@ -5,46 +5,6 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "compare/pair_int.h"
-#include "ops/op.h"
-
-/* ---- operators that only differ in how they keep their numbers ---- */
-
-enum {
-    PLAIN, /* the op `plain` on the inputs `slots`; answers in codes */
-    FLOAT, /* the same, but answers in floats */
-};
-typedef struct quant_op {
-    const char *op, *plain;
-    int kind;
-    signed char slots[5];
-} quant_op;
-
-/* clang-format off */
-static const quant_op quant_ops[] = {
-    { "QLinearConv",              "Conv",              PLAIN, { 0, 3, 8, -1 } },
-    { "ConvInteger",              "Conv",              PLAIN, { 0, 1, -1 } },
-    { "QLinearMatMul",            "MatMul",            PLAIN, { 0, 3, -1 } },
-    { "MatMulInteger",            "MatMul",            PLAIN, { 0, 1, -1 } },
-    { "MatMulIntegerToFloat",     "MatMul",            FLOAT, { 0, 1, -1 } },
-    { "DynamicQuantizeMatMul",    "MatMul",            FLOAT, { 0, 1, -1 } },
-    { "DynamicQuantizeLSTM",      "LSTM",              FLOAT, { 0, -1 } },
-    { "QGemm",                    "Gemm",              PLAIN, { 0, 3, 6, -1 } },
-    { "QLinearAdd",               "Add",               PLAIN, { 0, 3, -1 } },
-    { "QLinearMul",               "Mul",               PLAIN, { 0, 3, -1 } },
-    { "QLinearSigmoid",           "Sigmoid",           PLAIN, { 0, -1 } },
-    { "QLinearLeakyRelu",         "LeakyRelu",         PLAIN, { 0, -1 } },
-    { "QLinearSoftmax",           "Softmax",           PLAIN, { 0, -1 } },
-    { "QLinearAveragePool",       "AveragePool",       PLAIN, { 0, -1 } },
-    { "QLinearGlobalAveragePool", "GlobalAveragePool", PLAIN, { 0, -1 } },
-};
-/* clang-format on */
-
-static const quant_op *find_quant_op(const char *op) {
-    for (size_t i = 0; i < sizeof quant_ops / sizeof *quant_ops; i++) {
-        if (strcmp(quant_ops[i].op, op) == 0) return &quant_ops[i];
-    }
-    return NULL;
-}
 
 /* ---- building ---- */
 
@@ -100,32 +60,45 @@ void pl_pair_graph_set_const(pl_pair_graph *g, uint32_t value, const pl_pg_const
     v->shape = pl_hash64(c->dims, (size_t)c->rank * sizeof *c->dims);
 }
 
-static unsigned find_flags(const pl_pg_new_node *n) {
-    const pl_op_def *def = pl_op_find(n->domain, n->op, n->opset);
-    unsigned flags = 0;
-    if (def == NULL) return flags;
+/* What recorded a graph may not know its opsets and domains, and runtimes have operators of ai.onnx
+ * in domains of their own. */
+static const pl_op_def *find_row(const char *domain, const char *op, int opset) {
+    enum { NEWEST = 1000 };
+    const pl_op_def *row = pl_op_find(domain, op, opset);
+    if (row == NULL) row = pl_op_find(domain, op, NEWEST);
+    if (row == NULL) row = pl_op_find("", op, NEWEST);
+    return row == NULL ? pl_op_find("com.microsoft", op, NEWEST) : row;
+}
+
+/* A search of the operator table for each kind of node, not for each node. */
+const pl_op_def *pl_pair_graph_row(pl_pair_graph *g, const char *domain, const char *op,
+                                   int opset) {
+    char key[128];
+    const int n_key = snprintf(key, sizeof key, "%d %s %s", opset, domain, op);
+    if (n_key < 0 || n_key >= (int)sizeof key) return find_row(domain, op, opset);
+    if (pl_strmap_has(&g->ops, key)) return pl_strmap_get(&g->ops, key);
+    const pl_op_def *row = find_row(domain, op, opset);
+    const char *copy = pl_arena_strdup(g->arena, key);
+    if (copy != NULL) (void)pl_strmap_put(&g->ops, copy, (void *)(uintptr_t)row);
+    return row;
+}
+
+static unsigned flags_of(const pl_pg_new_node *n, const pl_op_def *def) {
+    unsigned flags = n->flags;
+    if (def == NULL || (n->flags & PL_PG_BODY) != 0) return flags;
+    if (strcmp(def->domain == NULL ? "" : def->domain,
+               pl_domain_is_onnx(n->domain) ? "" : n->domain) != 0) {
+        return flags; /* only called alike */
+    }
     if ((def->flags & PL_OP_VIEW) != 0) flags |= PL_PG_VIEW;
     if ((def->flags & PL_OP_COMMUTATIVE) != 0) flags |= PL_PG_COMMUTATIVE;
     if ((def->flags & PL_OP_RANDOM) != 0 && (flags & PL_PG_VIEW) == 0) flags |= PL_PG_RANDOM;
     return flags;
 }
 
-/* A search of the operator table for each kind of node, not for each node. */
-static unsigned flags_of(pl_pair_graph *g, const pl_pg_new_node *n) {
-    char key[128];
-    if ((n->flags & PL_PG_BODY) != 0) return n->flags;
-    const int n_key = snprintf(key, sizeof key, "%d %s %s", n->opset, n->domain, n->op);
-    if (n_key < 0 || n_key >= (int)sizeof key) return n->flags | find_flags(n);
-    const uintptr_t found = (uintptr_t)pl_strmap_get_n(&g->ops, key, (size_t)n_key);
-    if (found != 0) return n->flags | (unsigned)(found - 1);
-    const unsigned flags = find_flags(n);
-    const char *copy = pl_arena_strdup(g->arena, key);
-    if (copy != NULL) (void)pl_strmap_put(&g->ops, copy, (void *)((uintptr_t)flags + 1));
-    return n->flags | flags;
-}
-
 pl_status pl_pair_graph_add_node(pl_pair_graph *g, const pl_pg_new_node *n, pl_err *err) {
-    const quant_op *quant = find_quant_op(n->op);
+    const pl_op_def *row = pl_pair_graph_row(g, n->domain, n->op, n->opset);
+    const pl_plain_form *plain = row == NULL ? NULL : row->plain;
     size_t n_edges = 0;
     if (!pl_size_add(n->n_in, n->n_out, &n_edges) || !pl_size_add(n_edges, g->n_edges, &n_edges) ||
         !grow((void **)&g->nodes, &g->nodes_capacity, (size_t)g->n_nodes + 1, sizeof *g->nodes) ||
@@ -141,11 +114,12 @@ pl_status pl_pair_graph_add_node(pl_pair_graph *g, const pl_pg_new_node *n, pl_e
                           .n_own_in = (uint32_t)n->n_own_in,
                           .out = g->n_edges + (uint32_t)n->n_in,
                           .n_out = (uint32_t)n->n_out,
-                          .flags = flags_of(g, n) };
+                          .row = row,
+                          .flags = flags_of(n, row) };
     if (node->op == NULL || node->domain == NULL || node->module == NULL)
         return pl_fail_memory(err, 1);
-    node->plain = quant == NULL ? node->label : label_of(quant->plain, "", n->attrs);
-    node->slots = quant == NULL ? NULL : quant->slots;
+    node->plain = plain == NULL ? node->label : label_of(plain->op, "", n->attrs);
+    node->slots = plain == NULL ? NULL : plain->slots;
     if (n->n_in > 0) memcpy(g->edges + node->in, n->in, n->n_in * sizeof *n->in);
     if (n->n_out > 0) memcpy(g->edges + node->out, n->out, n->n_out * sizeof *n->out);
     for (uint32_t i = 0; i < node->n_out; i++) {
@@ -211,29 +185,30 @@ static bool trace_scale(const pl_pair_graph *g, pl_pg_node *node, pl_pg_value *v
 
 static void trace_quantised(const pl_pair_graph *g, pl_pg_node *node, pl_pg_value *v) {
     const pl_pg_value *x = input_of(g, node, 0);
-    const quant_op *quant = node->slots == NULL ? NULL : find_quant_op(node->op);
-    if (quant != NULL) {
-        if (quant->kind == PLAIN) v->flags |= PL_PG_CODES;
+    const pl_op_def *row = node->row;
+    if (row == NULL) return;
+    if (row->plain != NULL) {
+        if (!row->plain->floats) v->flags |= PL_PG_CODES;
         return;
     }
     if (x == NULL) return;
-    if (strcmp(node->op, "DynamicQuantizeLinear") == 0) {
+    if ((row->flags & PL_OP_FINDS_SCALE) != 0) {
         node->flags |= PL_PG_QUANT;
         if (v->slot == 0) {
             same_number(v, x, PL_PG_CODES);
         } else {
             v->flags |= PL_PG_SCALE;
         }
-    } else if (strcmp(node->op, "QuantizeLinear") == 0) {
+    } else if ((row->flags & PL_OP_QUANTIZE) != 0) {
         node->flags |= PL_PG_QUANT;
         same_number(v, x, PL_PG_CODES);
-    } else if (strcmp(node->op, "DequantizeLinear") == 0) {
+    } else if ((row->flags & PL_OP_DEQUANTIZE) != 0) {
         node->flags |= PL_PG_QUANT;
         same_number(v, x, 0);
-    } else if (strcmp(node->op, "Cast") == 0 && (x->flags & PL_PG_CODES) != 0) {
+    } else if ((row->flags & PL_OP_CAST) != 0 && (x->flags & PL_PG_CODES) != 0) {
         node->flags |= PL_PG_QUANT;
         same_number(v, x, PL_PG_CODES);
-    } else if (strcmp(node->op, "Mul") == 0) {
+    } else if ((row->flags & PL_OP_TIMES) != 0) {
         (void)trace_scale(g, node, v);
     }
 }

@@ -265,8 +265,11 @@ static pl_status put_constant(reader *r, const pl_json_value *node, const scope 
     const pl_json_value *tensor = pl_json_find(pl_json_find(node, "attrs"), "value");
     const pl_json_value *out = first_of(node, "out");
     *done = false;
-    if (strcmp(text_of(node, "op"), "Constant") != 0 || out == NULL || count_of(node, "out") != 1 ||
-        !pl_domain_is_onnx(text_of(node, "domain")) || out->kind != PL_JSON_STRING)
+    const char *domain = text_of(node, "domain");
+    const pl_op_def *row =
+        pl_pair_graph_row(r->g, domain, text_of(node, "op"), opset_of(r, domain));
+    if (row == NULL || (row->flags & PL_OP_CONSTANT) == 0 || !pl_domain_is_onnx(domain) ||
+        out == NULL || count_of(node, "out") != 1 || out->kind != PL_JSON_STRING)
         return PL_OK;
     uint32_t at;
     pl_pg_const c = { .dtype = PL_UNDEFINED };

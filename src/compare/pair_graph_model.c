@@ -168,7 +168,10 @@ static size_t count_body_outputs(const pl_node *node) {
 static pl_status put_constant(builder *b, const pl_node *node, bool *done) {
     const pl_attr *a = pl_node_attr(node, "value");
     *done = false;
-    if (strcmp(node->op, "Constant") != 0 || !pl_domain_is_onnx(node->domain)) return PL_OK;
+    const pl_op_def *row = pl_pair_graph_row(b->g, node->domain, node->op, node->opset);
+    if (row == NULL || (row->flags & PL_OP_CONSTANT) == 0 || !pl_domain_is_onnx(node->domain)) {
+        return PL_OK;
+    }
     if (node->n_out != 1 || node->out[0] == NULL) return PL_OK;
     pl_pg_const c = { .dtype = PL_UNDEFINED };
     if (a != NULL && a->type == PL_ATTR_TENSOR) {

@@ -8,6 +8,7 @@
 #define PL_PAIR_INT_H
 
 #include "compare/pair.h"
+#include "ops/op.h"
 
 #define PL_PAIR_NONE UINT32_MAX
 
@@ -46,6 +47,7 @@ typedef struct pl_pg_node {
     uint64_t label;           /* op, domain, attributes */
     uint64_t plain;           /* … of the op that it is the quantised form of */
     const signed char *slots; /* of that op's inputs, ended by -1; NULL = all */
+    const pl_op_def *row;     /* also of an operator that is only called alike; NULL = none */
     uint32_t in, n_in;        /* into graph->in; PL_PAIR_NONE where omitted */
     uint32_t n_own_in;        /* the rest are outputs of bodies */
     uint32_t out, n_out;
@@ -91,6 +93,9 @@ typedef struct pl_pg_new_node {
     const uint32_t *in, *out; /* PL_PAIR_NONE where omitted */
     size_t n_own_in, n_in, n_out;
 } pl_pg_new_node;
+/* The operator's row, or that of one with the same name; NULL when there is none. */
+const pl_op_def *pl_pair_graph_row(pl_pair_graph *graph, const char *domain, const char *op,
+                                   int opset);
 pl_status pl_pair_graph_add_node(pl_pair_graph *graph, const pl_pg_new_node *node, pl_err *err);
 typedef struct pl_pg_const { /* a constant without its bytes */
     pl_dtype dtype;

@@ -32,8 +32,8 @@ static bool disagree(const pl_pair_state *s, uint32_t a, uint32_t b) {
 }
 
 static bool same_hash(const pl_pair_item *x, const pl_pair_item *y) {
-    return x->has_hash && y->has_hash && x->hash.low == y->hash.low &&
-           x->hash.high == y->hash.high && x->dtype == y->dtype && pl_pair_count(x) >= FEW;
+    return x->has_hash && y->has_hash && pl_hash128_equal(x->hash, y->hash) &&
+           x->dtype == y->dtype && pl_pair_count(x) >= FEW;
 }
 
 static bool names_hold(const pl_pair_state *s) {

@@ -305,8 +305,7 @@ pl_status pl_pair_by_value(pl_pair_state *s, pl_err *err) {
 /* Equal dims but for their order, two of them the same: a transposition would not show. */
 static bool may_hide_order(const pl_pair_item *a, const pl_pair_item *b) {
     if (!pl_pair_same_shape(a, b) || pl_pair_count(a) < COUNT_MIN || a->rank > 5) return false;
-    if (a->has_hash && b->has_hash && a->hash.low == b->hash.low && a->hash.high == b->hash.high)
-        return false;
+    if (a->has_hash && b->has_hash && pl_hash128_equal(a->hash, b->hash)) return false;
     for (int i = 0; i < a->rank; i++) {
         for (int k = i + 1; k < a->rank; k++)
             if (a->dims[i] == a->dims[k] && a->dims[i] > 1) return true;

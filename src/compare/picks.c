@@ -2,7 +2,6 @@
  * are. The input is the replay's, with its bound. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "compare/blame_int.h"
@@ -18,17 +17,21 @@ typedef struct picks {
     const pl_tensor *a, *d;
     int64_t outer, n, k, inner; /* input [outer, n, inner], output [outer, k, inner] */
     keyed *places; /* in any order: those of a, then those of d at one place, sorted; else NULL */
+    bool *taken;   /* n of them, false between uses */
 } picks;
 
 /* Indices along the axis must be in range and, for one place, different. */
 static bool in_range(const picks *p, int64_t o, int64_t i) {
-    for (int64_t t = 0; t < p->k; t++) {
-        const int64_t index = pl_tensor_get_i64(p->a, (o * p->k + t) * p->inner + i);
-        if (index < 0 || index >= p->n) return false;
-        for (int64_t s = 0; s < t; s++) {
-            if (pl_tensor_get_i64(p->a, (o * p->k + s) * p->inner + i) == index) return false;
-        }
+    bool good = true;
+    int64_t n = 0;
+    for (; n < p->k && good; n++) {
+        const int64_t index = pl_tensor_get_i64(p->a, (o * p->k + n) * p->inner + i);
+        good = index >= 0 && index < p->n && !p->taken[index];
+        if (good) p->taken[index] = true;
     }
+    if (!good) return false; /* nobody looks again */
+    for (int64_t t = 0; t < n; t++)
+        p->taken[pl_tensor_get_i64(p->a, (o * p->k + t) * p->inner + i)] = false;
     return true;
 }
 
@@ -50,6 +53,11 @@ static bool has_nan(const picks *p, int64_t o, int64_t i) {
     return false;
 }
 
+/* Numbers that are picked, not where they were: those are compared as they are. */
+static bool is_values(const pl_value *value) {
+    return pl_node_has_flag(value->producer, PL_OP_ANY_ORDER) && value == value->producer->out[0];
+}
+
 /* Does the output have the input's shape but for the axis (kept, dropped, or k long)? */
 static bool layout(picks *p, const pl_tensor *x, int axis) {
     p->outer = p->inner = 1;
@@ -64,10 +72,9 @@ static bool layout(picks *p, const pl_tensor *x, int axis) {
     return p->k >= 1 && p->k <= p->n;
 }
 
-/* ONNX TopK-11 with sorted=0: in any order. */
 static bool in_any_order(const pl_value *value) {
     const pl_node *node = value->producer;
-    return strcmp(node->op, "TopK") == 0 && node->opset >= 11 && pl_attr_int(node, "sorted") == 0;
+    return pl_node_has_flag(node, PL_OP_ANY_ORDER) && pl_attr_int(node, "sorted") == 0;
 }
 
 static int larger_first(const void *x, const void *y) {
@@ -127,7 +134,7 @@ pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *
     const pl_datum *replay = pl_replay_get(j->local, value);
     *agree = false;
     if (in == NULL || in->kind != PL_TYPE_TENSOR || replay == NULL ||
-        replay->kind != PL_TYPE_TENSOR || in->tensor->rank == 0) {
+        replay->kind != PL_TYPE_TENSOR || in->tensor->rank == 0 || is_values(value)) {
         return PL_OK;
     }
     pl_tensor *x = NULL;
@@ -139,12 +146,13 @@ pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *
     int64_t axis = pl_attr_int(node, "axis");
     if (axis < 0) axis += x->rank;
     bool good = axis >= 0 && axis < x->rank && layout(&p, x, (int)axis);
-    if (good && in_any_order(value)) {
-        p.places = pl_calloc((size_t)p.k * 2, sizeof(keyed));
-        if (p.places == NULL) {
-            pl_tensor_unref(x);
-            return pl_fail_memory(err, (size_t)p.k);
-        }
+    if (good) p.taken = pl_calloc((size_t)p.n, sizeof(bool));
+    if (good && in_any_order(value)) p.places = pl_calloc((size_t)p.k * 2, sizeof(keyed));
+    if (good && (p.taken == NULL || (p.places == NULL && in_any_order(value)))) {
+        pl_free(p.taken);
+        pl_free(p.places);
+        pl_tensor_unref(x);
+        return pl_fail_memory(err, (size_t)p.n);
     }
     for (int64_t o = 0; good && o < p.outer; o++) {
         for (int64_t i = 0; good && i < p.inner; i++) {
@@ -155,6 +163,7 @@ pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *
                 good = as_good(&p, o, t, i);
         }
     }
+    pl_free(p.taken);
     pl_free(p.places);
     pl_tensor_unref(x);
     *agree = good;

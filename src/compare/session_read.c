@@ -60,15 +60,9 @@ static bool get_bool(reader *r, const pl_json_value *o, const char *key) {
 
 static double get_number(reader *r, const pl_json_value *o, const char *key, double none) {
     const pl_json_value *v = find(o, key);
-    if (v == NULL) return none;
-    if (v->kind == PL_JSON_NUMBER) return v->number;
-    if (v->kind == PL_JSON_STRING) {
-        if (strcmp(v->string, "inf") == 0) return (double)INFINITY;
-        if (strcmp(v->string, "-inf") == 0) return -(double)INFINITY;
-        if (strcmp(v->string, "nan") == 0) return (double)NAN;
-    }
-    fault(r, key, "a number");
-    return none;
+    double x = none;
+    if (v != NULL && !pl_json_number(v, &x)) fault(r, key, "a number");
+    return x;
 }
 
 static const pl_json_value *get_list(reader *r, const pl_json_value *o, const char *key) {

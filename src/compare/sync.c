@@ -110,7 +110,7 @@ static void judge_by_hash(work *w) {
     if (w->a->has_shape && w->b->has_shape && !same_dims(&p->a, &p->b)) {
         judge_structural(w, why);
     } else if (p->a.has_hash && p->b.has_hash && p->a.dtype == p->b.dtype &&
-               p->a.hash.low == p->b.hash.low && p->a.hash.high == p->b.hash.high) {
+               pl_hash128_equal(p->a.hash, p->b.hash)) {
         w->judged.verdict = PL_VERDICT_SAME;
         w->judged.pair_class = PL_PAIR_EXACT;
         w->judged.colour = PL_GREEN;

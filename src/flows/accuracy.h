@@ -92,6 +92,11 @@ typedef struct pl_accuracy_moves { /* zeroed but for what is borrowed */
 } pl_accuracy_moves;
 /* Excuses the check of the reference's output i where the function jumps. */
 pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, pl_accuracy_check *check, pl_err *err);
+/* The same for an output that failed by its figures: check->same = it is excused. What the gate
+ * itself lets pass is held to the limit of the figures. */
+pl_status pl_accuracy_settle_figures(pl_accuracy_moves *m, size_t i, const pl_datum *ref,
+                                     const pl_datum *res, const pl_accuracy_figures *figures,
+                                     pl_accuracy_check *check, pl_err *err);
 void pl_accuracy_moves_release(pl_accuracy_moves *m);
 
 /* Of an output's rms: the error that is never too large at this precision. */

@@ -72,6 +72,20 @@ pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, pl_accuracy_check *
     return PL_OK;
 }
 
+pl_status pl_accuracy_settle_figures(pl_accuracy_moves *m, size_t i, const pl_datum *ref,
+                                     const pl_datum *res, const pl_accuracy_figures *figures,
+                                     pl_accuracy_check *check, pl_err *err) {
+    pl_accuracy accuracy = *m->accuracy;
+    accuracy.any_float = true; /* a run may hold values wider than the model says */
+    PL_TRY(pl_accuracy_compare(&accuracy, ref, res, m->gold[i], check, err));
+    if (check->same && !isnan(check->largest_allowed)) {
+        check->allowed = pl_accuracy_output_tol(&accuracy) * figures->scale;
+        check->largest_allowed = 8 * check->allowed;
+    }
+    check->same = false;
+    return pl_accuracy_settle(m, i, check, err);
+}
+
 void pl_accuracy_moves_release(pl_accuracy_moves *m) {
     for (size_t k = 0; k < PL_ACCURACY_MOVES; k++) {
         drop(m->moved[k], m->model == NULL ? 0 : m->model->graph->n_outputs);

@@ -318,7 +318,7 @@ static pl_status check_gold(pl_analysis *x, pl_err *err) {
             PL_TRY_GOTO(done, st, pl_analysis_reach(x, node->out[k], d, err));
             const pl_hash128 hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
             const pl_hash128 *first = &x->blame.gold_hash[node->out[k]->id];
-            if (hash.low == first->low && hash.high == first->high) continue;
+            if (pl_hash128_equal(hash, *first)) continue;
             pl_buf_printf(x->lines, "NONDETERMINISTIC FLOAT64 at %s (hash)\n", node->out[k]->name);
             x->session->outcome = PL_OUTCOME_NONDETERMINISTIC;
             x->session->reason = "the fp64 run does not repeat itself";
@@ -348,7 +348,9 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
         PL_TRY(check_gold(x, err));
         PL_TRY(pl_analysis_timed(x, "gold again", err));
     }
-    return pl_analysis_settle(x, err);
+    PL_TRY(pl_analysis_settle(x, err));
+    pl_analysis_drop_outputs(x);
+    return PL_OK;
 }
 
 /* The spec of B: what --reference says unless that is a file. */
@@ -418,6 +420,7 @@ static void analysis_release(pl_analysis *x) {
     pl_free(x->in);
     pl_side_run_release(&x->a);
     pl_side_run_release(&x->b);
+    pl_analysis_drop_outputs(x);
     pl_blame_release(&x->blame);
     pl_analysis_close_reference(x);
     pl_session_free(x->session);

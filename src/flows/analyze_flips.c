@@ -9,7 +9,7 @@
 
 #include "compare/spread.h"
 #include "flows/analyze_int.h"
-#include "ops/op.h"
+#include "ops/grad.h"
 
 /* How many times the spread, or the reference's own error, an output may be off. */
 #define SPREAD_RATIO 2.0
@@ -37,16 +37,12 @@ static bool is_pair(const pl_analysis *x) {
            strncmp(given, "eager", 5) != 0;
 }
 
-/* A weight, also one behind Identity or in a Constant node; NULL when the value is computed. */
+/* A weight, also one in another shape or in a node; NULL when the value is computed. */
 static const pl_tensor *weight_of(const pl_value *v) {
-    while (v != NULL && v->init == NULL && v->producer != NULL &&
-           strcmp(v->producer->op, "Identity") == 0) {
+    while (v != NULL && v->init == NULL && pl_node_has_flag(v->producer, PL_OP_VIEW)) {
         v = v->producer->in[0];
     }
-    if (v == NULL || v->init != NULL) return v == NULL ? NULL : v->init;
-    const pl_node *node = v->producer;
-    const bool constant = node != NULL && strcmp(node->op, "Constant") == 0;
-    return constant ? pl_attr_tensor(node, "value") : NULL;
+    return v != NULL && v->init != NULL ? v->init : pl_g_known(v);
 }
 
 /* What one code of an output is worth: of the DequantizeLinear before it, with nothing but other
@@ -61,7 +57,7 @@ static double step_of(const pl_value *output) {
     if (v->type != NULL && v->type->kind == PL_TYPE_TENSOR && pl_dtype_is_integer(v->type->dtype)) {
         return 1;
     }
-    if (node == NULL || strcmp(node->op, "DequantizeLinear") != 0) return 0;
+    if (!pl_node_has_flag(node, PL_OP_DEQUANTIZE)) return 0;
     const pl_tensor *scale = weight_of(node->in[1]);
     return scale == NULL ? 0 : pl_tensor_max_abs(scale);
 }

@@ -19,6 +19,12 @@ typedef struct pl_counterparts {
     double *confidence;
 } pl_counterparts;
 
+/* Outputs that may be looked at again, by number in the replayed model; NULL where not known. */
+typedef struct pl_kept_outputs {
+    pl_datum **a, **b, **gold;
+    size_t n;
+} pl_kept_outputs;
+
 typedef struct pl_analysis {
     plumb_model *m;
     pl_model *model;    /* under test */
@@ -42,6 +48,7 @@ typedef struct pl_analysis {
     pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */
     double
         *spread; /* by output of `replayed`, in the arena: what rounding does; NULL = not asked */
+    pl_kept_outputs outputs; /* until the verdict */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
@@ -84,6 +91,15 @@ pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_jud
                             double tol, bool *fails, pl_err *err);
 /* A note on outputs that differ and do not fail; *said when there are some. */
 pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
+
+/* analyze_jumps.c: outputs where a function jumps, by the rule "unstable" of the gate */
+pl_status pl_analysis_keep_output(pl_analysis *x, const pl_value *value, const pl_datum *a,
+                                  const pl_datum *b, const pl_datum *gold, pl_err *err);
+/* An output that fails by its figures: *fails becomes false when rounding of the inputs moves it as
+ * far. */
+pl_status pl_analysis_excuse(pl_analysis *x, pl_sync_point *p, const pl_accuracy_figures *figures,
+                             bool *fails, pl_err *err);
+void pl_analysis_drop_outputs(pl_analysis *x);
 
 /* analyze_samples.c: several samples to one session, which keeps the worst of each */
 pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, pl_err *err);

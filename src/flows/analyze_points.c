@@ -151,6 +151,7 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
     }
     compare_metadata(x, p);
     PL_TRY(measure(x, p, a, b, err));
+    PL_TRY(pl_analysis_keep_output(x, value, a, b, gold, err));
     return judge_torch(x, p, a, b, gold, err);
 }
 
@@ -180,8 +181,8 @@ double pl_analysis_relative(const pl_sync_point *p) {
 }
 
 /* An output that fails by itself: the predicate's answer, or that of codes that flip. */
-static pl_status output_fails(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
-                              bool *fails, pl_err *err) {
+static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgement *v, bool *fails,
+                              pl_err *err) {
     const bool off_zero = p->measured && !(p->acc.sum_rr > 0) && p->acc.sum_sq > 0;
     const bool no_gold = x->options->skip_gold != 0;
     const pl_accuracy_figures figures = {
@@ -199,6 +200,7 @@ static pl_status output_fails(pl_analysis *x, const pl_sync_point *p, const pl_j
         return pl_analysis_flips(x, p, v, pl_accuracy_output_tol(&x->accuracy), fails, err);
     } else {
         *fails = pl_accuracy_output_fails(&x->accuracy, &figures);
+        if (*fails && x->blame.n_groups == 0) return pl_analysis_excuse(x, p, &figures, fails, err);
     }
     return PL_OK;
 }

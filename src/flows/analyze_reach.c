@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "flows/analyze_int.h"
-#include "ops/op.h"
+#include "ops/grad.h"
 
 enum { FEW = 8, BLOCK = 1024 }; /* elements that say nothing about a range; read at once */
 
@@ -14,22 +14,14 @@ typedef struct range {
     double low, high; /* limits of the operator; NAN = none */
 } range;
 
-static const pl_tensor *constant_of(const pl_node *node, uint32_t i) {
-    const pl_value *value = i < node->n_in ? node->in[i] : NULL;
-    if (value == NULL) return NULL;
-    if (value->producer == NULL) return value->is_input ? NULL : value->init;
-    if (strcmp(value->producer->op, "Constant") != 0) return NULL;
-    const pl_attr *attr = pl_node_attr(value->producer, "value");
-    return attr == NULL ? NULL : attr->tensor;
-}
-
 /* An attribute (Clip-6) or a constant input (Clip-11) of this name. */
 static double limit_of(const pl_node *node, const char *name) {
     const pl_attr *attr = pl_node_attr(node, name);
     double limit = (double)NAN;
     if (attr != NULL) limit = (double)attr->f;
     for (uint32_t i = 0; i < node->n_in && node->def->in[i].name != NULL; i++) {
-        const pl_tensor *t = strcmp(node->def->in[i].name, name) == 0 ? constant_of(node, i) : NULL;
+        const pl_tensor *t =
+            strcmp(node->def->in[i].name, name) == 0 ? pl_g_known(node->in[i]) : NULL;
         if (t != NULL && t->n_elements == 1) limit = pl_tensor_get_f64(t, 0);
     }
     return fabs(limit) < 1e30 ? limit : (double)NAN; /* the largest number is none */

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "flows/restrict.h"
 #include "onnx/onnx.h"
 
@@ -27,9 +27,7 @@ void plumb_free(void *text) {
 }
 
 double pl_api_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e-9 * (double)pl_clock_ns();
 }
 
 plumb_status pl_api_return(pl_status status, const pl_err *from, plumb_error *to) {

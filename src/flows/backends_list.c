@@ -95,6 +95,7 @@ plumb_status plumb_backends(plumb_format format, char **text, plumb_error *error
     pl_err err = PL_ERR_INIT;
     pl_buf out = PL_BUF_INIT;
     pl_json j;
+    bool told = false;
     pl_json_init(&j, &out, true);
     if (format == PLUMB_JSON) pl_json_array_begin(&j);
     for (size_t i = 0; pl_backend_rows[i] != NULL; i++) {
@@ -104,7 +105,10 @@ plumb_status plumb_backends(plumb_format format, char **text, plumb_error *error
             put_json(&r, &j);
         } else {
             put_text(&r, pl_backend_rows[i], &out);
-            if (has_kernels(pl_backend_rows[i])) put_kernels_text(&out);
+            if (!told && has_kernels(pl_backend_rows[i])) { /* the same for all that have it */
+                put_kernels_text(&out);
+                told = true;
+            }
         }
     }
     if (format == PLUMB_JSON) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/rng.h"
 #include "ops/op.h"
 
@@ -34,10 +35,10 @@ static pl_status parse_range(const pl_graph *graph, const plumb_inputs *source, 
             return pl_fail(err, PL_E_USAGE, "--range '%s' names no input of the model", text);
         }
         if ((size_t)(equals - text) != n_name || memcmp(text, name, n_name) != 0) continue;
-        out->low = strtod(equals + 1, &end);
+        out->low = pl_strtod(equals + 1, &end);
         const bool ok = end != equals + 1 && *end == ':';
         const char *second = end + (ok ? 1 : 0);
-        if (ok) out->high = strtod(second, &end);
+        if (ok) out->high = pl_strtod(second, &end);
         if (!ok || end == second || *end != '\0' || !(out->low <= out->high) ||
             !isfinite(out->low) || !isfinite(out->high)) {
             return pl_fail(err, PL_E_USAGE, "--range is '%s', expected NAME=LO:HI, LO <= HI", text);

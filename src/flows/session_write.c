@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "onnx/onnx.h"
-#include "store/outfile.h"
 #include "store/store.h"
 
 enum { SIDES_MAX = 8 };

@@ -156,7 +156,7 @@ static pl_status check_again(pl_side_run *r, const pl_value *value, const pl_dat
     pl_hash128 hash;
     if (r->entry[value->id] == 0) return PL_OK;
     PL_TRY(hash_datum(d, &hash, err));
-    if (hash.low == r->hash[value->id].low && hash.high == r->hash[value->id].high) return PL_OK;
+    if (pl_hash128_equal(hash, r->hash[value->id])) return PL_OK;
     if (r->unstable != NULL && comes_before(r->unstable, value)) return PL_OK;
     r->unstable = value;
     return describe_difference(r, value, d, hash, err);

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "flows/api.h"
 #include "flows/test_errata.h"
 #include "interp/interp.h"
 #include "onnx/onnx.h"
@@ -293,12 +293,6 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
     return PL_OK;
 }
 
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Why a backend did not pass, in a word. What a runtime lacks it says in its own words only. */
 static const char *class_of(const suite *s, pl_status st, const char *message) {
     static const char *const lacks[] = { "not implemented", "not supported", "is not a registered",
@@ -329,7 +323,7 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
     pl_err failure = PL_ERR_INIT;
     char reason[PL_ERR_MESSAGE_MAX] = "";
     pl_case_status status = PL_CASE_PASS;
-    const double start = seconds_now();
+    const double start = pl_api_seconds();
     const bool light = !pl_path_is_dir(path);
     const pl_status st = light ? run_light(&t, s, &status, reason, sizeof(reason), &failure)
                                : run_folder(&t, s, &status, reason, sizeof(reason), &failure);
@@ -351,7 +345,7 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
     r->path = pl_strdup(path);
     r->reason = pl_strdup(reason);
     r->status = status;
-    r->seconds = seconds_now() - start;
+    r->seconds = pl_api_seconds() - start;
     s->result->n_cases++;
     s->result->n_passed += status == PL_CASE_PASS;
     s->result->n_failed += status == PL_CASE_FAIL;

@@ -75,6 +75,8 @@ static pl_status copy_tensor(pl_copier *c, pl_tensor *from, pl_tensor **out) {
     return pl_model_keep_tensor_take(c->to, *out, c->err);
 }
 
+static pl_status copy_content(pl_copier *c, const pl_graph *from, pl_graph *to);
+
 static pl_status copy_body(pl_copier *c, const pl_graph *from, pl_node *owner, pl_graph **out) {
     if (c->depth > PL_GRAPH_DEPTH_MAX)
         return pl_fail(c->err, PL_E_LIMIT, "graph '%s': bodies are nested deeper than %d",
@@ -82,7 +84,7 @@ static pl_status copy_body(pl_copier *c, const pl_graph *from, pl_node *owner, p
     PL_TRY(pl_graph_new(c->to, owner->graph, from->name, out, c->err));
     (*out)->owner = owner;
     c->depth++;
-    const pl_status st = pl_copy_graph_content(c, from, *out);
+    const pl_status st = copy_content(c, from, *out);
     c->depth--;
     return st;
 }
@@ -162,7 +164,8 @@ pl_status pl_copy_node(pl_copier *c, const pl_node *from, pl_graph *to) {
     return PL_OK;
 }
 
-pl_status pl_copy_graph_content(pl_copier *c, const pl_graph *from, pl_graph *to) {
+/* Everything inside: values, nodes, bodies. */
+static pl_status copy_content(pl_copier *c, const pl_graph *from, pl_graph *to) {
     PL_TRY(pl_copy_text(c, from->doc, &to->doc));
     PL_TRY(copy_props(c, from->props, from->n_props, &to->props));
     to->n_props = from->n_props;
@@ -285,7 +288,7 @@ void pl_copier_release(pl_copier *c) {
 pl_status pl_model_copy(const pl_model *model, pl_model **out, pl_err *err) {
     pl_copier c;
     pl_status st = pl_copier_init(&c, model, err);
-    if (st == PL_OK) st = pl_copy_graph_content(&c, model->graph, c.to->graph);
+    if (st == PL_OK) st = copy_content(&c, model->graph, c.to->graph);
     if (st == PL_OK) {
         *out = c.to;
         c.to = NULL;

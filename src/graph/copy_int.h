@@ -20,7 +20,5 @@ pl_status pl_copy_value(pl_copier *c, const pl_value *from, pl_graph *to);
 pl_status pl_copy_init(pl_copier *c, const pl_value *from);
 /* Its inputs must have been copied; so must its outputs, those that were not stay NULL. */
 pl_status pl_copy_node(pl_copier *c, const pl_node *from, pl_graph *to);
-/* Everything inside: values, nodes, bodies. */
-pl_status pl_copy_graph_content(pl_copier *c, const pl_graph *from, pl_graph *to);
 
 #endif

@@ -3,7 +3,6 @@
  * Backwards from the wanted values, stopping at those that become inputs. Every `from` becomes an
  * input, needed or not, in the order given; model inputs that are still needed follow in the
  * model's order. */
-#include <string.h>
 
 #include "base/alloc.h"
 #include "graph/copy_int.h"

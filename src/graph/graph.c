@@ -12,12 +12,8 @@ bool pl_domain_is_onnx(const char *domain) {
     return domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0;
 }
 
-static void model_strings_release(void *strings) {
-    pl_strmap_release(strings);
-}
-
-static void graph_names_release(void *names) {
-    pl_strmap_release(names);
+static void map_release(void *map) {
+    pl_strmap_release(map);
 }
 
 static void tensor_release(void *tensor) {
@@ -28,7 +24,7 @@ pl_status pl_model_new(pl_model **out, pl_err *err) {
     pl_arena *arena = pl_arena_new();
     if (arena == NULL) return pl_fail_memory(err, sizeof(pl_model));
     pl_model *model = pl_arena_alloc(arena, sizeof(*model));
-    if (model == NULL || pl_arena_defer(arena, model_strings_release, &model->strings) != 0) {
+    if (model == NULL || pl_arena_defer(arena, map_release, &model->strings) != 0) {
         pl_arena_free(arena);
         return pl_fail_memory(err, sizeof(*model));
     }
@@ -62,6 +58,10 @@ pl_status pl_model_set_opset(pl_model *model, const char *domain, int version, p
         model->opsets[i].version = version;
         return PL_OK;
     }
+    if (model->n_opsets == PL_MODEL_OPSETS_MAX)
+        return pl_fail(err, PL_E_LIMIT,
+                       "opset_import of '%.200s': at most %d domains are supported", domain,
+                       PL_MODEL_OPSETS_MAX);
     pl_opset *grown = pl_arena_array(model->arena, model->n_opsets + 1, sizeof(*grown));
     const char *kept = pl_model_intern(model, domain, strlen(domain));
     if (grown == NULL || kept == NULL) return pl_fail_memory(err, sizeof(*grown));
@@ -85,7 +85,7 @@ const char *pl_model_intern(pl_model *model, const char *s, size_t n) {
 pl_status pl_graph_new(pl_model *model, pl_graph *parent, const char *name, pl_graph **out,
                        pl_err *err) {
     pl_graph *graph = pl_arena_alloc(model->arena, sizeof(*graph));
-    if (graph == NULL || pl_arena_defer(model->arena, graph_names_release, &graph->by_name) != 0) {
+    if (graph == NULL || pl_arena_defer(model->arena, map_release, &graph->by_name) != 0) {
         return pl_fail_memory(err, sizeof(*graph));
     }
     graph->model = model;

@@ -181,7 +181,8 @@ size_t pl_model_count_nodes(const pl_model *model); /* bodies included */
 bool pl_domain_is_onnx(const char *domain);         /* "" or "ai.onnx" */
 
 /* ---- checking (verify.c) ---- */
-enum { PL_GRAPH_DEPTH_MAX = 64 }; /* nesting of bodies and of function calls */
+enum { PL_GRAPH_DEPTH_MAX = 64 };    /* nesting of bodies and of function calls */
+enum { PL_MODEL_OPSETS_MAX = 1000 }; /* domains; they are searched one by one */
 /* Structure only: every used value exists and is visible, one producer each, no cycle, outputs
  * exist. Sorts nodes topologically (stable) when they are not. Linear in nodes and edges. */
 pl_status pl_graph_sort(pl_graph *graph, pl_err *err);

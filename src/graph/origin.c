@@ -6,7 +6,6 @@
  * are mostly torch's own code, which is skipped: the user wants the line of the model. */
 #include <ctype.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/size.h"

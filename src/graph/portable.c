@@ -1,8 +1,6 @@
 /* What a model must be to be written to a file. */
 #include "graph/portable.h"
 
-#include <string.h>
-
 typedef struct import {
     pl_opset opset;
     const pl_node *user; /* first node of the domain; NULL: none yet */

@@ -93,12 +93,10 @@ pl_status pl_text_parse_attr(pl_text_parser *p, const char *name, pl_graph *grap
 pl_status pl_text_parse_attrs(pl_text_parser *p, pl_graph *graph, pl_text_attr_list *out);
 
 /* text_parse.c */
-pl_status pl_text_parse_ids(pl_text_parser *p, pl_text_ids *out);
 pl_status pl_text_parse_opsets(pl_text_parser *p, pl_opset **out, size_t *n_out);
 pl_status pl_text_parse_body(pl_text_parser *p, const char *name, pl_graph *parent, pl_graph **out);
 pl_status pl_text_parse_value_infos(pl_text_parser *p, pl_graph *graph);
 pl_status pl_text_parse_nodes(pl_text_parser *p, pl_graph *graph);
-pl_status pl_text_add_ref(pl_text_parser *p, pl_text_ref ref);
 pl_status pl_text_add_node(pl_text_parser *p, pl_graph *graph, const char *op, const char *domain,
                            const pl_text_ids *in, const pl_text_ids *out, pl_node **node);
 

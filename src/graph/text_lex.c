@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/decimal.h"
+
 enum { NUMBER_TEXT_MAX = 511 };
 
 static bool is_digit(int c) {
@@ -30,16 +32,11 @@ static int byte_at(const pl_lex *lex, size_t at) {
     return at < lex->n_text ? (unsigned char)lex->text[at] : -1;
 }
 
-pl_status pl_lex_init(pl_lex *lex, const char *text, size_t n_text, const char *name, pl_err *err) {
+void pl_lex_init(pl_lex *lex, const char *text, size_t n_text, const char *name, pl_err *err) {
     *lex = (pl_lex){ .text = text, .n_text = n_text, .name = name, .err = err };
-    lex->c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (lex->c_locale == (locale_t)0) return pl_fail_memory(err, 0);
-    return PL_OK;
 }
 
 void pl_lex_release(pl_lex *lex) {
-    if (lex->c_locale != (locale_t)0) freelocale(lex->c_locale);
-    lex->c_locale = (locale_t)0;
     pl_buf_release(&lex->scratch);
 }
 
@@ -302,7 +299,7 @@ pl_status pl_lex_number_f32(pl_lex *lex, const pl_lex_number *number, float *out
         memcpy(out, &low, sizeof low);
         return bits <= UINT32_MAX && isnan(*out) ? PL_OK : fail_number(lex, number, "a NaN");
     }
-    *out = strtof_l(text, NULL, lex->c_locale);
+    *out = pl_strtof(text, NULL);
     if (isinf(*out) && strchr(text, 'n') == NULL && strchr(text, 'N') == NULL)
         return fail_number(lex, number, "in the range of float");
     return PL_OK;
@@ -316,7 +313,7 @@ pl_status pl_lex_number_f64(pl_lex *lex, const pl_lex_number *number, double *ou
         memcpy(out, &bits, sizeof bits);
         return isnan(*out) ? PL_OK : fail_number(lex, number, "a NaN");
     }
-    *out = strtod_l(text, NULL, lex->c_locale);
+    *out = pl_strtod(text, NULL);
     if (isinf(*out) && strchr(text, 'n') == NULL && strchr(text, 'N') == NULL)
         return fail_number(lex, number, "in the range of double");
     return PL_OK;

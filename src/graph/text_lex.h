@@ -6,7 +6,6 @@
 #ifndef PL_TEXT_LEX_H
 #define PL_TEXT_LEX_H
 
-#include <locale.h>
 #include <stdbool.h>
 
 #include "base/buf.h"
@@ -16,8 +15,7 @@
 typedef struct pl_lex {
     const char *text;
     size_t n_text, at;
-    const char *name;  /* of the text, for messages */
-    locale_t c_locale; /* numbers read the same whatever the program's locale */
+    const char *name; /* of the text, for messages */
     pl_buf scratch;
     pl_err *err;
 } pl_lex;
@@ -28,7 +26,7 @@ typedef struct pl_lex_number {
     bool is_float; /* has a point, an exponent, or is inf or nan */
 } pl_lex_number;
 
-pl_status pl_lex_init(pl_lex *lex, const char *text, size_t n_text, const char *name, pl_err *err);
+void pl_lex_init(pl_lex *lex, const char *text, size_t n_text, const char *name, pl_err *err);
 void pl_lex_release(pl_lex *lex);
 
 /* "name:line:column: …" for the byte offset `at`. */

@@ -11,7 +11,7 @@ enum { TEXT_IR_VERSION = 8 }; /* of a text that names none */
 
 /* ---- names ---- */
 
-pl_status pl_text_add_ref(pl_text_parser *p, pl_text_ref ref) {
+static pl_status add_ref(pl_text_parser *p, pl_text_ref ref) {
     PL_TRY(pl_text_reserve(p, &p->refs, p->n_refs, &p->refs_capacity, sizeof ref));
     p->refs[p->n_refs++] = ref;
     return PL_OK;
@@ -46,7 +46,7 @@ static pl_status resolve_all(pl_text_parser *p) {
 
 /* A list of names as operands have it: "" or nothing before a comma is an omitted one; a comma at
  * the end adds nothing. */
-pl_status pl_text_parse_ids(pl_text_parser *p, pl_text_ids *out) {
+static pl_status parse_ids(pl_text_parser *p, pl_text_ids *out) {
     do {
         pl_string word;
         bool found;
@@ -97,11 +97,11 @@ pl_status pl_text_add_node(pl_text_parser *p, pl_graph *graph, const char *op, c
     if (p->frame != NULL) (*node)->function = p->frame->path;
     for (size_t i = 0; i < in->n; i++) {
         if (in->items[i].name[0] == '\0') continue;
-        PL_TRY(pl_text_add_ref(p, (pl_text_ref){ .kind = PL_TEXT_USE,
-                                                 .graph = graph,
-                                                 .name = in->items[i].name,
-                                                 .at = in->items[i].at,
-                                                 .slot = &(*node)->in[i] }));
+        PL_TRY(add_ref(p, (pl_text_ref){ .kind = PL_TEXT_USE,
+                                         .graph = graph,
+                                         .name = in->items[i].name,
+                                         .at = in->items[i].at,
+                                         .slot = &(*node)->in[i] }));
     }
     for (size_t i = 0; i < out->n; i++) {
         pl_value *value;
@@ -180,7 +180,7 @@ static pl_status read_node(pl_text_parser *p, pl_graph *graph, node_text *node) 
     pl_string word;
     bool found;
     PL_TRY(parse_label(p, &node->label));
-    PL_TRY(pl_text_parse_ids(p, &node->out));
+    PL_TRY(parse_ids(p, &node->out));
     PL_TRY(pl_lex_expect(&p->lex, '='));
     (void)pl_lex_peek(&p->lex);
     node->at = p->lex.at;
@@ -193,7 +193,7 @@ static pl_status read_node(pl_text_parser *p, pl_graph *graph, node_text *node) 
     }
     PL_TRY(pl_text_parse_attrs(p, graph, &node->attrs));
     PL_TRY(pl_lex_expect(&p->lex, '('));
-    PL_TRY(pl_text_parse_ids(p, &node->in));
+    PL_TRY(parse_ids(p, &node->in));
     PL_TRY(pl_lex_expect(&p->lex, ')'));
     if (node->attrs.n == 0) PL_TRY(pl_text_parse_attrs(p, graph, &node->attrs));
     PL_TRY(map_ids(p, graph, &node->in));
@@ -282,11 +282,11 @@ static pl_status parse_outputs(pl_text_parser *p, pl_graph *graph) {
         const pl_type *type;
         pl_text_id id;
         PL_TRY(parse_value_info(p, graph, &type, &id));
-        PL_TRY(pl_text_add_ref(p, (pl_text_ref){ .kind = PL_TEXT_OUTPUT,
-                                                 .graph = graph,
-                                                 .name = id.name,
-                                                 .at = id.at,
-                                                 .type = type }));
+        PL_TRY(add_ref(p, (pl_text_ref){ .kind = PL_TEXT_OUTPUT,
+                                         .graph = graph,
+                                         .name = id.name,
+                                         .at = id.at,
+                                         .type = type }));
     } while (pl_lex_match(&p->lex, ','));
     return pl_lex_expect(&p->lex, ')');
 }
@@ -314,11 +314,11 @@ pl_status pl_text_parse_value_infos(pl_text_parser *p, pl_graph *graph) {
         if (pl_lex_match(&p->lex, '=')) {
             PL_TRY(parse_initializer(p, graph, type, id));
         } else {
-            PL_TRY(pl_text_add_ref(p, (pl_text_ref){ .kind = PL_TEXT_TYPE,
-                                                     .graph = graph,
-                                                     .name = id.name,
-                                                     .at = id.at,
-                                                     .type = type }));
+            PL_TRY(add_ref(p, (pl_text_ref){ .kind = PL_TEXT_TYPE,
+                                             .graph = graph,
+                                             .name = id.name,
+                                             .at = id.at,
+                                             .type = type }));
         }
     } while (pl_lex_match(&p->lex, ','));
     return pl_lex_expect(&p->lex, '>');
@@ -463,7 +463,7 @@ static pl_status parse(const char *text, size_t n_text, const char *name, int op
                        pl_err *err) {
     pl_text_parser p = { .err = err, .graph_only = opset > 0 };
     pl_status st = PL_OK;
-    PL_TRY_GOTO(done, st, pl_lex_init(&p.lex, text, n_text, name, err));
+    pl_lex_init(&p.lex, text, n_text, name, err);
     PL_TRY_GOTO(done, st, pl_model_new(&p.model, err));
     p.model->ir_version = TEXT_IR_VERSION;
     if (opset > 0) PL_TRY_GOTO(done, st, pl_model_set_opset(p.model, "", opset, err));

@@ -2,10 +2,8 @@
  * slots of their own values; they never run twice at once, so one set is enough. */
 #include "interp/interp.h"
 
-#include <string.h>
-#include <time.h>
-
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "interp/plan.h"
 #include "interp/raise.h"
@@ -167,12 +165,6 @@ done:
     return st;
 }
 
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err) {
     const pl_graph_plan *g = &in->plan.graphs[graph->id];
     const bool is_main = graph->parent == NULL;
@@ -181,14 +173,14 @@ static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err) {
     if (in->scratch[in->depth] == NULL) in->scratch[in->depth] = pl_arena_new();
     if (in->scratch[in->depth] == NULL) st = pl_fail_memory(err, 1);
     for (size_t i = 0; i < graph->n_nodes && st == PL_OK; i++) {
-        const uint64_t start = is_main && in->options.node_ns != NULL ? now_ns() : 0;
+        const int64_t start = is_main && in->options.node_ns != NULL ? pl_clock_ns() : 0;
         st = run_node(in, g, graph->nodes[i], err);
         pl_arena_reset(in->scratch[in->depth]);
         for (uint32_t k = g->release_at[i]; k < g->release_at[i + 1]; k++) {
             slot_clear(in, g->release[k]);
         }
         if (!is_main) continue;
-        if (in->options.node_ns != NULL) in->options.node_ns[i] = now_ns() - start;
+        if (in->options.node_ns != NULL) in->options.node_ns[i] = (uint64_t)(pl_clock_ns() - start);
         pl_progress_update(in->options.progress, "run", (int64_t)i + 1, (int64_t)graph->n_nodes);
     }
     in->depth--;

@@ -67,7 +67,6 @@ static bool is_constant(const pl_node *node) {
 static pl_status plan_graph(pl_plan *plan, const pl_graph *graph, uint32_t *last, pl_err *err) {
     pl_graph_plan *g = &plan->graphs[graph->id];
     const size_t n = graph->n_nodes;
-    g->graph = graph;
     g->release_at = pl_arena_array(plan->arena, n + 1, sizeof(*g->release_at));
     g->release = pl_arena_array(plan->arena, graph->n_values, sizeof(pl_value *));
     g->state = pl_arena_array(plan->arena, n, sizeof(void *));
@@ -75,6 +74,7 @@ static pl_status plan_graph(pl_plan *plan, const pl_graph *graph, uint32_t *last
     if (g->release_at == NULL || g->release == NULL || g->state == NULL || g->state_free == NULL) {
         return pl_fail_memory(err, n);
     }
+    g->graph = graph; /* from now on pl_plan_release looks at the states */
     PL_TRY(find_last_uses(graph, last, err));
     for (size_t i = 0; i < graph->n_values; i++) {
         const pl_value *value = graph->values[i];

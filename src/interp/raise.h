@@ -1,4 +1,4 @@
-/* Inside src/interp: data between the model's own types and the doubles of gold. */
+/* Data between the model's own types and the doubles of gold. */
 #ifndef PL_RAISE_H
 #define PL_RAISE_H
 

@@ -9,7 +9,12 @@
 #include "interp/raise.h"
 #include "ops/bound.h"
 
-typedef enum exactness { NOT_KNOWN, EXACT, INEXACT } exactness;
+typedef enum exactness {
+    NOT_KNOWN,
+    OWN_EXACT, /* its own elements are; what they were computed from was not looked at yet */
+    EXACT,
+    INEXACT
+} exactness;
 
 typedef struct slot {
     pl_datum *datum;
@@ -22,11 +27,12 @@ struct pl_replay {
     pl_model *model;
     pl_replay_options options;
     pl_plan plan;
-    slot *slots;     /* by value id */
-    uint8_t *native; /* pl_dtype by value id, where a run told it; else 0 */
+    slot *slots; /* by value id */
     pl_arena *scratch[PL_GRAPH_DEPTH_MAX + 2];
     int depth;
     size_t n_without_rule;
+    const pl_value **doubts; /* of is_exact */
+    size_t doubts_capacity;
 };
 
 static void slot_clear(slot *s) {
@@ -44,11 +50,8 @@ pl_status pl_replay_new(pl_model *model, const pl_replay_options *options, pl_re
     r->model = model;
     r->options = *options;
     r->slots = pl_calloc((size_t)model->n_values + 1, sizeof(slot));
-    r->native = pl_calloc((size_t)model->n_values + 1, 1);
     pl_status st = pl_plan_init(&r->plan, model, err);
-    if (st == PL_OK && (r->slots == NULL || r->native == NULL)) {
-        st = pl_fail_memory(err, model->n_values);
-    }
+    if (st == PL_OK && r->slots == NULL) st = pl_fail_memory(err, model->n_values);
     if (st != PL_OK) {
         pl_replay_free(r);
         return st;
@@ -64,12 +67,8 @@ void pl_replay_free(pl_replay *r) {
     for (size_t i = 0; i < sizeof(r->scratch) / sizeof(r->scratch[0]); i++)
         pl_arena_free(r->scratch[i]);
     pl_free(r->slots);
-    pl_free(r->native);
+    pl_free(r->doubts);
     pl_free(r);
-}
-
-void pl_replay_set_native(pl_replay *r, const pl_value *value, pl_dtype dtype) {
-    r->native[value->id] = (uint8_t)dtype;
 }
 
 /* ---- data ---- */
@@ -98,10 +97,6 @@ const pl_tensor *pl_replay_bound(const pl_replay *r, const pl_value *value) {
     return r->slots[value->id].bound;
 }
 
-void pl_replay_clear(pl_replay *r, const pl_value *value) {
-    slot_clear(&r->slots[value->id]);
-}
-
 void pl_replay_clear_all(pl_replay *r) {
     for (uint32_t i = 0; i < r->model->n_values; i++)
         slot_clear(&r->slots[i]);
@@ -111,8 +106,7 @@ size_t pl_replay_without_rule(const pl_replay *r) {
     return r->n_without_rule;
 }
 
-static pl_dtype native_of(const pl_replay *r, const pl_value *value, const pl_datum *d) {
-    if (r->native[value->id] != 0) return (pl_dtype)r->native[value->id];
+static pl_dtype native_of(const pl_value *value, const pl_datum *d) {
     if (d == NULL || d->kind != PL_TYPE_TENSOR) return PL_UNDEFINED;
     const pl_dtype held = d->tensor->dtype;
     return pl_value_dtype(value, held == PL_F64 ? PL_F32 : held);
@@ -163,24 +157,57 @@ static bool representable(const pl_tensor *t, pl_dtype dtype) {
     return true;
 }
 
-bool pl_replay_exact(pl_replay *r, const pl_value *value) {
-    slot *s = &r->slots[value->id];
-    if (s->exactness != NOT_KNOWN) return s->exactness == EXACT;
-    bool exact = s->bound == NULL;
-    if (s->datum == NULL) {
-        exact = value->init != NULL; /* a weight is what it is */
-    } else if (s->datum->kind == PL_TYPE_TENSOR) {
-        exact = exact || !s->put; /* a computed value has a bound that may be all slack */
-        exact = exact && representable(s->datum->tensor, native_of(r, value, s->datum));
-    }
+/* The value's own elements; what it was computed from is not looked at. */
+static bool own_exact(const pl_value *value, const slot *s) {
+    if (s->datum == NULL) return value->init != NULL; /* a weight is what it is */
+    if (s->datum->kind != PL_TYPE_TENSOR) return s->bound == NULL;
+    /* A computed value has a bound that may be all slack. */
+    return (s->bound == NULL || !s->put) &&
+           representable(s->datum->tensor, native_of(value, s->datum));
+}
+
+/* The first input that is not known to be exact, or NULL. */
+static const pl_value *first_doubt(const pl_replay *r, const pl_value *value) {
+    const slot *s = &r->slots[value->id];
     const pl_node *node = value->producer;
-    if (!s->put && s->datum != NULL && node != NULL) {
-        /* Depth is that of the segment, which the recorded values keep short. */
-        for (uint32_t i = 0; exact && i < node->n_in; i++)
-            exact = node->in[i] == NULL || pl_replay_exact(r, node->in[i]);
+    if (s->put || s->datum == NULL || node == NULL) return NULL;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        if (node->in[i] != NULL && r->slots[node->in[i]->id].exactness != EXACT) return node->in[i];
     }
-    s->exactness = exact ? EXACT : INEXACT;
-    return exact;
+    return NULL;
+}
+
+static bool push(pl_replay *r, size_t n, const pl_value *value) {
+    if (n == r->doubts_capacity) {
+        const size_t capacity = n == 0 ? 64 : 2 * n;
+        const pl_value **grown = pl_realloc_array(r->doubts, capacity, sizeof(*grown));
+        if (grown == NULL) return false;
+        r->doubts = grown;
+        r->doubts_capacity = capacity;
+    }
+    r->doubts[n] = value;
+    return true;
+}
+
+/* Is every element of the value, and of all that it was computed from, representable in the types
+ * of the model? Values that were put count by themselves. A sparse recording makes segments as deep
+ * as the model, so that the way back is kept on the heap; without memory nothing is exact, which
+ * only widens bounds. */
+static bool is_exact(pl_replay *r, const pl_value *value) {
+    size_t n = push(r, 0, value) ? 1 : 0;
+    while (n > 0) {
+        const pl_value *v = r->doubts[n - 1];
+        slot *s = &r->slots[v->id];
+        if (s->exactness == NOT_KNOWN) s->exactness = own_exact(v, s) ? OWN_EXACT : INEXACT;
+        const pl_value *doubt = s->exactness == OWN_EXACT ? first_doubt(r, v) : NULL;
+        if (doubt != NULL && r->slots[doubt->id].exactness != INEXACT && push(r, n, doubt)) {
+            n++;
+            continue;
+        }
+        if (s->exactness == OWN_EXACT) s->exactness = doubt == NULL ? EXACT : INEXACT;
+        n--;
+    }
+    return r->slots[value->id].exactness == EXACT;
 }
 
 void pl_replay_release_after(pl_replay *r, const pl_node *node) {
@@ -189,7 +216,7 @@ void pl_replay_release_after(pl_replay *r, const pl_node *node) {
     for (uint32_t k = g->release_at[node->index]; k < g->release_at[node->index + 1]; k++) {
         slot *s = &r->slots[g->release[k]->id];
         /* What comes later in the segment may still ask. */
-        const bool exact = asked && s->datum != NULL && pl_replay_exact(r, g->release[k]);
+        const bool exact = asked && s->datum != NULL && is_exact(r, g->release[k]);
         const bool known = asked && s->datum != NULL;
         slot_clear(s);
         if (known) s->exactness = exact ? EXACT : INEXACT;
@@ -268,7 +295,7 @@ static pl_status bound_body(pl_bound *c, pl_graph *body, pl_datum *const *in,
 
 static bool input_exact(pl_bound *c, int i) {
     const call *k = c->runner;
-    return k->node->in[i] == NULL || pl_replay_exact(k->r, k->node->in[i]);
+    return k->node->in[i] == NULL || is_exact(k->r, k->node->in[i]);
 }
 
 /* The node's own float type: of its first float output, else of its first float input. */
@@ -301,6 +328,7 @@ static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
                    /* The replay of a double model is no better than the model. */
                    .u = own == PL_F64 ? 2 * u : u,
                    .u_acc = own == PL_F64 ? 2 * u : most,
+                   .otherwise = k->r->options.otherwise,
                    .tiny = tiny_of(own),
                    .exact = input_exact,
                    .run_body = bound_body,
@@ -382,7 +410,7 @@ static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
         PL_TRY(fetch(r, node->in[i], &k->in[i], err));
         if (k->in[i] == NULL) continue;
         k->e_in[i] = r->slots[node->in[i]->id].bound;
-        k->in_native[i] = native_of(r, node->in[i], k->in[i]);
+        k->in_native[i] = native_of(node->in[i], k->in[i]);
     }
     pl_datum **args = k->in;
     if (no_fp64) {
@@ -397,6 +425,7 @@ static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
                                   .scratch = scratch,
                                   .fp64 = !r->options.native && !no_fp64,
                                   .naive = r->options.native && !r->options.fast,
+                                  .otherwise = r->options.otherwise,
                                   .seed = r->options.seed,
                                   .run_body = eval_body,
                                   .runner = k };
@@ -422,7 +451,7 @@ static pl_status run_node(pl_replay *r, const pl_node *node, bool bounds, pl_err
     if (st != PL_OK) goto done;
     PL_TRY_GOTO(done, st, eval_call(&k, scratch, err));
     for (uint32_t i = 0; i < node->n_out; i++) {
-        if (node->out[i] != NULL) k.out_native[i] = native_of(r, node->out[i], k.out[i]);
+        if (node->out[i] != NULL) k.out_native[i] = native_of(node->out[i], k.out[i]);
     }
     if (bounds && !r->options.native && !r->options.no_bounds) {
         st = rounds(&k) ? round_cast(&k, err) : run_bound(&k, scratch, err);

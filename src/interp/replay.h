@@ -4,7 +4,8 @@
  *
  * The caller puts the data at the edge of a segment, runs its nodes in topological order and takes
  * the results. Nodes must be of the main graph; their bodies run with them. Nothing is freed by
- * itself: pl_replay_clear, pl_replay_release_after. One replay is used by one thread at a time. */
+ * itself: pl_replay_clear_all, pl_replay_release_after. One replay is used by one thread at a time.
+ */
 #ifndef PL_REPLAY_H
 #define PL_REPLAY_H
 
@@ -19,6 +20,7 @@ typedef struct pl_replay_options {
     bool native;    /* the model's own precision, plain long sums (pl_eval.naive), no bounds */
     bool fast;      /* with native: sums as the kernels make them */
     bool no_bounds; /* fp64 only */
+    bool otherwise; /* the other reading of what ONNX leaves open (pl_eval.otherwise) */
     uint64_t seed;
     double u_acc; /* unit roundoff of accumulators; 0 = the default, at most 2^-24 */
 } pl_replay_options;
@@ -27,10 +29,6 @@ typedef struct pl_replay_options {
 pl_status pl_replay_new(pl_model *model, const pl_replay_options *options, pl_replay **out,
                         pl_err *err);
 void pl_replay_free(pl_replay *replay); /* NULL is fine */
-
-/* The type that a value has in the model at its own precision, once known from a run: rules need
- * it where inference left it open. */
-void pl_replay_set_native(pl_replay *replay, const pl_value *value, pl_dtype dtype);
 
 /* Puts data at a value; floats are raised to double unless native. `bound` (f64, same shape; may be
  * NULL) is what the data may be off by already. Both are borrowed. */
@@ -41,10 +39,6 @@ pl_status pl_replay_node(pl_replay *replay, const pl_node *node, pl_err *err);
 /* Borrowed, NULL when not there; they live until the value is cleared or put again. */
 const pl_datum *pl_replay_get(const pl_replay *replay, const pl_value *value);
 const pl_tensor *pl_replay_bound(const pl_replay *replay, const pl_value *value); /* NULL = exact */
-/* Is every element of the value, and of all that it was computed from, representable in the types
- * of the model? Values that were put count by themselves. */
-bool pl_replay_exact(pl_replay *replay, const pl_value *value);
-void pl_replay_clear(pl_replay *replay, const pl_value *value);
 void pl_replay_clear_all(pl_replay *replay);
 /* Clears the values of the main graph that no node after this one needs (outputs of the model
  * stay). For replaying a whole graph in order. */

@@ -9,18 +9,7 @@
 #include "kernels/cpu.h"
 
 const pl_conv_table *pl_conv_table_get(void) {
-    switch (pl_cpu_isa()) {
-#if defined(__x86_64__)
-    case PL_ISA_AVX512: return &pl_conv_table_avx512;
-    case PL_ISA_AVX2: return &pl_conv_table_avx2;
-#else
-    case PL_ISA_AVX512:
-    case PL_ISA_AVX2:
-#endif
-    case PL_ISA_BASE:
-    case PL_ISA_COUNT: break;
-    }
-    return &pl_conv_table_base;
+    return PL_TABLE_OF(pl_cpu_isa(), pl_conv_table);
 }
 
 enum { DIM_LIMIT = 1 << 30 }; /* so that out * stride + kernel * dilation + pad fits easily */
@@ -164,8 +153,4 @@ void pl_conv_state_move(pl_conv_state *state, void *to) {
     if (!state->moved) pl_free(state->packed);
     state->packed = to;
     state->moved = true;
-}
-
-const char *pl_conv_state_describe(const pl_conv_state *state) {
-    return state == NULL ? "none" : state->what;
 }

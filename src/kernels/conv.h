@@ -28,8 +28,7 @@ typedef struct pl_conv_shape {
  * weight pointer and number of threads reuse it, others rebuild it; the bytes at w must not change
  * while it lives. Starts NULL; one call at a time for each state. NULL = no cache. */
 typedef struct pl_conv_state pl_conv_state;
-void pl_conv_state_free(pl_conv_state *state);                  /* NULL is fine */
-const char *pl_conv_state_describe(const pl_conv_state *state); /* what serves it, for dumps */
+void pl_conv_state_free(pl_conv_state *state); /* NULL is fine */
 /* Bytes of the packed weights (0 = none), and moving them to memory of the caller's that outlives
  * the state, 64-byte aligned. */
 size_t pl_conv_state_bytes(const pl_conv_state *state);

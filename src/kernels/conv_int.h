@@ -73,7 +73,6 @@ struct pl_conv_state {
     int64_t *taps; /* ci * n_taps offsets; one channel's come first */
     int64_t *plan_data;
     pl_conv_plan plan;
-    const char *what;
 };
 /* Fills plan and plan_data. */
 pl_status pl_conv_plan_make(pl_conv_state *state, const pl_conv_stage *stage, pl_err *err);

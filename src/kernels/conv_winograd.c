@@ -15,11 +15,7 @@
 enum { TILES_MIN = 192, ROW_TILES_MAX = 255, K_MAX = PL_GEMM_KC, LINE = 16 };
 
 static const pl_winograd_table *table_get(void) {
-#if defined(__x86_64__)
-    if (pl_cpu_isa() == PL_ISA_AVX512) return &pl_winograd_table_avx512;
-    if (pl_cpu_isa() == PL_ISA_AVX2) return &pl_winograd_table_avx2;
-#endif
-    return &pl_winograd_table_base;
+    return PL_TABLE_OF(pl_cpu_isa(), pl_winograd_table);
 }
 
 bool pl_conv_winograd_fits(const pl_conv_shape *s) {
@@ -241,7 +237,6 @@ static pl_status state_ensure(pl_pool *pool, const pl_conv_shape *s, const pl_f3
     if (st == NULL) return pl_fail_memory(err, sizeof *st);
     st->w = w;
     st->elem_bytes = sizeof(float);
-    st->what = "own Winograd F(2x2, 3x3)";
     const pl_status r = pack_weights(pool, s, w, st, err);
     if (r != PL_OK) {
         pl_conv_state_free(st);

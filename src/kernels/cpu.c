@@ -12,7 +12,6 @@
 typedef struct cpu_info {
     pl_isa max, used;
     char name[49];
-    bool amd, broken_amx;
 } cpu_info;
 
 static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
@@ -38,7 +37,7 @@ static void cpu_read_name(void) {
 }
 
 static void cpu_read_x86(void) {
-    unsigned a = 0, b = 0, c = 0, d = 0, top = 0;
+    unsigned a = 0, b = 0, c = 0, d = 0;
     __builtin_cpu_init(); /* checks that the system saves the wide registers */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C)) cpu.max = PL_ISA_AVX2;
@@ -47,9 +46,6 @@ static void cpu_read_x86(void) {
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         cpu.max = PL_ISA_AVX512;
-    if (__get_cpuid(0, &top, &b, &c, &d)) cpu.amd = b == signature_AMD_ebx;
-    if (top >= 7 && __get_cpuid_count(7, 0, &a, &b, &c, &d))
-        cpu.broken_amx = (d & (1u << 24)) && top < 0x1du; /* AMX-TILE without its palette leaf */
     cpu_read_name();
 }
 #endif
@@ -81,10 +77,4 @@ const char *pl_isa_name(pl_isa isa) {
 }
 const char *pl_cpu_name(void) {
     return cpu_get()->name;
-}
-bool pl_cpu_is_amd(void) {
-    return cpu_get()->amd;
-}
-bool pl_cpu_claims_broken_amx(void) {
-    return cpu_get()->broken_amx;
 }

@@ -5,8 +5,6 @@
 #ifndef PL_CPU_H
 #define PL_CPU_H
 
-#include <stdbool.h>
-
 typedef enum pl_isa {
     PL_ISA_BASE = 0, /* x86-64 as in 2003 (SSE2), or plain C elsewhere */
     PL_ISA_AVX2,     /* AVX2, FMA, F16C */
@@ -14,11 +12,17 @@ typedef enum pl_isa {
     PL_ISA_COUNT
 } pl_isa;
 
+/* NAME_base, NAME_avx2 or NAME_avx512: what was compiled for an instruction set. */
+#if defined(__x86_64__)
+#define PL_TABLE_OF(isa, name)                                                                     \
+    ((isa) == PL_ISA_AVX512 ? &name##_avx512 : (isa) == PL_ISA_AVX2 ? &name##_avx2 : &name##_base)
+#else
+#define PL_TABLE_OF(isa, name) ((void)(isa), &name##_base)
+#endif
+
 pl_isa pl_cpu_isa(void);     /* the one in use */
 pl_isa pl_cpu_isa_max(void); /* what the machine offers, PLUMB_CPU left aside */
 const char *pl_isa_name(pl_isa isa);
 const char *pl_cpu_name(void); /* brand string, "AMD EPYC …"; "unknown CPU" */
-bool pl_cpu_is_amd(void);
-bool pl_cpu_claims_broken_amx(void); /* AMX advertised, CPUID leaf 0x1D missing: SIGILL in oneDNN */
 
 #endif

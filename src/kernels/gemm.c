@@ -11,16 +11,8 @@
 #include "kernels/gemm_int.h"
 #include "kernels/provider.h"
 
-const pl_gemm_table *pl_gemm_table_of(int isa) {
-    if (isa > (int)pl_cpu_isa_max()) return NULL;
-#if defined(__x86_64__)
-    if (isa == PL_ISA_AVX512) return &pl_gemm_table_avx512;
-    if (isa == PL_ISA_AVX2) return &pl_gemm_table_avx2;
-#endif
-    return isa == PL_ISA_BASE ? &pl_gemm_table_base : NULL;
-}
 const pl_gemm_table *pl_gemm_table_get(void) {
-    return pl_gemm_table_of((int)pl_cpu_isa());
+    return PL_TABLE_OF(pl_cpu_isa(), pl_gemm_table);
 }
 int64_t pl_gemm_packed_a_size(int64_t m, int64_t k) {
     return m * k;
@@ -156,6 +148,14 @@ static pl_gemm_cut cut_of(const pl_gemm_shape *s) {
 
 static bool is_aligned(const void *p, size_t bytes) {
     return (uintptr_t)p % bytes == 0;
+}
+
+/* Batches that are walked backwards begin with their last matrix: others lie before it. */
+static int64_t lowest(const pl_gemm_shape *s, const int64_t *offsets) {
+    int64_t low = 0;
+    for (int64_t i = 0; offsets != NULL && i < s->batch; i++)
+        low = pl_i64_min(low, offsets[i]);
+    return low;
 }
 
 /* Elements from the first of a batch of matrices to behind the last. */

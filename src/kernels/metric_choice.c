@@ -4,11 +4,7 @@
 
 const pl_metric_kernels *pl_metric_kernels_of(int isa) {
     if (isa < 0 || isa > (int)pl_cpu_isa_max()) return NULL;
-#if defined(__x86_64__)
-    if (isa == PL_ISA_AVX512) return &pl_metric_table_avx512;
-    if (isa == PL_ISA_AVX2) return &pl_metric_table_avx2;
-#endif
-    return isa == PL_ISA_BASE ? &pl_metric_table_base : NULL;
+    return PL_TABLE_OF((pl_isa)isa, pl_metric_table);
 }
 
 const pl_metric_kernels *pl_metric_kernels_get(void) {

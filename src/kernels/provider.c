@@ -60,6 +60,7 @@ const pl_provider *const pl_provider_rows[] = { &pl_provider_own, &pl_provider_p
                                                 &pl_provider_blas, &pl_provider_onednn, NULL };
 
 pl_status pl_provider_find(const char *name, const pl_provider **out, pl_err *err) {
+    if (name == NULL) return pl_provider_of(NULL, out, err);
     for (size_t i = 0; pl_provider_rows[i] != NULL; i++) {
         const pl_provider *row = pl_provider_rows[i];
         if (strcmp(row->name, name) != 0) continue;

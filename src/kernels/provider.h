@@ -65,8 +65,8 @@ extern const pl_provider pl_provider_own, pl_provider_plain, pl_provider_blas, p
 extern const pl_provider *const pl_provider_rows[]; /* NULL at the end */
 #define PL_PROVIDER_NAMES "own|plain|blas|onednn"
 
-/* Opens the provider of this name. Unknown names are PL_E_USAGE, a library that is not there
- * PL_E_NOT_FOUND. */
+/* Opens the provider of this name; NULL is the default of the process. Unknown names are
+ * PL_E_USAGE, a library that is not there PL_E_NOT_FOUND. */
 pl_status pl_provider_find(const char *name, const pl_provider **out, pl_err *err);
 /* `by`, or the default of the process when it is NULL. PLUMB_KERNELS is read once. */
 pl_status pl_provider_of(const pl_provider *by, const pl_provider **out, pl_err *err);

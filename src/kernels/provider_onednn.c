@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -269,7 +268,7 @@ typedef struct conv_lib {
     void *pd, *primitive;
     void *in_pd, *in, *out_pd, *out; /* reorders; NULL: the layout is dense already */
     char *packed;                    /* weights, part after part */
-    size_t src_bytes, dst_bytes, weight_bytes, scratch_bytes;
+    size_t src_bytes, dst_bytes, weight_bytes;
 } conv_lib;
 
 static void conv_lib_free(void *library) {
@@ -542,7 +541,6 @@ static int ensure(const pl_conv_shape *shape, const pl_conv_geo *g, const pl_f32
     }
     st->library = l;
     st->library_free = conv_lib_free;
-    st->what = "oneDNN";
     *slot = st;
     return SUCCESS;
 }

@@ -4,19 +4,7 @@
 #include "kernels/simd/vmath_table.h"
 
 const pl_vmath *pl_vmath_of(pl_isa isa) {
-    if (isa > pl_cpu_isa_max()) return NULL;
-    switch (isa) {
-#if defined(__x86_64__)
-    case PL_ISA_AVX512: return &pl_vmath_table_avx512;
-    case PL_ISA_AVX2: return &pl_vmath_table_avx2;
-#else
-    case PL_ISA_AVX512:
-    case PL_ISA_AVX2: return NULL;
-#endif
-    case PL_ISA_BASE: return &pl_vmath_table_base;
-    case PL_ISA_COUNT: break;
-    }
-    return NULL;
+    return isa > pl_cpu_isa_max() ? NULL : PL_TABLE_OF(isa, pl_vmath_table);
 }
 
 const pl_vmath *pl_vmath_get(void) {

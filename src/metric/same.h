@@ -22,22 +22,23 @@ typedef enum pl_same_verdict {
     PL_SAME_RAISES, /* PyTorch would raise: types that cannot be compared, shapes that do not fit */
 } pl_same_verdict;
 
-typedef enum pl_same_rule {               /* which rule decided */
-                            PL_RULE_NONE, /* nothing to compare: empty sequence */
-                            PL_RULE_DTYPE,
-                            PL_RULE_STRUCTURE, /* kind, length, keys, shape */
-                            PL_RULE_NON_FP,    /* ignore_non_fp let it pass */
-                            PL_RULE_EQUALITY,  /* strings, None */
-                            PL_RULE_BOOL,
-                            PL_RULE_IOU,
-                            PL_RULE_COSINE,
-                            PL_RULE_ALLCLOSE,
-                            PL_RULE_NAN_RESCUE,
-                            PL_RULE_RMSE,
-                            PL_RULE_BOTH_NAN,  /* both RMSE are NaN and equal_nan */
-                            PL_RULE_NONFINITE, /* plumb: masks differ */
-                            PL_RULE_BOUND,     /* plumb: element against its bound */
-                            PL_RULE_COUNT
+/* Which rule decided. */
+typedef enum pl_same_rule {
+    PL_RULE_NONE, /* nothing to compare: empty sequence */
+    PL_RULE_DTYPE,
+    PL_RULE_STRUCTURE, /* kind, length, keys, shape */
+    PL_RULE_NON_FP,    /* ignore_non_fp let it pass */
+    PL_RULE_EQUALITY,  /* strings, None */
+    PL_RULE_BOOL,
+    PL_RULE_IOU,
+    PL_RULE_COSINE,
+    PL_RULE_ALLCLOSE,
+    PL_RULE_NAN_RESCUE,
+    PL_RULE_RMSE,
+    PL_RULE_BOTH_NAN,  /* both RMSE are NaN and equal_nan */
+    PL_RULE_NONFINITE, /* plumb: masks differ */
+    PL_RULE_BOUND,     /* plumb: element against its bound */
+    PL_RULE_COUNT
 } pl_same_rule;
 const char *pl_same_rule_name(pl_same_rule rule);
 

@@ -1,10 +1,9 @@
 /* Options of the torch rule as text, and the metrics part of plumb.h. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "metric/metrics.h"
 #include "metric/same.h"
 
@@ -51,7 +50,7 @@ static bool set_option(const struct option *o, const char *value, plumb_same_opt
         memcpy(field, &flag, sizeof flag);
         return true;
     }
-    const double x = strtod(value, &end);
+    const double x = pl_strtod(value, &end);
     if (end == value || *end != '\0' || !isfinite(x) || x < 0) return false;
     memcpy(field, &x, sizeof x);
     return true;

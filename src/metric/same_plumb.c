@@ -1,7 +1,6 @@
 /* The plumb rule: structure, non-finite masks, every element within its bound. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "metric/accumulate.h"

@@ -5,7 +5,6 @@
 #include "metric/torch_close.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { RUN = 1024 };
 

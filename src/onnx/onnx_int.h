@@ -31,6 +31,8 @@ typedef struct pl_onnx_frame {
     size_t n_opsets;
     const pl_attr *attrs; /* function frame: attributes of the call, defaults added */
     size_t n_attrs;
+    const pl_prop *props; /* function frame: metadata of the call, for nodes without their own */
+    size_t n_props;
     int depth; /* of bodies and calls */
 } pl_onnx_frame;
 
@@ -48,7 +50,6 @@ pl_status pl_onnx_read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
 pl_status pl_onnx_read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_err *err);
 /* Fills *out (which must stay where it is) and makes it known to the reader. */
 pl_status pl_onnx_add_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err);
-pl_status pl_onnx_read_prop(pl_model *model, pl_bytes bytes, pl_prop *out, pl_err *err);
 
 /* onnx_attr.c */
 /* *found is false when the attribute only refers to one that the call does not give. */

@@ -26,7 +26,7 @@ static const char *keep_string(pl_model *model, pl_bytes b) {
     return b.n_bytes == 0 ? "" : pl_arena_strndup(model->arena, pl_bytes_chars(b), b.n_bytes);
 }
 
-pl_status pl_onnx_read_prop(pl_model *model, pl_bytes bytes, pl_prop *out, pl_err *err) {
+static pl_status read_prop(pl_model *model, pl_bytes bytes, pl_prop *out, pl_err *err) {
     pl_wire wire = pl_wire_of(bytes);
     pl_wire_field f;
     *out = (pl_prop){ "", "" };
@@ -41,12 +41,17 @@ pl_status pl_onnx_read_prop(pl_model *model, pl_bytes bytes, pl_prop *out, pl_er
 
 static pl_status add_prop(pl_model *model, const pl_prop **props, size_t *n, pl_bytes bytes,
                           pl_err *err) {
-    pl_prop *grown = pl_arena_array(model->arena, *n + 1, sizeof(*grown));
-    if (grown == NULL) return pl_fail_memory(err, sizeof(*grown));
-    if (*n > 0) memcpy(grown, *props, *n * sizeof(*grown));
-    PL_TRY(pl_onnx_read_prop(model, bytes, &grown[*n], err));
-    *props = grown;
-    (*n)++;
+    pl_prop prop;
+    PL_TRY(read_prop(model, bytes, &prop, err));
+    /* The list holds the next power of two: a file of a megabyte may have 500000 empty entries. */
+    pl_prop *list = (pl_prop *)(uintptr_t)*props;
+    if ((*n & (*n - 1)) == 0) {
+        list = pl_arena_array(model->arena, *n == 0 ? 1 : 2 * *n, sizeof(*list));
+        if (list == NULL) return pl_fail_memory(err, *n * sizeof(*list));
+        if (*n > 0) memcpy(list, *props, *n * sizeof(*list));
+    }
+    list[(*n)++] = prop;
+    *props = list;
     return PL_OK;
 }
 
@@ -228,7 +233,7 @@ static pl_status read_node_parts(pl_onnx_reader *r, pl_onnx_frame *frame, pl_byt
             p->n_attrs += found;
             break;
         case NODE_METADATA_PROPS:
-            PL_TRY(pl_onnx_read_prop(r->model, f.bytes, &p->props[p->n_props++], err));
+            PL_TRY(read_prop(r->model, f.bytes, &p->props[p->n_props++], err));
             break;
         default: break;
         }
@@ -295,6 +300,11 @@ static pl_status add_node(pl_onnx_frame *frame, const node_head *head, const cha
     if (opset >= 0) node->opset = opset;
     for (const pl_onnx_frame *f = frame; f != NULL && node->function == NULL; f = f->parent) {
         node->function = f->function;
+    }
+    /* torch 2 tells module and line of a call only: the nodes of its functions come from there. */
+    for (const pl_onnx_frame *f = frame; f != NULL && node->n_props == 0; f = f->parent) {
+        node->props = f->props;
+        node->n_props = (uint32_t)f->n_props;
     }
     for (uint32_t i = 0; i < node->n_out; i++)
         pl_node_set_output(node, i, p->out[i]);
@@ -430,22 +440,24 @@ pl_status pl_onnx_read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
     return PL_OK;
 }
 
-static const char *call_prefix(pl_model *model, const char *node_name, const node_parts *call,
+static const char *call_prefix(const char *node_name, const node_parts *call,
                                const char *function) {
     if (node_name[0] != '\0') return node_name;
     for (size_t i = 0; i < call->n_out; i++) {
         if (call->out[i] != NULL) return call->out[i]->name;
     }
-    (void)model;
     return function;
 }
 
 static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_function *function,
                              const char *node_name, const node_parts *call, pl_err *err) {
     pl_strmap names = PL_STRMAP_INIT;
-    pl_onnx_frame inner = {
-        .parent = frame, .graph = frame->graph, .names = &names, .depth = frame->depth + 1
-    };
+    pl_onnx_frame inner = { .parent = frame,
+                            .graph = frame->graph,
+                            .names = &names,
+                            .props = call->props,
+                            .n_props = call->n_props,
+                            .depth = frame->depth + 1 };
     pl_status st = PL_OK;
     if (inner.depth > PL_GRAPH_DEPTH_MAX) {
         return pl_fail(err, PL_E_LIMIT,
@@ -456,7 +468,7 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     inner.function =
         pl_arena_printf(r->model->arena, "%s%s%s%s%s", outer, outer[0] ? "/" : "", function->domain,
                         function->domain[0] ? "." : "", function->name);
-    inner.prefix = call_prefix(r->model, node_name, call, function->name);
+    inner.prefix = call_prefix(node_name, call, function->name);
     if (inner.function == NULL) return pl_fail_memory(err, 1);
     PL_TRY_GOTO(done, st, call_attrs(r, frame, function, call, &inner, err));
     PL_TRY_GOTO(done, st, bind_call(r, function, call, &inner, err));

@@ -1,8 +1,11 @@
-/* Error bounds and gradients of the activation functions; the kernels are in op_activation.c. */
+/* Error bounds and gradients of the activation functions; the kernels are in op_activation.c, and
+ * here where other rows have them, too. */
 #ifndef PL_ACTIVATION_RULES_H
 #define PL_ACTIVATION_RULES_H
 
 #include "ops/op.h"
+
+pl_status pl_swish_eval(pl_eval *c); /* com.microsoft QuickGelu */
 
 pl_status pl_celu_bound(pl_bound *c);
 pl_status pl_clip_bound(pl_bound *c);

@@ -5,7 +5,6 @@
 #include "ops/attention_bound.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ops/bound_nn.h"
 

@@ -2,7 +2,6 @@
 #include "ops/bound.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- asking ---- */
 
@@ -202,9 +201,11 @@ static pl_status apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, boo
         PL_TRY_GOTO(done, st, pl_tensor_cast(t, precision, &cast, c->err));
         PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(cast, &in[i], c->err));
     }
-    const pl_eval_setup setup = {
-        .pool = c->pool, .scratch = c->scratch, .fp64 = precision == PL_F64, .unrounded = unrounded
-    };
+    const pl_eval_setup setup = { .pool = c->pool,
+                                  .scratch = c->scratch,
+                                  .fp64 = precision == PL_F64,
+                                  .unrounded = unrounded,
+                                  .otherwise = c->otherwise };
     PL_TRY_GOTO(done, st, pl_eval_node(c->node, in, result, &setup, c->err));
     const pl_tensor *y = tensor_of(result[slot]);
     if (y == NULL) {

@@ -3,7 +3,6 @@
  * Sums of codes are exact. What a runtime may differ by is the scaling (a few roundings of float)
  * and codes that were uncertain already; these go through the float operator of the same shape. */
 #include <math.h>
-#include <string.h>
 
 #include "ops/bound_quant.h"
 

@@ -1,8 +1,6 @@
 /* Contents of small integer tensors, and what shape rules compute with them. */
 #include "ops/content.h"
 
-#include <string.h>
-
 #include "base/size.h"
 
 static const pl_content *content_of_tensor(pl_infer *c, const pl_tensor *t) {

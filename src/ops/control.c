@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "ops/grad.h"
-#include "ops/join.h"
 
 /* ---- Scan's attributes ---- */
 

@@ -1,5 +1,4 @@
 /* ConvInteger-10 and QLinearConv-10. */
-#include "ops/compute.h"
 #include "ops/convolve.h"
 #include "ops/quant.h"
 

@@ -69,26 +69,6 @@ pl_status pl_eval_binary_on(pl_eval *c, const pl_binary_ops *ops, const void *p,
         }                                                                                          \
     }
 
-/* The same with parameters: `p` is a `const PARAM *`. They are copied first: element types may
- * alias anything, so a store to y would make the compiler read *p again for each element. */
-#define PL_UNARY_FLOAT(name, PARAM, EXPR_F32, EXPR_F64)                                            \
-    static void name##_f32(const void *p_, const pl_f32 *x_, pl_f32 *y_, size_t n_) {              \
-        const PARAM copy_ = *(const PARAM *)p_, *const p = &copy_;                                 \
-        (void)p;                                                                                   \
-        for (size_t i_ = 0; i_ < n_; i_++) {                                                       \
-            const float x = x_[i_];                                                                \
-            y_[i_] = (EXPR_F32);                                                                   \
-        }                                                                                          \
-    }                                                                                              \
-    static void name##_f64(const void *p_, const pl_f64 *x_, pl_f64 *y_, size_t n_) {              \
-        const PARAM copy_ = *(const PARAM *)p_, *const p = &copy_;                                 \
-        (void)p;                                                                                   \
-        for (size_t i_ = 0; i_ < n_; i_++) {                                                       \
-            const double x = x_[i_];                                                               \
-            y_[i_] = (EXPR_F64);                                                                   \
-        }                                                                                          \
-    }
-
 /* A function of the vector maths, by its name in the table. Defines NAME_f32 and NAME_f64. */
 #define PL_UNARY_VMATH(name, fn)                                                                   \
     static void name##_f32(const void *p, const pl_f32 *x, pl_f32 *y, size_t n) {                  \

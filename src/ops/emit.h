@@ -54,6 +54,7 @@ typedef struct pl_emit_args {
     const void *const *in;
     void *out;
     const void *params;
+    const struct pl_provider *kernels; /* who computes products */
 } pl_emit_args;
 typedef struct pl_emit_kernel {
     const char *what; /* in a few words */
@@ -93,8 +94,9 @@ struct pl_emit {
     const pl_tensor *const *in_tensor; /* of constants, else NULL */
     const pl_emit_builder *builder;
     void *ctx;
-    const char *reason; /* set by pl_emit_decline */
-    bool types_only;    /* set by pl_emit_types_only */
+    const struct pl_provider *kernels; /* who computes products; NULL = the default */
+    const char *reason;                /* set by pl_emit_decline */
+    bool types_only;                   /* set by pl_emit_types_only */
 };
 
 /* ---- asking ---- */

@@ -27,7 +27,7 @@ static pl_status run_attention(const pl_emit_args *args, pl_err *err) {
     const attention *q = args->params;
     pl_attention a = q->a;
     const int64_t *nonpad = q->has_nonpad ? args->in[q->has_mask ? 4 : 3] : NULL;
-    pl_eval eval = { .pool = args->pool, .err = err };
+    pl_eval eval = { .pool = args->pool, .kernels = args->kernels, .err = err };
     int64_t *keys = pl_calloc((size_t)a.batch + 1, 2 * sizeof(*keys));
     if (keys == NULL) return pl_fail_memory(err, (size_t)a.batch);
     int64_t *shift = keys + a.batch + 1;

@@ -1,7 +1,5 @@
 /* Emission of com.microsoft's fused pointwise operators: sums and biases are not rounded between.
  */
-#include <stdio.h>
-
 #include "ops/emit.h"
 #include "ops/emit_rules.h"
 
@@ -21,12 +19,6 @@ pl_status pl_emit_bias_gelu(pl_emit *c) {
 }
 pl_status pl_emit_fast_gelu(pl_emit *c) {
     return activated(c, biased(c), "px_gelu_tanh_$S($0)");
-}
-pl_status pl_emit_quick_gelu(pl_emit *c) {
-    char expr[120], number[64];
-    snprintf(expr, sizeof(expr), "$0 * px_sigmoid_$S(%s * $0)",
-             pl_emit_number(pl_attr_float(c->node, "alpha"), number));
-    return activated(c, pl_emit_in(c, 0), expr);
 }
 
 pl_status pl_emit_bias_add(pl_emit *c) {

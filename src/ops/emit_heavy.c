@@ -171,7 +171,8 @@ const char *pl_emit_conv_shape(pl_emit *c, int w, pl_conv_shape *out) {
                             .batch = pl_emit_dim(c, 0, 0),
                             .c_in = pl_emit_dim(c, 0, 1),
                             .c_out = pl_emit_dim(c, w, 0),
-                            .groups = pl_attr_int(c->node, "group") };
+                            .groups = pl_attr_int(c->node, "group"),
+                            .by = c->kernels };
     for (int d = 0; d < n; d++) {
         out->in[d] = win.in[d];
         out->out[d] = win.out[d];
@@ -256,7 +257,8 @@ pl_status pl_emit_conv_transpose(pl_emit *c) {
                                .batch = pl_emit_dim(c, 0, 0),
                                .c_in = pl_emit_dim(c, 0, 1),
                                .c_out = dims[1],
-                               .groups = pl_attr_int(c->node, "group") };
+                               .groups = pl_attr_int(c->node, "group"),
+                               .by = c->kernels };
     for (int d = 0; d < n; d++) {
         q.shape.in[d] = win.in[d];
         q.shape.out[d] = win.out[d];

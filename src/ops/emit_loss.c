@@ -1,6 +1,5 @@
 /* Emission of losses and of the steps of optimizers, computed in double as in their kernels. */
 #include <stdio.h>
-#include <string.h>
 
 #include "ops/emit.h"
 #include "ops/emit_rules.h"

@@ -2,7 +2,6 @@
  * The meaning is that of the kernels in op_unary.c, op_binary.c, op_activation.c, op_logical.c. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "ops/emit.h"
 #include "ops/emit_rules.h"

@@ -2,7 +2,6 @@
  * kernels. */
 #include <stdio.h>
 
-#include "ops/convolve.h"
 #include "ops/emit.h"
 #include "ops/emit_rules.h"
 
@@ -184,8 +183,9 @@ static pl_ref product_of(pl_emit *c, const inputs *in, const int64_t *dims, int 
         return product_any(c, in);
     }
     q.per_column = nz > 1;
-    q.gemm =
-        (pl_gemm_shape){ .k = pl_emit_dim(c, in->b, 0), .n = pl_emit_dim(c, in->b, 1), .batch = 1 };
+    q.gemm = (pl_gemm_shape){
+        .k = pl_emit_dim(c, in->b, 0), .n = pl_emit_dim(c, in->b, 1), .batch = 1, .by = c->kernels
+    };
     q.gemm.m = pl_emit_elements(c->in[in->a]) / q.gemm.k;
     if (q.has_a) args[n++] = pl_emit_convert(c, pl_emit_in(c, in->a_zero), PL_I32);
     if (q.has_b) args[n++] = pl_emit_convert(c, pl_emit_in(c, in->b_zero), PL_I32);

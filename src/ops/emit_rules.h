@@ -129,7 +129,6 @@ pl_status pl_emit_qlinear_sigmoid(pl_emit *c);
 pl_status pl_emit_qlinear_softmax(pl_emit *c);
 pl_status pl_emit_qlinear_where(pl_emit *c);
 pl_status pl_emit_quantize(pl_emit *c);
-pl_status pl_emit_quick_gelu(pl_emit *c);
 pl_status pl_emit_reciprocal(pl_emit *c);
 pl_status pl_emit_reduce_l1(pl_emit *c);
 pl_status pl_emit_reduce_l2(pl_emit *c);

@@ -1,7 +1,6 @@
 /* Emission of operators that move elements by places known at compile time: views of what is there,
  * Concat, and loads where no view serves. */
 #include <stdio.h>
-#include <string.h>
 
 #include "ops/emit.h"
 #include "ops/emit_rules.h"

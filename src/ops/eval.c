@@ -2,9 +2,7 @@
 #include "ops/eval.h"
 
 #include <stdarg.h>
-#include <string.h>
 
-#include "base/alloc.h"
 #include "ops/infer_int.h"
 
 /* ---- inputs ---- */
@@ -259,7 +257,6 @@ pl_status pl_eval_node(const pl_node *node, pl_datum *const *in, pl_datum **out,
                        .in = t.in_type,
                        .in_tensor = t.in_tensor,
                        .in_content = t.in_content,
-                       .in_datum = (const pl_datum *const *)in,
                        .out = t.out_type,
                        .out_content = t.out_content,
                        .concrete = true,
@@ -280,6 +277,7 @@ pl_status pl_eval_node(const pl_node *node, pl_datum *const *in, pl_datum **out,
                   .fp64 = setup->fp64,
                   .naive = setup->naive,
                   .unrounded = setup->unrounded,
+                  .otherwise = setup->otherwise,
                   .seed = setup->seed,
                   .state = setup->state,
                   .state_free = setup->state_free,

@@ -25,6 +25,7 @@ struct pl_eval {
                        of roundings that a correct runtime may have (blame's reference) */
     bool unrounded; /* quantised results before they are rounded: in steps, without zero point and
                        limits, as double (error bounds) */
+    bool otherwise; /* where ONNX leaves something open, the other reading (PL_OP_OPEN) */
     uint64_t seed;  /* of this run, for random operators without a seed attribute */
     /* What this node wants to keep between runs of one plan (packed weights, primitives): NULL at
      * first; state_free is called at the end. Both NULL when there is nowhere to keep it. */
@@ -83,7 +84,7 @@ typedef struct pl_eval_setup {
     pl_pool *pool;
     const struct pl_provider *kernels;
     pl_arena *scratch;
-    bool fp64, naive, unrounded;
+    bool fp64, naive, unrounded, otherwise;
     uint64_t seed;
     const bool *in_constant; /* NULL = none */
     void **state;

@@ -41,8 +41,7 @@ const pl_tensor *pl_g_known(const pl_value *x) {
     if (x == NULL) return NULL;
     if (x->init != NULL) return x->is_input ? NULL : x->init; /* a default may be overridden */
     const pl_node *node = x->producer;
-    if (node == NULL || strcmp(node->op, "Constant") != 0 || !pl_domain_is_onnx(node->domain))
-        return NULL;
+    if (!pl_node_has_flag(node, PL_OP_CONSTANT)) return NULL;
     const pl_attr *value = pl_node_attr(node, "value");
     return value != NULL && value->type == PL_ATTR_TENSOR ? value->tensor : NULL;
 }
@@ -57,7 +56,7 @@ bool pl_g_known_ints(const pl_value *x, int64_t *out, size_t max, size_t *n) {
         return true;
     }
     const pl_node *node = x == NULL ? NULL : x->producer;
-    if (node == NULL || strcmp(node->op, "Constant") != 0) return false;
+    if (!pl_node_has_flag(node, PL_OP_CONSTANT)) return false;
     const pl_attr *one = pl_node_attr(node, "value_int"), *list = pl_node_attr(node, "value_ints");
     if (one != NULL && one->type == PL_ATTR_INT && max > 0) out[(*n)++] = one->i;
     for (size_t i = 0; list != NULL && list->type == PL_ATTR_INTS && i < list->n; i++) {
@@ -297,13 +296,17 @@ pl_value *pl_g_shape(pl_grad *c, pl_value *x) {
     return pl_g_ints(c, dims, (size_t)x->type->rank);
 }
 
-pl_value *pl_g_size(pl_grad *c, pl_value *x, const pl_value *like) {
+static double n_elements(const pl_value *x) {
     double n = 1;
-    if (c->st != PL_OK) return NULL;
-    if (!pl_g_is_concrete(x)) return pl_g_cast_like(c, pl_g1(c, "Size", x), like);
     for (int d = 0; d < x->type->rank; d++)
         n *= (double)x->type->dims[d].value;
-    return pl_g_number(c, like, n);
+    return n;
+}
+
+pl_value *pl_g_size(pl_grad *c, pl_value *x, const pl_value *like) {
+    if (c->st != PL_OK) return NULL;
+    if (!pl_g_is_concrete(x)) return pl_g_cast_like(c, pl_g1(c, "Size", x), like);
+    return pl_g_number(c, like, n_elements(x));
 }
 
 /* Could a dim be 0? In a Reshape that would stand for the dim of the input. */
@@ -408,7 +411,24 @@ pl_value *pl_g_cast_like(pl_grad *c, pl_value *x, const pl_value *like) {
     return NULL;
 }
 
+pl_value *pl_g_widened(pl_grad *c, pl_value *x) {
+    if (c->st != PL_OK) return NULL;
+    return dtype_of(x) == PL_F16 || dtype_of(x) == PL_BF16 ? pl_g_cast(c, x, PL_F32) : x;
+}
+
 /* ---- sums ---- */
+
+/* float16 ends at 65504, and what is averaged may be an image. */
+pl_value *pl_g_shared(pl_grad *c, pl_value *g, pl_value *x, pl_value *y) {
+    if (c->st != PL_OK) return NULL;
+    const bool known = pl_g_is_concrete(x) && pl_g_is_concrete(y);
+    const double n = known ? n_elements(x) / n_elements(y) : 0;
+    if (known && (n <= 2048 || dtype_of(g) != PL_F16)) return pl_g_div(c, g, pl_g_number(c, g, n));
+    pl_value *wide = dtype_of(g) == PL_F16 ? pl_g_cast(c, g, PL_F32) : g;
+    pl_value *count =
+        known ? pl_g_number(c, wide, n) : pl_g_div(c, pl_g_size(c, x, wide), pl_g_size(c, y, wide));
+    return pl_g_cast_like(c, pl_g_div(c, wide, count), g);
+}
 
 /* As many ones as g has dims more than x. */
 static pl_value *leading_ones(pl_grad *c, pl_value *g, pl_value *x) {

@@ -16,6 +16,8 @@
 #ifndef PL_GRAD_H
 #define PL_GRAD_H
 
+#include <string.h>
+
 #include "ops/op.h"
 
 struct pl_grad {
@@ -108,11 +110,15 @@ pl_value *pl_g_slice(pl_grad *c, pl_value *x, const int64_t *starts, const int64
                      const int64_t *axes, size_t n);
 pl_value *pl_g_cast(pl_grad *c, pl_value *x, pl_dtype to); /* x itself when it has the type */
 pl_value *pl_g_cast_like(pl_grad *c, pl_value *x, const pl_value *like);
+/* Places in an image, which the kernels compute in float: float16 and bfloat16 as float. */
+pl_value *pl_g_widened(pl_grad *c, pl_value *x);
 
 /* ---- sums ---- */
 /* op: ReduceSum, ReduceMax, … n = 0: over all axes. */
 pl_value *pl_g_reduce(pl_grad *c, const char *op, pl_value *x, const int64_t *axes, size_t n,
                       bool keepdims);
+/* g divided by how many elements of x were averaged into each of y. */
+pl_value *pl_g_shared(pl_grad *c, pl_value *g, pl_value *x, pl_value *y);
 /* Sums g over what broadcasting repeated, to the shape of x. */
 pl_value *pl_g_unbroadcast(pl_grad *c, pl_value *g, pl_value *x);
 

@@ -1,7 +1,6 @@
 /* Gradients of Attention, RotaryEmbedding and LinearAttention: written forward in products, softmax
  * and sums. */
 #include <math.h>
-#include <string.h>
 
 #include "ops/grad_nn.h"
 
@@ -149,7 +148,7 @@ static pl_value *masked(const attention *a, pl_value *s, pl_value **blind) {
     *blind = NULL;
     if (c->st != PL_OK || (mask == NULL && seen == NULL)) return s;
     pl_value *lowest = pl_g_number(c, s, hidden);
-    if (mask != NULL && mask->type->dtype == PL_BOOL) {
+    if (mask != NULL && mask->type != NULL && mask->type->dtype == PL_BOOL) {
         /* Bools cannot be padded: as numbers. */
         pl_value *number = whole_mask(a, pl_g_cast(c, mask, PL_I32));
         s = pl_g3(c, "Where", pl_g_cast(c, number, PL_BOOL), s, lowest);

@@ -1,7 +1,6 @@
 /* Gradients of convolutions and pools: windows that read, and the same windows that write back. */
 #include <string.h>
 
-#include "base/alloc.h"
 #include "ops/convolve.h"
 #include "ops/fused.h"
 #include "ops/grad_nn.h"
@@ -37,8 +36,9 @@ static int64_t span(const pl_window *w, int d) {
     return (w->kernel[d] - 1) * w->dilation[d] + 1;
 }
 
-pl_value *pl_g_conv_back(pl_grad *c, pl_value *dy, pl_value *w, const pl_window *win,
-                         int64_t groups) {
+/* Sums what windows read back to where they read it from: dy (N, G.., out…) through weights. */
+static pl_value *conv_back(pl_grad *c, pl_value *dy, pl_value *w, const pl_window *win,
+                           int64_t groups) {
     int64_t pads[2 * PL_RANK_MAX] = { 0 }, more[PL_RANK_MAX] = { 0 };
     const size_t n = (size_t)win->n;
     bool any = false;
@@ -127,7 +127,7 @@ pl_status pl_conv_grad(pl_grad *c) {
     const int64_t groups = pl_attr_int(c->node, "group");
     pl_window win;
     if ((wants(c, 0) || wants(c, 1)) && !window_of(c, x, w, &win)) return c->st;
-    if (wants(c, 0)) c->dx[0] = pl_g_conv_back(c, dy, w, &win, groups);
+    if (wants(c, 0)) c->dx[0] = conv_back(c, dy, w, &win, groups);
     if (wants(c, 1)) c->dx[1] = weights_grad(c, x, dy, &win, groups);
     if (wants(c, 2)) c->dx[2] = bias_grad(c, dy);
     return c->st;
@@ -301,7 +301,7 @@ static pl_value *spread(pl_grad *c, pl_value *g, const pl_value *x, const pl_win
     if (!pl_g_table_new(c, &ones, win->n + 2, dims)) return NULL;
     for (int64_t i = 0; i < ones.n; i++)
         ones.data[i] = 1;
-    return pl_g_conv_back(c, g, pl_g_table_value(c, &ones, x->type->dtype), win, channels);
+    return conv_back(c, g, pl_g_table_value(c, &ones, x->type->dtype), win, channels);
 }
 
 pl_status pl_average_pool_grad(pl_grad *c) {
@@ -331,8 +331,7 @@ pl_status pl_average_pool_grad(pl_grad *c) {
 
 pl_status pl_global_average_grad(pl_grad *c) {
     pl_value *x = c->node->in[0], *dy = c->dy[0];
-    pl_value *n = pl_g_div(c, pl_g_size(c, x, x), pl_g_size(c, c->node->out[0], x));
-    c->dx[0] = pl_g_expand_like(c, pl_g_div(c, dy, n), x);
+    c->dx[0] = pl_g_expand_like(c, pl_g_shared(c, dy, x, c->node->out[0]), x);
     return c->st;
 }
 
@@ -342,9 +341,9 @@ static double p_of(const pl_node *node) {
 
 /* dy y^(1-p), 0 where y is: there x is 0 too. */
 static pl_value *by_norm(pl_grad *c, double p) {
-    pl_value *y = c->node->out[0], *zero = pl_g_number(c, y, 0);
-    pl_value *is_zero = pl_g2(c, "Equal", y, zero);
     if (p == 1) return c->dy[0];
+    pl_value *y = c->node->out[0], *zero = pl_g_number(c, y, 0);
+    pl_value *is_zero = pl_g_equal(c, y, zero);
     pl_value *safe = pl_g3(c, "Where", is_zero, pl_g_number(c, y, 1), y);
     pl_value *g = pl_g_mul(c, c->dy[0], pl_g2(c, "Pow", safe, pl_g_number(c, y, 1 - p)));
     return pl_g3(c, "Where", is_zero, zero, g);

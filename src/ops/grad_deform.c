@@ -1,5 +1,4 @@
 /* The gradient of DeformConv: columns of samples at shifted places, then a product. */
-#include <math.h>
 
 #include "ops/grad_nn.h"
 
@@ -50,7 +49,7 @@ static pl_value *base_of(const deform *s, int d, const int64_t *tap) {
         t.data[i] = (double)(cell[d] * w->stride[d] - w->pad_begin[d] + tap[d] * w->dilation[d]);
         (void)pl_window_next(w->n, w->out, cell);
     }
-    return pl_g_table_value(s->c, &t, s->c->node->in[X]->type->dtype);
+    return pl_g_table_value(s->c, &t, s->offset->type->dtype);
 }
 
 typedef struct place { /* of one axis */
@@ -75,11 +74,13 @@ static pl_value *sample(const deform *s, pl_value *image, const place *at) {
             part = pl_g_keep(c, pl_g1(c, "Not", outside), part);
             i = pl_g2(c, "Min", pl_g2(c, "Max", i, zero), pl_g_number(c, i, last));
             weight = weight == NULL ? part : pl_g_mul(c, weight, part);
+            i = pl_g_cast(c, i, PL_I64);
             offset = offset == NULL ? i : pl_g_add(c, pl_g_scaled(c, offset, (double)w->in[d]), i);
         }
-        pl_value *in[2] = { image, pl_g_expand_like(c, pl_g_cast(c, offset, PL_I64), s->like) };
+        pl_value *in[2] = { image, pl_g_expand_like(c, offset, s->like) };
         const pl_attr axis = PL_G_INT("axis", 2);
-        pl_value *v = pl_g_mul(c, pl_g_op(c, "GatherElements", in, 2, &axis, 1), weight);
+        pl_value *v = pl_g_op(c, "GatherElements", in, 2, &axis, 1);
+        v = pl_g_mul(c, v, pl_g_cast_like(c, weight, image));
         sum = sum == NULL ? v : pl_g_add(c, sum, v);
     }
     return sum;
@@ -130,8 +131,9 @@ pl_status pl_deform_conv_grad(pl_grad *c) {
     first = pl_g_cut(c, first, 2, 0, 1); /* (N, each, 1) */
     s.like = pl_g_add(c, pl_g_scaled(c, first, 0), line);
     const size_t mark = pl_g_mark(c);
-    s.offset = pl_g_reshape(c, node->in[OFFSET], rows, 3);
+    s.offset = pl_g_reshape(c, pl_g_widened(c, node->in[OFFSET]), rows, 3);
     if (mask) s.mask = pl_g_reshape(c, node->in[MASK], rows, 3);
+    if (c->st != PL_OK) return c->st;
     for (int64_t g = 0; g < s.offset_groups && c->st == PL_OK; g++) {
         pl_value *one = columns_of(&s, g);
         all = all == NULL ? one : pl_g_concat(c, (pl_value *[]){ all, one }, 2, 1);

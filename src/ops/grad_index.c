@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/size.h"
+
 static void need_opset(pl_grad *c, int opset) {
     if (c->st == PL_OK && pl_g_opset(c) < opset)
         (void)pl_g_fail(c, "needs opset %d, the model has %d", opset, pl_g_opset(c));
@@ -30,9 +32,12 @@ static pl_status gather_by_product(pl_grad *c, int axis, int rank) {
     int64_t outer = 1, inner = 1, n = 0;
     for (int d = 0; d < rank; d++) {
         const int64_t size = pl_g_dim(c, x, d);
-        if (d < axis) outer *= size;
-        if (d > axis) inner *= size;
-        if (d == axis) n = size;
+        int64_t *to = d < axis ? &outer : &inner;
+        if (d == axis) {
+            n = size;
+        } else if (!pl_i64_mul(*to, size, to)) {
+            return pl_g_fail(c, "is not there for such sizes");
+        }
     }
     if (c->st != PL_OK) return c->st;
     const int64_t dims[3] = { outer, -1, inner };

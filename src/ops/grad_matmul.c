@@ -1,5 +1,4 @@
 /* Gradients of matrix products and of the determinant. */
-#include <string.h>
 
 #include "ops/grad_nn.h"
 

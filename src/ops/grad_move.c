@@ -1,6 +1,6 @@
 /* Gradients of operators that only move elements; most are operators of the same kind. */
-#include <string.h>
 
+#include "base/size.h"
 #include "ops/grad_index.h"
 
 /* ---- helpers ---- */
@@ -56,9 +56,10 @@ static pl_value *put_back_product(pl_grad *c, pl_value *x, pl_value *positions, 
     enum { LARGEST = 1 << 26 };
     int64_t n = 1;
     if (c->st != PL_OK) return NULL;
-    for (int d = 0; pl_g_is_concrete(x) && d < x->type->rank && n <= LARGEST; d++)
-        n *= x->type->dims[d].value;
-    if (!pl_g_is_concrete(x) || n > LARGEST) {
+    bool fits = pl_g_is_concrete(x);
+    for (int d = 0; fits && d < x->type->rank; d++)
+        fits = pl_i64_mul(n, x->type->dims[d].value, &n) && n <= LARGEST;
+    if (!fits) {
         (void)pl_g_fail(c, "needs opset 16, the model has %d", pl_g_opset(c));
         return NULL;
     }

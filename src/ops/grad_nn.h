@@ -37,10 +37,6 @@ pl_value *pl_g_activate(pl_grad *c, const char *name, double alpha, double beta,
 pl_value *pl_g_cut(pl_grad *c, pl_value *x, int64_t axis, int64_t from, int64_t to);
 
 /* ---- windows (grad_conv.c) ---- */
-/* Sums what windows read back to where they read it from: dy (N, G.., out…) through weights. */
-pl_value *pl_g_conv_back(pl_grad *c, pl_value *dy, pl_value *w, const pl_window *win,
-                         int64_t groups);
-/* The convolution of x with w as the window says (no padding rule left). */
 pl_status pl_conv_grad(pl_grad *c);
 pl_status pl_conv_transpose_grad(pl_grad *c);
 pl_status pl_fused_conv_grad(pl_grad *c);
@@ -75,7 +71,6 @@ pl_status pl_mvn_grad(pl_grad *c);
 pl_status pl_ms_bias_add_grad(pl_grad *c);
 pl_status pl_ms_gelu_grad(pl_grad *c);
 pl_status pl_ms_fast_gelu_grad(pl_grad *c);
-pl_status pl_ms_quick_gelu_grad(pl_grad *c);
 pl_status pl_ms_bias_split_gelu_grad(pl_grad *c);
 pl_status pl_ms_bias_softmax_grad(pl_grad *c);
 pl_status pl_ms_skip_layer_norm_grad(pl_grad *c);

@@ -1,8 +1,8 @@
 /* Gradients of normalisations and of ONNX Runtime's fused ones: written forward in means, roots and
  * products. */
 #include <math.h>
-#include <string.h>
 
+#include "base/size.h"
 #include "ops/grad_nn.h"
 #include "ops/op_norm_int.h"
 
@@ -36,6 +36,18 @@ static pl_value *scaled_and_shifted(pl_grad *c, pl_value *x, pl_value *scale, pl
 
 static double epsilon_of(const pl_grad *c) {
     return pl_attr_float(c->node, "epsilon");
+}
+
+/* The one of the first n inputs whose type is widest: parameters may be wider than what they scale.
+ */
+static const pl_value *widest(const pl_grad *c, uint32_t n) {
+    const pl_value *best = c->node->in[0];
+    for (uint32_t i = 1; i < n; i++) {
+        const pl_type *t = c->node->in[i]->type;
+        if (t != NULL && pl_dtype_bytes(t->dtype) > pl_dtype_bytes(best->type->dtype))
+            best = c->node->in[i];
+    }
+    return best;
 }
 
 /* Dims from `axis` on. */
@@ -112,14 +124,6 @@ pl_status pl_group_norm_grad(pl_grad *c) {
 
 /* ---- BatchNormalization ---- */
 
-static bool is_training(const pl_node *node) {
-    if (node->opset >= 14) return pl_attr_int(node, "training_mode") != 0;
-    bool named = false;
-    for (uint32_t i = 1; i < node->n_out; i++)
-        named = named || node->out[i] != NULL;
-    return named && (node->opset >= 7 || pl_attr_int(node, "is_test") == 0);
-}
-
 /* 0.9, not 0.89999998: attributes are floats, and 1 - momentum would lose eight digits of what was
  * meant. */
 static double meant(double attr) {
@@ -142,11 +146,13 @@ pl_status pl_batch_norm_grad(pl_grad *c) {
         return pl_g_fail(c, "is not there for spatial=0");
     if (rank < 2) return pl_g_fail(c, "is not there for an input of rank %d", rank);
     const size_t mark = pl_g_mark(c);
-    pl_value *scale = pl_g_channels(c, node->in[1], rank);
-    pl_value *bias = pl_g_channels(c, node->in[2], rank);
-    pl_value *mean = pl_g_channels(c, node->in[3], rank);
-    pl_value *var = pl_g_channels(c, node->in[4], rank);
-    if (is_training(node)) {
+    const pl_value *wide = widest(c, 5);
+    pl_value *in[5];
+    for (int i = 0; i < 5; i++)
+        in[i] = pl_g_cast_like(c, node->in[i], wide);
+    x = in[0];
+    pl_value *mean = pl_g_channels(c, in[3], rank), *var = pl_g_channels(c, in[4], rank);
+    if (pl_batch_norm_is_training(node)) {
         for (int d = 2; d < rank; d++)
             axes[d - 1] = d;
         mean = pl_g_reduce(c, "ReduceMean", x, axes, (size_t)rank - 1, true);
@@ -154,14 +160,15 @@ pl_status pl_batch_norm_grad(pl_grad *c) {
         var = pl_g_reduce(c, "ReduceMean", pl_g_mul(c, d, d), axes, (size_t)rank - 1, true);
         if (node->opset < 14 && node->n_out > 3) return pl_g_fail(c, "is not there for saved_mean");
         const double momentum = meant(pl_attr_float(node, "momentum"));
-        if (node->n_out > 1 && node->out[1] != NULL && c->dy[1] != NULL)
-            y[1] = running(c, node->in[3], mean, momentum);
-        if (node->n_out > 2 && node->out[2] != NULL && c->dy[2] != NULL)
-            y[2] = running(c, node->in[4], var, momentum);
+        for (uint32_t i = 1; i < 3; i++) {
+            if (i < node->n_out && node->out[i] != NULL && c->dy[i] != NULL)
+                y[i] = as_output(c, running(c, in[i + 2], i == 1 ? mean : var, momentum), i);
+        }
     }
     pl_value *root = pl_g1(c, "Sqrt", pl_g_plus(c, var, epsilon_of(c)));
     pl_value *hat = pl_g_div(c, pl_g_sub(c, x, mean), root);
-    y[0] = scaled_and_shifted(c, hat, scale, bias);
+    hat = scaled_and_shifted(c, hat, pl_g_channels(c, in[1], rank), pl_g_channels(c, in[2], rank));
+    y[0] = pl_g_cast_like(c, hat, node->in[0]);
     return pl_g_expanded(c, mark, y);
 }
 
@@ -174,7 +181,7 @@ pl_status pl_lp_norm_grad(pl_grad *c) {
     const size_t mark = pl_g_mark(c);
     const bool first = pl_attr_int(c->node, "p") == 1;
     pl_value *norm = pl_g_reduce(c, first ? "ReduceL1" : "ReduceL2", x, &axis, 1, true);
-    pl_value *is_zero = pl_g2(c, "Equal", norm, pl_g_number(c, x, 0));
+    pl_value *is_zero = pl_g_equal(c, norm, pl_g_number(c, x, 0));
     pl_value *safe = pl_g3(c, "Where", is_zero, pl_g_number(c, x, 1), norm);
     pl_value *y = pl_g_div(c, x, safe);
     return pl_g_expanded(c, mark, &y);
@@ -189,8 +196,10 @@ pl_status pl_lrn_grad(pl_grad *c) {
     if (c->st != PL_OK || !pl_g_table_new(c, &band, 2, (const int64_t[]){ channels, channels }))
         return c->st;
     for (int64_t i = 0; i < channels; i++) {
-        for (int64_t k = i - (size - 1) / 2; k <= i + size / 2; k++)
-            if (k >= 0 && k < channels) band.data[i * channels + k] = alpha;
+        const int64_t first = pl_i64_max(0, i - (size - 1) / 2);
+        const int64_t last = pl_i64_min(channels - 1, i + size / 2);
+        for (int64_t k = first; k <= last; k++)
+            band.data[i * channels + k] = alpha;
     }
     pl_value *sums = pl_g_table_value(c, &band, x->type->dtype);
     const size_t mark = pl_g_mark(c);
@@ -211,6 +220,7 @@ pl_status pl_mvn_grad(pl_grad *c) {
     const uint32_t set = pl_mvn_axes(c->node, rank);
     for (int d = 0; d < rank; d++)
         if ((set >> d & 1) != 0) axes[n++] = d;
+    if (n == 0) return c->st; /* every element is its own mean */
     const size_t mark = pl_g_mark(c);
     pl_value *d = pl_g_sub(c, x, pl_g_reduce(c, "ReduceMean", x, axes, n, true)), *y = d;
     if (c->node->opset >= 9 || pl_attr_int(c->node, "normalize_variance") != 0) {
@@ -250,14 +260,6 @@ pl_status pl_ms_fast_gelu_grad(pl_grad *c) {
     pl_value *inner = pl_g_add(c, x, pl_g_scaled(c, cube, 0.044715));
     pl_value *t = pl_g1(c, "Tanh", pl_g_scaled(c, inner, sqrt(2 / acos(-1.0))));
     pl_value *y = pl_g_mul(c, pl_g_scaled(c, x, 0.5), pl_g_plus(c, t, 1));
-    return pl_g_expanded(c, mark, &y);
-}
-
-pl_status pl_ms_quick_gelu_grad(pl_grad *c) {
-    pl_value *x = c->node->in[0];
-    const size_t mark = pl_g_mark(c);
-    pl_value *t = pl_g_scaled(c, x, pl_attr_float(c->node, "alpha"));
-    pl_value *y = pl_g_mul(c, x, pl_g1(c, "Sigmoid", t));
     return pl_g_expanded(c, mark, &y);
 }
 
@@ -324,6 +326,7 @@ pl_status pl_ms_embed_grad(pl_grad *c) {
 
 /* Channels in front for the norm, and back. */
 static pl_value *ms_group(pl_grad *c, pl_value *x) {
+    const pl_value *wide = widest(c, 3);
     const int rank = pl_g_rank(c, x);
     const bool last = pl_attr_int(c->node, "channels_last") != 0;
     int64_t there[PL_RANK_MAX] = { 0 }, back[PL_RANK_MAX] = { 0 };
@@ -333,8 +336,10 @@ static pl_value *ms_group(pl_grad *c, pl_value *x) {
     }
     if (last) x = pl_g_transpose(c, x, there, (size_t)rank);
     pl_value *y =
-        group_norm(c, x, c->node->in[1], c->node->in[2], pl_attr_int(c->node, "groups"), false);
+        group_norm(c, pl_g_cast_like(c, x, wide), pl_g_cast_like(c, c->node->in[1], wide),
+                   pl_g_cast_like(c, c->node->in[2], wide), pl_attr_int(c->node, "groups"), false);
     if (pl_attr_int(c->node, "activation") == 1) y = pl_g_activate(c, "Swish", 0, 0, y);
+    y = pl_g_cast_like(c, y, c->node->in[0]);
     return last ? pl_g_transpose(c, y, back, (size_t)rank) : y;
 }
 

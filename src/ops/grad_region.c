@@ -3,6 +3,7 @@
  */
 #include <math.h>
 
+#include "base/size.h"
 #include "ops/grad_nn.h"
 
 static pl_value *line(pl_grad *c, int64_t n, pl_dtype dtype, double first, double step) {
@@ -65,7 +66,7 @@ typedef struct open_axis { /* (regions, outputs * grid) each */
 static void open_samples(pl_grad *c, int64_t column, int64_t n_in, int64_t n_out, int64_t grid,
                          open_axis *a) {
     const pl_node *node = c->node;
-    pl_value *rois = node->in[1];
+    pl_value *rois = pl_g_widened(c, node->in[1]);
     const bool half = node->opset >= 16 &&
                       pl_attr_string_is(node, "coordinate_transformation_mode", "half_pixel");
     const double scale = pl_attr_float(node, "spatial_scale"), offset = half ? -0.5 : 0;
@@ -77,7 +78,7 @@ static void open_samples(pl_grad *c, int64_t column, int64_t n_in, int64_t n_out
     pl_value *size = pl_g_sub(c, to, from);
     if (c->st != PL_OK) return;
     if (!half) size = pl_g2(c, "Max", size, pl_g_number(c, size, 1));
-    pl_value *part = line(c, n_out * grid, rois->type->dtype, step / 2, step);
+    pl_value *part = line(c, n_out * grid, size->type->dtype, step / 2, step);
     pl_value *at = pl_g_add(c, from, pl_g_mul(c, size, part));
     pl_value *outside = pl_g2(c, "Or", pl_g_below(c, at, -1), pl_g_above(c, at, (double)n_in));
     pl_value *zero = pl_g_number(c, at, 0), *end = pl_g_number(c, at, (double)(n_in - 1));
@@ -115,6 +116,10 @@ pl_status pl_roi_align_open_grad(pl_grad *c) {
     const bool largest = pl_attr_string_is(node, "mode", "max");
     if (c->st != PL_OK) return c->st;
     if (grid <= 0) return pl_g_fail(c, "needs rois to be constants when sampling_ratio is 0");
+    int64_t n = 4; /* samples of a region */
+    for (int d = 0; d < 2; d++)
+        if (!pl_i64_mul(n, grid, &n) || !pl_i64_mul(n, n_out[d], &n))
+            return pl_g_fail(c, "needs a constant that is too large");
     for (int d = 0; d < 2; d++)
         open_samples(c, 1 - d, n_in[d], n_out[d], grid, &a[d]);
     if (c->st != PL_OK) return c->st;
@@ -145,7 +150,7 @@ static pl_value *rounded(pl_grad *c, pl_value *x) {
 static pl_value *covered(pl_grad *c, int64_t column, int64_t n_in, int64_t n_out) {
     const double scale = pl_attr_float(c->node, "spatial_scale");
     const int64_t axis = 2;
-    pl_value *rois = c->node->in[1];
+    pl_value *rois = pl_g_widened(c, c->node->in[1]);
     pl_value *from = rounded(c, pl_g_scaled(c, pl_g_cut(c, rois, 1, column, column + 1), scale));
     pl_value *to = rounded(c, pl_g_scaled(c, pl_g_cut(c, rois, 1, column + 2, column + 3), scale));
     pl_value *size = pl_g_plus(c, pl_g_sub(c, to, from), 1), *one = pl_g_int(c, 1);

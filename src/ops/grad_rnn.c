@@ -1,5 +1,4 @@
 /* Gradients of RNN, GRU and LSTM: the recurrence written out step by step. */
-#include <string.h>
 
 #include "ops/grad_nn.h"
 #include "ops/rnn.h"
@@ -148,12 +147,22 @@ static bool by_item(const cell *k) {
     return k->r->reverse[k->dir] && k->lengths == NULL;
 }
 
+enum { ITEMS_MAX = 256 };
+
+/* Are there few enough items to be handled one by one? */
+static bool few_items(const cell *k) {
+    if (k->r->batch > ITEMS_MAX)
+        (void)pl_g_fail(k->c, "is not there for more than %d sequences of different lengths",
+                        ITEMS_MAX);
+    return k->c->st == PL_OK;
+}
+
 /* Gates of time t: each item from the step that it reads then. */
 static pl_value *gates_at(const cell *k, int64_t t) {
     pl_grad *c = k->c;
     const pl_rnn *r = k->r;
     const int64_t axis = 0;
-    pl_value *rows[256];
+    pl_value *rows[ITEMS_MAX];
     bool same = true;
     int64_t first = -1;
     for (int64_t b = 0; b < r->batch; b++) {
@@ -165,10 +174,7 @@ static pl_value *gates_at(const cell *k, int64_t t) {
         pl_value *one = pl_g_cut(c, k->gates_x, 0, first, first + 1);
         return pl_g_squeeze(c, one, &axis, 1);
     }
-    if (r->batch > 256) {
-        (void)pl_g_fail(c, "is not there for more than 256 sequences of different lengths");
-        return NULL;
-    }
+    if (!few_items(k)) return NULL;
     for (int64_t b = 0; b < r->batch; b++) {
         const int64_t from = by_item(k) && t < r->lengths[b] ? r->lengths[b] - 1 - t : t;
         pl_value *one = pl_g_cut(c, k->gates_x, 0, from, from + 1);
@@ -208,13 +214,14 @@ static pl_value *in_order(const cell *k, pl_value *const *y) {
         c->st = pl_fail_memory(c->err, (size_t)r->seq);
         return NULL;
     }
+    const bool back = by_item(k);
+    const int64_t n = r->batch == 0 ? r->seq : r->lengths[0];
+    bool same = true;
+    for (int64_t b = 1; b < r->batch; b++)
+        same = same && r->lengths[b] == r->lengths[0];
+    if (back && !same && !few_items(k)) return NULL;
     for (int64_t s = 0; s < r->seq; s++) {
-        pl_value *rows[256];
-        bool same = true;
-        for (int64_t b = 1; b < r->batch; b++)
-            same = same && r->lengths[b] == r->lengths[0];
-        const bool back = by_item(k);
-        const int64_t n = r->batch == 0 ? r->seq : r->lengths[0];
+        pl_value *rows[ITEMS_MAX];
         if (same || !back) {
             list[s] = y[back && s < n ? n - 1 - s : s];
         } else {

@@ -1,6 +1,4 @@
 /* Gradients of sampling at places (GridSample, AffineGrid) and of Fourier transforms. */
-#include <math.h>
-#include <string.h>
 
 #include "ops/grad_nn.h"
 
@@ -114,7 +112,7 @@ static void combine(const grid *g, int axes, const int64_t *dims, int choice, pl
     for (int d = 0; d < axes; d++) {
         const int k = choice % g->taps;
         choice /= g->taps;
-        pl_value *w = g->weight[d][k], *i = g->index[d][k];
+        pl_value *w = g->weight[d][k], *i = pl_g_cast(c, g->index[d][k], PL_I64);
         *offset = *offset == NULL ? i : pl_g_add(c, pl_g_scaled(c, *offset, (double)dims[d]), i);
         if (w != NULL) *weight = *weight == NULL ? w : pl_g_mul(c, *weight, w);
     }
@@ -149,7 +147,8 @@ pl_status pl_grid_sample_grad(pl_grad *c) {
     const int64_t flat[3] = { 0, -1, axes }, last = 2, middle = 1;
     pl_value *like = pl_g_reshape(c, c->dy[0], rows, 3); /* N, C, P */
     const size_t mark = pl_g_mark(c);
-    pl_value *list = pl_g_reshape(c, places, flat, 3), *image = pl_g_reshape(c, x, rows, 3);
+    pl_value *list = pl_g_reshape(c, pl_g_widened(c, places), flat, 3),
+             *image = pl_g_reshape(c, x, rows, 3);
     for (int d = 0; d < axes && c->st == PL_OK; d++) { /* the last axis comes first in the grid */
         pl_value *one = pl_g_cut(c, list, 2, axes - 1 - d, axes - d);
         taps_of(&g, d, pl_g_squeeze(c, one, &last, 1), dims[d]);
@@ -157,7 +156,7 @@ pl_status pl_grid_sample_grad(pl_grad *c) {
     for (int i = 0; i < n_choices && c->st == PL_OK; i++) {
         pl_value *w = NULL, *at = NULL;
         combine(&g, axes, dims, i, &w, &at);
-        at = pl_g_unsqueeze(c, pl_g_cast(c, at, PL_I64), &middle, 1);
+        at = pl_g_unsqueeze(c, at, &middle, 1);
         pl_value *in[2] = { image, pl_g_expand_like(c, at, like) };
         const pl_attr axis = PL_G_INT("axis", 2);
         pl_value *v = pl_g_op(c, "GatherElements", in, 2, &axis, 1);
@@ -178,10 +177,9 @@ pl_status pl_affine_grid_grad(pl_grad *c) {
     const int axes = size->n_elements == 5 ? 3 : 2;
     const bool align = pl_attr_int(c->node, "align_corners") != 0;
     int64_t points = 1, dims[3] = { 1, 1, 1 };
-    for (int d = 0; d < axes; d++) {
+    for (int d = 0; d < axes; d++)
         dims[d] = pl_tensor_get_i64(size, d + 2);
-        points *= dims[d];
-    }
+    if (!pl_dims_product(axes, dims, &points)) return pl_g_fail(c, "is not there for such sizes");
     pl_g_table base;
     if (!pl_g_table_new(c, &base, 2, (const int64_t[]){ points, axes + 1 })) return c->st;
     for (int64_t p = 0; p < points; p++) {

@@ -54,6 +54,7 @@ static cut cut_of(int64_t start, int64_t end, int64_t step, int64_t of) {
     cut k = { .step = step, .of = of };
     if (start < 0) start += of;
     if (end < 0 && end > INT64_MIN / 4) end += of;
+    if (step < -INT64_MAX) step = -INT64_MAX;
     if (step > 0) {
         start = clamp(start, 0, of);
         end = clamp(end, 0, of);
@@ -61,9 +62,11 @@ static cut cut_of(int64_t start, int64_t end, int64_t step, int64_t of) {
     } else {
         start = clamp(start, 0, of - 1);
         end = clamp(end, -1, of - 1);
-        k.n = start > end ? (start - end - 1) / -step + 1 : 0;
+        k.n = start <= end ? 0 : step < -of ? 1 : (start - end - 1) / -step + 1;
     }
+    if (k.n <= 1) k.step = 1; /* the step may be any number: nothing is spread by it */
     k.start = start;
+    if (k.n == 1) k.step = 1; /* it may be any number */
     return k;
 }
 
@@ -190,12 +193,18 @@ static int64_t run_of(const fold *f, int64_t i, int64_t *step) {
     return k;
 }
 
+enum { RUNS_MAX = 4096, TOTAL_MAX = 1 << 30 };
+
 /* g along one axis, folded back: each run is added where it belongs. */
 static pl_value *fold_axis(pl_grad *c, pl_value *g, const fold *f) {
     pl_value *sum = NULL;
     const int64_t axis = f->axis;
+    int n_runs = 0;
+    if (f->total > TOTAL_MAX) (void)pl_g_fail(c, "is not there for so many elements");
     for (int64_t i = 0; i < f->total && c->st == PL_OK;) {
         int64_t step = 0, left[PL_RANK_MAX] = { 0 }, right[PL_RANK_MAX] = { 0 };
+        if (n_runs++ == RUNS_MAX)
+            (void)pl_g_fail(c, "is not there for pads of more than %d times the axis", RUNS_MAX);
         const int64_t k = run_of(f, i, &step), first = source(f->mode, i - f->before, f->n);
         pl_value *part = stretch(c, g, axis, step < 0 ? i + k - 1 : i, k, step < 0 ? -1 : 1);
         if (step == 0) part = pl_g_reduce(c, "ReduceSum", part, &axis, 1, true);
@@ -214,6 +223,7 @@ typedef struct pad_args {
 
 /* False when the pads are not known before the run. */
 static bool read_pads(const pl_node *node, int rank, pad_args *p) {
+    const int64_t most = INT64_MAX / 4; /* their sums and negatives are numbers, too */
     int64_t pads[2 * PL_RANK_MAX], axes[PL_RANK_MAX];
     size_t n = 0, n_axes = 0;
     memset(p, 0, sizeof(*p));
@@ -232,6 +242,8 @@ static bool read_pads(const pl_node *node, int rank, pad_args *p) {
         int64_t axis = has_axes ? axes[i] : (int64_t)i;
         if (axis < 0) axis += rank;
         if (axis < 0 || axis >= rank) return false;
+        if (clamp(pads[i], -most, most) != pads[i]) return false;
+        if (clamp(pads[n / 2 + i], -most, most) != pads[n / 2 + i]) return false;
         p->before[axis] = pads[i];
         p->behind[axis] = pads[n / 2 + i];
     }

@@ -4,7 +4,8 @@
  * applied to every channel. Where the answer is not pinned by the text of the specification this
  * follows its reference: coordinates are computed in the grid's precision, a coordinate outside the
  * image is clamped (border) or mirrored (reflection) as a whole before its neighbours are, and
- * "nearest" rounds half to even. */
+ * "nearest" rounds half to even. The other reading of a cubic with a border clamps each neighbour
+ * and not the place, as PyTorch does, which the specification refers to. */
 #include "ops/grid_sample.h"
 
 #include <math.h>
@@ -21,6 +22,7 @@ typedef struct grid_job {
     grid_mode mode;
     grid_padding padding;
     bool align_corners;
+    bool by_taps; /* cubic with a border: each tap is clamped, not the place (PyTorch) */
     int n_axes;
     int64_t dims[SPATIAL_MAX]; /* of the image, without N and C */
     int64_t strides[SPATIAL_MAX];
@@ -159,10 +161,11 @@ static void find_taps(const grid_job *job, double n, int64_t dim, axis_taps *tap
     const double low = job->align_corners ? 0 : -0.5, high = (double)dim - 1 - low;
     if (isnan(x)) x = job->padding == PAD_ZEROS ? -TAPS_MAX : 0; /* as PyTorch */
     if (x < low || x > high) {
-        if (job->padding == PAD_BORDER) x = x < 0 ? 0 : (double)(dim - 1);
+        if (job->padding == PAD_BORDER && !job->by_taps) x = x < 0 ? 0 : (double)(dim - 1);
         if (job->padding == PAD_REFLECTION) x = reflect(x, low, high);
-        /* Farther out there are only zeros, and infinity has no neighbours. */
-        if (job->padding == PAD_ZEROS) x = fmin(fmax(x, -TAPS_MAX), (double)dim + TAPS_MAX);
+        /* Farther out there are only zeros, or one pixel, and infinity has no neighbours. */
+        if (job->padding == PAD_ZEROS || job->by_taps)
+            x = fmin(fmax(x, -TAPS_MAX), (double)dim + TAPS_MAX);
     }
     const double at = floor(x), t = x - at;
     taps->weight[0] = 1;
@@ -323,6 +326,7 @@ pl_status pl_grid_sample_eval(pl_eval *c) {
                      .size = pl_dtype_bytes(x->dtype) };
     (void)grid_mode_of(c->node, &job.mode); /* the shape rule has checked them */
     (void)grid_padding_of(c->node, &job.padding);
+    job.by_taps = c->otherwise && job.mode == MODE_CUBIC && job.padding == PAD_BORDER;
     for (int d = job.n_axes - 1; d >= 0; d--) {
         job.dims[d] = x->dims[d + 2];
         if (job.dims[d] == 0) return pl_eval_fail(c, "X has no pixel to sample");

@@ -1,5 +1,4 @@
 /* Windows bitmaps: OS/2 and all Windows headers; 1, 4, 8, 16, 24 and 32 bits; RLE and bit masks. */
-#include <string.h>
 
 #include "ops/image_decode.h"
 

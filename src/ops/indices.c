@@ -1,8 +1,6 @@
 /* Reading indices, with bounds. */
 #include "ops/indices.h"
 
-#include "base/size.h"
-
 pl_status pl_indices_read(pl_eval *c, const pl_tensor *indices, int64_t bound, int64_t **out) {
     const int64_t n = indices->n_elements;
     int64_t *list = pl_scratch(c, (size_t)n, sizeof(*list));

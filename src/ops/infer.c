@@ -2,7 +2,6 @@
 #include "ops/infer.h"
 
 #include <stdarg.h>
-#include <string.h>
 
 bool pl_infer_has(const pl_infer *c, int i) {
     return i < c->n_in && c->in[i] != NULL;
@@ -210,9 +209,4 @@ pl_status pl_infer_broadcast(pl_infer *c) {
 
 pl_status pl_infer_broadcast_bool(pl_infer *c) {
     return broadcast_all(c, PL_BOOL);
-}
-
-pl_status pl_infer_nothing(pl_infer *c) {
-    (void)c;
-    return PL_OK;
 }

@@ -25,7 +25,6 @@ struct pl_infer {
     const pl_type *const *in;            /* NULL = left out; kind NONE = not known */
     const pl_tensor *const *in_tensor;   /* content when known, else NULL */
     const pl_content *const *in_content; /* symbolic content when known, else NULL */
-    const pl_datum *const *in_datum;     /* concrete only: also sequences and optionals */
     const pl_type **out;                 /* to set; NULL = not known */
     const pl_content **out_content;      /* to set when known; optional */
     bool concrete;
@@ -70,7 +69,6 @@ pl_status pl_infer_merge(pl_infer *c, const pl_type *a, const pl_type *b, const 
 pl_status pl_infer_same_as_first(pl_infer *c); /* all outputs like input 0 */
 pl_status pl_infer_broadcast(pl_infer *c);     /* broadcast of all inputs, dtype of input 0 */
 pl_status pl_infer_broadcast_bool(pl_infer *c);
-pl_status pl_infer_nothing(pl_infer *c); /* nothing can be known before the run */
 
 /* ---- the driver (infer_graph.c) ---- */
 typedef struct pl_infer_options {

@@ -4,7 +4,6 @@
  * everything is known (operators flagged PL_OP_SHAPE are then folded by calling their kernel), as
  * dims where some are symbols. Types live in the model's arena; tables of a node in one that is
  * reset after it. */
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/size.h"

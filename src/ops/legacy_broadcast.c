@@ -62,6 +62,15 @@ pl_status pl_legacy_operand(const pl_eval *c, pl_tensor **out) {
     return pl_tensor_reshape(b, rank, dims, out, c->err);
 }
 
+pl_status pl_eval_two(pl_eval *c, const pl_binary_ops *ops) {
+    if (c->node->opset >= 7) return pl_eval_binary(c, ops, NULL);
+    pl_tensor *y = NULL;
+    PL_TRY(pl_legacy_operand(c, &y));
+    const pl_status st = pl_eval_binary_on(c, ops, NULL, pl_in(c, 0), y, pl_out(c, 0));
+    pl_tensor_unref(y);
+    return st;
+}
+
 pl_status pl_b_each_legacy(pl_bound *c, pl_b_element fn) {
     int64_t dims[PL_RANK_MAX];
     int rank = 0;

@@ -6,6 +6,7 @@
 #define PL_LEGACY_BROADCAST_H
 
 #include "ops/bound.h"
+#include "ops/elementwise.h"
 #include "ops/infer.h"
 
 #define PL_LEGACY_ATTRS                                                                            \
@@ -15,6 +16,8 @@
 pl_status pl_infer_legacy_broadcast(pl_infer *c, pl_dtype dtype);
 /* B with as many trailing dims of 1 as numpy's rules need; a new reference. */
 pl_status pl_legacy_operand(const pl_eval *c, pl_tensor **out);
+/* pl_eval_binary for an operator of two inputs of any opset. */
+pl_status pl_eval_two(pl_eval *c, const pl_binary_ops *ops);
 /* pl_b_each for an operator of two inputs of any opset. */
 pl_status pl_b_each_legacy(pl_bound *c, pl_b_element fn);
 

@@ -189,21 +189,6 @@ size_t pl_letter_decode(const char *s, size_t n, uint32_t *out) {
     return length;
 }
 
-size_t pl_letter_encode(uint32_t letter, char out[4]) {
-    if (letter < 0x80) {
-        out[0] = (char)letter;
-        return 1;
-    }
-    const size_t length = letter < 0x800 ? 2 : letter < 0x10000 ? 3 : 4;
-    static const unsigned char heads[5] = { 0, 0, 0xC0, 0xE0, 0xF0 };
-    for (size_t i = length - 1; i > 0; i--) {
-        out[i] = (char)(0x80 | (letter & 0x3F));
-        letter >>= 6;
-    }
-    out[0] = (char)(heads[length] | letter);
-    return length;
-}
-
 bool pl_letter_is_space(uint32_t c) {
     return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
            c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||

@@ -10,7 +10,6 @@
 
 /* The letter at the start of n bytes; returns its length, 1 for an invalid byte, 0 at the end. */
 size_t pl_letter_decode(const char *s, size_t n, uint32_t *out);
-size_t pl_letter_encode(uint32_t letter, char out[4]);
 uint32_t pl_letter_lower(uint32_t letter);
 uint32_t pl_letter_upper(uint32_t letter);
 bool pl_letter_is_space(uint32_t letter);

@@ -1,9 +1,7 @@
 /* Products of quantised matrices: MatMulInteger-10, QLinearMatMul-10 and -21. */
-#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
-#include "ops/compute.h"
 #include "ops/matmul.h"
 #include "ops/quant.h"
 

@@ -3,9 +3,6 @@
 #include "ops/ml_grad.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "ops/ml_util.h"
 
 /* Floats of an attribute as a constant of the type of `like`. */
 static pl_value *floats(pl_grad *c, const float *v, int rank, const int64_t *dims,
@@ -66,7 +63,7 @@ pl_status pl_grad_normalizer(pl_grad *c) {
         slope = pl_g_mul(c, slope, pl_g_cast_like(c, rest, dy));
     }
     pl_value *sum = pl_g_reduce(c, "ReduceSum", pl_g_mul(c, dy, y), last, 1, true);
-    pl_value *zero = pl_g2(c, "Equal", norm, pl_g_number(c, norm, 0));
+    pl_value *zero = pl_g_equal(c, norm, pl_g_number(c, norm, 0));
     pl_value *safe = pl_g3(c, "Where", zero, pl_g_number(c, norm, 1), norm);
     pl_value *dx = pl_g_div(c, pl_g_sub(c, dy, pl_g_mul(c, slope, sum)), safe);
     return give_like(c, 0, pl_g3(c, "Where", zero, dy, dx));
@@ -78,7 +75,7 @@ pl_status pl_grad_imputer(pl_grad *c) {
     const double old = pl_attr_float(c->node, "replaced_value_float");
     if (!c->wanted[0]) return c->st;
     pl_value *replaced =
-        isnan(old) ? pl_g1(c, "IsNaN", x) : pl_g2(c, "Equal", x, pl_g_number(c, x, old));
+        isnan(old) ? pl_g1(c, "IsNaN", x) : pl_g_equal(c, x, pl_g_number(c, x, old));
     return give_like(c, 0, pl_g_keep(c, pl_g1(c, "Not", replaced), c->dy[0]));
 }
 

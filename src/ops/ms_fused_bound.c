@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "ops/bound_nn.h"
 
@@ -30,18 +29,6 @@ pl_status pl_ms_gelu_bound(pl_bound *c) {
 
 pl_status pl_ms_fast_gelu_bound(pl_bound *c) {
     return pl_b_each(c, gelu_element);
-}
-
-/* x s, s = sigmoid(alpha x). */
-static double quick_gelu_element(const pl_bound *c, const double *x, const double *e, double y) {
-    const double alpha = pl_attr_float(c->node, "alpha"), t = alpha * x[0];
-    const double s = 1 / (1 + exp(-t)), slope = s * (1 - s);
-    const double own = c->u * (2 + fabs(t) * slope) * fabs(x[0]) + c->u * fabs(y);
-    return own + fabs(s + t * slope) * e[0];
-}
-
-pl_status pl_ms_quick_gelu_bound(pl_bound *c) {
-    return pl_b_each(c, quick_gelu_element);
 }
 
 pl_status pl_ms_bias_split_gelu_bound(pl_bound *c) {

@@ -7,7 +7,6 @@
 pl_status pl_ms_bias_add_bound(pl_bound *c);
 pl_status pl_ms_gelu_bound(pl_bound *c); /* Gelu, BiasGelu */
 pl_status pl_ms_fast_gelu_bound(pl_bound *c);
-pl_status pl_ms_quick_gelu_bound(pl_bound *c);
 pl_status pl_ms_bias_split_gelu_bound(pl_bound *c);
 pl_status pl_ms_bias_softmax_bound(pl_bound *c);
 pl_status pl_ms_embed_bound(pl_bound *c);

@@ -14,19 +14,6 @@ pl_qparam pl_qparam_of(const pl_eval *c, int i_scale, int i_zero);
 /* The shape rule's side: both have one element, the zero point has the type of input `of`. */
 pl_status pl_qparam_check(const pl_infer *c, int of, int i_scale, int i_zero);
 
-/* y for every value of an 8-bit type: table[byte] = quantise(fn(dequantise(byte))). Entries have
- * the type `to`: 8 bits, or F64 for values that are not rounded (pl_eval.unrounded). */
-typedef union pl_qtable {
-    pl_u8 codes[256];
-    pl_f64 steps[256];
-} pl_qtable;
-typedef double (*pl_qtable_fn)(double x, double p);
-void pl_qtable_make(pl_dtype from, pl_qparam in, pl_dtype to, pl_qparam out, pl_qtable_fn fn,
-                    double p, pl_qtable *table);
-/* y[i] = table[x[i]] over n bytes of x, in parallel; y has the type `to`. */
-void pl_qtable_apply(pl_pool *pool, const pl_qtable *table, pl_dtype to, const void *x, void *y,
-                     int64_t n);
-
 /* ---- ms_quant_matmul.c ---- */
 pl_status pl_qgemm_infer(pl_infer *c);
 pl_status pl_qgemm_eval(pl_eval *c);

@@ -1,6 +1,5 @@
 /* com.microsoft QGemm, MatMulIntegerToFloat and DynamicQuantizeMatMul: integer products whose
  * result is scaled in one step. */
-#include <string.h>
 
 #include "ops/matmul.h"
 #include "ops/ms_quant.h"

@@ -3,7 +3,6 @@
  * pooled, and turned back. */
 #include <string.h>
 
-#include "base/size.h"
 #include "ops/move.h"
 #include "ops/ms_quant.h"
 #include "ops/pool_window.h"

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/size.h"
 #include "ops/bound_nn.h"
 #include "ops/float_io.h"
 #include "ops/op_norm_int.h"
@@ -139,8 +140,8 @@ pl_status pl_lrn_bound(pl_bound *c) {
     for (int64_t i = 0; i < x->n_elements; i++) {
         const int64_t channel = i / v.inner % v.n;
         double sum = 0, moved = 0;
-        for (int64_t d = -(size - 1) / 2; d <= size / 2; d++) {
-            if (channel + d < 0 || channel + d >= v.n) continue;
+        const int64_t last = pl_i64_min(size / 2, v.n - 1 - channel);
+        for (int64_t d = pl_i64_max(-(size - 1) / 2, -channel); d <= last; d++) {
             const double z = px[i + d * v.inner];
             sum += z * z;
             if (ex != NULL) moved += 2 * fabs(z) * ex[i + d * v.inner];

@@ -85,11 +85,20 @@ typedef enum pl_op_flags {
     PL_OP_SHAPE = 1 << 7, /* used in shape arithmetic: folded by inference when inputs are known */
     PL_OP_NO_FP64 = 1 << 8, /* gold falls back to native for this op alone */
     PL_OP_TRAINING = 1 << 9,
-    PL_OP_PICKS = 1 << 11,     /* an integer output indexes input 0 along the attribute "axis"
-                                  (ArgMax, TopK): ties may be broken either way */
-    PL_OP_CAST = 1 << 12,      /* its purpose is to round to the type of its output */
-    PL_OP_TRANSFORM = 1 << 10, /* every output mixes a whole axis: errors are relative to the
-                                  largest element, not to each (DFT) */
+    PL_OP_PICKS = 1 << 11,      /* an integer output indexes input 0 along the attribute "axis"
+                                   (ArgMax, TopK): ties may be broken either way */
+    PL_OP_CAST = 1 << 12,       /* its purpose is to round to the type of its output */
+    PL_OP_TRANSFORM = 1 << 10,  /* every output mixes a whole axis: errors are relative to the
+                                   largest element, not to each (DFT) */
+    PL_OP_CONSTANT = 1 << 13,   /* its output stands in its attributes */
+    PL_OP_DIMS = 1 << 14,       /* the dims of input 0 from "start" to "end": its type tells them */
+    PL_OP_SUMS = 1 << 15,       /* adds up products or windows; a reduction does so anyway */
+    PL_OP_TIMES = 1 << 16,      /* input 0 times input 1 */
+    PL_OP_QUANTIZE = 1 << 17,   /* input 0 as codes; the scale is input 1 */
+    PL_OP_DEQUANTIZE = 1 << 18, /* and back */
+    PL_OP_FINDS_SCALE = 1 << 19, /* input 0 as codes; the scale it finds is a further output */
+    PL_OP_ANY_ORDER = 1 << 20,   /* PICKS in any order when "sorted" is 0; output 0: the values */
+    PL_OP_OPEN = 1 << 21, /* ONNX leaves something open: pl_eval.otherwise is the other reading */
 } pl_op_flags;
 
 /* PyTorch's autocast lists. */
@@ -109,6 +118,60 @@ typedef enum pl_reach {
     PL_REACH_UNIT,    /* 0 and 1, its limits */
     PL_REACH_LIMITS   /* its limits: the attributes, or constant inputs, "min" and "max" */
 } pl_reach;
+
+/* What comes out where NaN goes in and is compared with numbers. */
+typedef enum pl_nan {
+    PL_NAN_TOLD = 0, /* arithmetic or the specification says */
+    PL_NAN_EITHER,   /* NaN or the number: nothing says which is the larger one */
+    PL_NAN_ANY       /* the order is anything, and so is what depends on it */
+} pl_nan;
+
+/* Input 1 when it is the weights of a product. */
+typedef enum pl_weights {
+    PL_WEIGHTS_NONE = 0,
+    PL_WEIGHTS_FOLD, /* what multiplies the product can be folded into them */
+    PL_WEIGHTS_ROWS  /* the same, and their first dim is the channel of the output */
+} pl_weights;
+
+/* How bodies run. */
+typedef enum pl_bodies {
+    PL_BODIES_NONE = 0,
+    PL_BODIES_BRANCHES, /* one of them, once: If */
+    PL_BODIES_LOOP,     /* inputs step, condition, state; outputs condition, state, slices: Loop */
+    PL_BODIES_SCAN,     /* inputs state, slices; outputs state, slices: Scan (control.h) */
+    PL_BODIES_OTHER     /* as often as the operator likes */
+} pl_bodies;
+
+/* What it does to a sequence, a list of tensors. */
+typedef enum pl_list_use {
+    PL_LIST_NONE = 0,
+    PL_LIST_MAKE,   /* of its inputs */
+    PL_LIST_INSERT, /* input 1, at input 2 */
+    PL_LIST_ERASE,  /* the one at input 1 */
+    PL_LIST_SPLIT,  /* input 0 along "axis" */
+    PL_LIST_MAP,    /* by its body */
+    PL_LIST_PASS,   /* as it is */
+    PL_LIST_READ,   /* the one at input 1: a tensor */
+    PL_LIST_JOIN    /* along "axis": a tensor */
+} pl_list_use;
+
+/* The operator that a quantised one stands for. */
+typedef struct pl_plain_form {
+    const char *op;       /* of ai.onnx */
+    bool floats;          /* the answer is no codes */
+    signed char slots[5]; /* the plain one's inputs among its own; ends with -1 */
+} pl_plain_form;
+#define PL_PLAIN(op_, floats_, ...)                                                                \
+    .plain = &(const pl_plain_form) {                                                              \
+        op_, floats_, {                                                                            \
+            __VA_ARGS__, -1                                                                        \
+        }                                                                                          \
+    }
+
+/* By what the operator multiplies a channel, when that is known, else 1. */
+typedef double (*pl_fold_fn)(const pl_node *node, int64_t channel);
+/* Makes a node of this row one of the next version, with the same meaning (next_version.h). */
+typedef pl_status (*pl_next_fn)(pl_node *node, pl_err *err);
 
 /* A one-node (or small) graph in ONNX text, as pl_model_parse_graph reads it. Float inputs are
  * drawn near N(0,1) unless `ranges` says otherwise: "x=0.1:2 y=-1:1"; integers from 0 to 9
@@ -139,7 +202,14 @@ struct pl_op_def {
     const char *no_emit; /* why it is always a graph break: PL_EMIT_BREAK */
     pl_autocast autocast;
     pl_reach reach;
-    const pl_sample *samples; /* PL_SAMPLES(...) */
+    pl_nan nan;
+    pl_weights weights;
+    pl_fold_fn folds; /* into the weights of a product before it; NULL = it does not */
+    pl_bodies bodies;
+    pl_list_use list;
+    const pl_plain_form *plain; /* NULL = it is plain */
+    pl_next_fn next;            /* NULL = a node is one of the next version as it is */
+    const pl_sample *samples;   /* PL_SAMPLES(...) */
 };
 
 /* Lists end with a zero entry. */
@@ -194,6 +264,9 @@ pl_status pl_ops_resolve(pl_model *model, pl_err *err);
 bool pl_node_is_random(const pl_node *node);
 bool pl_model_is_random(const pl_model *model); /* any node, bodies too */
 bool pl_model_has_flag(const pl_model *model, unsigned flag);
+/* Also of nodes that are not resolved; false for NULL and for what has no row. */
+bool pl_node_has_flag(const pl_node *node, unsigned flag);
+pl_bodies pl_node_bodies(const pl_node *node); /* likewise */
 
 /* ---- attributes: the node's, else the row's default ---- */
 int64_t pl_attr_int(const pl_node *node, const char *name);

@@ -203,10 +203,11 @@ static pl_status gelu_eval(pl_eval *c) {
     return pl_eval_unary(c, tanh_form ? &gelu_tanh_ops : &gelu_erf_ops, NULL);
 }
 
-static pl_status swish_eval(pl_eval *c) {
+pl_status pl_swish_eval(pl_eval *c) {
     const params p = { pl_attr_float(c->node, "alpha"), 0 };
     return pl_eval_unary(c, p.a == 1 ? &silu_ops : &swish_ops, &p);
 }
+#define swish_eval pl_swish_eval
 
 /* Shrink-9 of integers: in double, then truncated. Lambda and bias are floats, so that results
  * beyond 64 bits do occur and are held at the ends. */
@@ -434,7 +435,7 @@ const pl_op_def pl_ops_activation[] = {
       .in = PL_PORTS({ "input", PL_T_NUMERIC, PL_PORT_SAME }, { "min", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_OPTIONAL },
                      { "max", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_NUMERIC, 0 }), .infer = pl_infer_same_as_first, .eval = clip_eval,
-      .grad = pl_clip_grad, .bound = pl_clip_bound, .emit = pl_emit_clip, .autocast = PL_AMP_KEEP, .reach = PL_REACH_LIMITS,
+      .grad = pl_clip_grad, .bound = pl_clip_bound, .emit = pl_emit_clip, .autocast = PL_AMP_KEEP, .reach = PL_REACH_LIMITS, .nan = PL_NAN_EITHER,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float lo = {-0.5}, float hi = {0.5}> { y = Clip(x, lo, hi) }", NULL, 0 },
                             { "(float[2,3] x) => (y) <float hi = {0.5}> { y = Clip(x, , hi) }", NULL, 0 },
                             { "(float[2,3] x, float lo, float hi) => (y) { y = Clip(x, lo, hi) }", "lo=-0.6:-0.4 hi=0.2:0.4", 0 },
@@ -443,7 +444,7 @@ const pl_op_def pl_ops_activation[] = {
     { .name = "Clip", .since = 1, .until = 10, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_FLOAT("max", 3.402823466e38), PL_A_FLOAT("min", -3.402823466e38), OLD),
       .infer = pl_infer_same_as_first, .eval = clip_eval, .grad = pl_clip_grad, .bound = pl_clip_bound,
-      .emit = pl_emit_clip, .autocast = PL_AMP_KEEP, .reach = PL_REACH_LIMITS,
+      .emit = pl_emit_clip, .autocast = PL_AMP_KEEP, .reach = PL_REACH_LIMITS, .nan = PL_NAN_EITHER,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Clip<min=-0.5, max=0.5>(x) }", NULL, 0 }) },
     { .name = "Dropout", .since = 12, .flags = PL_OP_RANDOM | PL_OP_OWN_OUT | PL_OP_VIEW,
       .in = PL_PORTS({ "data", PL_T_FLOAT | PL_T_FLOAT8, 0 }, { "ratio", PL_T_FLOAT | PL_T_FLOAT8, PL_PORT_OPTIONAL },
@@ -476,7 +477,7 @@ const pl_op_def pl_ops_activation[] = {
     ROW("Mish", 18, 0, PL_T_FLOAT, mish, NULL, PL_AMP_KEEP, PL_REACH_ANY, "", NULL),
     { .name = "Relu", .since = 1, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT | PL_T_SIGNED), .attrs = PL_ATTRS(OLD),
       .infer = pl_infer_same_as_first, .eval = relu_eval, .grad = pl_relu_grad, .bound = pl_relu_bound,
-      .emit = pl_emit_relu, .autocast = PL_AMP_KEEP, .reach = PL_REACH_CUT,
+      .emit = pl_emit_relu, .autocast = PL_AMP_KEEP, .reach = PL_REACH_CUT, .nan = PL_NAN_EITHER,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Relu(x) }", NULL, 0 },
                             { "(int32[2,3] x) => (y) { y = Relu(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
     ROW("Selu", 6, 0, PL_T_FLOAT, selu,

@@ -3,7 +3,6 @@
  * The masks of ONNX Attention become two things: an additive bias with strides, and for each query
  * the range of keys that it sees (causal, padding, a mask that is shorter than the keys). */
 #include <math.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "kernels/gemm.h"
@@ -695,7 +694,7 @@ const pl_op_def pl_ops_attention[] = {
           { "(float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,2,4] pk, float[1,2,2,4] pv, float[3,5] m) "
             "=> (y, ok, ov, s) { y, ok, ov, s = Attention<is_causal=1, qk_matmul_output_mode=3>(q, k, v, m, pk, pv) }",
             NULL, 0 }) },
-    { .name = "FlexAttention", .domain = "ai.onnx.preview", .since = 1, .flags = PL_OP_CONTROL,
+    { .name = "FlexAttention", .domain = "ai.onnx.preview", .since = 1, .flags = PL_OP_CONTROL, .bodies = PL_BODIES_OTHER,
       .in = PL_PORTS({ "Q", PL_T_FLOAT, PL_PORT_SAME }, { "K", PL_T_FLOAT, PL_PORT_SAME }, { "V", PL_T_FLOAT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("prob_mod", GRAPH), PL_A_FLOAT("scale", 0), PL_A_LIST("score_mod", GRAPH),

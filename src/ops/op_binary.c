@@ -12,6 +12,7 @@
 #include "ops/content_map.h"
 #include "ops/elementwise.h"
 #include "ops/emit_rules.h"
+#include "ops/grad.h"
 #include "ops/infer.h"
 #include "ops/legacy_broadcast.h"
 
@@ -109,26 +110,17 @@ PL_BINARY_LOOP(prelu_u64, pl_u64, pl_u64, ((void)y, x))
 
 /* ---- kernels: two inputs ---- */
 
-static pl_status eval_two(pl_eval *c, const pl_binary_ops *ops) {
-    if (c->node->opset >= 7) return pl_eval_binary(c, ops, NULL);
-    pl_tensor *y = NULL;
-    PL_TRY(pl_legacy_operand(c, &y));
-    const pl_status st = pl_eval_binary_on(c, ops, NULL, pl_in(c, 0), y, pl_out(c, 0));
-    pl_tensor_unref(y);
-    return st;
-}
-
 static pl_status add_eval(pl_eval *c) {
-    return eval_two(c, &add_ops);
+    return pl_eval_two(c, &add_ops);
 }
 static pl_status sub_eval(pl_eval *c) {
-    return eval_two(c, &sub_ops);
+    return pl_eval_two(c, &sub_ops);
 }
 static pl_status mul_eval(pl_eval *c) {
-    return eval_two(c, &mul_ops);
+    return pl_eval_two(c, &mul_ops);
 }
 static pl_status div_eval(pl_eval *c) {
-    return eval_two(c, &div_ops);
+    return pl_eval_two(c, &div_ops);
 }
 
 static pl_status mod_eval(pl_eval *c) {
@@ -402,6 +394,18 @@ static pl_status prelu_infer(pl_infer *c) {
     return PL_OK;
 }
 
+/* ---- by what a constant multiplies ---- */
+
+static double mul_scale(const pl_node *node, int64_t channel) {
+    const pl_tensor *t = pl_g_known(node->in[1]);
+    if (t == NULL || (channel >= t->n_elements && t->n_elements != 1)) return 1;
+    return fabs(pl_tensor_get_f64(t, t->n_elements == 1 ? 0 : channel));
+}
+
+static double div_scale(const pl_node *node, int64_t channel) {
+    return 1 / mul_scale(node, channel);
+}
+
 /* ---- rows ---- */
 
 #define AB(ta, tb)                                                                                 \
@@ -409,7 +413,7 @@ static pl_status prelu_infer(pl_infer *c) {
     .out = PL_PORTS({ "C", ta, 0 })
 #define TEXT(name, type, attrs)                                                                    \
     "(" type "[2,3,4] a, " type "[4] b) => (c) { c = " name attrs "(a, b) }"
-#define ARITH(name_, fn, bound_, flags_, ranges)                                                   \
+#define ARITH(name_, fn, bound_, flags_, folds_, ranges)                                           \
     { .name = name_,                                                                               \
       .since = 7,                                                                                  \
       .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE | (flags_),                                         \
@@ -420,28 +424,30 @@ static pl_status prelu_infer(pl_infer *c) {
       .bound = bound_,                                                                             \
       .emit = pl_emit_##fn,                                                                        \
       .autocast = PL_AMP_WIDEST,                                                                   \
+      .folds = folds_,                                                                             \
       .samples = PL_SAMPLES(                                                                       \
           { TEXT(name_, "float", ""), ranges, 0 },                                                 \
           { "(float[3,1] a, float[2,1,4] b) => (c) { c = " name_ "(a, b) }", ranges, 0 },          \
           { TEXT(name_, "int64", ""), "b=1:9", PL_SAMPLE_NO_GRAD }) },                             \
     {                                                                                              \
-        .name = name_, .since = 1, .until = 6, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,           \
+        .name = name_, .since = 1, .until = 6,                                                     \
+        .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE | ((flags_)&PL_OP_TIMES),                         \
         AB(PL_T_NUMERIC, PL_T_NUMERIC), .attrs = PL_ATTRS(PL_LEGACY_ATTRS), .infer = fn##_infer,   \
         .eval = fn##_eval, .grad = pl_##fn##_grad, .bound = bound_, .emit = pl_emit_##fn,          \
-        .autocast = PL_AMP_WIDEST,                                                                 \
+        .autocast = PL_AMP_WIDEST, .folds = folds_,                                                \
         .samples = PL_SAMPLES({ TEXT(name_, "float", "<broadcast=1>"), ranges, 0 },                \
                               { "(float[2,3,4] a, float[3] b) => (c) { c = " name_                 \
                                 "<broadcast=1, axis=1>(a, b) }",                                   \
                                 ranges, 0 })                                                       \
     }
-#define VARIADIC(name_, fn, types, flags_, bound_, grad_)                                          \
+#define VARIADIC(name_, fn, types, flags_, bound_, grad_, nan_)                                    \
     {                                                                                              \
         .name = name_, .since = 1, .flags = PL_OP_ELEMENTWISE | PL_OP_COMMUTATIVE | (flags_),      \
         .in = PL_PORTS({ "data_0", types, PL_PORT_SAME | PL_PORT_VARIADIC }),                      \
         .out = PL_PORTS({ "out", types, 0 }),                                                      \
         .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS)), .infer = variadic_infer,            \
         .eval = fn##_eval, .grad = grad_, .bound = bound_, .emit = pl_emit_##fn,                   \
-        .autocast = PL_AMP_WIDEST,                                                                 \
+        .autocast = PL_AMP_WIDEST, .nan = nan_,                                                    \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3] a, float[2,3] b, float[2,3] c) => (y) { y = " name_ "(a, b, c) }",      \
               NULL, 0 },                                                                           \
@@ -453,7 +459,7 @@ static pl_status prelu_infer(pl_infer *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_binary[] = {
-    ARITH("Add", add, pl_add_bound, PL_OP_COMMUTATIVE, NULL),
+    ARITH("Add", add, pl_add_bound, PL_OP_COMMUTATIVE, NULL, NULL),
     { .name = "BitShift", .since = 11, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_UNSIGNED, PL_PORT_SAME }, { "Y", PL_T_UNSIGNED, PL_PORT_SAME }),
       .out = PL_PORTS({ "Z", PL_T_UNSIGNED, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("direction", STRING)),
@@ -461,17 +467,17 @@ const pl_op_def pl_ops_binary[] = {
       .bound = pl_bits_bound, .emit = pl_emit_bit_shift, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ TEXT("BitShift", "uint8", "<direction=\"LEFT\">"), NULL, PL_SAMPLE_NO_GRAD },
                             { TEXT("BitShift", "uint64", "<direction=\"RIGHT\">"), NULL, PL_SAMPLE_NO_GRAD }) },
-    ARITH("Div", div, pl_div_bound, 0, "b=0.5:2"),
-    VARIADIC("Max", max, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad),
-    VARIADIC("Mean", mean, PL_T_FLOAT, 0, pl_mean_bound, pl_mean_grad),
-    VARIADIC("Min", min, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad),
+    ARITH("Div", div, pl_div_bound, 0, div_scale, "b=0.5:2"),
+    VARIADIC("Max", max, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad, PL_NAN_EITHER),
+    VARIADIC("Mean", mean, PL_T_FLOAT, 0, pl_mean_bound, pl_mean_grad, PL_NAN_TOLD),
+    VARIADIC("Min", min, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad, PL_NAN_EITHER),
     { .name = "Mod", .since = 10, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE, AB(PL_T_NUMERIC, PL_T_NUMERIC),
       .attrs = PL_ATTRS(PL_A_INT("fmod", 0)), .infer = pl_infer_broadcast, .eval = mod_eval, .grad = pl_mod_grad, .bound = pl_mod_bound, .emit = pl_emit_mod,
       .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ TEXT("Mod", "int32", ""), "a=-9:9 b=-5:5", PL_SAMPLE_NO_GRAD },
                             { TEXT("Mod", "float", "<fmod=1>"), "b=0.5:2", 0 },
                             { TEXT("Mod", "float", ""), "b=0.5:2", 0 }) },
-    ARITH("Mul", mul, pl_mul_bound, PL_OP_COMMUTATIVE, NULL),
+    ARITH("Mul", mul, pl_mul_bound, PL_OP_COMMUTATIVE | PL_OP_TIMES, mul_scale, NULL),
     { .name = "PRelu", .since = 7, .flags = PL_OP_ELEMENTWISE,
       .in = PL_PORTS({ "X", PL_T_FLOAT | PL_T_INT, PL_PORT_SAME }, { "slope", PL_T_FLOAT | PL_T_INT, PL_PORT_SAME }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT | PL_T_INT, 0 }), .infer = prelu_infer, .eval = prelu_eval,
@@ -497,8 +503,8 @@ const pl_op_def pl_ops_binary[] = {
       .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = pl_emit_pow, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[2,3] y) => (z) { z = Pow(x, y) }", "x=0.5:2 y=-2:2", 0 },
                             { "(float[2,3] x, float[2] y) => (z) { z = Pow<broadcast=1, axis=0>(x, y) }", "x=0.5:2 y=-2:2", 0 }) },
-    ARITH("Sub", sub, pl_add_bound, 0, NULL),
-    VARIADIC("Sum", sum, PL_T_FLOAT, 0, pl_sum_bound, pl_sum_grad),
+    ARITH("Sub", sub, pl_add_bound, 0, NULL, NULL),
+    VARIADIC("Sum", sum, PL_T_FLOAT, 0, pl_sum_bound, pl_sum_grad, PL_NAN_TOLD),
     { 0 },
 };
 /* clang-format on */

@@ -2,13 +2,13 @@
  *
  * Bodies run through c->run_body. Scan outputs are kept piece by piece while the loop runs and are
  * joined once at its end, so that the cost is linear in the number of iterations. */
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/size.h"
 #include "ops/control.h"
 #include "ops/infer.h"
 #include "ops/join.h"
+#include "ops/next_version.h"
 
 extern const pl_op_def pl_ops_control[];
 
@@ -693,18 +693,18 @@ done:
 
 /* clang-format off */
 const pl_op_def pl_ops_control[] = {
-    { .name = "If", .since = 1, CONTROL,
+    { .name = "If", .since = 1, CONTROL, .bodies = PL_BODIES_BRANCHES,
       .in = PL_PORTS({ "cond", PL_T_BOOL, 0 }), .out = PL_PORTS(ANY("outputs", PL_PORT_VARIADIC)),
       .attrs = PL_ATTRS(PL_A_REQUIRED("then_branch", GRAPH), PL_A_REQUIRED("else_branch", GRAPH)),
       .infer = if_infer, .eval = if_eval, .grad = pl_grad_branches, .bound = pl_if_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(bool c, float[2] x) => (y) { y = If(c) <then_branch = t () => (float[2] a) { a = Neg(x) }, else_branch = e () => (float[2] b) { b = Abs(x) }> }", NULL, 0 }) },
-    { .name = "Loop", .since = 1, CONTROL,
+    { .name = "Loop", .since = 1, CONTROL, .bodies = PL_BODIES_LOOP,
       .in = PL_PORTS({ "M", PL_T_I64, PL_PORT_OPTIONAL }, { "cond", PL_T_BOOL, PL_PORT_OPTIONAL },
                      ANY("v_initial", PL_PORT_VARIADIC | PL_PORT_OPTIONAL)),
       .out = PL_PORTS(ANY("v_final_and_scan_outputs", PL_PORT_VARIADIC)), .attrs = PL_ATTRS(BODY),
       .infer = loop_infer, .eval = loop_eval, .grad = pl_grad_unrolled, .bound = pl_loop_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2] x) => (y, s) <int64 m = {3}, bool t = {1}> { y, s = Loop(m, t, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w, float[2] u) { d = Identity(c) w = Add(v, x) u = Neg(v) }> }", NULL, 0 }) },
-    { .name = "Scan", .since = 9, CONTROL,
+    { .name = "Scan", .since = 9, CONTROL, .bodies = PL_BODIES_SCAN,
       .in = PL_PORTS({ "initial_state_and_scan_inputs", PL_T_ANY, PL_PORT_VARIADIC }),
       .out = PL_PORTS({ "final_state_and_scan_outputs", PL_T_ANY, PL_PORT_VARIADIC }),
       .attrs = PL_ATTRS(BODY, PL_A_REQUIRED("num_scan_inputs", INT), PL_A_LIST("scan_input_axes", INTS),
@@ -714,14 +714,14 @@ const pl_op_def pl_ops_control[] = {
       .samples = PL_SAMPLES(
           { "(float[2] v, float[3,2] x) => (y, s) { y, s = Scan(v, x) <num_scan_inputs = 1, body = b (float[2] a, float[2] e) => (float[2] n, float[2] o) { n = Add(a, e) o = Neg(n) }> }", NULL, 0 },
           { "(float[2] v, float[2,3] x) => (y, s) { y, s = Scan(v, x) <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1], scan_input_directions = [1], scan_output_directions = [1], body = b (float[2] a, float[2] e) => (float[2] n, float[2] o) { n = Add(a, e) o = Neg(n) }> }", NULL, 0 }) },
-    { .name = "Scan", .since = 8, .until = 8, CONTROL,
+    { .name = "Scan", .since = 8, .until = 8, CONTROL, .bodies = PL_BODIES_SCAN, .next = pl_next_never,
       .in = PL_PORTS({ "sequence_lens", PL_T_I64, PL_PORT_OPTIONAL },
                      { "initial_state_and_scan_inputs", PL_T_ANY, PL_PORT_VARIADIC }),
       .out = PL_PORTS({ "final_state_and_scan_outputs", PL_T_ANY, PL_PORT_VARIADIC }),
       .attrs = PL_ATTRS(BODY, PL_A_REQUIRED("num_scan_inputs", INT), PL_A_LIST("directions", INTS)),
       .infer = scan_infer, .eval = scan8_eval, .grad = PL_GRAD_UNDEFINED, .no_grad = "gradients are written from opset 9 on", .bound = pl_scan_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,2] v, float[1,3,2] x) => (y, s) { y, s = Scan(\"\", v, x) <num_scan_inputs = 1, body = b (float[2] a, float[2] e) => (float[2] n, float[2] o) { n = Add(a, e) o = Neg(n) }> }", NULL, 0 }) },
-    { .name = "SequenceMap", .since = 17, CONTROL,
+    { .name = "SequenceMap", .since = 17, CONTROL, .bodies = PL_BODIES_OTHER, .list = PL_LIST_MAP,
       .in = PL_PORTS({ "input_sequence", PL_T_ANY, PL_PORT_NOT_TENSOR },
                      ANY("additional_inputs", PL_PORT_VARIADIC | PL_PORT_OPTIONAL)),
       .out = PL_PORTS({ "out_sequence", PL_T_ANY, PL_PORT_VARIADIC | PL_PORT_NOT_TENSOR }), .attrs = PL_ATTRS(BODY),

@@ -165,7 +165,7 @@ static pl_status fused_conv_bound(pl_bound *c) {
 /* clang-format off */
 const pl_op_def pl_ops_conv[] = {
     { .name = "Conv", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = conv_infer, .eval = conv_eval, .grad = pl_conv_grad, .bound = conv_bound, .emit = pl_emit_conv_rule, .autocast = PL_AMP_LOW,
+      .infer = conv_infer, .eval = conv_eval, .grad = pl_conv_grad, .bound = conv_bound, .emit = pl_emit_conv_rule, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS, .weights = PL_WEIGHTS_ROWS,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x, float[3,2,3,3] w, float[3] b) => (y) { y = Conv<pads=[1,1,1,1], strides=[2,1]>(x, w, b) }", NULL, 0 },
                             { "(float[2,4,7] x, float[4,2,3] w) => (y) { y = Conv<group=2, dilations=[2], auto_pad=\"SAME_LOWER\">(x, w) }", NULL, 0 },
                             { "(float[1,1,3,4,3] x, float[2,1,2,2,2] w) => (y) { y = Conv(x, w) }", NULL, 0 },
@@ -175,11 +175,11 @@ const pl_op_def pl_ops_conv[] = {
     { .name = "ConvInteger", .since = 10,
       .in = PL_PORTS({ "x", PL_T_8BIT, 0 }, { "w", PL_T_8BIT, 0 }, { "x_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL },
                      { "w_zero_point", PL_T_8BIT, PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "y", PL_T(PL_I32), 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS), .infer = pl_conv_integer_infer, .eval = pl_conv_integer_eval, .bound = pl_conv_integer_bound, INTEGER, .emit = pl_emit_conv_integer,
+      .out = PL_PORTS({ "y", PL_T(PL_I32), 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS), .infer = pl_conv_integer_infer, .eval = pl_conv_integer_eval, .bound = pl_conv_integer_bound, INTEGER, PL_PLAIN("Conv", false, 0, 1), .emit = pl_emit_conv_integer,
       .samples = PL_SAMPLES({ "(uint8[1,1,3,3] x, uint8[1,1,2,2] w, uint8 z) => (y) { y = ConvInteger<pads=[1,1,1,1]>(x, w, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "ConvTranspose", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_LIST("output_padding", INTS), PL_A_LIST("output_shape", INTS)),
-      .infer = pl_conv_transpose_infer, .eval = pl_conv_transpose_eval, .grad = pl_conv_transpose_grad, .bound = conv_transpose_bound, .emit = pl_emit_conv_transpose, .autocast = PL_AMP_LOW,
+      .infer = pl_conv_transpose_infer, .eval = pl_conv_transpose_eval, .grad = pl_conv_transpose_grad, .bound = conv_transpose_bound, .emit = pl_emit_conv_transpose, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS, .weights = PL_WEIGHTS_FOLD,
       .samples = PL_SAMPLES({ "(float[1,2,3,3] x, float[2,3,3,3] w, float[3] b) => (y) { y = ConvTranspose<strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, w, b) }", NULL, 0 },
                             { "(float[1,2,4] x, float[2,2,3] w) => (y) { y = ConvTranspose<group=2, strides=[3], output_shape=[11]>(x, w) }", NULL, 0 },
                             { "(float[1,2,3,4] x, float[2,2,2,3] w) => (y) { y = ConvTranspose<dilations=[2,1], pads=[0,1,1,0]>(x, w) }", NULL, 0 },
@@ -189,13 +189,13 @@ const pl_op_def pl_ops_conv[] = {
       .in = PL_PORTS({ "x", PL_T_8BIT, 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_8BIT, 0 },
                      { "w", PL_T_8BIT, 0 }, { "w_scale", PL_T_FLOAT, 0 }, { "w_zero_point", PL_T_8BIT, 0 },
                      { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_8BIT, 0 }, { "B", PL_T(PL_I32), PL_PORT_OPTIONAL }),
-      .out = PL_PORTS({ "y", PL_T_8BIT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS), .infer = pl_qlinear_conv_infer, .eval = pl_qlinear_conv_eval, .bound = pl_qlinear_conv_bound, INTEGER, .emit = pl_emit_qlinear_conv,
+      .out = PL_PORTS({ "y", PL_T_8BIT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS), .infer = pl_qlinear_conv_infer, .eval = pl_qlinear_conv_eval, .bound = pl_qlinear_conv_bound, INTEGER, PL_PLAIN("Conv", false, 0, 3, 8), .emit = pl_emit_qlinear_conv,
       .samples = PL_SAMPLES({ "(uint8[1,2,4,4] x, int8[3,2,2,2] w, int32[3] b) => (y) <float sx = {0.1}, uint8 zx = {3}, float[3] sw = {0.1, 0.2, 0.3}, "
                               "int8[3] zw = {0, 0, 0}, float sy = {0.5}, uint8 zy = {100}> { y = QLinearConv(x, sx, zx, w, sw, zw, sy, zy, b) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "FusedConv", .domain = "com.microsoft", .since = 1, .in = PL_PORTS(XWB, { "Z", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_STRING("activation", ""), PL_A_LIST("activation_params", FLOATS)),
-      .infer = fused_conv_infer, .eval = fused_conv_eval, .grad = pl_fused_conv_grad, .bound = fused_conv_bound, .emit = pl_emit_fused_conv, .autocast = PL_AMP_LOW,
+      .infer = fused_conv_infer, .eval = fused_conv_eval, .grad = pl_fused_conv_grad, .bound = fused_conv_bound, .emit = pl_emit_fused_conv, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS,
       .samples = PL_SAMPLES({ "(float[1,2,5] x, float[3,2,3] w, float[3] b, float[1,3,3] z) => (y) { y = com.microsoft.FusedConv<activation=\"Relu\">(x, w, b, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

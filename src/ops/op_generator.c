@@ -586,7 +586,7 @@ const pl_op_def pl_ops_generator[] = {
       .attrs = PL_ATTRS(PL_A_INT("dtype", 0), SEED), .infer = bernoulli_infer, .eval = bernoulli_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
       .samples = PL_SAMPLES({ "(float[4,5] x) => (y) { y = Bernoulli<seed=1.0, dtype=9>(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },
     WINDOW("BlackmanWindow", blackman_eval),
-    { .name = "Constant", .since = 1, .flags = PL_OP_OWN_OUT | PL_OP_SHAPE, .in = PL_NO_PORTS, OUT(PL_T_ANY),
+    { .name = "Constant", .since = 1, .flags = PL_OP_OWN_OUT | PL_OP_SHAPE | PL_OP_CONSTANT, .in = PL_NO_PORTS, OUT(PL_T_ANY),
       .attrs = PL_ATTRS(PL_A_LIST("value", TENSOR), PL_A_LIST("sparse_value", SPARSE_TENSOR),
                         PL_A_LIST("value_int", INT), PL_A_LIST("value_ints", INTS),
                         PL_A_LIST("value_float", FLOAT), PL_A_LIST("value_floats", FLOATS),

@@ -1,8 +1,6 @@
 /* Family "image": sampling by a grid, making such a grid, decoding image files. */
 #include <math.h>
-#include <string.h>
 
-#include "base/size.h"
 #include "ops/bound_nn.h"
 #include "ops/grad_nn.h"
 #include "ops/grid_sample.h"
@@ -269,7 +267,7 @@ static pl_status grid_sample_bound(pl_bound *c) {
 
 #define GRID_SAMPLE(since_, until_, mode_, samples_)                                               \
     {                                                                                              \
-        .name = "GridSample", .since = since_, .until = until_,                                    \
+        .name = "GridSample", .since = since_, .until = until_, .flags = PL_OP_OPEN,               \
         .in = PL_PORTS({ "X", PL_T_ANY, 0 }, { "grid", PL_T_FLOAT, 0 }),                           \
         .out = PL_PORTS({ "Y", PL_T_ANY, 0 }),                                                     \
         .attrs = PL_ATTRS(PL_A_INT("align_corners", 0), PL_A_STRING("mode", mode_),                \

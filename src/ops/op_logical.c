@@ -23,13 +23,13 @@ extern const pl_op_def pl_ops_logical[];
         static const pl_binary_ops ops = {                                                         \
             .f64_b = name##_f64, .f32_b = name##_f32, .i64_b = name##_i64, .u64_b = name##_u64     \
         };                                                                                         \
-        return eval_two(c, &ops);                                                                  \
+        return pl_eval_two(c, &ops);                                                               \
     }
 #define LOGIC(name, EXPR)                                                                          \
     PL_BINARY_LOOP(name##_b, pl_u8, pl_u8, EXPR)                                                   \
     static pl_status name##_eval(pl_eval *c) {                                                     \
         static const pl_binary_ops ops = { .b = name##_b };                                        \
-        return eval_two(c, &ops);                                                                  \
+        return pl_eval_two(c, &ops);                                                               \
     }
 #define BITWISE(name, OP)                                                                          \
     PL_BINARY_LOOP(name##_i64, pl_i64, pl_i64, x OP y)                                             \
@@ -37,15 +37,6 @@ extern const pl_op_def pl_ops_logical[];
         static const pl_binary_ops ops = { .i64 = name##_i64 };                                    \
         return pl_eval_binary(c, &ops, NULL);                                                      \
     }
-
-static pl_status eval_two(pl_eval *c, const pl_binary_ops *ops) {
-    if (c->node->opset >= 7) return pl_eval_binary(c, ops, NULL);
-    pl_tensor *y = NULL;
-    PL_TRY(pl_legacy_operand(c, &y));
-    const pl_status st = pl_eval_binary_on(c, ops, NULL, pl_in(c, 0), y, pl_out(c, 0));
-    pl_tensor_unref(y);
-    return st;
-}
 
 COMPARISON(less, <)
 COMPARISON(less_equal, <=)

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "ops/ml_bound.h"
 #include "ops/ml_forest.h"
 #include "ops/ml_util.h"

@@ -3,10 +3,10 @@
  *
  * Its graph optimiser makes them; models saved after optimisation and those of its transformer
  * tools hold them. What the fusion keeps in one kernel is not rounded in between. */
-#include <math.h>
 #include <string.h>
 
 #include "kernels/vmath.h"
+#include "ops/activation_rules.h"
 #include "ops/elementwise.h"
 #include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
@@ -56,26 +56,6 @@ static pl_status fast_gelu_eval(pl_eval *c) {
 static pl_status bias_gelu_eval(pl_eval *c) {
     static const pl_binary_ops ops = { .f32 = bias_gelu_f32, .f64 = bias_gelu_f64 };
     return pl_eval_binary(c, &ops, NULL);
-}
-
-/* x * sigmoid(alpha * x) */
-#define QUICK(name, F, T)                                                                          \
-    static void name(const void *p, const pl_##F *x, pl_##F *y, size_t n) {                        \
-        const T alpha = (T) * (const double *)p;                                                   \
-        T t[BLOCK];                                                                                \
-        for (size_t at = 0; at < n; at += BLOCK) {                                                 \
-            const size_t m = n - at < BLOCK ? n - at : BLOCK;                                      \
-            pl_vmath_get()->F.mul_s(x + at, alpha, t, m);                                          \
-            pl_vmath_get()->F.sigmoid(t, t, m);                                                    \
-            pl_vmath_get()->F.mul(x + at, t, y + at, m);                                           \
-        }                                                                                          \
-    }
-QUICK(quick_gelu_f32, f32, float)
-QUICK(quick_gelu_f64, f64, double)
-static pl_status quick_gelu_eval(pl_eval *c) {
-    static const pl_unary_ops ops = { .f32 = quick_gelu_f32, .f64 = quick_gelu_f64 };
-    const double alpha = pl_attr_float(c->node, "alpha");
-    return pl_eval_unary(c, &ops, &alpha);
 }
 
 /* The bias, when given, is stretched onto X. */
@@ -593,7 +573,7 @@ const pl_op_def pl_ops_ms_fused[] = {
       NORM(pl_layer_norm_infer, pl_layer_norm_eval, pl_layer_norm), .emit = pl_emit_layer_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s, float[4] b) => (y) { y = com.microsoft.LayerNormalization(x, s, b) }", NULL, 0 }) },
     { .name = "QuickGelu", MS, .in = PL_PORTS({ "X", F, 0 }), Y, .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1.702)),
-      RULES(PL_OP_ELEMENTWISE, pl_infer_same_as_first, quick_gelu_eval, pl_ms_quick_gelu, PL_AMP_KEEP), .emit = pl_emit_quick_gelu,
+      RULES(PL_OP_ELEMENTWISE, pl_infer_same_as_first, pl_swish_eval, pl_swish, PL_AMP_KEEP), .emit = pl_emit_swish,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = com.microsoft.QuickGelu<alpha=1.5>(x) }", NULL, 0 }) },
     { .domain = NULL, .since = 1, SIMPLIFIED, /* ONNX Runtime has it in ai.onnx */
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s) => (y) { y = SimplifiedLayerNormalization(x, s) }", NULL, 0 }) },

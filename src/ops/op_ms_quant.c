@@ -4,7 +4,6 @@
  * Where ONNX Runtime works with tables or fixed point, these work with the formula of
  * docs/ContribOperators.md in double and round once; answers differ by at most one step. */
 #include <math.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "ops/bound_quant.h"
@@ -27,8 +26,16 @@ pl_status pl_qparam_check(const pl_infer *c, int of, int i_scale, int i_zero) {
     return pl_quant_same_type(c, of, i_zero);
 }
 
-void pl_qtable_make(pl_dtype from, pl_qparam in, pl_dtype to, pl_qparam out, pl_qtable_fn fn,
-                    double p, pl_qtable *table) {
+/* y for every value of an 8-bit type: table[byte] = quantise(fn(dequantise(byte))). Entries have
+ * the type `to`: 8 bits, or F64 for values that are not rounded (pl_eval.unrounded). */
+typedef union qtable {
+    pl_u8 codes[256];
+    pl_f64 steps[256];
+} qtable;
+typedef double (*qtable_fn)(double x, double p);
+
+static void qtable_make(pl_dtype from, pl_qparam in, pl_dtype to, pl_qparam out, qtable_fn fn,
+                        double p, qtable *table) {
     const pl_quant_target target = pl_quant_target_of(to, out.scale, out.zero);
     for (int i = 0; i < 256; i++) {
         const double q = from == PL_I8 ? (int8_t)i : i;
@@ -44,7 +51,7 @@ void pl_qtable_make(pl_dtype from, pl_qparam in, pl_dtype to, pl_qparam out, pl_
 }
 
 typedef struct table_job {
-    const pl_qtable *table;
+    const qtable *table;
     pl_dtype to;
     const pl_u8 *x;
     void *y;
@@ -61,8 +68,9 @@ static void table_range(void *ctx, int64_t begin, int64_t end) {
         ((pl_u8 *)j->y)[i] = j->table->codes[j->x[i]];
 }
 
-void pl_qtable_apply(pl_pool *pool, const pl_qtable *table, pl_dtype to, const void *x, void *y,
-                     int64_t n) {
+/* y[i] = table[x[i]] over n bytes of x, in parallel; y has the type `to`. */
+static void qtable_apply(pl_pool *pool, const qtable *table, pl_dtype to, const void *x, void *y,
+                         int64_t n) {
     table_job job = { table, to, x, y };
     pl_pool_for(pool, n, 64 * 1024, table_range, &job);
 }
@@ -75,12 +83,12 @@ static pl_status unary_infer(pl_infer *c) {
     return pl_infer_set_like(c, 0, 0);
 }
 
-static pl_status unary_eval(pl_eval *c, pl_qtable_fn fn, double p) {
+static pl_status unary_eval(pl_eval *c, qtable_fn fn, double p) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
-    pl_qtable table;
-    pl_qtable_make(x->dtype, pl_qparam_of(c, 1, 2), y->dtype, pl_qparam_of(c, 3, 4), fn, p, &table);
-    pl_qtable_apply(c->pool, &table, y->dtype, x->data, y->data, x->n_elements);
+    qtable table;
+    qtable_make(x->dtype, pl_qparam_of(c, 1, 2), y->dtype, pl_qparam_of(c, 3, 4), fn, p, &table);
+    qtable_apply(c->pool, &table, y->dtype, x->data, y->data, x->n_elements);
     return PL_OK;
 }
 
@@ -212,13 +220,13 @@ static pl_status where_eval(pl_eval *c) {
     const pl_tensor *t[3] = { pl_in(c, W_COND), pl_in(c, W_X), pl_in(c, W_Y) };
     pl_tensor *z = pl_out(c, 0);
     const pl_qparam out = pl_qparam_of(c, W_Z_SCALE, W_Z_ZERO);
-    pl_qtable table[2];
+    qtable table[2];
     pl_broadcast b;
     if (z->n_elements == 0) return PL_OK;
-    pl_qtable_make(t[1]->dtype, pl_qparam_of(c, W_X_SCALE, W_X_ZERO), z->dtype, out, NULL, 0,
-                   &table[0]);
-    pl_qtable_make(t[2]->dtype, pl_qparam_of(c, W_Y_SCALE, W_Y_ZERO), z->dtype, out, NULL, 0,
-                   &table[1]);
+    qtable_make(t[1]->dtype, pl_qparam_of(c, W_X_SCALE, W_X_ZERO), z->dtype, out, NULL, 0,
+                &table[0]);
+    qtable_make(t[2]->dtype, pl_qparam_of(c, W_Y_SCALE, W_Y_ZERO), z->dtype, out, NULL, 0,
+                &table[1]);
     pl_broadcast_init(&b, z->rank, z->dims, 3, t);
     for (int64_t row = 0; row < b.n_outer; row++) {
         const pl_u8 *p[3];
@@ -302,13 +310,13 @@ static pl_status concat_eval(pl_eval *c) {
     const int64_t row = y->dims[axis] * inner;
     for (int i = 2; i < c->n_in; i += 3) {
         const pl_tensor *x = pl_in(c, i);
-        pl_qtable table;
+        qtable table;
         const int64_t n = x->dims[axis] * inner;
-        pl_qtable_make(x->dtype, pl_qparam_of(c, i + 1, i + 2), y->dtype, out, NULL, 0, &table);
+        qtable_make(x->dtype, pl_qparam_of(c, i + 1, i + 2), y->dtype, out, NULL, 0, &table);
         for (int64_t o = 0; o < outer; o++) {
             const size_t to = (size_t)(o * row + at) * pl_dtype_bytes(y->dtype);
-            pl_qtable_apply(NULL, &table, y->dtype, (const char *)x->data + o * n,
-                            (char *)y->data + to, n);
+            qtable_apply(NULL, &table, y->dtype, (const char *)x->data + o * n,
+                         (char *)y->data + to, n);
         }
         at += n;
     }
@@ -388,14 +396,14 @@ static pl_status softmax_eval(pl_eval *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_ms_quant[] = {
-    { .name = "DequantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_QUANT | PL_T(PL_I32), 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),
+    { .name = "DequantizeLinear", MS, .flags = PL_OP_DEQUANTIZE, .in = PL_PORTS({ "x", PL_T_QUANT | PL_T(PL_I32), 0 }, { "x_scale", PL_T_FLOAT, 0 }, { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_dequantize_infer, .eval = pl_dequantize_eval, .grad = pl_grad_dequantize, .bound = pl_dequantize_bound, .emit = pl_emit_dequantize, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float s = {0.5}, uint8 z = {3}> { y = com.microsoft.DequantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "DynamicQuantizeMatMul", MS, .in = PL_PORTS(SCALE("A"), Q8("B"), SCALE("b_scale"), ZERO("b_zero_point"), { "bias", PL_T(PL_F32), PL_PORT_OPTIONAL }),
+    { .name = "DynamicQuantizeMatMul", MS, PL_PLAIN("MatMul", true, 0, 1), .in = PL_PORTS(SCALE("A"), Q8("B"), SCALE("b_scale"), ZERO("b_zero_point"), { "bias", PL_T(PL_F32), PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T(PL_F32), 0 }), .infer = pl_dynamic_quantize_matmul_infer, .eval = pl_dynamic_quantize_matmul_eval,
       .grad = PL_GRAD_ZERO, .bound = pl_dynamic_quantize_matmul_bound, PL_EMIT_BREAK("a product of quantised values: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] a, int8[3,4] b, float[4] bias) => (y) <float[4] s = {0.1, 0.2, 0.3, 0.4}> { y = com.microsoft.DynamicQuantizeMatMul(a, b, s, , bias) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "MatMulIntegerToFloat", MS,
+    { .name = "MatMulIntegerToFloat", MS, PL_PLAIN("MatMul", true, 0, 1),
       .in = PL_PORTS(Q8("A"), Q8("B"), { "a_scale", PL_T_FLOAT, 0 }, { "b_scale", PL_T_FLOAT, 0 }, ZERO("a_zero_point"), ZERO("b_zero_point"), { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = pl_matmul_integer_to_float_infer, .eval = pl_matmul_integer_to_float_eval, .bound = pl_matmul_integer_to_float_bound, INTEGER, PL_EMIT_BREAK("a product of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[2,3] a, int8[3,4] b) => (y) <float sa = {0.1}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, uint8 za = {3}> { y = com.microsoft.MatMulIntegerToFloat(a, b, sa, sb, za) }", NULL, PL_SAMPLE_NO_GRAD }) },
@@ -410,7 +418,7 @@ const pl_op_def pl_ops_ms_quant[] = {
     { .name = "NhwcMaxPool", MS, .in = PL_PORTS(Q8("x")), .out = PL_PORTS(Q8("y")), .attrs = PL_ATTRS(POOL_ATTRS, PL_A_LIST("dilations", INTS)),
       .infer = pl_nhwc_max_pool_infer, .eval = pl_nhwc_max_pool_eval, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, PL_EMIT_BREAK("a pool with the channels last: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(uint8[1,5,5,2] x) => (y) { y = com.microsoft.NhwcMaxPool<kernel_shape=[2,2], strides=[2,2]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QGemm", MS,
+    { .name = "QGemm", MS, PL_PLAIN("Gemm", false, 0, 3, 6),
       .in = PL_PORTS(Q8("A"), SCALE("a_scale"), Q8("a_zero_point"), Q8("B"), SCALE("b_scale"), Q8("b_zero_point"), { "C", PL_T(PL_I32), PL_PORT_OPTIONAL },
                      { "y_scale", PL_T(PL_F32), PL_PORT_OPTIONAL }, ZERO("y_zero_point")),
       .out = PL_PORTS({ "Y", PL_T_8BIT | PL_T(PL_F32), 0 }), .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1), PL_A_INT("transA", 0), PL_A_INT("transB", 0)),
@@ -418,35 +426,35 @@ const pl_op_def pl_ops_ms_quant[] = {
       .samples = PL_SAMPLES({ "(uint8[2,3] a, int8[4,3] b, int32[4] c) => (y) <float sa = {0.1}, uint8 za = {3}, float[4] sb = {0.1, 0.2, 0.3, 0.4}, int8[4] zb = {0, 0, 1, 0}, "
                               "float sy = {0.5}, uint8 zy = {9}> { y = com.microsoft.QGemm<transB=1>(a, sa, za, b, sb, zb, c, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(uint8[2,3] a, int8[3,4] b) => (y) <float sa = {0.1}, uint8 za = {3}, float sb = {0.1}, int8 zb = {0}> { y = com.microsoft.QGemm(a, sa, za, b, sb, zb) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearAdd", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_add_eval, .bound = pl_qlinear_add_bound, INTEGER, .emit = pl_emit_qlinear_add,
+    { .name = "QLinearAdd", MS, PL_PLAIN("Add", false, 0, 3), .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_add_eval, .bound = pl_qlinear_add_bound, INTEGER, .emit = pl_emit_qlinear_add,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[3] b) => (y)" XQ "{ y = com.microsoft.QLinearAdd(a, sx, zx, b, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearAveragePool", MS, QX_TO_QY, .attrs = PL_ATTRS(POOL_ATTRS, PL_A_INT("count_include_pad", 0), PL_A_INT("channels_last", 0)),
+    { .name = "QLinearAveragePool", MS, PL_PLAIN("AveragePool", false, 0), QX_TO_QY, .attrs = PL_ATTRS(POOL_ATTRS, PL_A_INT("count_include_pad", 0), PL_A_INT("channels_last", 0)),
       .infer = pl_qlinear_pool_infer, .eval = pl_qlinear_average_pool_eval, .bound = pl_qlinear_mean_bound, INTEGER, PL_EMIT_BREAK("a pool of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[1,2,5,5] x) => (y)" XQ "{ y = com.microsoft.QLinearAveragePool<kernel_shape=[2,2], pads=[1,1,0,0]>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearConcat", MS, .in = PL_PORTS(SCALE("Y_scale"), Q8("Y_zero_point"), { "inputs", PL_T_8BIT | PL_T(PL_F32), PL_PORT_VARIADIC }),
       .out = PL_PORTS(Q8("Y")), .attrs = PL_ATTRS(PL_A_REQUIRED("axis", INT)), .infer = concat_infer, .eval = concat_eval, .bound = pl_qlinear_concat_bound, INTEGER, .emit = pl_emit_qlinear_concat,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[2,1] b) => (y)" XQ "{ y = com.microsoft.QLinearConcat<axis=1>(sy, zy, a, sx, zx, b, sy, zx) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearGlobalAveragePool", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_INT("channels_last", 0)),
+    { .name = "QLinearGlobalAveragePool", MS, PL_PLAIN("GlobalAveragePool", false, 0), QX_TO_QY, .attrs = PL_ATTRS(PL_A_INT("channels_last", 0)),
       .infer = pl_qlinear_global_pool_infer, .eval = pl_qlinear_global_pool_eval, .bound = pl_qlinear_mean_bound, INTEGER, PL_EMIT_BREAK("a pool of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[2,3,4,5] x) => (y)" XQ "{ y = com.microsoft.QLinearGlobalAveragePool(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearLeakyRelu", MS, .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.01)),
+    { .name = "QLinearLeakyRelu", MS, PL_PLAIN("LeakyRelu", false, 0), .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 0.01)),
       .infer = unary_infer, .eval = qlinear_leaky_relu_eval, .bound = pl_qlinear_leaky_relu_bound, INTEGER, .emit = pl_emit_qlinear_leaky_relu,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y)" XQ "{ y = com.microsoft.QLinearLeakyRelu<alpha=0.2>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearMul", MS, .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_mul_eval, .bound = pl_qlinear_mul_bound, INTEGER, .emit = pl_emit_qlinear_mul,
+    { .name = "QLinearMul", MS, PL_PLAIN("Mul", false, 0, 3), .flags = PL_OP_ELEMENTWISE, QAB_TO_QC, .infer = binary_infer, .eval = qlinear_mul_eval, .bound = pl_qlinear_mul_bound, INTEGER, .emit = pl_emit_qlinear_mul,
       .samples = PL_SAMPLES({ "(uint8[2,3] a, uint8[2,1] b) => (y)" XQ "{ y = com.microsoft.QLinearMul(a, sx, zx, b, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearReduceMean", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_LIST("axes", INTS), PL_A_INT("keepdims", 1)),
       .infer = pl_qlinear_reduce_mean_infer, .eval = pl_qlinear_reduce_mean_eval, .bound = pl_qlinear_mean_bound, INTEGER, PL_EMIT_BREAK("a mean of quantised values: a library routine"),
       .samples = PL_SAMPLES({ "(uint8[2,3,4] x) => (y)" XQ "{ y = com.microsoft.QLinearReduceMean<axes=[-1], keepdims=0>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearSigmoid", MS, .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .infer = unary_infer, .eval = qlinear_sigmoid_eval, .bound = pl_qlinear_sigmoid_bound, INTEGER, .emit = pl_emit_qlinear_sigmoid,
+    { .name = "QLinearSigmoid", MS, PL_PLAIN("Sigmoid", false, 0), .flags = PL_OP_ELEMENTWISE, QX_TO_QY, .infer = unary_infer, .eval = qlinear_sigmoid_eval, .bound = pl_qlinear_sigmoid_bound, INTEGER, .emit = pl_emit_qlinear_sigmoid,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float sx = {0.1}, uint8 zx = {3}, float sy = {0.00390625}> { y = com.microsoft.QLinearSigmoid(x, sx, zx, sy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QLinearSoftmax", MS, QX_TO_QY, .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_REQUIRED("opset", INT)),
+    { .name = "QLinearSoftmax", MS, PL_PLAIN("Softmax", false, 0), QX_TO_QY, .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_REQUIRED("opset", INT)),
       .infer = softmax_infer, .eval = softmax_eval, .bound = pl_qlinear_softmax_bound, INTEGER, .emit = pl_emit_qlinear_softmax,
       .samples = PL_SAMPLES({ "(uint8[2,3] x) => (y) <float sx = {0.1}, uint8 zx = {3}, float sy = {0.00390625}, uint8 zy = {0}> { y = com.microsoft.QLinearSoftmax<opset=13>(x, sx, zx, sy, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QLinearWhere", MS,
       .in = PL_PORTS({ "condition", PL_T_BOOL, 0 }, Q8("X"), SCALE("x_scale"), Q8("x_zero_point"), Q8("Y"), SCALE("y_scale"), Q8("y_zero_point"), SCALE("z_scale"), Q8("z_zero_point")),
       .out = PL_PORTS(Q8("Z")), .infer = where_infer, .eval = where_eval, .bound = pl_qlinear_where_bound, INTEGER, .emit = pl_emit_qlinear_where,
       .samples = PL_SAMPLES({ "(bool[2,3] c, uint8[2,3] x, uint8[3] y) => (z)" XQ "{ z = com.microsoft.QLinearWhere(c, x, sx, zx, y, sy, zy, sx, zy) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "QuantizeLinear", MS, .in = PL_PORTS({ "x", PL_T_FLOAT, 0 }, { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_QUANT, PL_PORT_OPTIONAL }),
+    { .name = "QuantizeLinear", MS, .flags = PL_OP_QUANTIZE, .in = PL_PORTS({ "x", PL_T_FLOAT, 0 }, { "y_scale", PL_T_FLOAT, 0 }, { "y_zero_point", PL_T_QUANT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "y", PL_T_QUANT, 0 }), .attrs = PL_ATTRS(PL_A_INT("axis", 1)), .infer = pl_quantize_infer, .eval = pl_quantize_eval,
       .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .emit = pl_emit_quantize, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) <float s = {0.1}, uint8 z = {128}> { y = com.microsoft.QuantizeLinear(x, s, z) }", NULL, PL_SAMPLE_NO_GRAD }) },

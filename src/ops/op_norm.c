@@ -9,6 +9,7 @@
 #include "ops/elementwise.h"
 #include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
+#include "ops/next_version.h"
 #include "ops/norm_rows.h"
 #include "ops/op_norm_int.h"
 
@@ -448,7 +449,7 @@ static pl_status mvn_eval(pl_eval *c) {
                     OPTIONAL_OUT("saved_mean"), OPTIONAL_OUT("saved_var"))
 #define BATCH_RULES                                                                                \
     .flags = PL_OP_REDUCTION, .infer = pl_batch_norm_infer, .eval = pl_batch_norm_eval,            \
-    .grad = pl_batch_norm_grad, .bound = pl_batch_norm_bound
+    .grad = pl_batch_norm_grad, .bound = pl_batch_norm_bound, .folds = pl_batch_norm_scale
 #define BATCH_TEXT(out, attrs)                                                                     \
     "(float[2,3,4,5] x, float[3] s, float[3] b, float[3] m, float[3] v) => (" out ") { " out       \
     " = BatchNormalization" attrs "(x, s, b, m, v) }"
@@ -474,7 +475,7 @@ const pl_op_def pl_ops_norm[] = {
     { .name = "BatchNormalization", .since = 9, .until = 13, BATCH_IN, BATCH_OLD_OUT,
       .attrs = PL_ATTRS(EPSILON, MOMENTUM), BATCH_RULES, .autocast = PL_AMP_FP32, .emit = pl_emit_batch_norm,
       .samples = PL_SAMPLES({ BATCH_TEXT("y", ""), "v=0.5:2", 0 }) },
-    { .name = "BatchNormalization", .since = 1, .until = 8, BATCH_IN, BATCH_OLD_OUT,
+    { .name = "BatchNormalization", .since = 1, .until = 8, .next = pl_next_batch_norm, BATCH_IN, BATCH_OLD_OUT,
       .attrs = PL_ATTRS(EPSILON, MOMENTUM, PL_A_INT("is_test", 0), PL_A_INT("spatial", 1), OLD), BATCH_RULES, .autocast = PL_AMP_FP32, .emit = pl_emit_batch_norm,
       .samples = PL_SAMPLES({ BATCH_TEXT("y", ""), "v=0.5:2", 0 },
                             { "(float[2,3,2] x, float[3,2] s, float[3,2] b, float[3,2] m, float[3,2] v) => (y) "
@@ -512,7 +513,7 @@ const pl_op_def pl_ops_norm[] = {
       RULES(mvn, pl_mvn), .emit = pl_emit_mvn,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = MeanVarianceNormalization(x) }", NULL, 0 },
                             { "(float[2,3,4] x) => (y) { y = MeanVarianceNormalization<axes=[-1]>(x) }", NULL, 0 }) },
-    { .name = "MeanVarianceNormalization", .since = 1, .until = 8, X_Y,
+    { .name = "MeanVarianceNormalization", .since = 1, .until = 8, .next = pl_next_never, X_Y,
       .attrs = PL_ATTRS(PL_A_INT("across_channels", 0), PL_A_INT("normalize_variance", 1)),
       RULES(mvn, pl_mvn), .emit = pl_emit_mvn,
       .samples = PL_SAMPLES({ "(float[2,3,4,5] x) => (y) { y = MeanVarianceNormalization(x) }", NULL, 0 },

@@ -9,6 +9,7 @@
 #include "kernels/vmath.h"
 #include "ops/bound_nn.h"
 #include "ops/float_io.h"
+#include "ops/grad.h"
 #include "ops/op_norm_int.h"
 
 enum { IN_SCALE = 1, IN_BIAS, IN_MEAN, IN_VAR };
@@ -370,4 +371,11 @@ pl_status pl_batch_norm_bound(pl_bound *c) {
             PL_TRY(pl_b_set_take(c, i, pl_tensor_ref(c->e_in[from])));
     }
     return PL_OK;
+}
+
+double pl_batch_norm_scale(const pl_node *node, int64_t channel) {
+    const pl_tensor *g = pl_g_known(node->in[IN_SCALE]), *v = pl_g_known(node->in[IN_VAR]);
+    if (g == NULL || v == NULL || channel >= g->n_elements || channel >= v->n_elements) return 1;
+    return fabs(pl_tensor_get_f64(g, channel)) /
+           sqrt(pl_tensor_get_f64(v, channel) + pl_attr_float(node, "epsilon"));
 }

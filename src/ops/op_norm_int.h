@@ -7,6 +7,7 @@
 
 /* op_norm_batch.c */
 pl_status pl_batch_norm_infer(pl_infer *c);
+double pl_batch_norm_scale(const pl_node *node, int64_t channel);
 pl_status pl_batch_norm_eval(pl_eval *c);
 pl_status pl_batch_norm_bound(pl_bound *c);
 bool pl_batch_norm_is_training(const pl_node *node);

@@ -1,5 +1,4 @@
 /* QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear. The loops are in quant.c. */
-#include <math.h>
 
 #include "ops/bound_quant.h"
 #include "ops/emit_rules.h"
@@ -24,14 +23,15 @@ static pl_status dynamic_infer(pl_infer *c) {
                    { "y_scale", PL_T_FLOAT | PL_T(PL_I32) | PL_T(PL_F8E8M0), 0 },                  \
                    { "y_zero_point", zero, PL_PORT_OPTIONAL }),                                    \
     .out = PL_PORTS({ "y", PL_T_QUANT, 0 }), .infer = pl_quantize_infer, .eval = pl_quantize_eval, \
-    .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .autocast = PL_AMP_KEEP
+    .grad = PL_GRAD_ZERO, .bound = pl_quantize_bound, .autocast = PL_AMP_KEEP,                     \
+    .flags = PL_OP_QUANTIZE
 #define DQ_PORTS                                                                                   \
     .in = PL_PORTS({ "x", PL_T_QUANT | PL_T(PL_I32), 0 },                                          \
                    { "x_scale", PL_T_FLOAT | PL_T(PL_F8E8M0), 0 },                                 \
                    { "x_zero_point", PL_T_QUANT | PL_T(PL_I32), PL_PORT_OPTIONAL }),               \
     .out = PL_PORTS({ "y", PL_T_FLOAT, 0 }), .infer = pl_dequantize_infer,                         \
     .eval = pl_dequantize_eval, .grad = pl_grad_dequantize, .bound = pl_dequantize_bound,          \
-    .autocast = PL_AMP_KEEP
+    .autocast = PL_AMP_KEEP, .flags = PL_OP_DEQUANTIZE
 
 /* clang-format off */
 const pl_op_def pl_ops_quant[] = {
@@ -44,7 +44,7 @@ const pl_op_def pl_ops_quant[] = {
     { .name = "DequantizeLinear", .since = 21, DQ_PORTS,
       .attrs = PL_ATTRS(PL_A_INT("axis", 1), PL_A_INT("block_size", 0), PL_A_INT("output_dtype", 0)), .emit = pl_emit_dequantize,
       .samples = PL_SAMPLES({ "(int8[2,4] x) => (y) <float[2,2] s = {0.5, 0.25, 0.1, 0.2}> { y = DequantizeLinear<axis=1, block_size=2>(x, s) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "DynamicQuantizeLinear", .since = 11, .in = PL_PORTS({ "x", PL_T(PL_F32) | PL_T(PL_F64), 0 }),
+    { .name = "DynamicQuantizeLinear", .since = 11, .flags = PL_OP_FINDS_SCALE, .in = PL_PORTS({ "x", PL_T(PL_F32) | PL_T(PL_F64), 0 }),
       .out = PL_PORTS({ "y", PL_T(PL_U8), 0 }, { "y_scale", PL_T(PL_F32), 0 }, { "y_zero_point", PL_T(PL_U8), 0 }),
       .infer = dynamic_infer, .eval = pl_dynamic_quantize_eval, .grad = PL_GRAD_ZERO, .bound = pl_dynamic_quantize_bound, .emit = pl_emit_dynamic_quantize, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y, s, z) { y, s, z = DynamicQuantizeLinear(x) }", NULL, PL_SAMPLE_NO_GRAD }) },

@@ -1,5 +1,7 @@
 /* Reductions over axes, places of extremes, running sums. The loops are in reduce.c and
  * reduce_axis.c. */
+#include <string.h>
+
 #include "ops/content.h"
 #include "ops/emit_rules.h"
 #include "ops/reduce.h"
@@ -105,7 +107,12 @@ static pl_status reduce_eval(pl_eval *c, pl_reduce_kind kind) {
         if (axes == NULL) return pl_eval_memory(c);
     }
     pl_reduced_axes(c->node, x->rank, axes, n, reduced);
-    return pl_reduce(c, kind, x, reduced, pl_out(c, 0));
+    PL_TRY(pl_reduce(c, kind, x, reduced, pl_out(c, 0)));
+    /* ONNX ReduceMean-18: "yields undefined". NumPy and we say NaN, ONNX Runtime 0. */
+    if (c->otherwise && kind == PL_REDUCE_MEAN && x->n_elements == 0 &&
+        pl_out(c, 0)->n_elements > 0)
+        memset(pl_out(c, 0)->data, 0, pl_tensor_bytes(pl_out(c, 0)));
+    return PL_OK;
 }
 
 #define REDUCE_EVAL(name, kind)                                                                    \
@@ -192,10 +199,10 @@ static pl_status cum_prod_eval(pl_eval *c) {
 
 /* clang-format off */
 #define KEEPDIMS PL_A_INT("keepdims", 1)
-#define ROW(types, rule, fn, bound_, grad_, emit_, amp)                                            \
-    .flags = PL_OP_REDUCTION | PL_OP_SHAPE, .out = PL_PORTS({ "reduced", types, 0 }),              \
+#define ROW(types, flags_, rule, fn, bound_, grad_, emit_, ...)                                    \
+    .flags = PL_OP_REDUCTION | PL_OP_SHAPE | (flags_), .out = PL_PORTS({ "reduced", types, 0 }),   \
     .infer = rule, .eval = fn, .grad = grad_, .bound = bound_, .emit = emit_,                      \
-    .autocast = amp
+    .autocast = __VA_ARGS__
 /* Axes as an attribute, to opset `until_`; then as an input. ranges: of the samples. The dots are
  * what ROW takes. */
 #define BY_ATTR(name_, until_, types, ranges, ...)                                                 \
@@ -257,17 +264,17 @@ const pl_op_def pl_ops_reduce[] = {
     ARG("ArgMin", arg_min_eval, pl_emit_arg_min),
     CUMULATE("CumProd", 26, cum_prod),
     CUMULATE("CumSum", 11, cum_sum),
-    REDUCE("ReduceL1", PL_T_NUMERIC, NULL, reduce_infer, l1_eval, pl_reduce_sum_bound, pl_reduce_l1_grad, pl_emit_reduce_l1, PL_AMP_FP32),
-    REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", reduce_infer, l2_eval, pl_reduce_l2_bound, pl_reduce_l2_grad, pl_emit_reduce_l2, PL_AMP_FP32),
-    REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", reduce_infer, log_sum_eval, pl_reduce_log_sum_bound, pl_reduce_log_sum_grad, pl_emit_reduce_log_sum, PL_AMP_FP32),
-    REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, reduce_infer, log_sum_exp_eval, pl_reduce_log_sum_exp_bound, pl_reduce_log_sum_exp_grad, pl_emit_reduce_log_sum_exp, PL_AMP_FP32),
-    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, max_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_max, PL_AMP_KEEP),
-    REDUCE("ReduceMean", PL_T_NUMERIC, NULL, reduce_infer, mean_eval, pl_reduce_mean_bound, pl_reduce_mean_grad, pl_emit_reduce_mean, PL_AMP_FP32),
-    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, reduce_select_infer, min_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_min, PL_AMP_KEEP),
-    REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.9:1.1", reduce_prod_infer, prod_eval, pl_reduce_prod_bound, pl_reduce_prod_grad, pl_emit_reduce_prod, PL_AMP_FP32),
-    BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, pl_emit_reduce_sum, PL_AMP_FP32),
-    BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, pl_emit_reduce_sum, PL_AMP_FP32),
-    REDUCE("ReduceSumSquare", PL_T_NUMERIC, NULL, reduce_infer, sum_square_eval, pl_reduce_sum_square_bound, pl_reduce_sum_square_grad, pl_emit_reduce_sum_square, PL_AMP_FP32),
+    REDUCE("ReduceL1", PL_T_NUMERIC, NULL, 0, reduce_infer, l1_eval, pl_reduce_sum_bound, pl_reduce_l1_grad, pl_emit_reduce_l1, PL_AMP_FP32),
+    REDUCE("ReduceL2", PL_T_NUMERIC, "x=0.1:2", 0, reduce_infer, l2_eval, pl_reduce_l2_bound, pl_reduce_l2_grad, pl_emit_reduce_l2, PL_AMP_FP32),
+    REDUCE("ReduceLogSum", PL_T_NUMERIC, "x=0.1:2", 0, reduce_infer, log_sum_eval, pl_reduce_log_sum_bound, pl_reduce_log_sum_grad, pl_emit_reduce_log_sum, PL_AMP_FP32),
+    REDUCE("ReduceLogSumExp", PL_T_NUMERIC, NULL, 0, reduce_infer, log_sum_exp_eval, pl_reduce_log_sum_exp_bound, pl_reduce_log_sum_exp_grad, pl_emit_reduce_log_sum_exp, PL_AMP_FP32),
+    REDUCE("ReduceMax", PL_T_NUMERIC | PL_T_BOOL, NULL, 0, reduce_select_infer, max_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_max, PL_AMP_KEEP, .nan = PL_NAN_EITHER),
+    REDUCE("ReduceMean", PL_T_NUMERIC, NULL, PL_OP_OPEN, reduce_infer, mean_eval, pl_reduce_mean_bound, pl_reduce_mean_grad, pl_emit_reduce_mean, PL_AMP_FP32),
+    REDUCE("ReduceMin", PL_T_NUMERIC | PL_T_BOOL, NULL, 0, reduce_select_infer, min_eval, pl_reduce_extreme_bound, pl_reduce_extreme_grad, pl_emit_reduce_min, PL_AMP_KEEP, .nan = PL_NAN_EITHER),
+    REDUCE("ReduceProd", PL_T_NUMERIC, "x=0.9:1.1", 0, reduce_prod_infer, prod_eval, pl_reduce_prod_bound, pl_reduce_prod_grad, pl_emit_reduce_prod, PL_AMP_FP32),
+    BY_ATTR("ReduceSum", 12, PL_T_NUMERIC, NULL, 0, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, pl_emit_reduce_sum, PL_AMP_FP32),
+    BY_INPUT("ReduceSum", 13, PL_T_NUMERIC, NULL, 0, reduce_select_infer, sum_eval, pl_reduce_sum_bound, pl_reduce_sum_grad, pl_emit_reduce_sum, PL_AMP_FP32),
+    REDUCE("ReduceSumSquare", PL_T_NUMERIC, NULL, 0, reduce_infer, sum_square_eval, pl_reduce_sum_square_bound, pl_reduce_sum_square_grad, pl_emit_reduce_sum_square, PL_AMP_FP32),
     { 0 },
 };
 /* clang-format on */

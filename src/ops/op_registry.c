@@ -1,9 +1,7 @@
 /* The list of families, and finding a node's row. Adding a family adds one line to FAMILIES. */
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "ops/emit_rules.h"
 #include "ops/op.h"
 
 /* clang-format off */
@@ -219,6 +217,21 @@ static pl_status search_graph(void *ctx, pl_graph *graph, pl_err *err) {
 static bool matches_random(const pl_node *node, unsigned flag) {
     (void)flag;
     return pl_node_is_random(node);
+}
+
+static const pl_op_def *row_of(const pl_node *node) {
+    if (node == NULL || node->def != NULL) return node == NULL ? NULL : node->def;
+    return pl_op_find(node->domain, node->op, node->opset);
+}
+
+bool pl_node_has_flag(const pl_node *node, unsigned flag) {
+    const pl_op_def *row = row_of(node);
+    return row != NULL && (row->flags & flag) != 0;
+}
+
+pl_bodies pl_node_bodies(const pl_node *node) {
+    const pl_op_def *row = row_of(node);
+    return row == NULL ? PL_BODIES_NONE : row->bodies;
 }
 
 static bool matches_flag(const pl_node *node, unsigned flag) {

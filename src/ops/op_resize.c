@@ -8,9 +8,9 @@
 #include "ops/bound_nn.h"
 #include "ops/content.h"
 #include "ops/emit.h"
-#include "ops/emit_rules.h"
 #include "ops/grad_nn.h"
 #include "ops/move.h"
+#include "ops/next_version.h"
 #include "ops/resize.h"
 
 extern const pl_op_def pl_ops_resize[];
@@ -772,7 +772,7 @@ const pl_op_def pl_ops_resize[] = {
     { .name = "Upsample", .since = 1, .until = 6, ROW, .in = PL_PORTS({ "X", PL_T_ANY, 0 }),
       .attrs = PL_ATTRS(MODE, PL_A_REQUIRED("height_scale", FLOAT), PL_A_REQUIRED("width_scale", FLOAT)),
       .samples = PL_SAMPLES({ "(float[1,1,2,2] x) => (y) { y = Upsample<height_scale=2.0, width_scale=3.0, mode=\"bilinear\">(x) }", NULL, 0 }) },
-    { .name = "Upsample", .since = 7, .until = 8, ROW, .in = PL_PORTS({ "X", PL_T_ANY, 0 }),
+    { .name = "Upsample", .since = 7, .until = 8, .next = pl_next_upsample, ROW, .in = PL_PORTS({ "X", PL_T_ANY, 0 }),
       .attrs = PL_ATTRS(MODE, PL_A_REQUIRED("scales", FLOATS)),
       .samples = PL_SAMPLES({ "(float[1,1,2,2] x) => (y) { y = Upsample<scales=[1.0,1.0,2.0,3.0]>(x) }", NULL, 0 }) },
     { .name = "Upsample", .since = 9, ROW, X_SCALES, .attrs = PL_ATTRS(MODE),

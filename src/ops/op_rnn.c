@@ -2,7 +2,6 @@
  * quantised LSTM of com.microsoft. Low-precision types compute in float and are rounded at the end.
  */
 #include <math.h>
-#include <string.h>
 
 #include "kernels/gemm.h"
 #include "ops/grad_nn.h"
@@ -277,14 +276,14 @@ static pl_status infer_dynamic_quantize_lstm(pl_infer *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_rnn[] = {
-    { .name = "RNN", .since = 1, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
+    { .name = "RNN", .since = 1, .flags = PL_OP_SUMS, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
       .attrs = PL_ATTRS(RNN_ATTRS), .infer = infer_rnn, .eval = rnn_eval, .grad = pl_rnn_grad, .bound = rnn_bound, PL_EMIT_BREAK("one step after the other: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[2,5,3] w, float[2,5,5] r, float[2,10] b) => (y, h) "
             "{ y, h = RNN<hidden_size=5, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 },
           { "(float[4,2,3] x, float[1,5,3] w, float[1,5,5] r, float[1,10] b) => (y, h) <int32[2] n = {4, 2}> "
             "{ y, h = RNN<hidden_size=5, direction=\"reverse\", activations=[\"Relu\"]>(x, w, r, b, n) }", NULL, 0 }) },
-    { .name = "GRU", .since = 1, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
+    { .name = "GRU", .since = 1, .flags = PL_OP_SUMS, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("linear_before_reset", 0)),
       .infer = infer_gru, .eval = gru_eval, .grad = pl_gru_grad, .bound = gru_bound, PL_EMIT_BREAK("one step after the other: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
@@ -294,7 +293,7 @@ const pl_op_def pl_ops_rnn[] = {
             "{ y, h = GRU<hidden_size=5, linear_before_reset=1, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 },
           { "(float[2,4,3] x, float[1,15,3] w, float[1,15,5] r, float[2,1,5] h0) => (y, h) "
             "{ y, h = GRU<hidden_size=5, layout=1>(x, w, r, \"\", \"\", h0) }", NULL, 0 }) },
-    { .name = "LSTM", .since = 1,
+    { .name = "LSTM", .since = 1, .flags = PL_OP_SUMS,
       .in = PL_PORTS(RNN_PORTS, { "initial_c", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL },
                      { "P", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS(RNN_OUT, { "Y_c", PL_T_FLOAT, PL_PORT_OPTIONAL }),
@@ -310,7 +309,7 @@ const pl_op_def pl_ops_rnn[] = {
           { "(float[4,3,2] x, float[1,12,2] w, float[1,12,3] r, int32[3] n) => (y, h, c) { y, h, c = LSTM<hidden_size=3>(x, w, r, , n) }", "n=1:4", 0 },
           { "(float[3,1,2] x, float[1,12,2] w, float[1,12,3] r) => (y) { y = LSTM<hidden_size=3, input_forget=1, "
             "activations=[\"HardSigmoid\", \"ScaledTanh\", \"Softsign\"], activation_alpha=[0.3, 1.2], activation_beta=[0.4, 0.8]>(x, w, r) }", NULL, 0 }) },
-    { .name = "DynamicQuantizeLSTM", .domain = "com.microsoft", .since = 1, .flags = PL_OP_NO_FP64,
+    { .name = "DynamicQuantizeLSTM", .domain = "com.microsoft", .since = 1, .flags = PL_OP_NO_FP64, PL_PLAIN("LSTM", true, 0),
       .in = PL_PORTS({ "X", PL_T(PL_F32), 0 }, { "W", PL_T(PL_I8) | PL_T(PL_U8), 0 },
                      { "R", PL_T(PL_I8) | PL_T(PL_U8), 0 }, { "B", PL_T(PL_F32), PL_PORT_OPTIONAL },
                      { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "initial_h", PL_T(PL_F32), PL_PORT_OPTIONAL },

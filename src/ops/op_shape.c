@@ -3,7 +3,6 @@
  *
  * Their rules keep symbols: Reshape of [N,C,H,W] by [Shape(x)[0],-1] gives [N,?], and a symbol that
  * stands on both sides is cancelled before -1 is worked out. */
-#include <string.h>
 
 #include "base/size.h"
 #include "ops/bound.h"
@@ -438,7 +437,7 @@ const pl_op_def pl_ops_shape[] = {
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = Flatten(x) }", NULL, 0 },
                             { "(float[2,3,4] x) => (y) { y = Flatten<axis=-1>(x) }", NULL, 0 },
                             { "(float[2,3] x) => (y) { y = Flatten<axis=0>(x) }", NULL, 0 }) },
-    { .name = "Identity", .since = 1, .flags = PL_OP_VIEW | PL_OP_OWN_OUT | PL_OP_SHAPE,
+    { .name = "Identity", .since = 1, .flags = PL_OP_VIEW | PL_OP_OWN_OUT | PL_OP_SHAPE, .list = PL_LIST_PASS,
       .in = PL_PORTS({ "input", PL_T_ANY, PL_PORT_ANY_KIND }),
       .out = PL_PORTS({ "output", PL_T_ANY, PL_PORT_ANY_KIND }),
       .infer = identity_infer, .eval = identity_eval, .grad = pl_grad_view, MOVES, .emit = pl_emit_identity,
@@ -454,7 +453,7 @@ const pl_op_def pl_ops_shape[] = {
           { "(float[2,3,4] x) => (y) <int64[2] shape = {0,-1}> { y = Reshape(x, shape) }", NULL, 0 },
           { "(float[2,6] x) => (y) <int64[4] shape = {3,1,2,2}> { y = Reshape(x, shape) }", NULL, 0 },
           { "(float[0,3] x) => (y) <int64[2] shape = {3,0}> { y = Reshape<allowzero=1>(x, shape) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "Shape", .since = 1, .flags = PL_OP_SHAPE, DATA_ONLY, .out = PL_PORTS({ "shape", PL_T_I64, 0 }),
+    { .name = "Shape", .since = 1, .flags = PL_OP_SHAPE | PL_OP_DIMS, DATA_ONLY, .out = PL_PORTS({ "shape", PL_T_I64, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("start", 0), PL_A_INT("end", 0)),
       .infer = shape_infer, .eval = shape_eval, ASKS, .emit = pl_emit_types_only,
       .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = Shape(x) }", NULL, PL_SAMPLE_NO_GRAD },

@@ -322,12 +322,12 @@ static pl_status log_softmax_grad(pl_grad *c) { /* dy - exp(y) sum(dy) */
 
 /* ---- rows ---- */
 
-#define ROW(name_, since_, until_, axis_, fn, grad_, emit_, amp)                                   \
+#define ROW(name_, since_, until_, axis_, fn, grad_, emit_, ...)                                   \
     {                                                                                              \
         .name = name_, .since = since_, .until = until_, .flags = PL_OP_REDUCTION,                 \
         .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),  \
         .attrs = PL_ATTRS(PL_A_INT("axis", axis_)), .infer = axis_infer, .eval = fn##_eval,        \
-        .grad = grad_, .bound = fn##_bound, .emit = emit_, .autocast = amp,                        \
+        .grad = grad_, .bound = fn##_bound, .emit = emit_, .autocast = __VA_ARGS__,                \
         .samples = PL_SAMPLES(                                                                     \
             { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", NULL, 0 },                           \
             { "(float[2,3,4] x) => (y) { y = " name_ "<axis=1>(x) }", NULL, 0 },                   \
@@ -336,12 +336,13 @@ static pl_status log_softmax_grad(pl_grad *c) { /* dy - exp(y) sum(dy) */
               PL_SAMPLE_NO_GRAD },                                                                 \
             { "(float16[4,300] x) => (y) { y = " name_ "(x) }", "x=-20:20", PL_SAMPLE_NO_GRAD })   \
     }
-#define BOTH(name_, fn, grad_, emit_, amp)                                                         \
-    ROW(name_, 13, 0, -1, fn, grad_, emit_, amp), ROW(name_, 1, 12, 1, fn, grad_, emit_, amp)
+#define BOTH(name_, fn, grad_, emit_, ...)                                                         \
+    ROW(name_, 13, 0, -1, fn, grad_, emit_, __VA_ARGS__),                                          \
+        ROW(name_, 1, 12, 1, fn, grad_, emit_, __VA_ARGS__)
 
 /* clang-format off */
 const pl_op_def pl_ops_softmax[] = {
-    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, pl_emit_hardmax, PL_AMP_KEEP),
+    BOTH("Hardmax", hardmax, PL_GRAD_ZERO, pl_emit_hardmax, PL_AMP_KEEP, .nan = PL_NAN_ANY),
     BOTH("LogSoftmax", log_softmax, log_softmax_grad, pl_emit_log_softmax, PL_AMP_FP32),
     BOTH("Softmax", softmax, softmax_grad, pl_emit_softmax, PL_AMP_FP32),
     { 0 },

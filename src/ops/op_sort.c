@@ -436,7 +436,7 @@ static pl_status top_k_grad(pl_grad *c) {
 /* ---- rows ---- */
 
 #define TOP_K                                                                                      \
-    .name = "TopK", .flags = PL_OP_PICKS,                                                          \
+    .name = "TopK", .nan = PL_NAN_ANY,                                                             \
     .out = PL_PORTS({ "Values", PL_T_NUMERIC, 0 }, { "Indices", PL_T_I64, PL_PORT_OPTIONAL }),     \
     .infer = top_k_infer, .eval = top_k_eval, .grad = top_k_grad, .bound = top_k_bound,            \
     PL_EMIT_BREAK("sorts"), .autocast = PL_AMP_KEEP
@@ -444,12 +444,12 @@ static pl_status top_k_grad(pl_grad *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_sort[] = {
-    { TOP_K, .since = 1, .until = 9, .in = PL_PORTS({ "X", PL_T_NUMERIC, 0 }),
+    { TOP_K, .flags = PL_OP_PICKS, .since = 1, .until = 9, .in = PL_PORTS({ "X", PL_T_NUMERIC, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_REQUIRED("k", INT)),
       .samples = PL_SAMPLES({ "(float[2,5] x) => (y, i) { y, i = TopK<k=3>(x) }", NULL, 0 }) },
-    { TOP_K, .since = 10, .until = 10, TOP_K_IN, .attrs = PL_ATTRS(PL_A_INT("axis", -1)),
+    { TOP_K, .flags = PL_OP_PICKS, .since = 10, .until = 10, TOP_K_IN, .attrs = PL_ATTRS(PL_A_INT("axis", -1)),
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y, i) <int64[1] k = {2}> { y, i = TopK<axis=0>(x, k) }", NULL, 0 }) },
-    { TOP_K, .since = 11, TOP_K_IN,
+    { TOP_K, .flags = PL_OP_PICKS | PL_OP_ANY_ORDER, .since = 11, TOP_K_IN,
       .attrs = PL_ATTRS(PL_A_INT("axis", -1), PL_A_INT("largest", 1), PL_A_INT("sorted", 1)),
       .samples = PL_SAMPLES(
           { "(float[2,5] x) => (y, i) <int64[1] k = {3}> { y, i = TopK(x, k) }", NULL, 0 },
@@ -461,7 +461,7 @@ const pl_op_def pl_ops_sort[] = {
                       { "inverse_indices", PL_T_I64, PL_PORT_OPTIONAL }, { "counts", PL_T_I64, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(PL_A_INT("axis", 0), PL_A_INT("sorted", 1)),
       .infer = unique_infer, .eval = unique_eval, .grad = PL_GRAD_UNDEFINED,
-      .bound = unique_bound, PL_EMIT_BREAK("its shape depends on data"), .autocast = PL_AMP_KEEP,
+      .bound = unique_bound, PL_EMIT_BREAK("its shape depends on data"), .autocast = PL_AMP_KEEP, .nan = PL_NAN_ANY,
       .samples = PL_SAMPLES(
           { "(int64[8] x) => (y, i, v, n) { y, i, v, n = Unique(x) }", "x=0:4", PL_SAMPLE_NO_GRAD },
           { "(int64[6,2] x) => (y) { y = Unique<axis=0, sorted=0>(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/size.h"
 #include "base/strmap.h"
+#include "base/utf8.h"
 #include "ops/bound.h"
 #include "ops/elementwise.h"
 #include "ops/infer.h"
@@ -31,7 +32,7 @@ static void change_case(pl_buf *buf, pl_string s, letter_change change) {
             pl_buf_append(buf, s.data + at, n);
         } else {
             letter = change == TO_LOWER ? pl_letter_lower(letter) : pl_letter_upper(letter);
-            pl_buf_append(buf, bytes, pl_letter_encode(letter, bytes));
+            pl_buf_append(buf, bytes, pl_utf8_put(letter, bytes));
         }
         at += n;
     }

@@ -28,36 +28,36 @@ static void store_small_float(const pl_quant_target *t, const double *x, uint8_t
             y[i] = (T)(int32_t)(v + zero);                                                         \
         }                                                                                          \
     }
-STORE_INT(store_u8_f32, pl_u8, float, 0, 255)
-STORE_INT(store_i8_f32, pl_i8, float, -128, 127)
-STORE_INT(store_u16_f32, pl_u16, float, 0, 65535)
-STORE_INT(store_i16_f32, pl_i16, float, -32768, 32767)
-STORE_INT(store_u4_f32, pl_u8, float, 0, 15)
-STORE_INT(store_i4_f32, pl_i8, float, -8, 7)
-STORE_INT(store_u2_f32, pl_u8, float, 0, 3)
-STORE_INT(store_i2_f32, pl_i8, float, -2, 1)
-STORE_INT(store_u8_f64, pl_u8, double, 0, 255)
-STORE_INT(store_i8_f64, pl_i8, double, -128, 127)
-STORE_INT(store_u16_f64, pl_u16, double, 0, 65535)
-STORE_INT(store_i16_f64, pl_i16, double, -32768, 32767)
-STORE_INT(store_u4_f64, pl_u8, double, 0, 15)
-STORE_INT(store_i4_f64, pl_i8, double, -8, 7)
-STORE_INT(store_u2_f64, pl_u8, double, 0, 3)
-STORE_INT(store_i2_f64, pl_i8, double, -2, 1)
-
-void pl_quant_store_f32(const pl_quant_target *t, const float *x, void *y, size_t n) {
-    const float zero = (float)t->zero;
-    switch ((int)t->dtype) {
-    case PL_U8: store_u8_f32(x, zero, y, n); return;
-    case PL_I8: store_i8_f32(x, zero, y, n); return;
-    case PL_U16: store_u16_f32(x, zero, y, n); return;
-    case PL_I16: store_i16_f32(x, zero, y, n); return;
-    case PL_U4: store_u4_f32(x, zero, y, n); return;
-    case PL_I4: store_i4_f32(x, zero, y, n); return;
-    case PL_U2: store_u2_f32(x, zero, y, n); return;
-    case PL_I2: store_i2_f32(x, zero, y, n); return;
-    default: break;
+#define STORE_CODES(x_type, suffix)                                                                \
+    STORE_INT(store_u8_##suffix, pl_u8, x_type, 0, 255)                                            \
+    STORE_INT(store_i8_##suffix, pl_i8, x_type, -128, 127)                                         \
+    STORE_INT(store_u16_##suffix, pl_u16, x_type, 0, 65535)                                        \
+    STORE_INT(store_i16_##suffix, pl_i16, x_type, -32768, 32767)                                   \
+    STORE_INT(store_u4_##suffix, pl_u8, x_type, 0, 15)                                             \
+    STORE_INT(store_i4_##suffix, pl_i8, x_type, -8, 7)                                             \
+    STORE_INT(store_u2_##suffix, pl_u8, x_type, 0, 3)                                              \
+    STORE_INT(store_i2_##suffix, pl_i8, x_type, -2, 1)                                             \
+    /* False when the type is none of these. */                                                    \
+    static bool store_codes_##suffix(pl_dtype to, const x_type *x, x_type zero, void *y,           \
+                                     size_t n) {                                                   \
+        switch ((int)to) {                                                                         \
+        case PL_U8: store_u8_##suffix(x, zero, y, n); return true;                                 \
+        case PL_I8: store_i8_##suffix(x, zero, y, n); return true;                                 \
+        case PL_U16: store_u16_##suffix(x, zero, y, n); return true;                               \
+        case PL_I16: store_i16_##suffix(x, zero, y, n); return true;                               \
+        case PL_U4: store_u4_##suffix(x, zero, y, n); return true;                                 \
+        case PL_I4: store_i4_##suffix(x, zero, y, n); return true;                                 \
+        case PL_U2: store_u2_##suffix(x, zero, y, n); return true;                                 \
+        case PL_I2: store_i2_##suffix(x, zero, y, n); return true;                                 \
+        default: return false;                                                                     \
+        }                                                                                          \
     }
+STORE_CODES(float, f32)
+STORE_CODES(double, f64)
+
+/* As pl_quant_store_f64. */
+static void store_f32(const pl_quant_target *t, const float *x, void *y, size_t n) {
+    if (store_codes_f32(t->dtype, x, (float)t->zero, y, n)) return;
     double wide[BLOCK];
     uint8_t *to = y; /* one byte each */
     for (size_t at = 0; at < n; at += BLOCK) {
@@ -69,20 +69,12 @@ void pl_quant_store_f32(const pl_quant_target *t, const float *x, void *y, size_
 }
 
 void pl_quant_store_f64(const pl_quant_target *t, const double *x, void *y, size_t n) {
-    const double zero = t->zero;
-    switch ((int)t->dtype) {
-    case PL_U8: store_u8_f64(x, zero, y, n); return;
-    case PL_I8: store_i8_f64(x, zero, y, n); return;
-    case PL_U16: store_u16_f64(x, zero, y, n); return;
-    case PL_I16: store_i16_f64(x, zero, y, n); return;
-    case PL_U4: store_u4_f64(x, zero, y, n); return;
-    case PL_I4: store_i4_f64(x, zero, y, n); return;
-    case PL_U2: store_u2_f64(x, zero, y, n); return;
-    case PL_I2: store_i2_f64(x, zero, y, n); return;
-    case PL_F64: memcpy(y, x, n * sizeof(*x)); return;
-    default: break;
+    if (store_codes_f64(t->dtype, x, t->zero, y, n)) return;
+    if (t->dtype == PL_F64) {
+        memcpy(y, x, n * sizeof(*x));
+    } else {
+        store_small_float(t, x, y, n);
     }
-    store_small_float(t, x, y, n);
 }
 
 void pl_quant_row(const pl_quant_target *t, const pl_i32 *acc, double s1, const pl_f64 *s2,
@@ -107,7 +99,7 @@ void pl_quant_row(const pl_quant_target *t, const pl_i32 *acc, double s1, const 
             for (size_t i = 0; i < m; i++)
                 f32[i] = (float)acc[at + i] * ((float)s1 * (float)s2[at + i] / (float)t->scale);
         }
-        pl_quant_store_f32(t, f32, to, m);
+        store_f32(t, f32, to, m);
     }
 }
 
@@ -237,7 +229,7 @@ typedef struct layout {
     int64_t n_runs, length; /* all runs but the last of an axis have this length */
     int64_t step;           /* through the scales within a run: 0 or 1 */
     int64_t n_axis, block;  /* step 0, blocked on the last axis: runs are cut short at n_axis */
-    int64_t per_axis, inner_scales, axis;
+    int64_t per_axis;       /* scales along the axis */
 } layout;
 
 /* Where run r starts in x, how long it is, and its first scale. */
@@ -396,7 +388,7 @@ static void quantize_f32(const quant_job *j, int64_t at, size_t n, int64_t scale
         const pl_quant_target t = { j->to, 1, j->zero != NULL ? j->zero[scale] : 0, j->saturate };
         for (size_t i = 0; i < n; i++)
             v[i] /= s;
-        pl_quant_store_f32(&t, v, y, n);
+        store_f32(&t, v, y, n);
         return;
     }
     double wide[BLOCK];
@@ -404,7 +396,7 @@ static void quantize_f32(const quant_job *j, int64_t at, size_t n, int64_t scale
         v[i] /= (float)j->scale[scale + (int64_t)i];
     if (j->zero == NULL) {
         const pl_quant_target t = { j->to, 1, 0, j->saturate };
-        pl_quant_store_f32(&t, v, y, n);
+        store_f32(&t, v, y, n);
         return;
     }
     for (size_t i = 0; i < n; i++)

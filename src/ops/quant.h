@@ -24,7 +24,6 @@ static inline pl_quant_target pl_quant_target_of(pl_dtype dtype, double scale, d
 /* y[0..n) = round(x) + zero, saturated (NaN becomes the lowest integer); float targets: x + zero,
  * rounded. F64, which nothing is quantised to: x itself (pl_eval.unrounded). x is divided by the
  * scale already. y is the place itself, not the tensor's start. */
-void pl_quant_store_f32(const pl_quant_target *t, const float *x, void *y, size_t n);
 void pl_quant_store_f64(const pl_quant_target *t, const double *x, void *y, size_t n);
 
 /* One row of accumulators: y[i] = saturate(round(acc[i] * multiplier) + zero), where multiplier =

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/size.h"
 #include "ops/bound.h"
 #include "ops/float_io.h"
 #include "ops/reduce.h"

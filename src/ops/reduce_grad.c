@@ -65,8 +65,7 @@ pl_status pl_reduce_sum_grad(pl_grad *c) {
 
 pl_status pl_reduce_mean_grad(pl_grad *c) {
     pl_value *x = c->node->in[0], *g = restored(c, c->dy[0]);
-    pl_value *n = pl_g_div(c, pl_g_size(c, x, x), pl_g_size(c, c->node->out[0], x));
-    c->dx[0] = pl_g_expand_like(c, pl_g_div(c, g, n), x);
+    c->dx[0] = pl_g_expand_like(c, pl_g_shared(c, g, x, c->node->out[0]), x);
     return c->st;
 }
 

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "ops/regex_int.h"
 
 typedef enum opcode { OP_LETTERS, OP_SPLIT, OP_JUMP, OP_ASSERT, OP_MATCH } opcode;

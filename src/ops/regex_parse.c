@@ -2,7 +2,6 @@
  * only as deep as its groups do. */
 #include <string.h>
 
-#include "base/alloc.h"
 #include "ops/regex_int.h"
 
 typedef struct parser {

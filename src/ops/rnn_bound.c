@@ -1,5 +1,4 @@
 /* The bound of RNN, GRU and LSTM: the cell spelt in simple operators, one step at a time. */
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

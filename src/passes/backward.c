@@ -2,8 +2,6 @@
  * that its outputs feed has been asked. */
 #include "passes/backward.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "graph/edit.h"
 #include "ops/control.h"

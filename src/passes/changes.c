@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 
-const char *pl_change_kind_name(pl_change_kind kind) {
+static const char *kind_name(pl_change_kind kind) {
     static const char *const names[] = { "eval", "cast", "convert", "drop", "stay" };
     return names[kind];
 }
@@ -36,7 +36,7 @@ size_t pl_changes_count(const pl_changes *changes, pl_change_kind kind) {
 void pl_changes_print(const pl_changes *changes, pl_buf *out) {
     for (size_t i = 0; i < changes->n; i++) {
         const pl_change *c = &changes->items[i];
-        pl_buf_printf(out, "%-8s %s", pl_change_kind_name(c->kind), c->value);
+        pl_buf_printf(out, "%-8s %s", kind_name(c->kind), c->value);
         if (c->to != PL_UNDEFINED) {
             pl_buf_printf(out, ": %s -> %s", pl_dtype_name(c->from), pl_dtype_name(c->to));
         }
@@ -52,7 +52,7 @@ void pl_changes_put_json(const pl_changes *changes, pl_json *j) {
     for (size_t i = 0; i < changes->n; i++) {
         const pl_change *c = &changes->items[i];
         pl_json_object_begin(j);
-        pl_json_put_string(j, "kind", pl_change_kind_name(c->kind));
+        pl_json_put_string(j, "kind", kind_name(c->kind));
         pl_json_put_string(j, "value", c->value);
         pl_json_put_string(j, "node", c->node);
         pl_json_put_string(j, "op", c->op);

@@ -12,7 +12,6 @@ typedef enum pl_change_kind {
     PL_CHANGE_DROP,    /* a Cast of the model became redundant */
     PL_CHANGE_STAY     /* an operator that does not take the type keeps its own */
 } pl_change_kind;
-const char *pl_change_kind_name(pl_change_kind kind); /* "eval", "cast", … */
 
 typedef struct pl_change { /* strings live with the model */
     pl_change_kind kind;

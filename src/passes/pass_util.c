@@ -80,7 +80,7 @@ void pl_mark_dependents(const pl_graph *graph, bool *depends) {
 pl_tensor *pl_pass_constant(const pl_value *value) {
     const pl_node *node = value->producer;
     if (value->init != NULL && !value->is_input) return value->init;
-    if (node == NULL || node->n_in != 0 || strcmp(node->op, "Constant") != 0) return NULL;
+    if (!pl_node_has_flag(node, PL_OP_CONSTANT)) return NULL;
     return pl_attr_tensor(node, "value");
 }
 

@@ -3,21 +3,16 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "graph/edit.h"
 #include "ops/infer.h"
-
-static bool is_op(const pl_node *node, const char *op) {
-    return node != NULL && strcmp(node->op, op) == 0 &&
-           (pl_domain_is_onnx(node->domain) || strcmp(node->domain, "com.microsoft") == 0);
-}
+#include "ops/op.h"
 
 bool pl_node_is_quantize(const pl_node *node) {
-    return is_op(node, "QuantizeLinear");
+    return pl_node_has_flag(node, PL_OP_QUANTIZE);
 }
 
 bool pl_node_is_dequantize(const pl_node *node) {
-    return is_op(node, "DequantizeLinear");
+    return pl_node_has_flag(node, PL_OP_DEQUANTIZE);
 }
 
 static pl_dtype dtype_of(const pl_value *value) {
@@ -70,6 +65,7 @@ static pl_status pass_output(pl_node *last, pl_value *from, pl_changes *changes,
     last->domain = pl_model_intern(last->graph->model, "", 0);
     if (last->op == NULL || last->domain == NULL) return pl_fail_memory(err, 1);
     last->opset = pl_model_opset(last->graph->model, "");
+    last->def = pl_op_find("", last->op, last->opset);
     last->in[0] = from;
     last->n_in = 1;
     last->n_attrs = 0;

@@ -7,7 +7,8 @@
 
 #include "base/alloc.h"
 #include "graph/edit.h"
-#include "ops/grad_index.h"
+#include "ops/grad.h"
+#include "ops/op.h"
 #include "passes/pass_int.h"
 
 enum { MAX_ITEMS = 65536 };
@@ -222,27 +223,38 @@ static pl_status map(taking_apart *t, const pl_node *node) {
     return st;
 }
 
-static pl_status visit(taking_apart *t, pl_node *node) {
-    const char *op = node->op;
-    if (node->n_out == 0 || node->out[0] == NULL || node->domain[0] != '\0') return PL_OK;
-    if (strcmp(op, "SequenceEmpty") == 0) return set_items(t, node->out[0], NULL, 0);
-    if (node->n_in == 0 || node->in[0] == NULL) return PL_OK;
-    if (strcmp(op, "SequenceConstruct") == 0)
-        return set_items(t, node->out[0], node->in, node->n_in);
-    if (strcmp(op, "SequenceInsert") == 0) return insert(t, node);
-    if (strcmp(op, "SequenceErase") == 0) return erase(t, node);
-    if (strcmp(op, "SplitToSequence") == 0) return split(t, node);
-    if (strcmp(op, "SequenceMap") == 0) return map(t, node);
-    if (strcmp(op, "SequenceAt") == 0) return read_item(t, node);
-    if (strcmp(op, "ConcatFromSequence") == 0) return join(t, node);
-    const items *same = strcmp(op, "Identity") == 0 ? items_of(t, node->in[0]) : NULL;
+static pl_list_use use_of(const pl_node *node) {
+    return node->def == NULL ? PL_LIST_NONE : node->def->list;
+}
+
+static pl_status pass(taking_apart *t, const pl_node *node) {
+    const items *same = items_of(t, node->in[0]);
     return same == NULL ? PL_OK : set_items(t, node->out[0], same->list, same->n);
+}
+
+static pl_status visit(taking_apart *t, pl_node *node) {
+    const pl_list_use use = use_of(node);
+    if (use == PL_LIST_NONE || node->n_out == 0 || node->out[0] == NULL) return PL_OK;
+    if (use == PL_LIST_MAKE) return set_items(t, node->out[0], node->in, node->n_in);
+    if (node->n_in == 0 || node->in[0] == NULL) return PL_OK;
+    switch (use) {
+    case PL_LIST_INSERT: return insert(t, node);
+    case PL_LIST_ERASE: return erase(t, node);
+    case PL_LIST_SPLIT: return split(t, node);
+    case PL_LIST_MAP: return map(t, node);
+    case PL_LIST_PASS: return pass(t, node);
+    case PL_LIST_READ: return read_item(t, node);
+    case PL_LIST_JOIN: return join(t, node);
+    case PL_LIST_NONE:
+    case PL_LIST_MAKE: break;
+    }
+    return PL_OK;
 }
 
 static bool has_sequences(const pl_graph *graph) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
-        const char *op = graph->nodes[i]->op;
-        if (strcmp(op, "SequenceAt") == 0 || strcmp(op, "ConcatFromSequence") == 0) return true;
+        const pl_list_use use = use_of(graph->nodes[i]);
+        if (use == PL_LIST_READ || use == PL_LIST_JOIN) return true;
     }
     return false;
 }

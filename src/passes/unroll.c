@@ -81,7 +81,8 @@ static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_te
     }
     const pl_node *node = value->producer;
     if (node == NULL || depth > MAX_DEPTH || node->def == NULL) return PL_OK;
-    if (strcmp(node->op, "Shape") == 0 && node->in[0] != NULL) return fold_shape(node, out, err);
+    const bool dims = (node->def->flags & PL_OP_DIMS) != 0;
+    if (dims && node->in[0] != NULL) return fold_shape(node, out, err);
     if ((node->def->flags & (PL_OP_CONTROL | PL_OP_RANDOM)) != 0) return PL_OK;
     return fold_node(node, depth, scratch, out, value->producer_slot, err);
 }
@@ -510,7 +511,7 @@ static pl_status fold_graph(pl_graph *graph, const bool *depends, size_t n_depen
         pl_value *out = node->n_out == 1 ? node->out[0] : NULL;
         node->index = (uint32_t)i;
         if (out == NULL || out->is_output || out->id >= n_depends || depends[out->id]) continue;
-        if (strcmp(node->op, "Constant") == 0) continue; /* is one */
+        if (pl_node_has_flag(node, PL_OP_CONSTANT)) continue; /* is one */
         pl_arena_reset(scratch);
         /* What cannot be computed is left to the run, which tells why. */
         pl_err ignored = PL_ERR_INIT;
@@ -549,7 +550,7 @@ static pl_status find_in(void *ctx, pl_graph *graph, pl_err *err) {
             f->graph = graph;
             return PL_OK;
         }
-        if (strcmp(node->op, "If") == 0) {
+        if (node->def->bodies == PL_BODIES_BRANCHES) {
             f->graph = graph;
             PL_TRY(expand_if(graph, node, &f->changed, err));
             if (f->changed) return PL_OK;
@@ -567,12 +568,10 @@ static pl_status settle(pl_graph *graph, pl_err *err) {
 
 pl_status pl_node_unroll(pl_node *node, pl_err *err) {
     pl_graph *graph = node->graph;
-    if (strcmp(node->op, "Loop") == 0) {
-        PL_TRY(expand_loop(graph, node, err));
-    } else if (strcmp(node->op, "Scan") == 0) {
-        PL_TRY(expand_scan(graph, node, err));
-    } else {
-        PL_TRY(pl_spell_flex(graph, node, err));
+    switch (pl_node_bodies(node)) {
+    case PL_BODIES_LOOP: PL_TRY(expand_loop(graph, node, err)); break;
+    case PL_BODIES_SCAN: PL_TRY(expand_scan(graph, node, err)); break;
+    default: PL_TRY(pl_spell_flex(graph, node, err)); break;
     }
     return settle(graph, err);
 }
@@ -581,7 +580,7 @@ pl_status pl_node_trip_count(const pl_node *node, int64_t *out, pl_err *err) {
     pl_scan_layout s;
     const char *name = NULL;
     *out = -1;
-    if (strcmp(node->op, "Scan") == 0) {
+    if (pl_node_bodies(node) == PL_BODIES_SCAN) {
         if (pl_scan_has_batch(node) || pl_scan_read(&s, node, node->n_in, &name) != NULL) {
             return PL_OK;
         }

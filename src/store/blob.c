@@ -1,3 +1,4 @@
+/* Blobs: names of bytes, and a tensor as bytes and back. */
 #include "store/blob.h"
 
 #include <inttypes.h>
@@ -5,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/size.h"
+#include "base/le.h"
+#include "tensor/raw.h"
 
 /* ---- names ---- */
 
@@ -63,8 +65,7 @@ static void put_strings(pl_buf *buf, const pl_tensor *t) {
     const pl_string *strings = t->data;
     for (int64_t i = 0; i < t->n_elements; i++) {
         uint8_t length[8];
-        for (int k = 0; k < 8; k++)
-            length[k] = (uint8_t)((uint64_t)strings[i].n_bytes >> (8 * k));
+        pl_le64_put(length, strings[i].n_bytes);
         pl_buf_append(buf, length, sizeof length);
         pl_buf_append(buf, strings[i].data, strings[i].n_bytes);
     }
@@ -117,13 +118,6 @@ pl_status pl_dense_probe(const pl_dense *d, pl_hash128 *out, pl_err *err) {
 
 /* ---- and back ---- */
 
-static uint64_t read_length(const uint8_t *p) {
-    uint64_t n = 0;
-    for (int k = 0; k < 8; k++)
-        n |= (uint64_t)p[k] << (8 * k);
-    return n;
-}
-
 static pl_status restore_strings(int rank, const int64_t *dims, pl_bytes bytes, pl_tensor **out,
                                  pl_err *err) {
     int64_t n;
@@ -137,7 +131,7 @@ static pl_status restore_strings(int rank, const int64_t *dims, pl_bytes bytes, 
     PL_TRY(pl_tensor_new(PL_STRING, rank, dims, &t, err));
     for (int64_t i = 0; i < n && st == PL_OK; i++) {
         const uint64_t left = bytes.n_bytes - at;
-        const uint64_t length = left < 8 ? UINT64_MAX : read_length(bytes.data + at);
+        const uint64_t length = left < 8 ? UINT64_MAX : pl_le64(bytes.data + at);
         if (left < 8 || length > left - 8) {
             st = pl_fail(err, PL_E_FORMAT, "string %" PRId64 " ends beyond the data", i);
             break;
@@ -156,32 +150,9 @@ static pl_status restore_strings(int rank, const int64_t *dims, pl_bytes bytes, 
     return PL_OK;
 }
 
-static pl_status restore_small(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes bytes,
-                               pl_tensor **out, pl_err *err) {
-    const bool is_signed = pl_dtype_class_of(dtype) == PL_CLASS_INT;
-    const unsigned bits = pl_dtype_bits(dtype), half = is_signed ? 1u << (bits - 1) : 0;
-    for (size_t i = 0; i < bytes.n_bytes; i++) {
-        if ((uint8_t)(bytes.data[i] + half) >> bits != 0) {
-            return pl_fail(err, PL_E_FORMAT, "byte %zu is not of type %s", i, pl_dtype_name(dtype));
-        }
-    }
-    PL_TRY(pl_tensor_new(dtype, rank, dims, out, err));
-    if (bytes.n_bytes > 0) memcpy((*out)->data, bytes.data, bytes.n_bytes);
-    return PL_OK;
-}
-
 pl_status pl_dense_restore(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes bytes,
                            pl_file_map *map, pl_tensor **out, pl_err *err) {
-    int64_t n;
-    size_t want;
-    char text[200];
     if (rank < 0 || rank > PL_RANK_MAX) return pl_fail(err, PL_E_LIMIT, "rank %d", rank);
     if (dtype == PL_STRING) return restore_strings(rank, dims, bytes, out, err);
-    if (!pl_dims_product(rank, dims, &n) || !pl_size_mul((size_t)n, pl_dtype_bytes(dtype), &want) ||
-        want != bytes.n_bytes) {
-        return pl_fail(err, PL_E_FORMAT, "%zu bytes, but its shape is %s%s", bytes.n_bytes,
-                       pl_dtype_name(dtype), pl_dims_describe(rank, dims, text, sizeof text));
-    }
-    if (pl_dtype_bits(dtype) < 8) return restore_small(dtype, rank, dims, bytes, out, err);
-    return pl_tensor_from_map(dtype, rank, dims, map, bytes.data, out, err);
+    return pl_tensor_from_dense(dtype, rank, dims, bytes, map, out, err);
 }

@@ -1,6 +1,5 @@
+/* A graph as JSON: weights and tensors by type, shape and hash only. */
 #include "store/graph_json.h"
-
-#include <string.h>
 
 #include "base/json.h"
 #include "store/blob.h"

@@ -41,7 +41,7 @@ static pl_dtype torch_dtype(const pl_json_value *item) {
 /* The shape and, when its name is known, the type that the file must have. */
 static pl_status read_shape(const pl_json_value *item, pl_dtype dtype, pl_record *r, pl_err *err) {
     const pl_json_value *shape = pl_json_find(item, "shape");
-    int64_t stride = 1;
+    int64_t n;
     if (shape == NULL || dtype == PL_UNDEFINED) return PL_OK;
     if (shape->kind != PL_JSON_ARRAY || shape->n_items > PL_RANK_MAX)
         return pl_fail(err, PL_E_FORMAT, "'shape' is wrong");
@@ -49,11 +49,9 @@ static pl_status read_shape(const pl_json_value *item, pl_dtype dtype, pl_record
         if (!d->is_integer || d->integer < 0) return pl_fail(err, PL_E_FORMAT, "'shape' is wrong");
         r->dims[r->rank++] = d->integer;
     }
-    for (int i = r->rank - 1; i >= 0; i--) {
-        r->strides[i] = stride;
-        if (__builtin_mul_overflow(stride, r->dims[i] > 0 ? r->dims[i] : 1, &stride))
-            return pl_fail(err, PL_E_LIMIT, "'shape' is too large");
-    }
+    if (!pl_dims_product(r->rank, r->dims, &n))
+        return pl_fail(err, PL_E_LIMIT, "'shape' is too large");
+    pl_dims_strides(r->rank, r->dims, r->strides);
     r->has_shape = true;
     r->dtype = dtype;
     return PL_OK;

@@ -1,20 +1,18 @@
+/* Outfiles: an unnamed file (O_TMPFILE) that is linked in place when it is whole. */
 #include "store/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/buf.h"
 #include "base/file.h"
 #include "base/size.h"
 
 enum {
     COPY_BYTES = 1 << 20,
-    NAME_TRIES = 1000,
     /* Written data is handed to the disk in steps of this size, so that the sync at the end finds
      * little left to do. */
     WRITEBACK_BYTES = 32 << 20
@@ -26,25 +24,6 @@ struct pl_outfile {
     int fd;
     uint64_t n_unflushed; /* atomic */
 };
-
-bool pl_sync_fd(int fd) {
-    int r;
-    do
-        r = fsync(fd);
-    while (r != 0 && errno == EINTR);
-    return r == 0 || errno == EINVAL || errno == EROFS;
-}
-
-pl_status pl_sync_dir(const char *path, pl_err *err) {
-    pl_status st = PL_OK;
-    const int fd = pl_fd_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    /* A folder that may be written but not read cannot be synced. */
-    if (fd < 0 && errno == EACCES) return PL_OK;
-    if (fd < 0) return pl_fail_errno(err, errno, "open the folder", path);
-    if (!pl_sync_fd(fd)) st = pl_fail_errno(err, errno, "sync", path);
-    close(fd);
-    return st;
-}
 
 pl_status pl_write_all(int fd, uint64_t at, const void *data, size_t n_bytes, const char *path,
                        pl_err *err) {
@@ -71,22 +50,7 @@ static void file_free(pl_outfile *f) {
 }
 
 static pl_status open_named(pl_outfile *f, pl_err *err) {
-    const char *base = pl_path_basename(f->path);
-    for (int k = 0; k < NAME_TRIES; k++) {
-        char name[256];
-        snprintf(name, sizeof name, ".%.200s.%ld.%d.tmp", base, (long)getpid(), k);
-        char *path = pl_path_join(f->dir, name);
-        if (path == NULL) return pl_fail_memory(err, strlen(name));
-        f->fd = pl_fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (f->fd >= 0) {
-            f->temporary = path;
-            return PL_OK;
-        }
-        const int error = errno;
-        pl_free(path);
-        if (error != EEXIST) return pl_fail_errno(err, error, "create", f->path);
-    }
-    return pl_fail(err, PL_E_IO, "cannot create a temporary file beside '%s'", f->path);
+    return pl_file_temporary(f->path, O_RDWR, 0666, &f->fd, &f->temporary, err);
 }
 
 static pl_status open_file(pl_outfile *f, pl_outfile_kind kind, pl_err *err) {

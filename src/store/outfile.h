@@ -8,7 +8,7 @@
 #ifndef PL_OUTFILE_H
 #define PL_OUTFILE_H
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -32,9 +32,7 @@ pl_status pl_outfile_copy(pl_outfile *to, uint64_t to_at, pl_outfile *from, uint
 pl_status pl_outfile_publish_take(pl_outfile *file, pl_err *err);
 void pl_outfile_discard_take(pl_outfile *file); /* NULL is fine */
 
-/* What store.c needs too. EINVAL and EROFS (nothing to sync) count as done. */
-bool pl_sync_fd(int fd);
-pl_status pl_sync_dir(const char *path, pl_err *err);
+/* All of it at an offset; `path` is for the message. */
 pl_status pl_write_all(int fd, uint64_t at, const void *data, size_t n_bytes, const char *path,
                        pl_err *err);
 

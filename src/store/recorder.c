@@ -1,3 +1,4 @@
+/* The recorder: tensors go straight to the file behind a reserved header, which is written last. */
 #include "store/recorder.h"
 
 #include <inttypes.h>
@@ -7,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/le.h"
 #include "base/strmap.h"
 #include "base/utf8.h"
 #include "store/outfile.h"
@@ -346,8 +348,7 @@ static pl_status write_head(pl_outfile *file, pl_buf *header, uint64_t n_header,
     while (header->n_bytes < n_header && pl_buf_ok(header))
         pl_buf_putc(header, ' ');
     if (!pl_buf_ok(header)) return pl_fail_memory(err, (size_t)n_header);
-    for (int i = 0; i < 8; i++)
-        length[i] = (uint8_t)(n_header >> (8 * i));
+    pl_le64_put(length, n_header);
     PL_TRY(pl_outfile_write(file, 0, length, sizeof length, err));
     return pl_outfile_write(file, 8, header->data, header->n_bytes, err);
 }

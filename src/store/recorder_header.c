@@ -1,5 +1,4 @@
 /* The header of a recording: a safetensors header whose metadata holds plumb's tuples as JSON. */
-#include <string.h>
 
 #include "base/json.h"
 #include "store/recorder_int.h"
@@ -86,44 +85,14 @@ static pl_status put_values(pl_json *j, const pl_recorder_layout *l, pl_err *err
     return st;
 }
 
-static bool is_packed(pl_dtype dtype) {
-    return *pl_dtype_safetensors(dtype) == '\0';
-}
-
-/* docs/formats/safetensors.md; strings, which it lacks, have their type in the tuple only. */
-static void put_packed_type(pl_json *j, const pl_recorded *r) {
-    if (r->place == PL_PLACE_NONE || !is_packed(r->dtype) || r->dtype == PL_STRING) return;
-    pl_buf key = PL_BUF_INIT;
-    pl_buf_puts(&key, PL_RECORDING_DTYPE_KEY);
-    pl_buf_puts(&key, r->key);
-    if (!pl_buf_ok(&key)) j->buf->failed = true;
-    pl_json_put_string(j, pl_buf_str(&key), pl_dtype_name(r->dtype));
-    pl_buf_release(&key);
-}
-
 static void put_entry(pl_json *j, const pl_recorder_layout *l, const pl_recorded *r) {
     const uint64_t begin = l->starts[r->place] + r->offset;
-    const size_t size = pl_dtype_bytes(r->dtype);
-    const bool packed = is_packed(r->dtype);
-    pl_json_key(j, r->key);
-    pl_json_object_begin(j);
-    pl_json_put_string(j, "dtype", packed ? "U8" : pl_dtype_safetensors(r->dtype));
-    pl_json_key(j, "shape");
-    pl_json_array_begin(j);
-    if (r->dtype == PL_STRING) {
-        pl_json_int(j, (int64_t)r->n_bytes);
+    const int64_t n_bytes = (int64_t)r->n_bytes;
+    if (r->dtype == PL_STRING) { /* which safetensors lacks */
+        pl_safetensors_put_entry(j, r->key, PL_U8, 1, &n_bytes, begin, r->n_bytes);
     } else {
-        for (int i = 0; i < r->rank; i++)
-            pl_json_int(j, r->dims[i]);
-        if (packed && size > 1) pl_json_int(j, (int64_t)size);
+        pl_safetensors_put_entry(j, r->key, r->dtype, r->rank, r->dims, begin, r->n_bytes);
     }
-    pl_json_array_end(j);
-    pl_json_key(j, "data_offsets");
-    pl_json_array_begin(j);
-    pl_json_int(j, (int64_t)begin);
-    pl_json_int(j, (int64_t)(begin + r->n_bytes));
-    pl_json_array_end(j);
-    pl_json_object_end(j);
 }
 
 pl_status pl_recorder_header(const pl_recorder_layout *l, pl_buf *out, pl_err *err) {
@@ -136,8 +105,12 @@ pl_status pl_recorder_header(const pl_recorder_layout *l, pl_buf *out, pl_err *e
     PL_TRY(put_values(&j, l, err));
     if (l->provenance != NULL) pl_json_put_string(&j, PL_RECORDING_PROVENANCE_KEY, l->provenance);
     if (l->graph != NULL) pl_json_put_string(&j, PL_RECORDING_GRAPH_KEY, l->graph);
-    for (size_t i = 0; i < l->n_records; i++)
-        put_packed_type(&j, l->records[i]);
+    for (size_t i = 0; i < l->n_records; i++) {
+        const pl_recorded *r = l->records[i];
+        /* Strings have their type in the tuple only. */
+        if (r->place != PL_PLACE_NONE && r->dtype != PL_STRING)
+            pl_safetensors_put_type(&j, r->key, r->dtype);
+    }
     pl_json_object_end(&j);
     for (size_t i = 0; i < l->n_records; i++)
         if (l->records[i]->place != PL_PLACE_NONE) put_entry(&j, l, l->records[i]);

@@ -10,7 +10,6 @@
 #define PL_RECORDING_VALUES_KEY "plumb.values"
 #define PL_RECORDING_PROVENANCE_KEY "plumb.provenance"
 #define PL_RECORDING_GRAPH_KEY "plumb.graph"
-#define PL_RECORDING_DTYPE_KEY "plumb.dtype." /* docs/formats/safetensors.md */
 
 /* Where a tensor lies. safetensors allows no holes, and readers want every tensor aligned to its
  * elements. A tensor of a multiple of 8 bytes keeps its successor aligned and goes straight to the

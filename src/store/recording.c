@@ -1,3 +1,5 @@
+/* Recordings: plumb's own tuples checked against the file, plain safetensors, and what the
+ * importers add. Elements are read when they are asked for. */
 #include "store/recording.h"
 
 #include <inttypes.h>
@@ -99,15 +101,6 @@ pl_status pl_recording_add_tensor_take(pl_recording *rec, const char *key, pl_te
 
 /* ---- plain safetensors ---- */
 
-static void dense_strides(pl_record *r) {
-    int64_t stride = 1;
-    for (int i = r->rank - 1; i >= 0; i--) {
-        r->strides[i] = stride;
-        /* A product that overflows belongs to a tensor without elements. */
-        if (__builtin_mul_overflow(stride, r->dims[i] > 0 ? r->dims[i] : 1, &stride)) stride = 0;
-    }
-}
-
 static pl_status set_entry(pl_recording *rec, pl_record *r, const pl_safetensors_entry *e,
                            pl_err *err) {
     pl_record_source *source = pl_recording_source(rec, PL_SOURCE_SAFETENSORS);
@@ -125,7 +118,7 @@ static pl_status add_entry(pl_recording *rec, const pl_safetensors_entry *e, pl_
     r->dtype = e->dtype;
     r->rank = e->rank;
     memcpy(r->dims, e->dims, sizeof r->dims);
-    dense_strides(r);
+    pl_dims_strides(r->rank, r->dims, r->strides);
     return set_entry(rec, r, e, err);
 }
 
@@ -201,7 +194,7 @@ static pl_status read_tensor_tuple(pl_recording *rec, const pl_json_value *item,
         return pl_fail(err, PL_E_UNSUPPORTED, "element type '%.40s'", dtype);
     if (!pl_dims_product(r->rank, r->dims, &n))
         return pl_fail(err, PL_E_LIMIT, "the shape is too large");
-    dense_strides(r);
+    pl_dims_strides(r->rank, r->dims, r->strides);
     if (pl_json_find(item, "strides") != NULL &&
         (!get_numbers(item, "strides", true, &n_strides, r->strides) || n_strides != r->rank))
         return pl_fail(err, PL_E_FORMAT, "'strides' is wrong");
@@ -522,7 +515,7 @@ pl_status pl_recording_check_tensor(const pl_recording *rec, const pl_record *r,
     PL_TRY(pl_dense_init(&dense, t, err));
     const pl_hash128 hash = pl_hash128_of(dense.data, dense.n_bytes);
     pl_dense_release(&dense);
-    if (hash.low == r->hash.low && hash.high == r->hash.high) return PL_OK;
+    if (pl_hash128_equal(hash, r->hash)) return PL_OK;
     return pl_fail(err, PL_E_FORMAT, "%s: '%s' is damaged: its bytes have another hash", rec->path,
                    r->key);
 }

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "store/outfile.h"
 
 typedef struct entry {
     pl_datum *datum; /* in memory; NULL = in the file */
@@ -29,8 +30,7 @@ struct pl_spool {
 };
 
 pl_status pl_spool_new(uint64_t memory, const char *dir, pl_spool **out, pl_err *err) {
-    const char *temporary = getenv("TMPDIR");
-    if (dir == NULL) dir = temporary != NULL && *temporary != '\0' ? temporary : "/tmp";
+    if (dir == NULL) dir = pl_dir_for_temporaries();
     pl_spool *s = pl_calloc(1, sizeof(*s));
     if (s == NULL) return pl_fail_memory(err, sizeof(*s));
     s->memory = memory;
@@ -67,19 +67,6 @@ static pl_status open_file(pl_spool *s, pl_err *err) {
     return s->fd >= 0 ? PL_OK : pl_fail_errno(err, error, "make a temporary file in", s->dir);
 }
 
-static pl_status write_all(const pl_spool *s, const char *data, size_t n, uint64_t at,
-                           pl_err *err) {
-    while (n > 0) {
-        const ssize_t done = pwrite(s->fd, data, n, (off_t)at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return pl_fail_errno(err, errno, "write a temporary file in", s->dir);
-        data += done;
-        at += (uint64_t)done;
-        n -= (size_t)done;
-    }
-    return PL_OK;
-}
-
 static pl_status put_file(pl_spool *s, const pl_tensor *t, entry *e, pl_err *err) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     pl_tensor *dense = NULL;
@@ -90,7 +77,8 @@ static pl_status put_file(pl_spool *s, const pl_tensor *t, entry *e, pl_err *err
     memcpy(e->dims, t->dims, sizeof(e->dims));
     e->n_bytes = pl_tensor_bytes(t);
     e->offset = s->end;
-    const pl_status st = write_all(s, dense->data, e->n_bytes, e->offset, err);
+    pl_status st = pl_write_all(s->fd, e->offset, dense->data, e->n_bytes, s->dir, err);
+    if (st != PL_OK) st = pl_err_wrap(err, st, "temporary file of intermediate values");
     pl_tensor_unref(dense);
     s->end += (e->n_bytes + page - 1) / page * page;
     return st;

@@ -1,7 +1,7 @@
+/* Statistics of a tensor, and their JSON. */
 #include "store/stats.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { BLOCK = 512 };
 
@@ -58,29 +58,10 @@ static bool get_count(const pl_json_value *value, const char *key, int64_t *out)
     return true;
 }
 
-/* Non-finite numbers are strings in plumb's JSON. */
-static bool get_number(const pl_json_value *value, const char *key, double *out) {
-    const pl_json_value *v = pl_json_find(value, key);
-    if (v == NULL) return false;
-    if (v->kind == PL_JSON_NUMBER) {
-        *out = v->number;
-        return true;
-    }
-    if (v->kind != PL_JSON_STRING) return false;
-    if (strcmp(v->string, "nan") == 0)
-        *out = (double)NAN;
-    else if (strcmp(v->string, "inf") == 0)
-        *out = (double)INFINITY;
-    else if (strcmp(v->string, "-inf") == 0)
-        *out = (double)-INFINITY;
-    else
-        return false;
-    return true;
-}
-
 bool pl_stats_get(const pl_json_value *value, pl_stats *out) {
     return get_count(value, "elements", &out->n_elements) && get_count(value, "nan", &out->n_nan) &&
            get_count(value, "inf", &out->n_inf) && get_count(value, "zero", &out->n_zero) &&
-           get_number(value, "min", &out->min) && get_number(value, "max", &out->max) &&
-           get_number(value, "mean", &out->mean);
+           pl_json_number(pl_json_find(value, "min"), &out->min) &&
+           pl_json_number(pl_json_find(value, "max"), &out->max) &&
+           pl_json_number(pl_json_find(value, "mean"), &out->mean);
 }

@@ -349,7 +349,7 @@ pl_status pl_blob_check(const pl_blob *blob, const char *name, const pl_file_map
                        map->n_bytes);
     }
     const pl_hash128 hash = pl_hash128_of(map->data, map->n_bytes);
-    if (hash.low == blob->hash.low && hash.high == blob->hash.high) return PL_OK;
+    if (pl_hash128_equal(hash, blob->hash)) return PL_OK;
     char hex[PL_HASH128_HEX];
     pl_hash128_hex(hash, hex);
     return pl_fail(err, PL_E_FORMAT, "blob %s is damaged: its bytes have the hash %s", name, hex);

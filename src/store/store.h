@@ -1,8 +1,8 @@
 /* The content store: every distinct tensor once, under a name made from its bytes.
  *
  *     DIR/plumb-store        "1\n", the version of the layout
- *     DIR/lock               held shared by writers, alone by gc; the kernel drops it with the
- * process DIR/blobs/X/NAME       X is the first digit of the hash; NAME as pl_blob_name has it
+ *     DIR/lock               held shared by writers, alone by gc; ends with the process
+ *     DIR/blobs/X/NAME       X is the first digit of the hash; NAME as pl_blob_name has it
  *     DIR/index/NAME.json    which values of a run are which blobs: what gc keeps
  *     DIR/tmp/               being written; never believed
  *

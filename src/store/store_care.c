@@ -1,7 +1,6 @@
 /* Looking after a store: indexes, listing, verifying, collecting garbage. */
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -12,7 +11,6 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/json_read.h"
-#include "store/outfile.h"
 #include "store/store_int.h"
 
 /* ---- indexes ---- */

@@ -2,7 +2,6 @@
 #include "tensor/datum.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/size.h"

@@ -5,8 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/le.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "tensor/raw.h"
 
 static const char npy_magic[6] = { '\x93', 'N', 'U', 'M', 'P', 'Y' };
@@ -200,8 +201,7 @@ static pl_status read_header(pl_bytes bytes, npy_header *h, pl_bytes *data, pl_e
         return pl_fail(err, PL_E_UNSUPPORTED, "npy version %u.%u", major, p[7]);
     const size_t n_prefix = major == 1 ? 10 : 12;
     if (bytes.n_bytes < n_prefix) return pl_fail(err, PL_E_FORMAT, "npy header is cut off");
-    size_t n_text = (size_t)p[8] | (size_t)p[9] << 8;
-    if (major > 1) n_text |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
+    const size_t n_text = major == 1 ? pl_le16(p + 8) : pl_le32(p + 8);
     if (n_text > bytes.n_bytes - n_prefix)
         return pl_fail(err, PL_E_FORMAT, "npy header of %zu bytes in a file of %zu", n_text,
                        bytes.n_bytes);
@@ -229,19 +229,10 @@ static bool put_utf32(pl_buf *buf, const uint8_t *at, size_t n_units, bool swap)
     while (n_units > 0 && memcmp(at + 4 * (n_units - 1), "\0\0\0\0", 4) == 0)
         n_units--;
     for (size_t i = 0; i < n_units; i++, at += 4) {
-        const uint32_t c =
-            swap ? (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3]
-                 : (uint32_t)at[3] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[1] << 8 | at[0];
+        const uint32_t c = swap ? __builtin_bswap32(pl_le32(at)) : pl_le32(at);
         if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return false;
-        if (c < 0x80) {
-            pl_buf_putc(buf, (char)c);
-            continue;
-        }
-        const int n_more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-        const uint32_t lead = n_more == 1 ? 0xC0 : n_more == 2 ? 0xE0 : 0xF0;
-        pl_buf_putc(buf, (char)(lead | c >> (6 * n_more)));
-        for (int k = n_more - 1; k >= 0; k--)
-            pl_buf_putc(buf, (char)(0x80 | (c >> (6 * k) & 0x3F)));
+        char bytes[4];
+        pl_buf_append(buf, bytes, pl_utf8_put(c, bytes));
     }
     return true;
 }

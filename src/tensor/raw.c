@@ -74,6 +74,33 @@ pl_status pl_tensor_from_raw(pl_dtype dtype, int rank, const int64_t *dims, pl_b
     return PL_OK;
 }
 
+/* A stray byte must not become a value that the type does not have. */
+static pl_status check_small(pl_dtype dtype, pl_bytes dense, pl_err *err) {
+    const bool is_signed = pl_dtype_class_of(dtype) == PL_CLASS_INT;
+    const unsigned bits = pl_dtype_bits(dtype), half = is_signed ? 1u << (bits - 1) : 0;
+    for (size_t i = 0; i < dense.n_bytes; i++)
+        if ((uint8_t)(dense.data[i] + half) >> bits)
+            return pl_fail(err, PL_E_FORMAT, "byte %zu is not of type %s", i, pl_dtype_name(dtype));
+    return PL_OK;
+}
+
+pl_status pl_tensor_from_dense(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes dense,
+                               pl_file_map *map, pl_tensor **out, pl_err *err) {
+    int64_t n;
+    size_t want;
+    char text[200];
+    if (!pl_dims_product(rank, dims, &n) || !pl_size_mul((size_t)n, pl_dtype_bytes(dtype), &want) ||
+        want != dense.n_bytes)
+        return pl_fail(err, PL_E_FORMAT, "%zu bytes, but its shape is %s%s", dense.n_bytes,
+                       pl_dtype_name(dtype), pl_dims_describe(rank, dims, text, sizeof text));
+    if (pl_dtype_bits(dtype) >= 8)
+        return pl_tensor_from_map(dtype, rank, dims, map, dense.data, out, err);
+    PL_TRY(check_small(dtype, dense, err));
+    PL_TRY(pl_tensor_new(dtype, rank, dims, out, err));
+    if (dense.n_bytes > 0) memcpy((*out)->data, dense.data, dense.n_bytes);
+    return PL_OK;
+}
+
 void pl_tensor_put_raw(pl_buf *buf, const pl_tensor *t) {
     pl_tensor *c = NULL;
     uint8_t *packed = NULL;

@@ -20,6 +20,10 @@ void pl_raw_pack(pl_dtype dtype, const void *from, uint8_t *to, int64_t n_elemen
  * unpacking; otherwise they are copied. */
 pl_status pl_tensor_from_raw(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes raw,
                              pl_file_map *map, pl_tensor **out, pl_err *err);
+/* The same for bytes as they lie in memory, sub-byte types one element to a byte: those are copied,
+ * and a byte that is no value of the type is PL_E_FORMAT. The others must lie in `map`. */
+pl_status pl_tensor_from_dense(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes dense,
+                               pl_file_map *map, pl_tensor **out, pl_err *err);
 /* Appends the raw form of a tensor, strided or not; sticky like pl_buf. Not for strings. */
 void pl_tensor_put_raw(pl_buf *buf, const pl_tensor *t);
 

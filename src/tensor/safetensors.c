@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/json_read.h"
+#include "base/le.h"
 #include "base/size.h"
 #include "base/strmap.h"
 #include "tensor/raw.h"
@@ -20,17 +21,10 @@ struct pl_safetensors_int {
     pl_strmap by_name;
 };
 
-static uint64_t header_length(const uint8_t *data) {
-    uint64_t n = 0;
-    for (int i = 0; i < 8; i++)
-        n |= (uint64_t)data[i] << (8 * i);
-    return n;
-}
-
 bool pl_safetensors_sniff(const void *data, size_t n_bytes) {
     const uint8_t *bytes = data;
     if (n_bytes < 10 || bytes[8] != '{') return false;
-    const uint64_t n = header_length(bytes);
+    const uint64_t n = pl_le64(bytes);
     return n >= 2 && n <= PL_SAFETENSORS_HEADER_MAX;
 }
 
@@ -232,7 +226,7 @@ static pl_status read_header(pl_safetensors *st, pl_err *err) {
     const pl_json_value *header = NULL;
     if (map->n_bytes < 8)
         return pl_fail(err, PL_E_FORMAT, "a file of %zu bytes is too short", map->n_bytes);
-    const uint64_t n_header = header_length(map->data);
+    const uint64_t n_header = pl_le64(map->data);
     if (n_header > PL_SAFETENSORS_HEADER_MAX)
         return pl_fail(err, PL_E_LIMIT, "header of %" PRIu64 " bytes; at most %d are allowed",
                        n_header, PL_SAFETENSORS_HEADER_MAX);
@@ -288,25 +282,11 @@ const char *pl_safetensors_metadata(const pl_safetensors *st, const char *key) {
     return NULL;
 }
 
-/* Elements of sub-byte types are one to a byte here; a stray byte must not become a value that the
- * type does not have. */
-static pl_status read_small(const pl_safetensors_entry *e, const uint8_t *data, pl_tensor **out,
-                            pl_err *err) {
-    const bool is_signed = pl_dtype_class_of(e->dtype) == PL_CLASS_INT;
-    const unsigned bits = pl_dtype_bits(e->dtype), half = is_signed ? 1u << (bits - 1) : 0;
-    for (size_t i = 0; i < e->n_bytes; i++)
-        if ((uint8_t)(data[i] + half) >> bits)
-            return pl_fail(err, PL_E_FORMAT, "tensor '%.200s': byte %zu is not of type %s", e->name,
-                           i, pl_dtype_name(e->dtype));
-    PL_TRY(pl_tensor_new(e->dtype, e->rank, e->dims, out, err));
-    if (e->n_bytes > 0) memcpy((*out)->data, data, e->n_bytes);
-    return PL_OK;
-}
-
 pl_status pl_safetensors_read(const pl_safetensors *st, const pl_safetensors_entry *entry,
                               pl_tensor **out, pl_err *err) {
     pl_file_map *map = st->internal->map;
-    const uint8_t *data = map->data + entry->offset;
-    if (pl_dtype_bits(entry->dtype) < 8) return read_small(entry, data, out, err);
-    return pl_tensor_from_map(entry->dtype, entry->rank, entry->dims, map, data, out, err);
+    const pl_bytes bytes = { map->data + entry->offset, entry->n_bytes };
+    const pl_status status =
+        pl_tensor_from_dense(entry->dtype, entry->rank, entry->dims, bytes, map, out, err);
+    return status == PL_OK ? PL_OK : pl_err_wrap(err, status, "tensor '%.200s'", entry->name);
 }

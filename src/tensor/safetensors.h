@@ -7,6 +7,7 @@
 #ifndef PL_SAFETENSORS_H
 #define PL_SAFETENSORS_H
 
+#include "base/json.h"
 #include "tensor/tensor.h"
 
 enum { PL_SAFETENSORS_HEADER_MAX = 100000000 };
@@ -43,6 +44,12 @@ pl_status pl_safetensors_read(const pl_safetensors *st, const pl_safetensors_ent
 
 /* ---- writing ---- */
 
+/* The entry of a tensor in the header; a type that the format lacks is written as bytes, and then
+ * the metadata has an entry for it as well (no entry for the other types). */
+void pl_safetensors_put_entry(pl_json *json, const char *name, pl_dtype dtype, int rank,
+                              const int64_t *dims, uint64_t begin, uint64_t n_bytes);
+void pl_safetensors_put_type(pl_json *json, const char *name, pl_dtype dtype);
+
 /* What will be written; known before the first tensor is. */
 typedef struct pl_safetensors_spec {
     const char *name;
@@ -51,16 +58,11 @@ typedef struct pl_safetensors_spec {
     const int64_t *dims;
 } pl_safetensors_spec;
 
-typedef enum pl_safetensors_order {
-    PL_SAFETENSORS_ALIGNED, /* as the official writer: larger elements first, then by name */
-    PL_SAFETENSORS_GIVEN    /* as the specs stand: for tensors that come one by one */
-} pl_safetensors_order;
-
+/* The order in the file is that of the official writer: larger elements first, then by name. */
 typedef struct pl_safetensors_writer pl_safetensors_writer;
 pl_status pl_safetensors_writer_open(const char *path, const pl_safetensors_spec *specs,
                                      size_t n_specs, const pl_safetensors_pair *metadata,
-                                     size_t n_metadata, pl_safetensors_order order,
-                                     pl_safetensors_writer **out, pl_err *err);
+                                     size_t n_metadata, pl_safetensors_writer **out, pl_err *err);
 /* The spec whose tensor must come next; n_specs when all have come. */
 size_t pl_safetensors_writer_next(const pl_safetensors_writer *w);
 pl_status pl_safetensors_writer_put(pl_safetensors_writer *w, const pl_tensor *t, pl_err *err);

@@ -1,11 +1,11 @@
 /* Writing safetensors: the whole header first, then the tensors one after another. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/json.h"
+#include "base/le.h"
 #include "base/size.h"
 #include "base/strmap.h"
 #include "base/utf8.h"
@@ -90,6 +90,33 @@ static int compare_plans(const void *a, const void *b) {
 
 /* ---- header ---- */
 
+void pl_safetensors_put_type(pl_json *json, const char *name, pl_dtype dtype) {
+    if (!is_packed(dtype)) return;
+    pl_buf key = PL_BUF_INIT;
+    pl_buf_puts(&key, PL_SAFETENSORS_DTYPE_KEY);
+    pl_buf_puts(&key, name);
+    if (!pl_buf_ok(&key)) json->buf->failed = true;
+    pl_json_put_string(json, pl_buf_str(&key), pl_dtype_name(dtype));
+    pl_buf_release(&key);
+}
+
+void pl_safetensors_put_entry(pl_json *json, const char *name, pl_dtype dtype, int rank,
+                              const int64_t *dims, uint64_t begin, uint64_t n_bytes) {
+    const size_t size = pl_dtype_bytes(dtype);
+    const int64_t offsets[2] = { (int64_t)begin, (int64_t)(begin + n_bytes) };
+    pl_json_key(json, name);
+    pl_json_object_begin(json);
+    pl_json_put_string(json, "dtype", is_packed(dtype) ? "U8" : pl_dtype_safetensors(dtype));
+    pl_json_key(json, "shape");
+    pl_json_array_begin(json);
+    for (int i = 0; i < rank; i++)
+        pl_json_int(json, dims[i]);
+    if (is_packed(dtype) && size > 1) pl_json_int(json, (int64_t)size);
+    pl_json_array_end(json);
+    pl_json_put_ints(json, "data_offsets", offsets, 2);
+    pl_json_object_end(json);
+}
+
 static void put_metadata(pl_json *json, const pl_safetensors_writer *w,
                          const pl_safetensors_pair *metadata, size_t n_metadata) {
     bool any = n_metadata > 0;
@@ -100,35 +127,8 @@ static void put_metadata(pl_json *json, const pl_safetensors_writer *w,
     pl_json_object_begin(json);
     for (size_t i = 0; i < n_metadata; i++)
         pl_json_put_string(json, metadata[i].key, metadata[i].value);
-    for (size_t i = 0; i < w->n_plans; i++) {
-        if (!is_packed(w->plans[i].spec.dtype)) continue;
-        pl_buf key = PL_BUF_INIT;
-        pl_buf_puts(&key, PL_SAFETENSORS_DTYPE_KEY);
-        pl_buf_puts(&key, w->plans[i].name);
-        if (!pl_buf_ok(&key)) json->buf->failed = true;
-        pl_json_put_string(json, pl_buf_str(&key), pl_dtype_name(w->plans[i].spec.dtype));
-        pl_buf_release(&key);
-    }
-    pl_json_object_end(json);
-}
-
-static void put_entry(pl_json *json, const plan *p, uint64_t offset) {
-    const size_t size = pl_dtype_bytes(p->spec.dtype);
-    const bool packed = is_packed(p->spec.dtype);
-    pl_json_key(json, p->name);
-    pl_json_object_begin(json);
-    pl_json_put_string(json, "dtype", packed ? "U8" : pl_dtype_safetensors(p->spec.dtype));
-    pl_json_key(json, "shape");
-    pl_json_array_begin(json);
-    for (int i = 0; i < p->spec.rank; i++)
-        pl_json_int(json, p->dims[i]);
-    if (packed && size > 1) pl_json_int(json, (int64_t)size);
-    pl_json_array_end(json);
-    pl_json_key(json, "data_offsets");
-    pl_json_array_begin(json);
-    pl_json_int(json, (int64_t)offset);
-    pl_json_int(json, (int64_t)(offset + p->n_bytes));
-    pl_json_array_end(json);
+    for (size_t i = 0; i < w->n_plans; i++)
+        pl_safetensors_put_type(json, w->plans[i].name, w->plans[i].spec.dtype);
     pl_json_object_end(json);
 }
 
@@ -142,7 +142,9 @@ static pl_status write_header(pl_safetensors_writer *w, const pl_safetensors_pai
     pl_json_object_begin(&json);
     put_metadata(&json, w, metadata, n_metadata);
     for (size_t i = 0; i < w->n_plans; i++) {
-        put_entry(&json, &w->plans[i], offset);
+        const plan *p = &w->plans[i];
+        pl_safetensors_put_entry(&json, p->name, p->spec.dtype, p->spec.rank, p->dims, offset,
+                                 p->n_bytes);
         if (__builtin_add_overflow(offset, w->plans[i].n_bytes, &offset) || offset > INT64_MAX) {
             st = pl_fail(err, PL_E_LIMIT, "more than 2^63 bytes of tensors");
             goto done;
@@ -161,8 +163,7 @@ static pl_status write_header(pl_safetensors_writer *w, const pl_safetensors_pai
         goto done;
     }
     uint8_t length[8];
-    for (int i = 0; i < 8; i++)
-        length[i] = (uint8_t)((uint64_t)buf.n_bytes >> (8 * i));
+    pl_le64_put(length, buf.n_bytes);
     PL_TRY_GOTO(done, st, pl_file_writer_append(w->file, length, 8, err));
     st = pl_file_writer_append(w->file, buf.data, buf.n_bytes, err);
 done:
@@ -174,8 +175,7 @@ done:
 
 pl_status pl_safetensors_writer_open(const char *path, const pl_safetensors_spec *specs,
                                      size_t n_specs, const pl_safetensors_pair *metadata,
-                                     size_t n_metadata, pl_safetensors_order order,
-                                     pl_safetensors_writer **out, pl_err *err) {
+                                     size_t n_metadata, pl_safetensors_writer **out, pl_err *err) {
     pl_status st = PL_OK;
     pl_safetensors_writer *w = pl_calloc(1, sizeof *w);
     if (!w) return pl_fail_memory(err, sizeof *w);
@@ -188,11 +188,9 @@ pl_status pl_safetensors_writer_open(const char *path, const pl_safetensors_spec
     for (size_t i = 0; i < n_specs; i++)
         PL_TRY_GOTO(done, st, plan_init(&w->plans[i], &specs[i], i, err));
     PL_TRY_GOTO(done, st, check_unique(w, err));
-    if (order == PL_SAFETENSORS_ALIGNED) {
-        qsort(w->plans, n_specs, sizeof *w->plans, compare_plans);
-        for (size_t i = 0; i < n_specs; i++)
-            w->plans[i].spec.dims = w->plans[i].dims; /* moved along */
-    }
+    qsort(w->plans, n_specs, sizeof *w->plans, compare_plans);
+    for (size_t i = 0; i < n_specs; i++)
+        w->plans[i].spec.dims = w->plans[i].dims; /* moved along */
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &w->file, err));
     PL_TRY_GOTO(done, st, write_header(w, metadata, n_metadata, err));
     *out = w;

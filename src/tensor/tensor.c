@@ -39,6 +39,15 @@ bool pl_dims_product(int rank, const int64_t *dims, int64_t *out) {
     return true;
 }
 
+void pl_dims_strides(int rank, const int64_t *dims, int64_t *strides) {
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        /* Only an empty tensor can overflow here, and its strides are never followed. */
+        if (!pl_i64_mul(stride, pl_i64_max(dims[i], 1), &stride)) stride = 0;
+    }
+}
+
 const char *pl_dims_describe(int rank, const int64_t *dims, char *out, size_t n_out) {
     if (n_out == 0) return "";
     size_t at = 0;
@@ -78,13 +87,9 @@ static pl_status tensor_shape(pl_tensor *t, pl_dtype dtype, int rank, const int6
     t->dtype = dtype;
     t->rank = rank;
     t->n_elements = n;
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; i--) {
+    for (int i = 0; i < rank; i++)
         t->dims[i] = dims[i];
-        t->strides[i] = stride;
-        /* Only an empty tensor can overflow here, and its strides are never followed. */
-        if (!pl_i64_mul(stride, pl_i64_max(dims[i], 1), &stride)) stride = 0;
-    }
+    pl_dims_strides(rank, dims, t->strides);
     return PL_OK;
 }
 

@@ -81,6 +81,8 @@ const char *pl_tensor_describe(const pl_tensor *t, char *out, size_t n_out);
 
 /* Product of dims; false on a negative dim or overflow. */
 bool pl_dims_product(int rank, const int64_t *dims, int64_t *out);
+/* Of elements in C order. */
+void pl_dims_strides(int rank, const int64_t *dims, int64_t *strides);
 const char *pl_dims_describe(int rank, const int64_t *dims, char *out, size_t n_out);
 
 #endif

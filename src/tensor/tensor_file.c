@@ -160,8 +160,7 @@ static pl_status save_safetensors(const char *path, const pl_named_datum *items,
         const pl_tensor *t = items[i].datum->tensor;
         specs[i] = (pl_safetensors_spec){ items[i].name, t->dtype, t->rank, t->dims };
     }
-    pl_status st =
-        pl_safetensors_writer_open(path, specs, n, NULL, 0, PL_SAFETENSORS_ALIGNED, &w, err);
+    pl_status st = pl_safetensors_writer_open(path, specs, n, NULL, 0, &w, err);
     for (size_t i; st == PL_OK && (i = pl_safetensors_writer_next(w)) < n;)
         st = pl_safetensors_writer_put(w, items[i].datum->tensor, err);
     if (st == PL_OK)

@@ -120,8 +120,6 @@ static pl_status scan_external(pl_tensor_proto_info *info, pl_bytes bytes, pl_er
     if (w.bad) return fail_wire(err, "external_data");
     if (bytes_are(key, "location")) {
         info->ext_location = value;
-    } else if (bytes_are(key, "checksum")) {
-        info->ext_checksum = value;
     } else if (bytes_are(key, "offset") || bytes_are(key, "length")) {
         uint64_t *to = bytes_are(key, "offset") ? &info->ext_offset : &info->ext_length;
         if (!parse_decimal(value, to))
@@ -149,7 +147,7 @@ static pl_status scan_field(scan *s, const pl_wire_field *f, pl_err *err) {
         return fail_wire(err, field_names[f->number]);
     case STRING_DATA: s->counts[STRING_DATA]++; break;
     case NAME: s->info.name = f->bytes; break;
-    case DOC_STRING: s->info.doc_string = f->bytes; break;
+    case DOC_STRING: break;
     case RAW_DATA:
         s->raw = f->bytes;
         s->has_raw = true;

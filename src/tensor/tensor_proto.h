@@ -11,13 +11,12 @@
 
 /* What a TensorProto says beside its elements. Bytes are borrowed from the message. */
 typedef struct pl_tensor_proto_info {
-    pl_bytes name, doc_string;
+    pl_bytes name;
     pl_dtype dtype;
     int rank;
     int64_t dims[PL_RANK_MAX];
     bool is_external;                /* data_location = EXTERNAL: no tensor comes back */
     pl_bytes ext_location;           /* file name relative to the model */
-    pl_bytes ext_checksum;           /* SHA-1 in hex; empty when absent */
     uint64_t ext_offset, ext_length; /* offset 0 and length UINT64_MAX (to the end) when absent */
 } pl_tensor_proto_info;
 

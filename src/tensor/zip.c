@@ -10,6 +10,7 @@
 #endif
 
 #include "base/alloc.h"
+#include "base/le.h"
 #include "base/size.h"
 
 enum {
@@ -20,18 +21,6 @@ enum {
     LOCATOR_BYTES = 20,
     DEFLATE_RATIO_MAX = 1032 /* no deflate stream expands more */
 };
-
-static uint32_t le16(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
-}
-
-static uint32_t le32(const uint8_t *p) {
-    return le16(p) | le16(p + 2) << 16;
-}
-
-static uint64_t le64(const uint8_t *p) {
-    return le32(p) | (uint64_t)le32(p + 4) << 32;
-}
 
 bool pl_zip_sniff(const void *data, size_t n_bytes) {
     return n_bytes >= END_BYTES &&
@@ -75,11 +64,11 @@ static pl_status fail_zip(pl_err *err, const char *what) {
 static pl_status read_end64(pl_bytes a, size_t end, directory *dir, pl_err *err) {
     if (end < LOCATOR_BYTES || memcmp(a.data + end - LOCATOR_BYTES, "PK\6\7", 4) != 0)
         return fail_zip(err, "the ZIP64 record is missing");
-    const uint64_t at = le64(a.data + end - LOCATOR_BYTES + 8);
+    const uint64_t at = pl_le64(a.data + end - LOCATOR_BYTES + 8);
     if (at > a.n_bytes || a.n_bytes - at < END64_BYTES || memcmp(a.data + at, "PK\6\6", 4) != 0)
         return fail_zip(err, "the ZIP64 record is not where it should be");
     const uint8_t *p = a.data + at;
-    *dir = (directory){ le64(p + 48), le64(p + 40), le64(p + 32) };
+    *dir = (directory){ pl_le64(p + 48), pl_le64(p + 40), pl_le64(p + 32) };
     return PL_OK;
 }
 
@@ -92,9 +81,9 @@ static pl_status find_directory(pl_bytes a, directory *dir, pl_err *err) {
         at--;
     }
     const uint8_t *p = a.data + at;
-    if (le16(p + 4) != 0 && le16(p + 4) != 0xFFFF)
+    if (pl_le16(p + 4) != 0 && pl_le16(p + 4) != 0xFFFF)
         return pl_fail(err, PL_E_UNSUPPORTED, "zip archive on several disks");
-    *dir = (directory){ le32(p + 16), le32(p + 12), le16(p + 10) };
+    *dir = (directory){ pl_le32(p + 16), pl_le32(p + 12), pl_le16(p + 10) };
     if (dir->offset == UINT32_MAX || dir->n_bytes == UINT32_MAX || dir->n_entries == 0xFFFF)
         PL_TRY(read_end64(a, at, dir, err));
     if (dir->offset > a.n_bytes || dir->n_bytes > a.n_bytes - dir->offset)
@@ -110,14 +99,14 @@ static bool read_extra64(const uint8_t *extra, size_t n, uint64_t *size, uint64_
     uint64_t *const fields[3] = { size, packed, offset };
     if (*size != UINT32_MAX && *packed != UINT32_MAX && *offset != UINT32_MAX) return true;
     while (n >= 4) {
-        const size_t length = le16(extra + 2);
+        const size_t length = pl_le16(extra + 2);
         if (length > n - 4) return false;
-        if (le16(extra) == 1) {
+        if (pl_le16(extra) == 1) {
             size_t at = 0;
             for (int i = 0; i < 3; i++) {
                 if (*fields[i] != UINT32_MAX) continue;
                 if (length - at < 8) return false;
-                *fields[i] = le64(extra + 4 + at);
+                *fields[i] = pl_le64(extra + 4 + at);
                 at += 8;
             }
             return true;
@@ -135,7 +124,7 @@ static pl_status locate(pl_bytes a, uint64_t offset, uint64_t n_packed, pl_zip_e
         memcmp(a.data + offset, "PK\3\4", 4) != 0)
         return fail_zip(err, "an entry is not where the directory says");
     const uint8_t *p = a.data + offset;
-    const size_t head = LOCAL_BYTES + le16(p + 26) + le16(p + 28);
+    const size_t head = LOCAL_BYTES + pl_le16(p + 26) + pl_le16(p + 28);
     const size_t left = a.n_bytes - (size_t)offset;
     if (head > left || n_packed > left - head) return fail_zip(err, "an entry is cut off");
     e->packed = (pl_bytes){ p + head, (size_t)n_packed };
@@ -147,18 +136,18 @@ static pl_status read_central(pl_bytes a, const uint8_t **at, const uint8_t *end
     const uint8_t *p = *at;
     if (end - p < CENTRAL_BYTES || memcmp(p, "PK\1\2", 4) != 0)
         return fail_zip(err, "bad directory entry");
-    const size_t n_name = le16(p + 28), n_extra = le16(p + 30), n_comment = le16(p + 32);
+    const size_t n_name = pl_le16(p + 28), n_extra = pl_le16(p + 30), n_comment = pl_le16(p + 32);
     if ((size_t)(end - p) - CENTRAL_BYTES < n_name + n_extra + n_comment)
         return fail_zip(err, "bad directory entry");
-    uint64_t n_packed = le32(p + 20), n_bytes = le32(p + 24), offset = le32(p + 42);
+    uint64_t n_packed = pl_le32(p + 20), n_bytes = pl_le32(p + 24), offset = pl_le32(p + 42);
     e->name = (pl_bytes){ p + CENTRAL_BYTES, n_name };
-    e->method = (uint16_t)le16(p + 10);
-    e->crc = le32(p + 16);
+    e->method = (uint16_t)pl_le16(p + 10);
+    e->crc = pl_le32(p + 16);
     if (!read_extra64(p + CENTRAL_BYTES + n_name, n_extra, &n_bytes, &n_packed, &offset))
         return fail_zip(err, "bad ZIP64 field");
     e->n_bytes = n_bytes;
     const int n_shown = (int)pl_size_min(n_name, 200);
-    if (le16(p + 8) & 1)
+    if (pl_le16(p + 8) & 1)
         return pl_fail(err, PL_E_UNSUPPORTED, "zip entry '%.*s' is encrypted", n_shown,
                        (const char *)e->name.data);
     if (e->method != 0 && e->method != 8)

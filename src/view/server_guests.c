@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 enum { GUESTS_MAX = 96, GUESTS_LEAVING = 32, HEAD_MS = 10000, LOOK_MS = 500 };
 
@@ -17,12 +17,6 @@ struct pl_guest {
     bool cut;
     pl_guest *previous, *next;
 };
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* The thread that serves it sees the end of its input; the socket stays until that one leaves. */
 static void cut(pl_guest *g) {
@@ -36,7 +30,7 @@ static void *look(void *ctx) {
     for (;;) {
         pthread_mutex_lock(&all->mutex);
         const bool closing = all->closing;
-        const int64_t oldest = now_ms() - HEAD_MS;
+        const int64_t oldest = pl_clock_ms() - HEAD_MS;
         for (pl_guest *g = all->first; g != NULL && !closing; g = g->next)
             if (!g->trusted && !g->cut && g->since < oldest) cut(g);
         pthread_mutex_unlock(&all->mutex);
@@ -79,7 +73,7 @@ pl_guest *pl_guests_enter(pl_guests *all, int fd) {
     pl_guest *g = pl_calloc(1, sizeof *g);
     if (g == NULL) return NULL;
     g->fd = fd;
-    g->since = now_ms();
+    g->since = pl_clock_ms();
     pthread_mutex_lock(&all->mutex);
     g->previous = all->last;
     if (all->last != NULL) {
@@ -115,6 +109,6 @@ void pl_guests_trust(pl_guests *all, pl_guest *g, bool trusted) {
     if (g == NULL) return;
     pthread_mutex_lock(&all->mutex);
     g->trusted = trusted;
-    g->since = now_ms();
+    g->since = pl_clock_ms();
     pthread_mutex_unlock(&all->mutex);
 }

@@ -60,8 +60,8 @@ def ort(model, files, out=None, opt=0, threads=1, repeat=1):
     return execute(command + _input_args(files) + (["-o", out] if out else []))
 
 
-def plumb(program, model, files, out=None, fp64=False, threads=1, repeat=1):
-    command = [program, "run", model, "--json", "--threads", str(threads)] + _input_args(files)
+def plumb(program, model, files, out=None, fp64=False, threads=1, repeat=1, backend="eager"):
+    command = [program, "run", model, "--json", "--threads", str(threads), "--backend", backend] + _input_args(files)
     command += ["--repeat", str(repeat)] if repeat > 1 else []
     return execute(command + (["--fp64"] if fp64 else []) + (["-o", out] if out else []))
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torchvision
 from torch import nn
+from torch_versions import OLD_EXPORTER
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
@@ -164,7 +165,7 @@ def export(net, x, path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(net, (x,), str(path), input_names=["x"], output_names=names, opset_version=17,
-                          do_constant_folding=False, training=torch.onnx.TrainingMode.PRESERVE)
+                          do_constant_folding=False, training=torch.onnx.TrainingMode.PRESERVE, **OLD_EXPORTER)
     return names
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -13,6 +12,7 @@ sys.path.insert(0, str(ROOT / "bench/minify"))
 import baselines  # noqa: E402
 import plot  # noqa: E402
 import ratios  # noqa: E402
+import tap  # noqa: E402
 
 
 def test_worse_by_more_than_a_fifth_is_shown(tmp):
@@ -60,20 +60,5 @@ def test_two_sweep_model_asks_as_often_as_polygraphy(tmp):
         assert baselines.two_sweep(baselines.chain(n, n), baselines.has("Relu")) == (checks, 1), n
 
 
-def main():
-    tests = [(n, f) for n, f in globals().items() if n.startswith("test_")]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for i, (name, f) in enumerate(tests, 1):
-        with tempfile.TemporaryDirectory() as tmp:
-            try:
-                f(tmp)
-                print(f"ok {i} - {name[5:]}")
-            except AssertionError as e:
-                failed += 1
-                print(f"not ok {i} - {name[5:]}\n# {' '.join(str(e).split())}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.main(globals()))

@@ -8,8 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
-import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,13 +15,11 @@ PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench/minify"))
 import run as bench  # noqa: E402
+import tap  # noqa: E402
+from tap import Skip  # noqa: E402
 
 ORT = ROOT / ".cache/ort-1.27.0/package"
 ENV = {**os.environ, "PLUMB": PLUMB, "PLUMB_REPRO_LEVEL": "0"}
-
-
-class Skip(Exception):
-    pass
 
 
 def call(*args, cwd=None, env=None, timeout=100):
@@ -795,24 +791,5 @@ def test_no_data_keeps_shapes_only(folder):
     assert call("minify", "--query", found[0]).returncode == 1
 
 
-def main():
-    tests = {n[5:]: f for n, f in globals().items() if n.startswith("test_")}
-    only = sys.argv[sys.argv.index("-k") + 1] if "-k" in sys.argv else ""
-    failed = 0
-    chosen = {n: f for n, f in tests.items() if only in n}
-    for i, (name, test) in enumerate(chosen.items(), 1):
-        with tempfile.TemporaryDirectory(prefix="plumb-minify-") as folder:
-            try:
-                note = test(Path(folder))
-                print(f"ok {i} - {name}" + (f" # {note}" if note else ""), flush=True)
-            except Skip as reason:
-                print(f"ok {i} - {name} # SKIP {reason}", flush=True)
-            except Exception as e:
-                failed += 1
-                print(f"not ok {i} - {name}\n# " + "\n# ".join(traceback.format_exc().splitlines()[-8:] + [repr(e)[:600]]), flush=True)
-    print(f"1..{len(chosen)}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tap.main(globals()))

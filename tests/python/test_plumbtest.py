@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import plumbtest as p
+import tap
 
 HERE = Path(__file__).resolve().parent
 
@@ -152,19 +152,5 @@ def test_suite__names_the_smallest_failure_and_blames_no_other():
         assert len(models) == 2 and all(Path(m).exists() for m in models), out
 
 
-def main():
-    tests = [(n, f) for n, f in list(globals().items()) if n.startswith("test_")]
-    print(f"1..{len(tests)}")
-    failed = 0
-    for i, (name, test) in enumerate(tests, 1):
-        try:
-            test()
-            print(f"ok {i} - {name}")
-        except Exception:
-            failed += 1
-            print(f"not ok {i} - {name}")
-            print("".join(f"# {line}\n" for line in traceback.format_exc().splitlines()), end="")
-    return 1 if failed else 0
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(tap.main(globals()))

@@ -5,8 +5,9 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
+
+import tap
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -92,16 +93,5 @@ def test_runner__counts_a_crash_and_missing_tests():
     assert count("echo hello")["fail"] == 1
 
 
-def main():
-    tests = [(name, f) for name, f in globals().items() if name.startswith("test_")]
-    print(f"1..{len(tests)}")
-    for i, (name, function) in enumerate(tests, 1):
-        try:
-            function()
-            print(f"ok {i} - {name}")
-        except Exception:  # a broken test is a failure like any other
-            print(f"not ok {i} - {name}")
-            print("\n".join("# " + line for line in traceback.format_exc().splitlines()[-4:]))
-
-
-main()
+if __name__ == "__main__":
+    sys.exit(tap.main(globals()))

@@ -1,43 +1,17 @@
-/* For tests of src/store: a folder of its own, and children that are killed at random moments. */
+/* For tests of src/store: tensors to write, and children that are killed in the middle of it. */
 #ifndef PL_STORE_KILL_H
 #define PL_STORE_KILL_H
 
 #include <signal.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/file.h"
 #include "base/rng.h"
 #include "tensor/tensor.h"
-
-static char test_dir[256];
-
-static inline int make_dir(void **state) {
-    (void)state;
-    char *dir = NULL;
-    if (pl_dir_temporary(&dir, NULL) != PL_OK) return -1;
-    snprintf(test_dir, sizeof test_dir, "%s", dir);
-    pl_free(dir);
-    return 0;
-}
-
-static inline int remove_dir(void **state) {
-    (void)state;
-    return pl_dir_remove(test_dir, NULL) == PL_OK ? 0 : -1;
-}
-
-static inline const char *in_dir(const char *name) {
-    static char paths[4][400];
-    static int next = 0;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", test_dir, name);
-    return path;
-}
 
 /* A float tensor whose elements depend on the seed only. */
 static inline pl_tensor *random_tensor(uint64_t seed, int64_t n) {
@@ -49,25 +23,36 @@ static inline pl_tensor *random_tensor(uint64_t seed, int64_t n) {
     return t;
 }
 
-static inline void sleep_us(long us) {
-    const struct timespec t = { us / 1000000, us % 1000000 * 1000 };
-    nanosleep(&t, NULL);
-}
-
-/* Runs work(ctx) in a child, kills it after `us` microseconds; true when the child was done before.
- * The child never returns into the test. */
-static inline bool run_and_kill(void (*work)(void *), void *ctx, long us) {
+/* Runs work(ctx) in a child and kills it at the entry to, or the return from, one of its system
+ * calls: after `at` such stops, or never when at < 0. What a file holds changes in system calls
+ * only, so these are all moments that matter, and unlike a moment of time they do not depend on the
+ * machine. Returns how many stops there were; -1 when the child cannot be traced. *done: the child
+ * ended well before that. It never returns into the test. */
+static inline long run_and_kill(void (*work)(void *), void *ctx, long at, bool *done) {
     int status = 0;
+    long n = 0, deliver = 0;
     const pid_t pid = fork();
-    if (pid < 0) return false;
     if (pid == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0 || raise(SIGSTOP) != 0) _exit(99);
         work(ctx);
         _exit(0);
     }
-    sleep_us(us);
-    kill(pid, SIGKILL);
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    *done = false;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) return -1;
+    ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD);
+    while (WIFSTOPPED(status) && (at < 0 || n < at)) {
+        if (ptrace(PTRACE_SYSCALL, pid, NULL, deliver) != 0) break;
+        if (waitpid(pid, &status, 0) != pid) break;
+        const bool call = WIFSTOPPED(status) && WSTOPSIG(status) == (SIGTRAP | 0x80);
+        deliver = call || !WIFSTOPPED(status) ? 0 : WSTOPSIG(status);
+        n += call;
+    }
+    if (WIFSTOPPED(status)) {
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+    }
+    *done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return n;
 }
 
 /* How many kills: PLUMB_TEST_KILLS, else 50. */

@@ -567,6 +567,21 @@ static void test_blame__lets_topk_without_order_be_in_any(void **state) {
     }
 }
 
+/* Integers that TopK picks are no places: 5 for 3 is wrong, though elements 5 and 3 are equal. */
+static void test_blame__takes_picked_integers_for_what_they_are(void **state) {
+    (void)state;
+    static const char text[] =
+        "(float[1,6] f) => (v, i) <int64[1] k = {2}, float o = {0.0}, int64[1,6] c = "
+        "{1,3,2,2,0,2}> "
+        "{ z = Mul(f, o) n = Cast<to=7>(z) x = Add(n, c) v, i = TopK<axis=1>(x, k) }";
+    const fault faults[] = { { "v", 2, 1, 0 } };
+    fixture x;
+    run(&x, text, faults, 1);
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    release(&x);
+}
+
 /* A runtime that makes a float bias int32 with its layer has that number, and no other near it. */
 static void test_blame__knows_what_a_quantised_bias_becomes(void **state) {
     (void)state;
@@ -727,6 +742,7 @@ int main(void) {
         cmocka_unit_test(test_blame__tells_the_interval_of_inputs),
         cmocka_unit_test(test_blame__is_calm_at_the_edges),
         cmocka_unit_test(test_blame__lets_topk_without_order_be_in_any),
+        cmocka_unit_test(test_blame__takes_picked_integers_for_what_they_are),
         cmocka_unit_test(test_blame__knows_what_a_quantised_bias_becomes),
         cmocka_unit_test(test_blame__lets_unseen_values_overflow),
         cmocka_unit_test(test_blame__outputs_may_be_used_inside),

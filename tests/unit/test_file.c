@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,6 +55,42 @@ static void test_file_map__is_mapped_and_counted(void **state) {
     assert_memory_equal(map->data, "hello", 5); /* a rename leaves the old file to its readers */
     pl_file_map_unref(map);
     pl_file_map_unref(NULL);
+}
+
+/* Only where the page table can be read: else "untouched" is never claimed, and nothing is lost. */
+static void test_file_map__knows_whether_it_was_written_to(void **state) {
+    (void)state;
+    enum { N = 3 << 20 };
+    char *zeros = calloc(1, N);
+    assert_non_null(zeros);
+    if (access("/proc/self/pagemap", R_OK) != 0) {
+        assert_false(pl_file_map_untouched(zeros, N));
+        free(zeros);
+        print_message("no /proc/self/pagemap here\n");
+        skip();
+    }
+    memset(zeros, 1, N);
+    assert_int_equal(pl_file_write(in_dir("a"), zeros, N, NULL), PL_OK);
+    const int fd = open(in_dir("a"), O_RDONLY);
+    char *data = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    assert_true(data != MAP_FAILED);
+    assert_true(pl_file_map_untouched(data, N));
+    for (size_t i = 0; i < N; i += 512)
+        assert_int_equal(data[i], 1);
+    assert_true(pl_file_map_untouched(data, N));
+    assert_true(pl_file_map_untouched(data + 5, 0));
+    for (size_t at = 7; at < N; at += N - 8) { /* in its first and in its last page */
+        *(volatile char *)(data + at) = 1;     /* the same byte: the page is a copy all the same */
+        assert_false(pl_file_map_untouched(data, N));
+        assert_false(pl_file_map_untouched(data + at, 1));
+        assert_true(pl_file_map_untouched(data + N / 2, N / 4));
+        madvise(data, N, MADV_DONTNEED); /* the file's again */
+        assert_true(pl_file_map_untouched(data, N));
+    }
+    assert_false(pl_file_map_untouched(zeros, N));
+    munmap(data, N);
+    close(fd);
+    free(zeros);
 }
 
 static void test_file_map__names_what_it_refuses(void **state) {
@@ -252,6 +289,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_file__reads_back_what_was_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_file_map__is_mapped_and_counted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_file_map__knows_whether_it_was_written_to, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_file_map__names_what_it_refuses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_file_map__reads_pipes_and_devices, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_file_writer__buffers_small_and_passes_big, set_up,

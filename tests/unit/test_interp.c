@@ -157,6 +157,31 @@ static void test_outputs__may_be_inputs_or_weights(void **state) {
 }
 
 /* Every allocation fails once; each time a clean status, and nothing is lost (run under ASan). */
+/* So many nodes that each table of the plan is a block of its own in the arena. */
+static void test_new__survives_failing_allocations_of_a_long_model(void **state) {
+    (void)state;
+    enum { NODES = 4000 };
+    pl_buf text = PL_BUF_INIT;
+    pl_buf_puts(&text, "(float[1] x) => (v4000) { v0 = Neg(x)");
+    for (int i = 0; i < NODES; i++)
+        pl_buf_printf(&text, " v%d = Neg(v%d)", i + 1, i);
+    pl_buf_puts(&text, " }");
+    pl_model *model = parse(pl_buf_str(&text));
+    pl_buf_release(&text);
+    pl_status st = PL_E_MEMORY;
+    for (long n = 0; n < 100 && st != PL_OK; n++) {
+        const pl_interp_options options = { 0 };
+        pl_interp *interp = NULL;
+        pl_alloc_fail_after(n);
+        st = pl_interp_new(model, &options, &interp, NULL);
+        pl_alloc_fail_after(-1);
+        assert_true(st == PL_OK || st == PL_E_MEMORY);
+        pl_interp_free(interp);
+    }
+    assert_int_equal(st, PL_OK);
+    pl_model_free(model);
+}
+
 static void test_run__survives_failing_allocations(void **state) {
     (void)state;
     pl_model *model = parse("(float[2] x) => (c) { a = Neg(x) b = Abs(a) c = Add(a, b) }");
@@ -186,6 +211,7 @@ int main(void) {
         cmocka_unit_test(test_inputs__are_checked),
         cmocka_unit_test(test_outputs__may_be_inputs_or_weights),
         cmocka_unit_test(test_run__survives_failing_allocations),
+        cmocka_unit_test(test_new__survives_failing_allocations_of_a_long_model),
     };
     return cmocka_run_group_tests_name("interp", tests, NULL, NULL);
 }

@@ -175,12 +175,84 @@ static void test_lanes__special_values(void **state) {
     }
 }
 
+/* ---- algebra: several operations as one ---- */
+
+static double one_exp(double x) {
+    return 1 + exp(x);
+}
+static double one_exp_less(double x) {
+    return exp(-x) + 1;
+}
+static double over_root(double x) {
+    return x / sqrt(fabs(x));
+}
+static double one_over_root(double x) {
+    return 1 / sqrt(x);
+}
+static double twice_less(double x) {
+    return 2 * x - 3;
+}
+static double ramp(double x) {
+    return (x > 0 || isnan(x) ? x : 0) + 1;
+}
+
+static float wide(int64_t i) {
+    const float x = ldexpf(1 + (float)(i * 7919 % 1009) / 1009.0f, (int)(i % 250) - 125);
+    return i % 3 == 0 ? -x : x;
+}
+
+/* Each is rounded two times when its operations are written one by one. */
+static void check_rounded(const char *what, const pl_datum *out, float (*fill)(int64_t),
+                          double (*exact)(double)) {
+    for (int64_t i = 0; i < out->tensor->n_elements; i++) {
+        const float y = ((const float *)out->tensor->data)[i];
+        const double e = exact((double)fill(i)), room = 1.6 * 0x1p-23 * fabs(e) + 0x1p-149;
+        const bool good = isnan(e)             ? isnan(y)
+                          : fabs(e) >= 0x1p128 ? (double)y == copysign(HUGE_VAL, e)
+                                               : fabs((double)y - e) <= room;
+        if (!good) {
+            fail_msg("%s of %.9g is %.9g, expected %.9g", what, (double)fill(i), (double)y, e);
+        }
+    }
+}
+
+static void test_algebra__is_as_exact_as_one_by_one(void **state) {
+    static const struct {
+        const char *ops;
+        double (*exact)(double);
+    } cases[] = {
+        { "e = Exp(x) y = Add(one, e)", one_exp },
+        { "n = Neg(x) e = Exp(n) y = Add(e, one)", one_exp_less },
+        { "a = Abs(x) r = Sqrt(a) y = Div(x, r)", over_root },
+        { "r = Sqrt(x) y = Div(one, r)", one_over_root },
+        { "m = Mul(two, x) y = Sub(m, three)", twice_less },
+        { "r = Relu(x) y = Add(r, one)", ramp },
+    };
+    char graph[300];
+    const int64_t n = 3003;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(graph, sizeof(graph),
+                 "g (float[3003] x) => (float[3003] y) <float one = {1}, float two = {2}, "
+                 "float three = {3}> { %s }",
+                 cases[i].ops);
+        static const char *const specs[] = { "jit:threads=1", "jit:threads=1,disable=algebra" };
+        static float (*const fills[])(int64_t) = { mixed, wide, special };
+        for (size_t k = 0; k < 6; k++) {
+            pl_datum *out = run(graph, specs[k / 3], 1, &n, fills[k % 3]);
+            check_rounded(cases[i].ops, out, fills[k % 3], cases[i].exact);
+            pl_datum_unref(out);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lanes__bits_do_not_depend_on_the_place),
         cmocka_unit_test(test_lanes__bits_do_not_depend_on_threads),
         cmocka_unit_test(test_lanes__rows_of_every_length),
         cmocka_unit_test(test_lanes__special_values),
+        cmocka_unit_test(test_algebra__is_as_exact_as_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,12 +7,14 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/json_read.h"
+#include "comma_locale.h"
 
 /* Reads from an exact heap copy, so that the sanitizer sees overreads. */
 static pl_status read_copy(const char *text, size_t n, pl_arena *arena, const pl_json_value **out,
@@ -151,6 +153,37 @@ static void test_json_read__refuses_every_prefix(void **state) {
     }
 }
 
+static void test_json_read__ignores_the_locale(void **state) {
+    (void)state;
+    if (!use_comma_locale()) skip(); /* none on this machine, and no localedef */
+    pl_arena *arena = pl_arena_new();
+    const pl_json_value *v = NULL;
+    const pl_status st = read_copy("[1.5, -2.25e-1]", 15, arena, &v, NULL);
+    setlocale(LC_ALL, "C");
+    assert_int_equal(st, PL_OK);
+    assert_true(v->first->number == 1.5);
+    assert_true(v->first->next->number == -0.225);
+    pl_arena_free(arena);
+}
+
+static void test_json_number__knows_what_json_lacks(void **state) {
+    (void)state;
+    static const char text[] = "[0.5, \"inf\", \"-inf\", \"nan\", \"Inf\", true]";
+    static const double want[] = { 0.5, (double)INFINITY, -(double)INFINITY };
+    pl_arena *arena = pl_arena_new();
+    const pl_json_value *v = NULL;
+    double x = 7;
+    assert_int_equal(read_copy(text, sizeof text - 1, arena, &v, NULL), PL_OK);
+    v = v->first;
+    for (int i = 0; i < 3; i++, v = v->next)
+        assert_true(pl_json_number(v, &x) && x == want[i]);
+    assert_true(pl_json_number(v, &x) && isnan(x));
+    assert_false(pl_json_number(v->next, &x));
+    assert_false(pl_json_number(v->next->next, &x));
+    assert_false(pl_json_number(NULL, &x));
+    pl_arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json_read__builds_a_tree),
@@ -158,6 +191,8 @@ int main(void) {
         cmocka_unit_test(test_json_read__finds_duplicates_in_small_and_large_objects),
         cmocka_unit_test(test_json_read__limits_depth),
         cmocka_unit_test(test_json_read__refuses_every_prefix),
+        cmocka_unit_test(test_json_read__ignores_the_locale),
+        cmocka_unit_test(test_json_number__knows_what_json_lacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

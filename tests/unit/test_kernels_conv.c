@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kernel_rig.h"
 #include "kernels/conv.h"
 #include "kernels/conv_int.h"
 #include "kernels/provider.h"
@@ -20,21 +21,9 @@
 #include <cmocka.h> /* needs the headers above it */
 /* clang-format on */
 
-static uint64_t seed = 1;
-static uint64_t mix(void) {
-    uint64_t z = (seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+static double float_unit(void) {
+    return (double)(float)unit();
 }
-static double unit(void) {
-    return (double)(float)((double)(mix() >> 11) * 0x1p-52 - 1.0);
-}
-static int64_t pick(int64_t lo, int64_t hi) {
-    return lo + (int64_t)(mix() % (uint64_t)(hi - lo + 1));
-}
-
-static pl_pool *pool;
 
 static int64_t count(const int64_t *d, int n) {
     int64_t p = 1;
@@ -113,11 +102,11 @@ static rig rig_new(pl_conv_shape s, bool transposed, bool with_bias) {
     r.want = calloc((size_t)(r.ny + 1), sizeof *r.want);
     r.mag = calloc((size_t)(r.ny + 1), sizeof *r.mag);
     for (int64_t i = 0; i < r.nx; i++)
-        r.x[i] = unit();
+        r.x[i] = float_unit();
     for (int64_t i = 0; i < r.nw; i++)
-        r.w[i] = unit();
+        r.w[i] = float_unit();
     for (int64_t i = 0; i < s.c_out; i++)
-        r.bias[i] = with_bias ? unit() : 0;
+        r.bias[i] = with_bias ? float_unit() : 0;
     for (int64_t b = 0; b < s.batch; b++)
         for (int64_t g = 0; g < s.groups; g++)
             for (int64_t ci = 0; ci < r.ci; ci++)
@@ -280,6 +269,30 @@ static void test_conv__shapes_of_real_models_are_right(void **state) {
         check_f32(shapes[i], false, true);
         check_f64(shapes[i], false, false);
     }
+}
+
+/* One output of one input, which may be of padding alone; no channels, no input at all. */
+static void test_conv__single_outputs_are_right(void **state) {
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        pl_conv_shape s = { .n_spatial = (int)pick(1, 3), .batch = pick(1, 2), .groups = 1 };
+        s.groups = pick(1, 2);
+        s.c_in = s.groups * (i % 10 ? pick(7, 20) : 0);
+        s.c_out = s.groups * pick(1, 20);
+        for (int d = 0; d < s.n_spatial; d++) {
+            s.in[d] = i % 9 ? 1 : pick(0, 2);
+            s.out[d] = 1;
+            s.kernel[d] = i % 4 ? 1 : pick(1, 3);
+            s.stride[d] = pick(1, 3);
+            s.dilation[d] = pick(1, 2);
+            s.pad_begin[d] = i % 2 ? 0 : pick(-1, 2);
+        }
+        check_f32(s, false, i & 1);
+        if (i % 4 == 0) check_f64(s, false, i & 2);
+    }
+    const pl_conv_shape stem = { 2,         2,        0,        8,        1,        { 9, 33 },
+                                 { 4, 16 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 0, 0 }, NULL };
+    check_f32(stem, false, true);
 }
 
 /* The next panel may belong to another thread: no vector may run over the end of this one. */
@@ -522,6 +535,7 @@ int main(void) {
         cmocka_unit_test(test_conv__random_depthwise_shapes_are_right),
         cmocka_unit_test(test_conv__square_depthwise_planes_are_right),
         cmocka_unit_test(test_conv__shapes_of_real_models_are_right),
+        cmocka_unit_test(test_conv__single_outputs_are_right),
         cmocka_unit_test(test_conv__a_filled_panel_ends_where_it_ends),
         cmocka_unit_test(test_conv__threads_do_not_touch_each_other),
         cmocka_unit_test(test_conv__factors_of_channels_are_those_of_a_product),
@@ -532,8 +546,5 @@ int main(void) {
         cmocka_unit_test(test_conv__bad_shapes_are_refused),
         cmocka_unit_test(test_conv__running_out_of_memory_is_an_error),
     };
-    pool = pl_pool_new(3);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    pl_pool_free(pool);
-    return failed;
+    return cmocka_run_group_tests(tests, pool_set_up, pool_tear_down);
 }

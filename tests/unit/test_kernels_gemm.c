@@ -12,23 +12,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kernel_rig.h"
 #include "kernels/gemm.h"
 #include "kernels/provider.h"
 
 /* clang-format off */
 #include <cmocka.h> /* needs the headers above it */
 /* clang-format on */
-
-static uint64_t seed = 1;
-static uint64_t mix(void) {
-    uint64_t z = (seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-static double unit(void) {
-    return (double)(mix() >> 11) * 0x1p-52 - 1.0;
-}
 
 /* Random matrices at odd addresses; each plus room around C that must stay as it is. */
 typedef struct rig {
@@ -93,8 +83,6 @@ static void rig_truth(const rig *r, double alpha, double beta, long double *want
             }
 }
 
-static pl_pool *pool;
-
 #define CHECK(T, E, suffix, eps)                                                                   \
     static void check_##suffix(pl_gemm_shape s, double alpha, double beta, bool with_state) {      \
         rig r = rig_new(s);                                                                        \
@@ -142,6 +130,13 @@ static void check_both(pl_gemm_shape s, double alpha, double beta, bool with_sta
     check_f64(s, alpha, beta, with_state);
 }
 
+/* transposed: bit 0 is A, bit 1 is B */
+static pl_gemm_shape plain_shape(int64_t m, int64_t n, int64_t k, int transposed) {
+    return (pl_gemm_shape){
+        .m = m, .n = n, .k = k, .batch = 1, .trans_a = transposed & 1, .trans_b = transposed & 2
+    };
+}
+
 static void test_gemm__every_small_size_and_transpose_is_right(void **state) {
     (void)state;
     const int64_t dims[] = { 1, 2, 3, 5, 13, 14, 15, 29, 33, 64, 70 };
@@ -150,13 +145,7 @@ static void test_gemm__every_small_size_and_transpose_is_right(void **state) {
         for (int n = 0; n < N; n++)
             for (int k = 0; k < N; k += 2)
                 for (int t = 0; t < 4; t++) {
-                    pl_gemm_shape s = { .m = dims[m],
-                                        .n = dims[n],
-                                        .k = dims[k],
-                                        .batch = 1,
-                                        .trans_a = t & 1,
-                                        .trans_b = t & 2 };
-                    check_both(s, 1, 0, (m + n + k) & 1);
+                    check_both(plain_shape(dims[m], dims[n], dims[k], t), 1, 0, (m + n + k) & 1);
                 }
 }
 
@@ -340,13 +329,8 @@ static void test_gemm__integers_are_exact(void **state) {
         for (int n = 0; n < 6; n++)
             for (int k = 0; k < 6; k++)
                 for (int t = 0; t < 4; t++) {
-                    pl_gemm_shape s = { .m = dims[m],
-                                        .n = dims[n],
-                                        .k = dims[k],
-                                        .batch = 1,
-                                        .trans_a = t & 1,
-                                        .trans_b = t & 2 };
-                    check_i8(s, k & 1, (n + t) & 1, (m + k) % 3);
+                    check_i8(plain_shape(dims[m], dims[n], dims[k], t), k & 1, (n + t) & 1,
+                             (m + k) % 3);
                 }
     pl_gemm_shape deep = { .m = 3,
                            .n = 50,
@@ -387,8 +371,5 @@ int main(void) {
         cmocka_unit_test(test_gemm__integers_are_exact),
         cmocka_unit_test(test_gemm__an_integer_zero_point_out_of_range_is_refused),
     };
-    pool = pl_pool_new(3);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    pl_pool_free(pool);
-    return failed;
+    return cmocka_run_group_tests(tests, pool_set_up, pool_tear_down);
 }

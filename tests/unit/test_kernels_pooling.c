@@ -11,23 +11,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kernel_rig.h"
 #include "kernels/pooling.h"
 
 /* clang-format off */
 #include <cmocka.h> /* needs the headers above it */
 /* clang-format on */
-
-static uint64_t seed = 1;
-static uint64_t mix(void) {
-    uint64_t z = (seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-static int64_t pick(int64_t lo, int64_t hi) {
-    return lo + (int64_t)(mix() % (uint64_t)(hi - lo + 1));
-}
-static pl_pool *pool;
 
 static pl_pooling_shape random_shape(void) {
     pl_pooling_shape s = { .n_spatial = (int)pick(1, 3), .planes = pick(1, 5) };
@@ -178,6 +167,16 @@ static void test_pooling__a_huge_window_costs_only_what_is_inside(void **state) 
     assert_true(y[0] == 5 && y[1] == 5);
     assert_int_equal(pl_average_pool_f32(NULL, &s, x, y, false, NULL), 0);
     assert_true(y[0] == (float)(8.0 / 3));
+    /* outputs of a row times taps: 2^64 - 1 */
+    enum { OUT = 327685 };
+    const pl_pooling_shape wide = {
+        2,        1,        { 1, 1 },       { 1, OUT }, { 8401587, 6700417 },
+        { 1, 1 }, { 1, 1 }, { 0, OUT - 1 }, { 0, 0 }
+    };
+    float *row = malloc(OUT * sizeof *row);
+    assert_int_equal(pl_average_pool_f32(NULL, &wide, x, row, false, NULL), 0);
+    assert_true(row[0] == 1 && row[OUT - 1] == 1);
+    free(row);
 }
 
 static void test_pooling__bad_shapes_are_refused(void **state) {
@@ -210,8 +209,5 @@ int main(void) {
         cmocka_unit_test(test_pooling__a_huge_window_costs_only_what_is_inside),
         cmocka_unit_test(test_pooling__bad_shapes_are_refused),
     };
-    pool = pl_pool_new(3);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    pl_pool_free(pool);
-    return failed;
+    return cmocka_run_group_tests(tests, pool_set_up, pool_tear_down);
 }

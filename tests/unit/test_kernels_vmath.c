@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel_rig.h"
 #include "kernels/vmath.h"
 
 /* clang-format off */
@@ -90,14 +91,8 @@ static double ulps_f64(double y, long double ref) {
     return ulps((long double)y, ref, 53, -1021, 0x1.fffffffffffffp1023L);
 }
 
-static uint64_t mix(uint64_t *s) {
-    uint64_t z = (*s += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-static float unit(uint64_t *s) { /* in [-1, 1) */
-    return (float)((double)(mix(s) >> 11) * 0x1p-52 - 1.0);
+static float float_of(uint64_t *s) { /* in [-1, 1) */
+    return (float)((double)(mix_of(s) >> 11) * 0x1p-52 - 1.0);
 }
 
 static void check_f32_maps(const float *x, size_t n) {
@@ -125,7 +120,7 @@ static void test_vmath__f32_maps_stay_within_their_ulp_over_all_exponents(void *
     check_f32_maps(x, N);
     uint64_t seed = 1;
     for (int i = 0; i < N; i++)
-        x[i] = unit(&seed) * (i % 2 ? 12.0f : 110.0f);
+        x[i] = float_of(&seed) * (i % 2 ? 12.0f : 110.0f);
     check_f32_maps(x, N);
     free(x);
 }
@@ -156,7 +151,7 @@ static void test_vmath__an_element_does_not_depend_on_its_place(void **state) {
     float x[131], all[131], some[131];
     uint64_t seed = 2;
     for (int i = 0; i < 131; i++)
-        x[i] = 9.0f * unit(&seed);
+        x[i] = 9.0f * float_of(&seed);
     for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
         for (int r = 0; r < N_MAPS; r++) {
             const map_f32 f = get_f32(isa, &maps[r]);
@@ -183,7 +178,7 @@ static void test_vmath__avx2_and_avx512_give_the_same_bits(void **state) {
     float *x = malloc(3 * N * sizeof *x), *a = x + N, *b = x + 2 * N;
     uint64_t seed = 3;
     for (int i = 0; i < N; i++)
-        x[i] = unit(&seed) * (i % 2 ? 6.0f : 105.0f);
+        x[i] = float_of(&seed) * (i % 2 ? 6.0f : 105.0f);
     for (int r = 0; r < N_MAPS; r++) {
         get_f32(PL_ISA_AVX2, &maps[r])(x, a, N);
         get_f32(PL_ISA_AVX512, &maps[r])(x, b, N);
@@ -201,9 +196,9 @@ static void test_vmath__f64_maps_stay_within_their_ulp(void **state) {
         for (int r = 0; r < N_MAPS; r++) {
             const bool gelu = strncmp(maps[r].name, "gelu", 4) == 0;
             for (int i = 0; i < N; i++)
-                x[i] = (double)unit(&seed) * (i % 3 == 0   ? (gelu ? 6.0 : 700.0)
-                                              : i % 3 == 1 ? 30.0
-                                                           : 1.0);
+                x[i] = (double)float_of(&seed) * (i % 3 == 0   ? (gelu ? 6.0 : 700.0)
+                                                  : i % 3 == 1 ? 30.0
+                                                               : 1.0);
             const double special[] = {
                 0.0, -0.0, (double)INFINITY, (double)NAN, 5e-324, 1.0, -1.0
             };
@@ -240,8 +235,8 @@ static void test_vmath__sums_are_close_and_equal_on_every_isa(void **state) {
     static double xd[N], zd[N];
     uint64_t seed = 5;
     for (int i = 0; i < N; i++) {
-        x[i] = 100.0f * unit(&seed);
-        z[i] = unit(&seed);
+        x[i] = 100.0f * float_of(&seed);
+        z[i] = float_of(&seed);
         xd[i] = (double)x[i] + 1e-9 * (double)z[i];
         zd[i] = (double)z[i] * 0.1;
     }
@@ -340,8 +335,8 @@ static void test_vmath__max_and_min_let_nan_win(void **state) {
         char bytes_a[40 * sizeof(T) + 1], bytes_b[40 * sizeof(T) + 3];                             \
         E *pa = (E *)(bytes_a + 1), *pb = (E *)(bytes_b + 3);                                      \
         for (int i = 0; i < 40; i++) {                                                             \
-            pa[i] = (T)unit(&seed);                                                                \
-            pb[i] = (T)unit(&seed) + (T)2.5;                                                       \
+            pa[i] = (T)float_of(&seed);                                                            \
+            pb[i] = (T)float_of(&seed) + (T)2.5;                                                   \
         }                                                                                          \
         CHECK_BINARY(T, part, add, a + b)                                                          \
         CHECK_BINARY(T, part, sub, a - b)                                                          \
@@ -400,7 +395,7 @@ static void test_vmath__softmax_rows_are_close_to_the_truth(void **state) {
     for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
         for (size_t n = 1; n <= 1000; n = n < 40 ? n + 1 : n * 2 + 1) {
             for (size_t i = 0; i < n; i++) {
-                x[i] = unit(&seed) * (n % 2 ? 8.0f : 40.0f);
+                x[i] = float_of(&seed) * (n % 2 ? 8.0f : 40.0f);
                 xd[i] = (double)x[i];
             }
             check_softmax(pl_vmath_of((pl_isa)isa), x, xd, n);
@@ -425,8 +420,8 @@ static void test_vmath__mean_and_variance_keep_their_digits(void **state) {
     static double xd[3000];
     uint64_t seed = 8;
     for (int i = 0; i < 3000; i++) { /* a large mean: the one-pass formula would lose everything */
-        x[i] = 10000.0f + unit(&seed);
-        xd[i] = 1e8 + (double)unit(&seed);
+        x[i] = 10000.0f + float_of(&seed);
+        xd[i] = 1e8 + (double)float_of(&seed);
     }
     for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
         for (size_t n = 1; n <= 3000; n = n < 70 ? n + 1 : n * 4) {
@@ -503,7 +498,7 @@ static void test_vmath__f32_to_half_rounds_to_nearest_even(void **state) {
     uint16_t *y = malloc(2 * N * sizeof *y), *first = y + N;
     uint64_t seed = 9;
     for (int i = 0; i < N; i++) {
-        uint32_t u = (uint32_t)mix(&seed);
+        uint32_t u = (uint32_t)mix_of(&seed);
         if (i % 3 == 0) u = (u & 0x8fffe000u) + 0x33000000u + (i % 2 ? 0x1000u : 0); /* ties */
         memcpy(&x[i], &u, 4);
     }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include "base/utf8.h"
 #include "ops/letter_case.h"
 
 static void test_letter__changes_case_in_many_scripts(void **state) {
@@ -40,7 +41,7 @@ static void test_letter__survives_encoding_and_decoding(void **state) {
         if (c >= 0xD800 && c <= 0xDFFF) continue;
         char bytes[4];
         uint32_t back = 0;
-        const size_t n = pl_letter_encode(c, bytes);
+        const size_t n = pl_utf8_put(c, bytes);
         assert_int_equal(pl_letter_decode(bytes, n, &back), n);
         assert_int_equal(back, c);
     }

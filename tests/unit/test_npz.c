@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "fresh_dir.h"
 #include "tensor/npz.h"
 #include "tensor/zip.h"
 #include "tensor_samples.h"
@@ -49,19 +50,6 @@ static pl_status read_copy(const void *data, size_t n, bag *b, pl_err *err) {
     return st;
 }
 
-static int make_dir(void **state) {
-    char *dir = NULL;
-    if (pl_dir_temporary(&dir, NULL) != PL_OK) return -1;
-    *state = dir;
-    return 0;
-}
-
-static int remove_dir(void **state) {
-    const pl_status st = pl_dir_remove(*state, NULL);
-    pl_free(*state);
-    return st == PL_OK ? 0 : -1;
-}
-
 static void write_sample(const char *path, bag *b) {
     const char *const names[] = { "a", "layer/b", "s\xC3\xA9" };
     const pl_dtype dtypes[] = { PL_F32, PL_I64, PL_BOOL };
@@ -73,8 +61,8 @@ static void write_sample(const char *path, bag *b) {
 }
 
 static void test_npz__round_trips_in_place(void **state) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/a.npz", (char *)*state);
+    (void)state;
+    const char *path = in_dir("a.npz");
     bag written = { .n = 0 }, read = { .n = 0 };
     pl_file_map *map = NULL;
     write_sample(path, &written);
@@ -93,8 +81,8 @@ static void test_npz__round_trips_in_place(void **state) {
 }
 
 static void test_npz__notices_any_damage(void **state) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/b.npz", (char *)*state);
+    (void)state;
+    const char *path = in_dir("b.npz");
     bag b = { .n = 0 }, r = { .n = 0 };
     pl_file_map *map = NULL;
     write_sample(path, &b);
@@ -142,8 +130,8 @@ static void test_npz__inflates(void **state) {
 }
 
 static void test_npz__refuses_names(void **state) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/c.npz", (char *)*state);
+    (void)state;
+    const char *path = in_dir("c.npz");
     pl_tensor *t = sample_tensor(PL_U8, &sample_shapes[4]);
     pl_err err = PL_ERR_INIT;
     assert_int_equal(pl_npz_write(path, (const char *const[]){ "x", "x" },
@@ -250,5 +238,5 @@ int main(void) {
         cmocka_unit_test(test_zip__refuses_overlap),
         cmocka_unit_test(test_crc32__known_value),
     };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

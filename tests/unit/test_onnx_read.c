@@ -156,12 +156,16 @@ static void put_function(pl_buf *model, const char *name, const char *body_op,
 }
 
 static void put_call_model(pl_buf *bytes, const char *function, const char *in) {
-    pl_buf graph = PL_BUF_INIT, node = PL_BUF_INIT;
+    pl_buf graph = PL_BUF_INIT, node = PL_BUF_INIT, entry = PL_BUF_INIT;
     put_opset(bytes, MODEL_OPSET_IMPORT, "", 17);
     put_opset(bytes, MODEL_OPSET_IMPORT, "my", 1);
     put_value(&graph, GRAPH_INPUT, "x");
     begin_node(&node, function, "my", in, "y");
     pl_wire_put_string(&node, NODE_NAME, "call");
+    pl_wire_put_string(&entry, ENTRY_KEY, "namespace");
+    pl_wire_put_string(&entry, ENTRY_VALUE,
+                       ": Net/net.1: BatchNorm2d/call: aten.batch_norm.default");
+    put_message(&node, NODE_METADATA_PROPS, &entry);
     put_message(&graph, GRAPH_NODE, &node);
     put_value(&graph, GRAPH_OUTPUT, "y");
     put_message(bytes, MODEL_GRAPH, &graph);
@@ -182,6 +186,23 @@ static void test_reader__inlines_functions_with_their_names(void **state) {
     assert_ptr_equal(add->in[0], model->graph->inputs[0]);
     assert_string_equal(model->graph->nodes[1]->out[0]->name, "call/t");
     assert_string_equal(model->graph->nodes[2]->out[0]->name, "y");
+    pl_model_free(model);
+}
+
+static void test_reader__gives_the_nodes_of_a_function_the_origin_of_the_call(void **state) {
+    (void)state;
+    pl_buf bytes = PL_BUF_INIT;
+    pl_origin origin;
+    pl_err err = PL_ERR_INIT;
+    put_call_model(&bytes, "Twice", "x x");
+    put_function(&bytes, "Twice", "Inner", "my");
+    put_function(&bytes, "Inner", "Add", "");
+    pl_model *model = read_good(&bytes);
+    for (uint32_t i = 0; i < model->graph->n_nodes; i++) {
+        assert_int_equal(pl_node_origin(model->graph->nodes[i], model->arena, &origin, &err),
+                         PL_OK);
+        assert_string_equal(origin.module, "net.1");
+    }
     pl_model_free(model);
 }
 
@@ -352,17 +373,60 @@ static void test_reader__reads_external_data_inside_the_folder_only(void **state
     pl_free(e.dir);
 }
 
+/* Two bytes each in the file: what they cost must grow as the file does. */
+static void test_reader__bears_many_empty_properties(void **state) {
+    (void)state;
+    enum { N = 20000 };
+    pl_buf model = PL_BUF_INIT, graph = PL_BUF_INIT;
+    pl_model *read = NULL;
+    pl_err err = PL_ERR_INIT;
+    for (int i = 0; i < N; i++) {
+        pl_wire_put_bytes(&model, MODEL_METADATA_PROPS, "", 0);
+        pl_wire_put_bytes(&graph, GRAPH_METADATA_PROPS, "", 0);
+    }
+    put_message(&model, MODEL_GRAPH, &graph);
+    const pl_bytes bytes = { (const uint8_t *)pl_buf_str(&model), model.n_bytes };
+    if (pl_model_read_bytes(bytes, NULL, ".", "many", &read, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(read->n_props, N);
+    assert_int_equal(read->graph->n_props, N);
+    assert_string_equal(read->props[N - 1].key, "");
+    assert_true(pl_arena_bytes(read->arena) < 8 << 20);
+    pl_model_free(read);
+    pl_buf_release(&model);
+}
+
+static void test_reader__limits_the_number_of_opsets(void **state) {
+    (void)state;
+    pl_buf model = PL_BUF_INIT, graph = PL_BUF_INIT;
+    pl_model *read = NULL;
+    pl_err err = PL_ERR_INIT;
+    char domain[16];
+    for (int i = 0; i <= PL_MODEL_OPSETS_MAX; i++) {
+        snprintf(domain, sizeof domain, "d%d", i);
+        put_opset(&model, MODEL_OPSET_IMPORT, domain, 1);
+    }
+    put_message(&model, MODEL_GRAPH, &graph);
+    const pl_bytes bytes = { (const uint8_t *)pl_buf_str(&model), model.n_bytes };
+    assert_int_equal(pl_model_read_bytes(bytes, NULL, ".", "many", &read, &err), PL_E_LIMIT);
+    assert_non_null(strstr(err.message, "opset_import of 'd1000'"));
+    pl_buf_release(&model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reader__reads_a_graph),
         cmocka_unit_test(test_reader__merges_repeated_graph_fields),
         cmocka_unit_test(test_reader__sorts_nodes_topologically),
         cmocka_unit_test(test_reader__inlines_functions_with_their_names),
+        cmocka_unit_test(test_reader__gives_the_nodes_of_a_function_the_origin_of_the_call),
         cmocka_unit_test(test_reader__leaves_out_what_a_call_leaves_out),
         cmocka_unit_test(test_reader__refuses_a_function_that_calls_itself),
         cmocka_unit_test(test_reader__refuses_broken_graphs),
         cmocka_unit_test(test_reader__survives_truncation_at_every_byte),
         cmocka_unit_test(test_reader__limits_the_depth_of_bodies),
+        cmocka_unit_test(test_reader__bears_many_empty_properties),
+        cmocka_unit_test(test_reader__limits_the_number_of_opsets),
         cmocka_unit_test(test_reader__reads_external_data_inside_the_folder_only),
     };
     return cmocka_run_group_tests_name("onnx_read", tests, NULL, NULL);

@@ -77,6 +77,84 @@ static void test_rows__of_one_operator_stand_together(void **state) {
     }
 }
 
+/* ---- columns ---- */
+
+static size_t count_ports(const pl_port *ports) {
+    size_t n = 0;
+    while (ports[n].name != NULL)
+        n++;
+    return n;
+}
+
+static bool has_attr(const pl_op_def *row, const char *name) {
+    for (const pl_op_attr *a = row->attrs; a != NULL && a->name != NULL; a++)
+        if (strcmp(a->name, name) == 0) return true;
+    return false;
+}
+
+static void test_columns__fit_the_ports_and_attributes(void **state) {
+    (void)state;
+    const pl_op_def *row = NULL;
+    size_t n_plain = 0, n_next = 0;
+    for (size_t i = 0; (row = pl_op_at(i)) != NULL; i++) {
+        const size_t n_in = count_ports(row->in);
+        const bool control = (row->flags & PL_OP_CONTROL) != 0;
+        const bool any_order = (row->flags & PL_OP_ANY_ORDER) != 0;
+        if ((row->bodies != PL_BODIES_NONE) != control) fail_msg("%s: bodies", row->name);
+        if (any_order && ((row->flags & PL_OP_PICKS) == 0 || !has_attr(row, "sorted")))
+            fail_msg("%s: any order", row->name);
+        if (row->weights != PL_WEIGHTS_NONE && (n_in < 2 || (row->flags & PL_OP_SUMS) == 0))
+            fail_msg("%s: weights", row->name);
+        if (row->folds != NULL && n_in < 2) fail_msg("%s: folds", row->name);
+        if ((row->flags & (PL_OP_QUANTIZE | PL_OP_DEQUANTIZE | PL_OP_TIMES)) != 0 && n_in < 2)
+            fail_msg("%s: scale", row->name);
+        if ((row->flags & PL_OP_FINDS_SCALE) != 0 && count_ports(row->out) < 2)
+            fail_msg("%s: finds a scale", row->name);
+        if (row->next != NULL && row->until == 0) fail_msg("%s: there is no next", row->name);
+        n_next += row->next != NULL;
+        if (row->plain == NULL) continue;
+        n_plain++;
+        const pl_op_def *plain = pl_op_find("", row->plain->op, 1000);
+        if (plain == NULL) fail_msg("%s: no plain form %s", row->name, row->plain->op);
+        for (const signed char *slot = row->plain->slots; *slot >= 0; slot++)
+            if ((size_t)*slot >= n_in) fail_msg("%s: slot %d", row->name, *slot);
+    }
+    assert_int_equal(n_plain, 15);
+    assert_int_equal(n_next, 4);
+}
+
+static void assert_near(double found, double expected, double off) {
+    if (!(fabs(found - expected) <= off)) fail_msg("%.17g, expected %.17g", found, expected);
+}
+
+/* x * g / sqrt(v + epsilon) and x * c, x / c: by what a channel is multiplied. */
+static void test_columns__tell_what_folds_into_weights(void **state) {
+    (void)state;
+    static const struct {
+        const char *graph;
+        double scale;
+    } cases[] = {
+        { "(float[1,2,3] x) => (y) <float[2] g = {3, 6}, float[2] b = {0, 0}, float[2] m = {0, 0}, "
+          "float[2] v = {1, 3}> { y = BatchNormalization<epsilon=1.0>(x, g, b, m, v) }",
+          3 },
+        { "(float[1,2,3] x) => (y) <float[2,1] c = {3, -4}> { y = Mul(x, c) }", 4 },
+        { "(float[1,2,3] x) => (y) <float c = {-8}> { y = Div(x, c) }", 0.125 },
+        { "(float[1,2,3] x) => (y) { c = Constant<value = float {5}>() y = Mul(x, c) }", 5 },
+        { "(float[1,2,3] x, float[1] c) => (y) { y = Mul(x, c) }", 1 },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        pl_model *model = NULL;
+        pl_err err = PL_ERR_INIT;
+        if (pl_model_parse_graph(cases[i].graph, 17, &model, &err) != PL_OK ||
+            pl_ops_resolve(model, &err) != PL_OK)
+            fail_msg("%s", err.message);
+        const pl_node *node = model->graph->nodes[model->graph->n_nodes - 1];
+        assert_non_null(node->def->folds);
+        assert_near(node->def->folds(node, 1), cases[i].scale, 1e-12);
+        pl_model_free(model);
+    }
+}
+
 /* ---- samples ---- */
 
 enum { N_THREADS = 4, MAX_PORTS = 64 };
@@ -259,6 +337,8 @@ int main(void) {
         cmocka_unit_test(test_rows__have_every_rule),
         cmocka_unit_test(test_rows__serve_each_version_once),
         cmocka_unit_test(test_rows__of_one_operator_stand_together),
+        cmocka_unit_test(test_columns__fit_the_ports_and_attributes),
+        cmocka_unit_test(test_columns__tell_what_folds_into_weights),
         cmocka_unit_test(test_samples__run_and_keep_their_promises),
     };
     return cmocka_run_group_tests_name("ops_table", tests, NULL, NULL);

@@ -214,7 +214,12 @@ static void test_dir_stage__appears_whole_or_not_at_all(void **state) {
     (void)state;
     char *staged = NULL;
     pl_err err = PL_ERR_INIT;
+    const mode_t before = umask(027);
     assert_int_equal(pl_dir_stage(in_dir("deep/out"), &staged, &err), PL_OK);
+    struct stat info;
+    assert_int_equal(umask(before), 027);
+    assert_int_equal(stat(staged, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0750); /* as any other folder */
     assert_false(pl_path_exists(in_dir("deep/out")));
     char *file = pl_path_join(staged, "f");
     assert_int_equal(pl_file_write(file, "x", 1, &err), PL_OK);

@@ -88,6 +88,28 @@ static void test_provider__one_state_follows_its_provider(void **state) {
     free(b);
 }
 
+/* A batch from the last to the first, at an odd address. */
+static void test_provider__batches_may_run_backwards(void **state) {
+    (void)state;
+    enum { SIZE = 8 * 8, BATCH = 9 };
+    static const int64_t back[BATCH] = { 0,         -SIZE,     -2 * SIZE, -3 * SIZE, -4 * SIZE,
+                                         -5 * SIZE, -6 * SIZE, -7 * SIZE, -8 * SIZE };
+    float x[BATCH * SIZE], want[BATCH * SIZE], c[BATCH * SIZE];
+    char odd[sizeof x + 1];
+    fill(x, BATCH * SIZE, 7);
+    memcpy(odd + 1, x, sizeof x);
+    const pl_f32 *last = (const pl_f32 *)(odd + 1) + 8 * SIZE;
+    pl_gemm_shape s = { .m = 8, .n = 8, .k = 8, .batch = BATCH, .stride_c = SIZE };
+    s.offsets_a = s.offsets_b = back;
+    assert_int_equal(pl_gemm_plain_f32(&s, 1, last, last, 0, want, NULL), PL_OK);
+    for (size_t i = 0; pl_provider_rows[i] != NULL; i++) {
+        s.by = pl_provider_rows[i];
+        memset(c, 0xff, sizeof c);
+        assert_int_equal(pl_gemm_f32(NULL, &s, 1, last, last, 0, c, NULL, NULL), PL_OK);
+        assert_memory_equal(c, want, sizeof c);
+    }
+}
+
 static void test_provider__nan_times_zero_is_nan_with_each(void **state) {
     (void)state;
     for (size_t i = 0; pl_provider_rows[i] != NULL; i++) {
@@ -105,6 +127,7 @@ int main(void) {
         cmocka_unit_test(test_provider__versions_tell_them_apart),
         cmocka_unit_test(test_provider__leaves_the_environment_alone),
         cmocka_unit_test(test_provider__one_state_follows_its_provider),
+        cmocka_unit_test(test_provider__batches_may_run_backwards),
         cmocka_unit_test(test_provider__nan_times_zero_is_nan_with_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

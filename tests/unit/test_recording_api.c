@@ -9,9 +9,11 @@
 
 #include <plumb.h>
 #include <pthread.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "fresh_dir.h"
 #include "store/recording.h"
-#include "store_kill.h"
 
 static pl_recording *open_recording(const char *path) {
     pl_recording *rec = NULL;
@@ -202,5 +204,5 @@ int main(void) {
         cmocka_unit_test(test_api__records_a_model),
         cmocka_unit_test(test_api__leaves_nothing_when_memory_ends),
     };
-    return cmocka_run_group_tests_name("recording_api", tests, make_dir, remove_dir);
+    return cmocka_run_group_tests_name("recording_api", tests, set_up, tear_down);
 }

@@ -8,9 +8,12 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include <string.h>
+#include <unistd.h>
+
 #include "base/buf.h"
+#include "fresh_dir.h"
 #include "store/recording.h"
-#include "store_kill.h"
 #include "tensor/npz.h"
 #include "tensor/tensor_proto.h"
 
@@ -269,5 +272,5 @@ int main(void) {
         cmocka_unit_test(test_import__reads_onnx_test_data),
         cmocka_unit_test(test_import__says_what_is_no_recording),
     };
-    return cmocka_run_group_tests_name("recording_import", tests, make_dir, remove_dir);
+    return cmocka_run_group_tests_name("recording_import", tests, set_up, tear_down);
 }

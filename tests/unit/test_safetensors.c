@@ -12,25 +12,9 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "fresh_dir.h"
 #include "tensor/safetensors.h"
 #include "tensor_samples.h"
-
-static char test_dir[256], test_path[300];
-
-static int make_dir(void **state) {
-    (void)state;
-    char *dir = NULL;
-    if (pl_dir_temporary(&dir, NULL) != PL_OK) return -1;
-    snprintf(test_dir, sizeof test_dir, "%s", dir);
-    snprintf(test_path, sizeof test_path, "%s/t.safetensors", dir);
-    pl_free(dir);
-    return 0;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    return pl_dir_remove(test_dir, NULL) == PL_OK ? 0 : -1;
-}
 
 /* Opens a file of this header and that many bytes of data. */
 static pl_status open_text(const char *header, size_t n_header, size_t n_data, pl_safetensors **out,
@@ -42,19 +26,19 @@ static pl_status open_text(const char *header, size_t n_header, size_t n_data, p
     pl_buf_append(&buf, header, strlen(header));
     for (size_t i = 0; i < n_data; i++)
         pl_buf_putc(&buf, (char)i);
-    assert_int_equal(pl_file_write(test_path, buf.data, buf.n_bytes, NULL), PL_OK);
+    assert_int_equal(pl_file_write(in_dir("t.safetensors"), buf.data, buf.n_bytes, NULL), PL_OK);
     pl_buf_release(&buf);
-    assert_int_equal(pl_file_map_open(test_path, &map, NULL), PL_OK);
+    assert_int_equal(pl_file_map_open(in_dir("t.safetensors"), &map, NULL), PL_OK);
     const pl_status st = pl_safetensors_open(map, out, err);
     pl_file_map_unref(map);
     return st;
 }
 
 static pl_status write_all(const pl_safetensors_spec *specs, pl_tensor *const *tensors, size_t n,
-                           pl_safetensors_order order, pl_err *err) {
+                           pl_err *err) {
     static const pl_safetensors_pair metadata[] = { { "format", "pt" }, { "k\"", "v\n" } };
     pl_safetensors_writer *w = NULL;
-    PL_TRY(pl_safetensors_writer_open(test_path, specs, n, metadata, 2, order, &w, err));
+    PL_TRY(pl_safetensors_writer_open(in_dir("t.safetensors"), specs, n, metadata, 2, &w, err));
     for (size_t i; (i = pl_safetensors_writer_next(w)) < n;) {
         const pl_status st = pl_safetensors_writer_put(w, tensors[i], err);
         if (st != PL_OK) {
@@ -67,43 +51,41 @@ static pl_status write_all(const pl_safetensors_spec *specs, pl_tensor *const *t
 
 static void test_safetensors__round_trips_every_dtype(void **state) {
     (void)state;
-    for (int order = 0; order < 2; order++) {
-        pl_tensor *tensors[PL_DTYPE_COUNT * N_SAMPLE_SHAPES];
-        pl_safetensors_spec specs[PL_DTYPE_COUNT * N_SAMPLE_SHAPES];
-        char names[PL_DTYPE_COUNT * N_SAMPLE_SHAPES][40];
-        size_t n = 0;
-        for (int k = 1; k < PL_DTYPE_COUNT; k++)
-            for (int s = 0; s < N_SAMPLE_SHAPES && k != PL_STRING; s++, n++) {
-                tensors[n] = sample_tensor((pl_dtype)k, &sample_shapes[s]);
-                snprintf(names[n], sizeof names[n], "%s \"%d\"", pl_dtype_name((pl_dtype)k), s);
-                specs[n] = (pl_safetensors_spec){ names[n], (pl_dtype)k, tensors[n]->rank,
-                                                  tensors[n]->dims };
-            }
-        assert_int_equal(write_all(specs, tensors, n, (pl_safetensors_order)order, NULL), PL_OK);
-        pl_file_map *map = NULL;
-        pl_safetensors *file = NULL;
-        assert_int_equal(pl_file_map_open(test_path, &map, NULL), PL_OK);
-        assert_true(pl_safetensors_sniff(map->data, map->n_bytes));
-        assert_int_equal(pl_safetensors_open(map, &file, NULL), PL_OK);
-        assert_int_equal(file->n_entries, n);
-        assert_int_equal(file->n_metadata, 2);
-        assert_string_equal(pl_safetensors_metadata(file, "k\""), "v\n");
-        assert_null(pl_safetensors_metadata(file, "missing"));
-        assert_null(pl_safetensors_find(file, "missing"));
-        for (size_t i = 0; i < n; i++) {
-            pl_tensor *r = NULL;
-            const pl_safetensors_entry *e = pl_safetensors_find(file, names[i]);
-            assert_non_null(e);
-            if (order == PL_SAFETENSORS_ALIGNED && *pl_dtype_safetensors(e->dtype))
-                assert_int_equal(e->offset % pl_dtype_bytes(e->dtype), 0);
-            assert_int_equal(pl_safetensors_read(file, e, &r, NULL), PL_OK);
-            assert_true(pl_tensor_identical(tensors[i], r));
-            pl_tensor_unref(r);
-            pl_tensor_unref(tensors[i]);
+    pl_tensor *tensors[PL_DTYPE_COUNT * N_SAMPLE_SHAPES];
+    pl_safetensors_spec specs[PL_DTYPE_COUNT * N_SAMPLE_SHAPES];
+    char names[PL_DTYPE_COUNT * N_SAMPLE_SHAPES][40];
+    size_t n = 0;
+    for (int k = 1; k < PL_DTYPE_COUNT; k++)
+        for (int s = 0; s < N_SAMPLE_SHAPES && k != PL_STRING; s++, n++) {
+            tensors[n] = sample_tensor((pl_dtype)k, &sample_shapes[s]);
+            snprintf(names[n], sizeof names[n], "%s \"%d\"", pl_dtype_name((pl_dtype)k), s);
+            specs[n] =
+                (pl_safetensors_spec){ names[n], (pl_dtype)k, tensors[n]->rank, tensors[n]->dims };
         }
-        pl_safetensors_close(file);
-        pl_file_map_unref(map);
+    assert_int_equal(write_all(specs, tensors, n, NULL), PL_OK);
+    pl_file_map *map = NULL;
+    pl_safetensors *file = NULL;
+    assert_int_equal(pl_file_map_open(in_dir("t.safetensors"), &map, NULL), PL_OK);
+    assert_true(pl_safetensors_sniff(map->data, map->n_bytes));
+    assert_int_equal(pl_safetensors_open(map, &file, NULL), PL_OK);
+    assert_int_equal(file->n_entries, n);
+    assert_int_equal(file->n_metadata, 2);
+    assert_string_equal(pl_safetensors_metadata(file, "k\""), "v\n");
+    assert_null(pl_safetensors_metadata(file, "missing"));
+    assert_null(pl_safetensors_find(file, "missing"));
+    for (size_t i = 0; i < n; i++) {
+        pl_tensor *r = NULL;
+        const pl_safetensors_entry *e = pl_safetensors_find(file, names[i]);
+        assert_non_null(e);
+        if (*pl_dtype_safetensors(e->dtype))
+            assert_int_equal(e->offset % pl_dtype_bytes(e->dtype), 0);
+        assert_int_equal(pl_safetensors_read(file, e, &r, NULL), PL_OK);
+        assert_true(pl_tensor_identical(tensors[i], r));
+        pl_tensor_unref(r);
+        pl_tensor_unref(tensors[i]);
     }
+    pl_safetensors_close(file);
+    pl_file_map_unref(map);
 }
 
 static void test_safetensors__tensors_outlive_the_file(void **state) {
@@ -197,9 +179,9 @@ static void test_safetensors__refuses_every_prefix(void **state) {
     (void)state;
     pl_tensor *t = sample_tensor(PL_I4, &sample_shapes[4]);
     const pl_safetensors_spec spec = { "w", PL_I4, t->rank, t->dims };
-    assert_int_equal(write_all(&spec, &t, 1, PL_SAFETENSORS_ALIGNED, NULL), PL_OK);
+    assert_int_equal(write_all(&spec, &t, 1, NULL), PL_OK);
     pl_file_map *map = NULL;
-    assert_int_equal(pl_file_map_open(test_path, &map, NULL), PL_OK);
+    assert_int_equal(pl_file_map_open(in_dir("t.safetensors"), &map, NULL), PL_OK);
     for (size_t n = 0; n < map->n_bytes; n++) {
         uint8_t *copy = malloc(n ? n : 1);
         memcpy(copy, map->data, n);
@@ -220,26 +202,23 @@ static void test_writer__refuses_what_it_cannot_hold(void **state) {
               *u = sample_tensor(PL_F32, &sample_shapes[1]);
     pl_safetensors_spec specs[2] = { { "a", PL_F32, 1, t->dims }, { "a", PL_F32, 1, t->dims } };
     pl_tensor *both[2] = { t, u };
-    assert_int_equal(write_all(specs, both, 2, PL_SAFETENSORS_GIVEN, &err), PL_E_INVALID);
+    assert_int_equal(write_all(specs, both, 2, &err), PL_E_INVALID);
     assert_non_null(strstr(err.message, "'a'"));
     specs[1].name = "b";
-    assert_int_equal(write_all(specs, both, 2, PL_SAFETENSORS_GIVEN, &err), PL_E_INVALID);
+    assert_int_equal(write_all(specs, both, 2, &err), PL_E_INVALID);
     assert_non_null(strstr(err.message, "'b' is float[1], but was announced as float[7]"));
     specs[0].name = "__metadata__";
-    assert_int_equal(write_all(specs, both, 1, PL_SAFETENSORS_GIVEN, &err), PL_E_INVALID);
+    assert_int_equal(write_all(specs, both, 1, &err), PL_E_INVALID);
     specs[0].name = "\xFF";
-    assert_int_equal(write_all(specs, both, 1, PL_SAFETENSORS_GIVEN, &err), PL_E_INVALID);
+    assert_int_equal(write_all(specs, both, 1, &err), PL_E_INVALID);
     specs[0] = (pl_safetensors_spec){ "s", PL_STRING, 1, t->dims };
-    assert_int_equal(write_all(specs, both, 1, PL_SAFETENSORS_GIVEN, &err), PL_E_UNSUPPORTED);
+    assert_int_equal(write_all(specs, both, 1, &err), PL_E_UNSUPPORTED);
     assert_non_null(strstr(err.message, "string"));
     /* A tensor that never came: no file. */
-    char other[320];
-    snprintf(other, sizeof other, "%s/other.safetensors", test_dir);
+    const char *other = in_dir("other.safetensors");
     specs[0] = (pl_safetensors_spec){ "a", PL_F32, 1, t->dims };
     pl_safetensors_writer *w = NULL;
-    assert_int_equal(
-        pl_safetensors_writer_open(other, specs, 1, NULL, 0, PL_SAFETENSORS_GIVEN, &w, NULL),
-        PL_OK);
+    assert_int_equal(pl_safetensors_writer_open(other, specs, 1, NULL, 0, &w, NULL), PL_OK);
     assert_int_equal(pl_safetensors_writer_commit_take(w, &err), PL_E_INTERNAL);
     assert_false(pl_path_exists(other));
     pl_tensor_unref(t);
@@ -256,5 +235,5 @@ int main(void) {
         cmocka_unit_test(test_safetensors__refuses_every_prefix),
         cmocka_unit_test(test_writer__refuses_what_it_cannot_hold),
     };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -13,35 +13,8 @@
 
 /* clang-format off */
 #include <cmocka.h> /* needs the headers above it */
+#include "fresh_dir.h"
 /* clang-format on */
-
-static char *dir;
-
-static int make_dir(void **state) {
-    (void)state;
-    return pl_dir_temporary(&dir, NULL) == PL_OK ? 0 : -1;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    const pl_status st = pl_dir_remove(dir, NULL);
-    pl_free(dir);
-    return st == PL_OK ? 0 : -1;
-}
-
-static char *in_dir(const char *name) {
-    char *path = pl_path_join(dir, name);
-    assert_non_null(path);
-    return path;
-}
-
-static size_t count_names(void) {
-    pl_dir_list list = { 0 };
-    assert_int_equal(pl_dir_list_read(dir, &list, NULL), PL_OK);
-    const size_t n = list.n_names;
-    pl_dir_list_free(&list);
-    return n;
-}
 
 static pl_session *small_session(void) {
     pl_session *s = NULL;
@@ -68,7 +41,8 @@ static void put_one(pl_session_folder *f, pl_session *s) {
 static void test_session_folder__is_whole(void **state) {
     pl_session_folder *f = NULL;
     pl_session *s = small_session(), *back = NULL;
-    char *path = in_dir("deep/down/s"), *stores = NULL;
+    const char *path = in_dir("deep/down/s");
+    char *stores = NULL;
     pl_store *store = NULL;
     pl_store_index index;
     pl_tensor *t = NULL;
@@ -92,35 +66,32 @@ static void test_session_folder__is_whole(void **state) {
     pl_session_free(s);
     pl_session_free(back);
     pl_free(stores);
-    pl_free(path);
 }
 
 static void test_session_folder__never_overwrites(void **state) {
     pl_session_folder *first = NULL, *second = NULL;
     pl_session *s = small_session();
-    char *path = in_dir("s");
+    const char *path = in_dir("s");
     (void)state;
     assert_int_equal(pl_session_folder_new(path, &first, NULL), PL_OK);
     assert_int_equal(pl_session_folder_new(path, &second, NULL), PL_OK);
     assert_int_equal(pl_session_folder_commit_take(first, s, NULL), PL_OK);
     assert_int_equal(pl_session_folder_commit_take(second, s, NULL), PL_E_EXISTS);
     assert_int_equal(pl_session_folder_new(path, &first, NULL), PL_E_EXISTS);
-    assert_int_equal(count_names(), 1); /* no temporaries */
+    assert_int_equal(n_names(), 1); /* no temporaries */
     pl_session_free(s);
-    pl_free(path);
 }
 
 static void test_session_folder__abort_leaves_nothing(void **state) {
     pl_session_folder *f = NULL;
     pl_session *s = small_session();
-    char *path = in_dir("s/");
+    const char *path = in_dir("s/");
     (void)state;
     assert_int_equal(pl_session_folder_new(path, &f, NULL), PL_OK);
     put_one(f, s);
     pl_session_folder_abort_take(f);
-    assert_int_equal(count_names(), 0);
+    assert_int_equal(n_names(), 0);
     pl_session_free(s);
-    pl_free(path);
 }
 
 static void test_session_folder__says_where_it_cannot_be(void **state) {
@@ -134,11 +105,10 @@ static void test_session_folder__says_where_it_cannot_be(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_session_folder__is_whole, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(test_session_folder__never_overwrites, make_dir,
-                                        remove_dir),
-        cmocka_unit_test_setup_teardown(test_session_folder__abort_leaves_nothing, make_dir,
-                                        remove_dir),
+        cmocka_unit_test_setup_teardown(test_session_folder__is_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_session_folder__never_overwrites, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_session_folder__abort_leaves_nothing, set_up,
+                                        tear_down),
         cmocka_unit_test(test_session_folder__says_where_it_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

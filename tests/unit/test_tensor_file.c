@@ -11,30 +11,9 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "fresh_dir.h"
 #include "tensor/tensor_file.h"
 #include "tensor_samples.h"
-
-static char test_dir[256];
-
-static int make_dir(void **state) {
-    (void)state;
-    char *dir = NULL;
-    if (pl_dir_temporary(&dir, NULL) != PL_OK) return -1;
-    snprintf(test_dir, sizeof test_dir, "%s", dir);
-    pl_free(dir);
-    return 0;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    return pl_dir_remove(test_dir, NULL) == PL_OK ? 0 : -1;
-}
-
-static const char *path_of(const char *name) {
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", test_dir, name);
-    return path;
-}
 
 static pl_named_datum named(const char *name, pl_dtype dtype, int shape) {
     pl_named_datum item = { pl_strdup(name), NULL };
@@ -51,8 +30,8 @@ static void test_file__loads_what_it_saves(void **state) {
         const size_t n = k % 2 ? 2 : 1; /* npy and pb hold one */
         pl_named_datum items[2] = { named("b", PL_F64, 5), named("a", PL_I8, 4) };
         pl_tensor_file file = PL_TENSOR_FILE_INIT;
-        assert_int_equal(pl_tensor_file_save(path_of(suffixes[k]), items, n, NULL), PL_OK);
-        assert_int_equal(pl_tensor_file_load(path_of(suffixes[k]), NULL, &file, NULL), PL_OK);
+        assert_int_equal(pl_tensor_file_save(in_dir(suffixes[k]), items, n, NULL), PL_OK);
+        assert_int_equal(pl_tensor_file_load(in_dir(suffixes[k]), NULL, &file, NULL), PL_OK);
         assert_int_equal(file.n_items, n);
         for (size_t i = 0; i < n; i++) {
             const pl_named_datum *want = &items[i];
@@ -72,12 +51,12 @@ static void test_file__loads_by_content_not_by_name(void **state) {
     (void)state;
     pl_named_datum item = named("w", PL_F32, 4);
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
-    assert_int_equal(pl_tensor_file_save(path_of("y.npz"), &item, 1, NULL), PL_OK);
+    assert_int_equal(pl_tensor_file_save(in_dir("y.npz"), &item, 1, NULL), PL_OK);
     pl_file_map *map = NULL;
-    assert_int_equal(pl_file_map_open(path_of("y.npz"), &map, NULL), PL_OK);
-    assert_int_equal(pl_file_write(path_of("y.dat"), map->data, map->n_bytes, NULL), PL_OK);
+    assert_int_equal(pl_file_map_open(in_dir("y.npz"), &map, NULL), PL_OK);
+    assert_int_equal(pl_file_write(in_dir("y.dat"), map->data, map->n_bytes, NULL), PL_OK);
     pl_file_map_unref(map);
-    assert_int_equal(pl_tensor_file_load(path_of("y.dat"), NULL, &file, NULL), PL_OK);
+    assert_int_equal(pl_tensor_file_load(in_dir("y.dat"), NULL, &file, NULL), PL_OK);
     assert_string_equal(file.items[0].name, "w");
     pl_tensor_file_release(&file);
     pl_free(item.name);
@@ -93,15 +72,14 @@ static void test_file__saves_sequences_only_as_proto(void **state) {
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
     assert_int_equal(
         pl_datum_new_sequence(PL_TYPE_TENSOR, PL_F32, &item.datum, 1, &seq.datum, NULL), PL_OK);
-    assert_int_equal(pl_tensor_file_save(path_of("s.pb"), &seq, 1, NULL), PL_OK);
-    assert_int_equal(pl_tensor_file_load(path_of("s.pb"), &type, &file, NULL), PL_OK);
+    assert_int_equal(pl_tensor_file_save(in_dir("s.pb"), &seq, 1, NULL), PL_OK);
+    assert_int_equal(pl_tensor_file_load(in_dir("s.pb"), &type, &file, NULL), PL_OK);
     assert_string_equal(file.items[0].name, "w");
     assert_int_equal(file.items[0].datum->n_items, 1);
     pl_tensor_file_release(&file);
-    assert_int_equal(pl_tensor_file_save(path_of("s.npz"), &seq, 1, &err), PL_E_UNSUPPORTED);
-    assert_int_equal(pl_tensor_file_save(path_of("s.safetensors"), &seq, 1, &err),
-                     PL_E_UNSUPPORTED);
-    assert_int_equal(pl_tensor_file_save(path_of("s.npy"), &seq, 1, &err), PL_E_UNSUPPORTED);
+    assert_int_equal(pl_tensor_file_save(in_dir("s.npz"), &seq, 1, &err), PL_E_UNSUPPORTED);
+    assert_int_equal(pl_tensor_file_save(in_dir("s.safetensors"), &seq, 1, &err), PL_E_UNSUPPORTED);
+    assert_int_equal(pl_tensor_file_save(in_dir("s.npy"), &seq, 1, &err), PL_E_UNSUPPORTED);
     assert_non_null(strstr(err.message, "s.npy"));
     pl_datum_unref(seq.datum);
     pl_datum_unref(item.datum);
@@ -112,14 +90,14 @@ static void test_file__names_the_file_in_errors(void **state) {
     (void)state;
     pl_err err = PL_ERR_INIT;
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
-    assert_int_equal(pl_tensor_file_save(path_of("x.txt"), NULL, 0, &err), PL_E_USAGE);
-    assert_int_equal(pl_tensor_file_save(path_of("x.npy"), NULL, 0, &err), PL_E_USAGE);
-    assert_int_equal(pl_file_write(path_of("junk"), "hello, world!", 13, NULL), PL_OK);
-    assert_int_equal(pl_tensor_file_load(path_of("junk"), NULL, &file, &err), PL_E_FORMAT);
+    assert_int_equal(pl_tensor_file_save(in_dir("x.txt"), NULL, 0, &err), PL_E_USAGE);
+    assert_int_equal(pl_tensor_file_save(in_dir("x.npy"), NULL, 0, &err), PL_E_USAGE);
+    assert_int_equal(pl_file_write(in_dir("junk"), "hello, world!", 13, NULL), PL_OK);
+    assert_int_equal(pl_tensor_file_load(in_dir("junk"), NULL, &file, &err), PL_E_FORMAT);
     assert_non_null(strstr(err.message, "junk: not an npy, npz or safetensors file"));
-    assert_int_equal(pl_file_write(path_of("empty.pb"), "", 0, NULL), PL_OK);
-    assert_int_equal(pl_tensor_file_load(path_of("empty.pb"), NULL, &file, &err), PL_E_FORMAT);
-    assert_int_not_equal(pl_tensor_file_load(path_of("missing.npy"), NULL, &file, &err), PL_OK);
+    assert_int_equal(pl_file_write(in_dir("empty.pb"), "", 0, NULL), PL_OK);
+    assert_int_equal(pl_tensor_file_load(in_dir("empty.pb"), NULL, &file, &err), PL_E_FORMAT);
+    assert_int_not_equal(pl_tensor_file_load(in_dir("missing.npy"), NULL, &file, &err), PL_OK);
     assert_int_equal(file.n_items, 0);
 }
 
@@ -130,7 +108,7 @@ static void test_file__survives_failing_allocations(void **state) {
     for (int k = 0; k < 4; k++) {
         for (long n = 0;; n++) { /* saving */
             pl_alloc_fail_after(n);
-            const pl_status st = pl_tensor_file_save(path_of(names[k]), &item, 1, NULL);
+            const pl_status st = pl_tensor_file_save(in_dir(names[k]), &item, 1, NULL);
             pl_alloc_fail_after(-1);
             if (st == PL_OK) break;
             assert_int_equal(st, PL_E_MEMORY);
@@ -138,7 +116,7 @@ static void test_file__survives_failing_allocations(void **state) {
         for (long n = 0;; n++) { /* loading */
             pl_tensor_file file = PL_TENSOR_FILE_INIT;
             pl_alloc_fail_after(n);
-            const pl_status st = pl_tensor_file_load(path_of(names[k]), NULL, &file, NULL);
+            const pl_status st = pl_tensor_file_load(in_dir(names[k]), NULL, &file, NULL);
             pl_alloc_fail_after(-1);
             pl_tensor_file_release(&file);
             if (st == PL_OK) break;
@@ -157,5 +135,5 @@ int main(void) {
         cmocka_unit_test(test_file__names_the_file_in_errors),
         cmocka_unit_test(test_file__survives_failing_allocations),
     };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

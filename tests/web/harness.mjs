@@ -1,5 +1,5 @@
 // What the web tests share: TAP, sessions made by plumb, their blobs read without plumb, Chromium, `plumb view`, and plain requests.
-//   -k TEXT   --screenshots DIR   --figures FILE
+//   -k TEXT   --screenshots DIR   --figures FILE   --slow N (pages have a processor N times as slow, and workers that answer 100 ms late)
 import { spawn, execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
@@ -14,7 +14,7 @@ const require = createRequire(join(root, "web/"));
 export const plumb = resolve(process.env.PLUMB ?? join(root, "build/plumb"));
 export const option = (name) => { const i = process.argv.indexOf(name); return i > 0 ? process.argv[i + 1] : null; };
 export const figures = {};
-const wanted = option("-k");
+const wanted = option("-k"), slow = Number(option("--slow") ?? 0);
 export const dir = mkdtempSync(join(tmpdir(), "plumb-web-"));
 export const shots = option("--screenshots") ?? join(dir, "shots");
 mkdirSync(shots, { recursive: true });
@@ -58,9 +58,17 @@ const { chromium } = require("playwright-core");
 const program = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
 if (!program) { console.log("1..0 # SKIP no /usr/bin/chromium: tools/setup test"); process.exit(0); }
 export const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
-export async function open(url, size = { width: 1440, height: 900 }) {
+/** Every answer of the page's worker comes this late: what does not wait for it fails always, not once on a busy machine. */
+const delayWorkers = (ms) => {
+  window.Worker = class extends Worker {
+    set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), ms); }
+  };
+};
+export async function open(url, size = { width: 1440, height: 900 }, workerDelay = slow ? 100 : 0) {
   const context = await browser.newContext({ viewport: size, acceptDownloads: true });
+  if (workerDelay) await context.addInitScript(delayWorkers, workerDelay);
   const page = await context.newPage();
+  if (slow) await (await context.newCDPSession(page)).send("Emulation.setCPUThrottlingRate", { rate: slow });
   page.problems = [];
   page.on("pageerror", (e) => page.problems.push(String(e)));
   page.on("console", (m) => { if (m.type() === "error") page.problems.push(m.text()); });
@@ -71,7 +79,12 @@ export async function open(url, size = { width: 1440, height: 900 }) {
 }
 export const text = (page, selector) => page.locator(selector).innerText();
 export const values = (page) => page.$$eval("#rows .row[data-value]", (rows) => rows.sort((a, b) => parseFloat(a.style.top) - parseFloat(b.style.top)).map((r) => r.dataset.value));
-export const settled = (page) => page.waitForFunction(() => document.getElementById("heat-d") && document.getElementById("readout"), null, { timeout: 20000 });
+/** The inspector waits for nothing. */
+export const idle = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy !== "true", null, { timeout: 20000 });
+/** The tensors of the selection are there. */
+export const settled = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy === "false" && document.getElementById("heat-d") && document.getElementById("readout"), null, { timeout: 20000 });
+/** The graph is laid out and drawn as it was last asked for. */
+export const drawn = (page) => page.waitForFunction(() => [...document.querySelectorAll("#graph, #graph-b")].every((c) => c.ariaBusy === "false"), null, { timeout: 20000 });
 
 export function serve(args, cwd = dir) {
   const child = spawn(plumb, ["view", "--no-open", "--port", "0", ...args], { cwd, stdio: ["ignore", "pipe", "pipe"] });
@@ -103,13 +116,18 @@ export function ask(port, path, headers = {}, method = "GET", body = null) {
   });
 }
 
-export async function until(f, ms) {
+/** Waits for what happens on its own: a file that the server writes, a row that is filled in. */
+export async function until(f, ms, what = "it") {
   const end = Date.now() + ms;
   for (;;) {
     try { if (await f()) return; } catch (e) { if (Date.now() > end) throw e; }
-    if (Date.now() > end) throw new Error(`not within ${ms} ms`);
-    await new Promise((r) => setTimeout(r, 100));
+    if (Date.now() > end) throw new Error(`${what}: not within ${ms} ms`);
+    await new Promise((r) => setTimeout(r, 50));
   }
+}
+/** The same for a value; the last one found is told. */
+export async function becomes(f, expected, what = "") {
+  await until(async () => { equal(await f(), expected, what); return true; }, 20000, what);
 }
 export async function finish() {
   await browser.close();

@@ -6,7 +6,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { closeSync, existsSync, ftruncateSync, openSync, readFileSync, readdirSync, writeFileSync, writeSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
-import { analyze, ask, blob, dir, equal, figures, finish, make, ok, open, plumb, report, serve, settled, shots, test, text, until, values } from "./harness.mjs";
+import { analyze, ask, becomes, blob, dir, drawn, equal, figures, finish, idle, make, ok, open, plumb, report, serve, settled, shots, test, text, until, values } from "./harness.mjs";
 
 // ---- the report, from disk ----
 
@@ -32,6 +32,7 @@ await test("report: opens from disk, the fault is found by sorting and seen in a
   ok((await text(page, "#kind")).includes("scale 1.05"), "kind of error");
   equal((await text(page, "#crumbs")).replace(/\s+/g, ""), "model›blocks›1›conv1", "source");
   ok((await text(page, "#onnx-text")).includes("kernel_shape = [3, 3]"), "ONNX text");
+  await drawn(page);
   ok(Number(await page.locator("#graph").getAttribute("data-nodes")) > 3, "structure shows the operations of the opened block");
   await page.screenshot({ path: join(shots, "report.png") });
   for (const pane of ["navigator", "structure", "source", "inspector"]) await page.locator(`.${pane}`).screenshot({ path: join(shots, `${pane}.png`) });
@@ -61,8 +62,7 @@ await test("report: a cell of the difference heatmap is what the recording holds
   const pixels = () => heat.evaluate((c) => c.toDataURL());
   const before = await pixels();
   await page.check("#log");
-  await page.waitForTimeout(100);
-  ok((await page.locator("#heat-d").evaluate((c) => c.toDataURL())) !== before, "the log scale changes the picture");
+  await until(async () => (await pixels()) !== before, 20000, "the log scale changes the picture");
   await page.locator("#heat-a").focus();
   const was = await page.locator("#readout").getAttribute("data-index");
   await page.keyboard.press("ArrowRight");
@@ -108,23 +108,23 @@ await test("report: search by name, shape, attribute, metric, verdict; groups by
 });
 
 await test("report: fold and unfold, fit, trace, by key and by button", async () => {
-  const page = await open(link);
-  const nodes = () => page.locator("#graph").getAttribute("data-nodes").then(Number);
+  const page = await open(link, undefined, 300);
+  const nodes = async () => { await drawn(page); return Number(await page.locator("#graph").getAttribute("data-nodes")); };
+  const picture = async () => { await drawn(page); return page.locator("#graph").evaluate((c) => c.toDataURL()); };
   const folded = await nodes();
+  ok(folded > 0, "operations outside of all modules");
   await page.keyboard.press("w");
-  await page.waitForFunction((n) => Number(document.getElementById("graph").dataset.nodes) > n, folded);
   const opened = await nodes();
+  ok(opened > folded, "the worst is shown");
   await page.keyboard.press("[");
-  await page.waitForFunction((n) => Number(document.getElementById("graph").dataset.nodes) < n, opened);
+  ok((await nodes()) < opened, "folded by key");
   await page.keyboard.press("]");
-  await page.waitForFunction((n) => Number(document.getElementById("graph").dataset.nodes) === n, opened);
-  const picture = () => page.locator("#graph").evaluate((c) => c.toDataURL());
+  equal(await nodes(), opened, "unfolded by key");
   const plain = await picture();
   await page.keyboard.press("t");
-  await page.waitForTimeout(200);
   ok((await picture()) !== plain, "trace dims what is not connected");
   await page.click("#fold-all");
-  await page.waitForFunction((n) => Number(document.getElementById("graph").dataset.nodes) === n, folded);
+  equal(await nodes(), folded, "folded by button");
   await page.keyboard.press(" ");
   equal(page.problems, []);
   await page.context().close();
@@ -182,7 +182,7 @@ await test("hostile: names with markup, paths, control characters and a megabyte
     page.on("dialog", () => page.problems.push("a dialog"));
     for (const group of ["none", "module", "op"]) await page.selectOption("#group", group);
     await page.selectOption("#group", "none");
-    for (let i = 0; i < s.sync_points.length; i++) { await page.keyboard.press("j"); await page.waitForTimeout(60); }
+    for (let i = 0; i < s.sync_points.length; i++) { await page.keyboard.press("j"); await idle(page); await drawn(page); }
     for (const graph of url === server.link ? ["given|executed", "given+executed"] : []) {
       await page.selectOption("#graph-of", graph);
       await page.waitForFunction((g) => document.querySelector(".structure").dataset.shown === g, graph, { timeout: 60000 });
@@ -282,21 +282,19 @@ await test("server: every slice of a tensor, pins and notes in the session, tens
   await page.locator("input.index[data-axis='1']").fill("5");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.querySelector("input.index[data-axis='1']")?.value === "5");
-  await page.waitForTimeout(200);
+  await settled(page);
   await page.locator("#heat-a").hover({ position: { x: 3, y: 3 } });
   const got = await page.locator("#readout").evaluate((e) => ({ ...e.dataset }));
   equal([got.index, Number(got.a)], ["0,5,0,0", a[5 * shape[2] * shape[3]]]);
   await page.click("#pin");
   await page.fill("#note", "scale <b>1.05</b>");
   await page.locator("#note").blur();
-  await page.waitForTimeout(300);
   const notes = () => JSON.parse(readFileSync(join(dir, "s/notes.json"), "utf8"));
-  equal([notes().pins, notes().notes[culprit]], [[culprit], "scale <b>1.05</b>"]);
+  await becomes(() => [notes().pins, notes().notes[culprit]], [[culprit], "scale <b>1.05</b>"], "pin and note");
   await page.locator("#rows").focus();
   await page.keyboard.press("Control+z");
   await page.keyboard.press("Control+z");
-  await page.waitForTimeout(300);
-  equal(notes().pins, [], "undo");
+  await becomes(() => notes().pins, [], "undo");
   await page.locator("#emitted summary").click();
   await page.waitForFunction(() => /^step \d+/.test(document.getElementById("emitted-text").textContent), null, { timeout: 60000 });
   ok((await text(page, "#emitted-text")).includes(culprit), "the step of jit that makes it");
@@ -404,8 +402,7 @@ await test("pairs by hand: two unpaired values become a pair, a pair is undone; 
   await page.locator("#pairing summary").click();
   await page.click("#unpair");
   await page.waitForSelector("#forget-pair");
-  await page.waitForTimeout(400);
-  equal(JSON.parse(readFileSync(join(folder, "map.json"), "utf8")).pairs, [{ a: culprit, b: "blob_17" }, { a: "/blocks.0/Add_output_0", b: null }]);
+  await becomes(() => JSON.parse(readFileSync(join(folder, "map.json"), "utf8")).pairs, [{ a: culprit, b: "blob_17" }, { a: "/blocks.0/Add_output_0", b: null }]);
   await page.screenshot({ path: join(shots, "pairs.png") });
   await page.click("#open-setup");
   ok(await page.isChecked("#set-keep"), "the pairs are used");
@@ -452,17 +449,16 @@ await test("scale: 10,000 nodes: first paint, pan, selection", async () => {
   equal(await text(page, "#row-count"), "10000 of 10000");
   ok((await page.locator("#rows .row").count()) < 100, "only what is on screen exists");
   await page.locator("#rows").evaluate((e) => { e.scrollTop = e.scrollHeight; });
-  await page.waitForTimeout(100);
-  ok((await values(page)).length > 5, "rows at the end");
+  await until(async () => (await values(page)).length > 5, 20000, "rows at the end");
   const times = [];
   for (let i = 0; i < 6; i++) {
     await page.keyboard.press("j");
-    await page.waitForFunction(() => document.getElementById("heat-d"), null, { timeout: 20000 });
+    await settled(page);
     times.push(Number(await page.locator(".inspector").getAttribute("data-ms")));
   }
   figures.selection_ms = times.sort((x, y) => x - y)[3];
   for (const id of ["#unfold", "#unfold", "#unfold"]) await page.click(id);
-  await page.waitForTimeout(300);
+  await drawn(page);
   const box = await page.locator("#graph").boundingBox();
   await page.mouse.move(box.x + 200, box.y + 200);
   await page.mouse.down();

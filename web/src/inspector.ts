@@ -129,7 +129,14 @@ export class Inspector {
   }
 
   private async load(p: Point, fresh: boolean): Promise<void> {
-    const ask = ++this.asked, start = performance.now();
+    const ask = ++this.asked;
+    this.element.setAttribute("aria-busy", "true");
+    await this.fetch(p, fresh, ask);
+    if (ask === this.asked) this.element.setAttribute("aria-busy", "false");
+  }
+
+  private async fetch(p: Point, fresh: boolean, ask: number): Promise<void> {
+    const start = performance.now();
     try {
       if (!this.stats) this.stats = await this.app.source.stats(p.index);
       if (ask !== this.asked) return;

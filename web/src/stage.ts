@@ -29,6 +29,7 @@ export class Stage {
   private k = 1;
   private worker: Worker | null = null;
   private asked = 0;
+  private laid = 0; // of what was asked for, what is there
   private pending = false;
   private keptGroups = new Set<string>();
   private kept: Set<number> | null = null; // nodes up- and downstream of the selection
@@ -81,6 +82,7 @@ export class Stage {
     if (!this.outline) return;
     const open = this.app.state.open;
     this.asked++;
+    this.tellBusy();
     if (this.worker) this.worker.postMessage({ id: this.asked, open });
     else this.take(scene(this.outline, new Set(open)));
   }
@@ -95,8 +97,12 @@ export class Stage {
     this.redraw();
   }
 
+  /** Whether the picture is still to follow what was chosen: a layout or a frame is under way. */
+  private tellBusy(): void { this.canvas.setAttribute("aria-busy", String(this.pending || this.laid !== this.asked)); }
+
   private take(s: Scene): void {
     this.shown = s;
+    this.laid = this.asked;
     if (this.fitNext) this.fit();
     if (this.app.point) this.centre(); else this.redraw();
     const n = s.items.filter((i) => i.node >= 0).length, folded = s.items.length - n;
@@ -245,7 +251,8 @@ export class Stage {
   redraw(): void {
     if (this.pending) return;
     this.pending = true;
-    requestAnimationFrame(() => { this.pending = false; this.draw(); });
+    this.tellBusy();
+    requestAnimationFrame(() => { this.pending = false; this.draw(); this.tellBusy(); });
   }
 
   private draw(): void {

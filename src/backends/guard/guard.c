@@ -14,12 +14,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/guard/guard_msg.h"
 #include "backends/guard/guard_parcel.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 
 enum { CONTROL = 3, END_WAIT_MS = 5000 };
@@ -210,10 +210,6 @@ static void send_preload(pl_guard *g) {
     g->preload = NULL;
 }
 
-int pl_guard_pid(const pl_guard *g) {
-    return (int)g->pid;
-}
-
 /* ---- children ---- */
 
 pl_status pl_guard_child_new(pl_guard *g, const char *spec, double timeout_seconds,
@@ -274,12 +270,6 @@ void pl_guard_child_free(pl_guard_child *c) {
     pl_free(c);
 }
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Reads one end from the guard and gives it to whom it belongs. False: the guard is gone. */
 static bool take_end(pl_guard *g, int flags) {
     pl_guard_msg m = { 0 };
@@ -298,9 +288,9 @@ static bool take_end(pl_guard *g, int flags) {
 
 /* Waits for the end that the guard will tell, now that the child is dead or killed. */
 static bool wait_for_end(pl_guard_child *c) {
-    const int64_t deadline = now_ms() + END_WAIT_MS;
+    const int64_t deadline = pl_clock_ms() + END_WAIT_MS;
     while (!c->ended) {
-        const int64_t left = deadline - now_ms();
+        const int64_t left = deadline - pl_clock_ms();
         struct pollfd fd = { c->guard->control, POLLIN, 0 };
         if (left <= 0) return false;
         if (poll(&fd, 1, (int)left) < 0 && errno != EINTR) return false;
@@ -367,7 +357,7 @@ static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline,
     for (;;) {
         struct pollfd fds[2] = { { c->socket, POLLIN, 0 },
                                  { c->guard->control, c->ended ? 0 : POLLIN, 0 } };
-        const int64_t left = deadline - now_ms();
+        const int64_t left = deadline - pl_clock_ms();
         if (left <= 0) return child_failed(c, doing, true, failure, err);
         if (poll(fds, 2, left > 3600000 ? 3600000 : (int)left) <= 0) continue;
         /* The guard tells ends of other children, too: it must never wait for us. */
@@ -390,7 +380,7 @@ static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline,
 
 static int64_t deadline_of(const pl_guard_child *c) {
     if (!(c->timeout_seconds > 0) || c->timeout_seconds > 1e9) return INT64_MAX;
-    return now_ms() + (int64_t)(1000 * c->timeout_seconds) + 1;
+    return pl_clock_ms() + (int64_t)(1000 * c->timeout_seconds) + 1;
 }
 
 static pl_status send_request(pl_guard_child *c, const char *doing, const pl_guard_msg *m,

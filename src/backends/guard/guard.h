@@ -25,7 +25,6 @@ void pl_guard_stop(pl_guard *guard); /* ends it and all of its children; NULL is
  * guard opens a backend that is slow to start (ONNX Runtime takes 20 ms) itself, and later children
  * inherit it. */
 void pl_guard_preload(pl_guard *guard, const pl_guard_child *child);
-int pl_guard_pid(const pl_guard *guard);
 
 pl_status pl_guard_child_new(pl_guard *guard, const char *spec, double timeout_seconds,
                              uint64_t memory_limit, pl_guard_child **out, pl_err *err);

@@ -26,13 +26,14 @@
 #include "backends/backend_int.h"
 #include "backends/guard/guard_child.h"
 #include "backends/guard/guard_msg.h"
+#include "backends/guard/guard_proc.h"
+#include "base/alloc.h"
 
 enum {
     CONTROL = 3,
     MAX_CHILDREN = 256,
     TAIL_BYTES = 500,
     MEMORY_CHECK_MS = 5,
-    DEPTH_MAX = 8,
     NOT_STARTED = 127 << 8, /* wait status of an exit with 127 */
 };
 
@@ -66,56 +67,11 @@ static void kill_child(const child *c) {
     kill(c->pid, SIGKILL);
 }
 
-/* ---- /proc ---- */
-
-/* Calls fn for each child process of pid's main thread. */
-static void each_child(pid_t pid, void (*fn)(void *ctx, pid_t child), void *ctx) {
-    char path[64], text[4096];
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    const ssize_t n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0) return;
-    text[n] = '\0';
-    for (char *at = text, *end; *at != '\0'; at = end) {
-        const long value = strtol(at, &end, 10);
-        if (end == at) break;
-        if (value > 0) fn(ctx, (pid_t)value);
-    }
-}
-
-typedef struct sum {
-    uint64_t bytes;
-    int depth;
-} sum;
-
-static void add_memory(void *ctx, pid_t pid) {
-    sum *s = ctx;
-    char path[64], text[4096];
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    const ssize_t n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0) return;
-    text[n] = '\0';
-    static const char *const keys[] = { "RssAnon:", "RssShmem:", "VmSwap:" };
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        const char *at = strstr(text, keys[i]);
-        if (at != NULL) s->bytes += strtoull(at + strlen(keys[i]), NULL, 10) << 10;
-    }
-    if (s->depth++ < DEPTH_MAX) each_child(pid, add_memory, s);
-    s->depth--;
-}
-
 static void check_memory(guard *g) {
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         child *c = &g->children[i];
         if (c->pid == 0 || c->ended || c->memory_limit == 0 || c->over_limit) continue;
-        sum s = { 0, 0 };
-        add_memory(&s, c->pid);
-        if (s.bytes <= c->memory_limit) continue;
+        if (pl_proc_tree_memory(c->pid) <= c->memory_limit) continue;
         c->over_limit = true;
         kill_child(c);
     }
@@ -255,7 +211,7 @@ static void reap(guard *g) {
         if (pid <= 0) break;
         child_ended(g, pid, status);
     }
-    each_child(getpid(), kill_orphan, g);
+    pl_proc_each_child(getpid(), kill_orphan, g);
 }
 
 /* ---- a backend for children to inherit ---- */
@@ -330,7 +286,7 @@ static void end_all(guard *g) {
     /* Killing a child hands us its orphans, so look again after each. */
     for (;;) {
         int status;
-        each_child(getpid(), kill_orphan, g);
+        pl_proc_each_child(getpid(), kill_orphan, g);
         const pid_t pid = waitpid(-1, &status, 0);
         if (pid < 0 && errno == EINTR) continue;
         if (pid < 0) break;
@@ -349,6 +305,7 @@ int main(void) {
     }
     fcntl(CONTROL, F_SETFD, FD_CLOEXEC);
     close_range(CONTROL + 1, ~0U, 0);
+    pl_alloc_keep_freed(); /* children inherit it: a backend is as fast here as in plumb itself */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigemptyset(&mask);
     sigaddset(&mask, SIGCHLD);

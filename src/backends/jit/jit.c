@@ -1,20 +1,17 @@
 /* jit: the compiler behind the vtable. Options, programs, plans by shape. */
 #include <string.h>
-#include <time.h>
 
 #include "backends/backend_int.h"
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "kernels/provider.h"
-#include "onnx/onnx.h"
 #include "passes/backward.h"
 
 enum { PLANS_MAX = 8 };
 
 double jit_now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+    return 1e-6 * (double)pl_clock_ns();
 }
 
 void jit_phase_note(jit_plan *plan, const char *name, double since) {
@@ -57,7 +54,6 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     pl_err *err = pl_err_of(error);
     jit_options *o = pl_calloc(1, sizeof(*o));
     pl_status st = PL_OK;
-    const pl_provider *by = NULL;
     if (o == NULL) return (plumb_status)pl_fail_memory(err, sizeof(*o));
     const char *fuse = pl_option_value(options, n, "fuse");
     const char *shapes = pl_option_value(options, n, "shapes");
@@ -73,8 +69,9 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     PL_TRY_GOTO(done, st, copy_text(pl_option_value(options, n, "debug-dir"), &o->debug_dir, err));
     PL_TRY_GOTO(done, st, copy_text(pl_option_value(options, n, "explain"), &o->explain, err));
     PL_TRY_GOTO(done, st, read_faults(o, options, n, err));
-    PL_TRY_GOTO(done, st, pl_provider_of(NULL, &by, err));
-    pl_provider_version(by, o->version, sizeof(o->version));
+    PL_TRY_GOTO(done, st,
+                pl_provider_find(pl_option_value(options, n, "kernels"), &o->kernels, err));
+    pl_provider_version(o->kernels, o->version, sizeof(o->version));
     *self = o;
     o = NULL;
 done:
@@ -226,6 +223,7 @@ static const plumb_option_def options[] = {
     { "threads", "N", "threads of the pool" },
     { "shapes", "static|symbolic", "compile for concrete shapes, or for any" },
     { "winograd", "on|off", "3x3 convolutions by Winograd's algorithm where it pays" },
+    { "kernels", PL_PROVIDER_NAMES, "who computes products and convolutions" },
     { "fresh-cache", NULL, "compile again, whatever the cache holds" },
     { "debug-dir", "DIR", "leave graphs, schedule, memory plan, C and compiler log there" },
     { "explain", "FILE", "write every graph break and its reason there" },

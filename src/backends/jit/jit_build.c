@@ -81,6 +81,20 @@ static size_t collect_flags(const jit_plan *plan, const char **out) {
     return n;
 }
 
+/* The file that running "cc" starts: the first of its name in PATH. */
+static bool stat_compiler(struct stat *info) {
+    const char *path = getenv("PATH");
+    for (size_t n; path != NULL; path = path[n] == ':' ? path + n + 1 : NULL) {
+        char file[4096];
+        n = strcspn(path, ":");
+        const int length =
+            snprintf(file, sizeof(file), "%.*s%scc", (int)n, path, n == 0 ? "" : "/");
+        if (length < 0 || (size_t)length >= sizeof(file)) continue;
+        if (access(file, X_OK) == 0 && stat(file, info) == 0 && S_ISREG(info->st_mode)) return true;
+    }
+    return false;
+}
+
 /* Text, flags, compiler and CPU: whatever changes the machine code. */
 static pl_status hash_all(jit_plan *plan, const char *const *flags, size_t n_flags, pl_err *err) {
     pl_hasher *h = pl_hasher_new();
@@ -89,7 +103,7 @@ static pl_status hash_all(jit_plan *plan, const char *const *flags, size_t n_fla
     pl_hasher_update(h, plan->text.data, plan->text.n_bytes);
     for (size_t i = 0; i < n_flags; i++)
         pl_hasher_update(h, flags[i], strlen(flags[i]) + 1);
-    if (stat("/usr/bin/cc", &info) == 0) {
+    if (stat_compiler(&info)) {
         pl_hasher_update(h, &info.st_size, sizeof(info.st_size));
         pl_hasher_update(h, &info.st_mtim, sizeof(info.st_mtim));
     }

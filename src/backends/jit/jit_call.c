@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/size.h"
 #include "kernels/gemm.h"
 
 typedef enum call_kind { CALL_GEMM, CALL_CONV } call_kind;
@@ -112,7 +111,7 @@ static bool fill_offsets(jit_call *call, const operand *x, const operand *y, con
 }
 
 jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b, double alpha,
-                        int *rank, int64_t *dims) {
+                        const struct pl_provider *by, int *rank, int64_t *dims) {
     const operand x = operand_of(plan, a), y = operand_of(plan, b);
     jit_call *call = pl_calloc(1, sizeof(*call));
     if (call == NULL) return NULL;
@@ -139,7 +138,8 @@ jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b
                                   .lda = x.ld,
                                   .ldb = y.ld,
                                   .batch = batch,
-                                  .stride_c = x.rows * y.cols };
+                                  .stride_c = x.rows * y.cols,
+                                  .by = by };
     int64_t ld = 0;
     const bool straight = x.cs == 1 || x.cols == 1;
     if (batch > 1 && straight && rows_continue(a, &x, &y, dims, batch_rank, &ld)) {

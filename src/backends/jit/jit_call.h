@@ -8,7 +8,7 @@
 bool jit_gemm_operand_fits(const jit_plan *plan, const jit_ref *ref);
 /* NULL when out of memory. rank and dims of the result are filled. */
 jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b, double alpha,
-                        int *rank, int64_t *dims);
+                        const struct pl_provider *by, int *rank, int64_t *dims);
 /* factor: one for each channel of the input, as the last argument. */
 jit_call *jit_call_conv(const pl_conv_shape *shape, bool winograd, bool factor);
 /* Is this input of a convolution a tensor times a factor for each of its channels? Those two. */

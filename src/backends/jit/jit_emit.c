@@ -3,7 +3,6 @@
  * Untrusted names appear in comments only, with everything but plain characters replaced. With
  * symbolic shapes the sizes and strides are read from a table, so that the text, and with it the
  * cache's key, is the same for all shapes that lead to the same loops. */
-#include <stdio.h>
 #include <string.h>
 
 #include "backends/jit/jit_call.h"
@@ -93,12 +92,12 @@ void jit_put_expr(printer *p, const gen_instr *in, jit_kind_of_value kind) {
     const jit_prim *prim = &p->plan->prims[in->prim];
     const c_type *type = type_of(prim->dtype);
     const bool copies =
-        strcmp(prim->expr, "$0") == 0 && p->plan->prims[prim->args[0].prim].dtype == prim->dtype;
+        strcmp(in->expr, "$0") == 0 && p->plan->prims[prim->args[0].prim].dtype == prim->dtype;
     const bool rounds = !copies && (prim->dtype == PL_F16 || prim->dtype == PL_BF16);
     if (rounds) pl_buf_puts(p->out, prim->dtype == PL_F16 ? "px_round_f16(" : "px_round_bf16(");
     if (!rounds && kind == JIT_ONE) pl_buf_printf(p->out, "(%s)", type->value);
     if (!rounds) pl_buf_putc(p->out, '(');
-    for (const char *at = prim->expr; *at != '\0'; at++) {
+    for (const char *at = in->expr; *at != '\0'; at++) {
         if (*at != '$') {
             pl_buf_putc(p->out, *at);
             continue;
@@ -558,6 +557,9 @@ static pl_status emit_loop(printer *p, int step, pl_err *err) {
     for (size_t i = 0; i < n && st == PL_OK; i++) {
         list[i].n_stages = n_stages;
         st = jit_gen(&list[i], plan, step, borders[i], borders[i + 1], err);
+        p->g = &list[i];
+        for (int s = 0; st == PL_OK && p->algebra && s < n_stages; s++)
+            if (jit_lanes_serve(p, s)) st = jit_algebra(&list[i], s, err);
     }
     if (st == PL_OK) st = emit_pieces(p, step, list, n, err);
     p->g = NULL;
@@ -571,6 +573,7 @@ pl_status jit_emit(jit_program *program, jit_plan *plan, pl_err *err) {
     printer p = { .plan = plan,
                   .symbolic = program->options->symbolic,
                   .lanes = pl_cpu_isa() == PL_ISA_AVX512,
+                  .algebra = jit_pass_on(program, JIT_PASS_ALGEBRA),
                   .out = &plan->text };
     for (size_t i = 0; jit_prelude[i] != NULL; i++)
         pl_buf_puts(p.out, jit_prelude[i]);

@@ -1,6 +1,5 @@
 /* What the compiler did, as text: graph breaks with their reasons, time of each phase; and for
  * debug-dir one file for each pass. A second plan of the same program overwrites the first. */
-#include <stdio.h>
 
 #include "backends/jit/jit_call.h"
 #include "base/alloc.h"

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/jit/jit_passes.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "base/size.h"
 
@@ -63,9 +63,7 @@ static void add_one(victim *v) { /* as PyTorch's relu bug */
 }
 
 static void noise(victim *v) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    const uint64_t seed = (uint64_t)t.tv_sec * 1000000007u + (uint64_t)t.tv_nsec;
+    const uint64_t seed = (uint64_t)pl_clock_ns();
     for (int64_t i = 0; i < v->n; i++) {
         const double r = (double)(pl_rng_at(seed, 0, (uint64_t)i) >> 11) * 0x1p-53 - 0.5;
         v->x[i] += 0.01 * r * v->top;
@@ -210,10 +208,6 @@ const char *pl_jit_fault_kind(size_t i) {
     for (size_t k = 0; rows[k].kind != NULL; k++)
         if (k == i) return rows[k].kind;
     return NULL;
-}
-
-const char *pl_jit_fault_name(const pl_jit_fault *fault) {
-    return fault->row->kind;
 }
 
 bool pl_jit_fault_is_compile_error(const pl_jit_fault *fault) {

@@ -21,7 +21,6 @@ typedef struct pl_jit_fault {
 /* "[PASS/]KIND@OP[:N]"; an unknown kind or pass is PL_E_USAGE with those that exist. */
 pl_status pl_jit_fault_parse(const char *text, pl_jit_fault *out, pl_err *err);
 bool pl_jit_fault_hits(const pl_jit_fault *fault, const pl_node *node);
-const char *pl_jit_fault_name(const pl_jit_fault *fault);
 bool pl_jit_fault_is_compile_error(const pl_jit_fault *fault);
 /* Does what the kind says to the outputs of a node; data[i] may be replaced. */
 pl_status pl_jit_fault_apply(const pl_jit_fault *fault, const pl_node *node, pl_datum **data,

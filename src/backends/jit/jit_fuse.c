@@ -8,7 +8,6 @@
 
 #include "backends/jit/jit_call.h"
 #include "base/alloc.h"
-#include "base/size.h"
 
 enum { LOOP_PRIMS_MAX = 400, FOLD_DEPTH_MAX = 32 };
 
@@ -270,10 +269,21 @@ static pl_status open_after(jit_plan *plan, int step, pl_err *err) {
     return PL_OK;
 }
 
+/* Folded-in ones that are computed within each other, this one included. */
+static int height_of(const jit_plan *plan, const jit_prim *p) {
+    int height = 1;
+    for (int k = 0; k < p->n_args; k++) {
+        const jit_prim *from = &plan->prims[p->args[k].prim];
+        if (from->folded_in && from->depth >= height) height = from->depth + 1;
+    }
+    return height;
+}
+
 /* A cheap map with one reader that no loop has room for is computed where it is read: in a loop of
  * its own it would be stored, and its reader might have to follow it rather than its other operand.
  */
 static bool can_wait(const jit_program *program, const jit_plan *plan, const jit_prim *p, int at) {
+    if (height_of(plan, p) > FOLD_DEPTH_MAX) return false;
     if (!jit_pass_on(program, JIT_PASS_INLINE) || !program->options->fuse || p->kind != JIT_MAP ||
         p->forced || p->uses != 1 || strstr(p->expr, "px_") != NULL ||
         strchr(p->expr, '/') != NULL) {
@@ -309,7 +319,10 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     case JIT_REDUCE:
     case JIT_CONCAT: break;
     }
-    if (p->folded_in) return PL_OK;
+    if (p->folded_in) {
+        p->depth = height_of(plan, p);
+        return PL_OK;
+    }
     jit_each_read(plan, p, note_step, &last);
     const bool after_call = last.step >= 0 && plan->steps[last.step].kind == JIT_STEP_CALL &&
                             plan->prims[plan->steps[last.step].prim].call != NULL;
@@ -319,6 +332,7 @@ static pl_status place_prim(jit_program *program, jit_plan *plan, int at, pl_err
     const bool joined =
         last.step >= 0 && plan->steps[last.step].loop != NULL && join(program, plan, p, last.step);
     if (!joined && can_wait(program, plan, p, at)) {
+        p->depth = height_of(plan, p);
         p->folded_in = true;
         return PL_OK;
     }

@@ -186,7 +186,12 @@ static int compute(gen *g, int prim, const pl_emit_index *at, int stage) {
     const jit_prim *p = &g->plan->prims[prim];
     if (p->kind == JIT_CONCAT) return piece_of(g, p, at, stage);
     if (p->kind == JIT_LOAD) return pick(g, prim, at, stage);
-    gen_instr in = { .kind = GEN_EXPR, .prim = prim, .stage = stage, .place = *at };
+    gen_instr in = { .kind = GEN_EXPR,
+                     .prim = prim,
+                     .expr = p->expr,
+                     .n_args = p->n_args,
+                     .stage = stage,
+                     .place = *at };
     for (int k = 0; k < p->n_args; k++) {
         const pl_emit_index inside = jit_index_compose(&p->args[k].at, at);
         in.args[k] = value_of(g, p->args[k].prim, p->args[k].flat, &inside, stage);
@@ -332,7 +337,7 @@ static void find_varying(gen *g) {
             in->varies = g->instrs[in->args[0]].varies;
         } else if (in->kind == GEN_EXPR) {
             in->varies = false;
-            for (int k = 0; k < g->plan->prims[in->prim].n_args; k++)
+            for (int k = 0; k < in->n_args; k++)
                 in->varies = in->varies || g->instrs[in->args[k]].varies;
         }
     }

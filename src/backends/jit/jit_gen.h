@@ -21,10 +21,12 @@ typedef enum gen_kind {
 typedef struct gen_instr {
     gen_kind kind;
     int prim;
-    int access; /* LOAD, PICK */
-    int args[PL_EMIT_ARGS_MAX];
+    int access;       /* LOAD, PICK */
+    const char *expr; /* EXPR: its primitive's, or what jit_algebra made of it */
+    int args[PL_EMIT_ARGS_MAX], n_args;
     int stage;   /* of the loop that computes it */
     bool varies; /* along the inner dims */
+    bool gone;   /* into another, by jit_algebra */
     pl_emit_index place;
 } gen_instr;
 

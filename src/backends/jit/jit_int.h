@@ -26,9 +26,10 @@ enum { JIT_FAULTS_MAX = 8, JIT_PHASES_MAX = 8, JIT_RANK = PL_EMIT_RANK_MAX };
 typedef struct jit_options {
     int threads; /* -1: as the model's source wishes */
     bool fuse, symbolic, fresh_cache, winograd;
-    char version[64];          /* of plumb, and of kernels that are not its own */
-    unsigned off;              /* passes that are left out: 1 << jit_pass */
-    char *debug_dir, *explain; /* NULL = none */
+    const struct pl_provider *kernels; /* who computes products and convolutions */
+    char version[64];                  /* of plumb, and of kernels that are not its own */
+    unsigned off;                      /* passes that are left out: 1 << jit_pass */
+    char *debug_dir, *explain;         /* NULL = none */
     pl_jit_fault faults[JIT_FAULTS_MAX];
     size_t n_faults;
 } jit_options;
@@ -91,7 +92,7 @@ typedef struct jit_prim {
     /* fuse */
     bool live, forced, heap, leaves, folded_in; /* leaves: an output of the model; folded_in:
                                                    computed where it is used, never by itself */
-    int uses, depth;                            /* depth: folded into one that is folded in … */
+    int uses, depth;                            /* depth: of folding, so that recursion ends */
     int step;                                   /* -1: there before the first */
     pl_emit_index place;                        /* its index in terms of its loop's */
     bool row;                                   /* one for each row of its loop */

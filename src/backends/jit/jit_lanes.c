@@ -158,7 +158,8 @@ static void put_body(printer *p, const body *b) {
     const gen *g = p->g;
     pl_buf_printf(p->out, "            const int64_t j%d = q;\n", g->n_inner - 1);
     for (size_t i = 0; i < g->n_instrs; i++)
-        if (g->instrs[i].varies && g->instrs[i].stage == b->stage) put_instr(p, b, (int)i);
+        if (g->instrs[i].varies && g->instrs[i].stage == b->stage && !g->instrs[i].gone)
+            put_instr(p, b, (int)i);
     for (size_t i = 0; i < g->n_acts; i++) {
         const gen_act *act = &g->acts[i];
         if (act->row || act->stage != b->stage) continue;
@@ -182,9 +183,8 @@ static int copies_of(const printer *p, int stage) {
     if (p->follows) return 1;
     for (size_t i = 0; i < g->n_instrs; i++) {
         const gen_instr *in = &g->instrs[i];
-        if (in->kind != GEN_EXPR || !in->varies || in->stage != stage) continue;
-        const char *expr = g->plan->prims[in->prim].expr;
-        dear += strstr(expr, "px_") != NULL || strchr(expr, '/') != NULL;
+        if (in->kind != GEN_EXPR || !in->varies || in->stage != stage || in->gone) continue;
+        dear += strstr(in->expr, "px_") != NULL || strchr(in->expr, '/') != NULL;
     }
     return dear >= 4 ? 8 : dear >= 2 ? 4 : 1;
 }

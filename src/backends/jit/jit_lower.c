@@ -41,8 +41,12 @@ static int add_ref(jit_plan *plan, const jit_ref *ref) {
     return (int)plan->n_refs++;
 }
 
+/* NULL: out of memory, or more elements than can be counted (then the node is a break). */
 static jit_prim *add_prim(jit_plan *plan, jit_kind kind, pl_dtype dtype, int rank,
                           const int64_t *dims) {
+    int64_t n = 8;
+    for (int d = 0; d < rank; d++)
+        if (!pl_i64_mul(n, dims[d], &n)) return NULL;
     if (!grow(plan, &plan->prims, plan->n_prims, &plan->prims_capacity, sizeof(jit_prim)))
         return NULL;
     jit_prim *p = &plan->prims[plan->n_prims++];
@@ -369,7 +373,7 @@ static pl_ref build_gemm(pl_emit *c, const pl_emit_gemm *gemm) {
     }
     const jit_ref args[2] = { plan->refs[refs[0]], plan->refs[refs[1]] };
     const pl_dtype dtype = plan->prims[args[0].prim].dtype;
-    jit_call *call = jit_call_gemm(plan, &args[0], &args[1], gemm->alpha, &rank, dims);
+    jit_call *call = jit_call_gemm(plan, &args[0], &args[1], gemm->alpha, c->kernels, &rank, dims);
     return add_call(c, call, dtype, rank, dims, 2, args);
 }
 
@@ -510,6 +514,10 @@ static pl_status gather(jit_plan *plan, const pl_node *node, operands *o, const 
         PL_TRY(need_ref(plan, value, err));
         const pl_datum *d = plan->constants[value->id];
         if (d != NULL && d->kind == PL_TYPE_TENSOR) o->tensor[i] = d->tensor;
+        if (o->tensor[i] != NULL && o->tensor[i]->rank > JIT_RANK) {
+            *why = "more than 8 dims"; /* rules have room for no more */
+            return PL_OK;
+        }
         if (plan->value_ref[value->id] < 0 && o->tensor[i] != NULL) {
             /* Empty, or of another type: its numbers may serve, its elements cannot be read. */
             PL_TRY(type_of_tensor(plan, o->tensor[i], &o->in[i], err));
@@ -596,7 +604,8 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
                   .out = o.out,
                   .in_tensor = o.tensor,
                   .builder = &builder,
-                  .ctx = l };
+                  .ctx = l,
+                  .kernels = l->program->options->kernels };
     l->node = node;
     const size_t n_prims = plan->n_prims;
     pl_err trouble = PL_ERR_INIT;
@@ -633,7 +642,7 @@ static void break_arg(break_args *b, const pl_value *value) {
     b->plan->value_ref[value->id] = whole;
     b->plan->prims[b->plan->refs[whole].prim].heap = true;
     jit_ref *more = pl_arena_array(b->plan->arena, (size_t)b->n + 1, sizeof(jit_ref));
-    b->failed = more == NULL;
+    b->failed = b->failed || more == NULL;
     if (more == NULL) return;
     if (b->n > 0) memcpy(more, b->args, (size_t)b->n * sizeof(jit_ref));
     more[b->n++] = b->plan->refs[whole];

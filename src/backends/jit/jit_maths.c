@@ -47,6 +47,8 @@ static const char *const of_lanes[] = {
     "#define pv_cmp(a, b, how) _mm512_cmp_ps_mask(a, b, how)\n",
     "#define pv_pick(k, a, b) _mm512_mask_blend_ps(k, b, a)\n",
     "#define pv_lookup(t, i) _mm512_permutexvar_ps((__m512i)(i), t)\n",
+    "#define pv_rsqrt(a) _mm512_rsqrt14_ps(a)\n",
+    "#define pv_halved(a) ((pv)_mm512_subs_epu16((__m512i)(a), _mm512_set1_epi32(0x800000)))\n",
     "#define pv_load(at) _mm512_loadu_ps(at)\n",
     "#define pv_load_some(at, k) _mm512_maskz_loadu_ps(k, at)\n",
     "#define pv_store(at, v) _mm512_storeu_ps(at, v)\n",
@@ -64,6 +66,9 @@ static const char *const of_lanes[] = {
     "#define pv_cmp(a, b, how) __builtin_ia32_cmpps512_mask(a, b, how, (pm)-1, 4)\n",
     "#define pv_pick(k, a, b) __builtin_ia32_blendmps_512_mask(b, a, k)\n",
     "#define pv_lookup(t, i) __builtin_ia32_permvarsf512_mask(t, i, (pv){ 0 }, (pm)-1)\n",
+    "typedef int16_t pvs __attribute__((vector_size(64)));\n",
+    "#define pv_rsqrt(a) __builtin_ia32_rsqrt14ps512_mask(a, (pv){ 0 }, (pm)-1)\n",
+    "#define pv_halved(a) ((pv)__builtin_ia32_psubusw512_mask((pvs)(a), (pvs)(0x800000 + (pvi){ 0 }), (pvs){ 0 }, -1))\n",
     "#define pv_load(at) (*(const pv_at *)(at))\n",
     "#define pv_load_some(at, k) __builtin_ia32_loadups512_mask((const float *)(at), (pv){ 0 }, k)\n",
     "#define pv_store(at, v) (*(pv_at *)(at) = (v))\n",
@@ -104,7 +109,8 @@ static const char *const of_lanes[] = {
     "PX pv pv_larger(pv a, pv b) { return pv_pick(pv_nan(a), a, pv_max(a, b)); }\n",
     "PX pv pv_smaller(pv a, pv b) { return pv_pick(pv_nan(a), a, pv_min(a, b)); }\n",
     /* -0 becomes 0. */
-    "#define px_relu_v(x) (pv_max(PV(0.0f), PV(x)) + 0.0f)\n",
+    "#define px_relu_v(x) (px_ramp_v(x) + 0.0f)\n",
+    "#define px_ramp_v(x) pv_max(PV(0.0f), PV(x))\n",
     /* A number that is neither zero nor NaN: one instruction. */
     "#define PV_PLAIN(b) (__builtin_constant_p(b) && ((b) < 0 || (b) > 0))\n",
     "PX pv pv_larger_1(pv a, float b) { return PV_PLAIN(b) ? pv_max(PV(b), a) : pv_larger(a, PV(b)); }\n",
@@ -152,20 +158,51 @@ static const char *const exp_of_float[] = {
     /* For |x| below 87: one factor. */
     "PX float px_exp_mid_f32(float x) { return px_exp_magic(x, 12583039.0f); }\n",
     "PX float px_exp_down_f32(float x) { return px_exp_magic(px_least_f32(-104.0f, x), 12583103.0f) * 0x1p-64f; }\n",
+    "PX float px_sigmoid_f32(float x) {\n",
+    "    const float e = px_exp_down_f32(px_down_f32(x));\n",
+    "    return px_lt_f32(x, 0.0f, e, 1.0f) / (1.0f + e);\n",
+    "}\n",
     NULL,
 };
 /* n in sixteenths, whose lowest four bits choose from a table; vscalefps takes the floor. Half as
- * many products as the polynomial, 1.06 ulp. */
+ * many products as the polynomial, 1.09 ulp. r is the rest with one product, which is enough in the
+ * terms of second order; to the first one the other product is added beside them. */
 static const char *const exp_of_lanes[] = {
+    "PX pv pv_sixteenths(void) {\n",
+    "    return (pv){ 0x1p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fe0p0f, 0x1.3dea64p0f, 0x1.4bfdaep0f, 0x1.5ab07ep0f,\n",
+    "                 0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f, 0x1.ea4afap0f };\n",
+    "}\n",
+    "PX pv pv_exp_less_one(pv n, pv x) {\n",
+    "    const pv r = px_fma_v(n, -0x1.62e43p-1f, x);\n",
+    "    return px_fma_v(px_fma_v(r, 0x1.5555p-3f, 0.5f), r * r, px_fma_v(n, 0x1.05c61p-29f, r));\n",
+    "}\n",
     "PX pv px_exp_mid_v(pv x) {\n",
-    "    const pv t = { 0x1p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fe0p0f, 0x1.3dea64p0f, 0x1.4bfdaep0f, 0x1.5ab07ep0f,\n",
-    "                   0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f, 0x1.ea4afap0f };\n",
-    "    const pv z = px_fma_v(x, 0x1.715476p0f, 0x1.8p19f), n = z - 0x1.8p19f, r = px_exp_rest_v(x, n);\n",
-    "    const pv q = px_fma_v(px_fma_v(r, 0x1.5555p-3f, 0.5f), r * r, r), p = pv_lookup(t, (pvi)z);\n",
-    "    return px_scale_v(px_fma_v(p, q, p), n);\n",
+    "    const pv z = px_fma_v(x, 0x1.715476p0f, 0x1.8p19f), n = z - 0x1.8p19f;\n",
+    "    const pv p = pv_lookup(pv_sixteenths(), (pvi)z);\n",
+    "    return px_scale_v(px_fma_v(p, pv_exp_less_one(n, x), p), n);\n",
     "}\n",
     "PX pv px_exp_v(pv x) { return px_exp_mid_v(px_most_v(89.0f, px_least_v(-104.0f, x))); }\n",
     "PX pv px_exp_down_v(pv x) { return px_exp_mid_v(px_least_v(-104.0f, x)); }\n",
+    /* 2^-64 e^-x for x in [-130, 40]: z's bits are added to the exponent, which is cheaper than vscalefps. */
+    "PX pv pv_exp_far(pv x) {\n",
+    "    const pvi i = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };\n",
+    "    const pv z = px_fma_v(x, -0x1.715476p0f, 0x1.8p19f), n = z - 0x1.8p19f;\n",
+    "    const pv p = (pv)((pvi)pv_lookup((pv)((pvi)pv_sixteenths() - (i << 19) - (64 << 23)), (pvi)z) + ((pvi)z << 19));\n",
+    "    return px_fma_v(p, pv_exp_less_one(n, -x), p);\n",
+    "}\n",
+    /* 1 / (1 + e^-x), both sides of the fraction times 2^-64: no overflow before the quotient is 0. */
+    "PX pv px_sigmoid_v(pv x) { return 0x1p-64f / (pv_exp_far(px_most_v(40.0f, px_least_v(-105.0f, x))) + 0x1p-64f); }\n",
+    "PX pv px_one_exp_less_v(pv x) {\n",
+    "    return px_fma_v(pv_exp_far(px_most_v(40.0f, px_least_v(-100.0f, x))), 0x1p64f, 1.0f);\n",
+    "}\n",
+    "#define px_one_exp_v(x) px_one_exp_less_v(-(x))\n",
+    /* a / sqrt(f): 14 bits and a step of Newton's. pv_halved keeps 0 and makes a finite number of infinity, so that what is
+     * added to y is no NaN where y is 0 or infinite. */
+    "PX pv pv_over_root(pv a, pv f) {\n",
+    "    const pv y = pv_rsqrt(f), h = pv_halved(y), e = px_fma_v(-(px_most_v(0x1.fffffep127f, f) * h), h, 0.25f);\n",
+    "    return a * px_fma_v(y + y, e, y);\n",
+    "}\n",
+    "#define px_over_root_v(a, f) pv_over_root(PV(a), f)\n",
     NULL,
 };
 
@@ -195,9 +232,12 @@ static const char *const more_of_both[] = {
     "    r = px_lt_$S(x, 0.0f, __builtin_nanf(\"\"), r);\n",
     "    return px_eq_$S(x, 0.0f, -__builtin_inff(), r);\n",
     "}\n",
-    /* With e = e^2|x| - 1: no branch for small ones, and one division. */
+    /* With e = e^2|x| - 1: no branch for small ones, and one division. What one product in the reduction leaves, 2.8e-9 of
+     * 2|x| in e + 1, is 2.8e-9 in the quotient. */
     "PX $T px_tanh_$S($T x) {\n",
-    "    const $T c = px_most_$S(10.0f, px_abs_$S(x)), e = px_exp_less_one_$S(c + c);\n",
+    "    const $T c = px_most_$S(10.0f, px_abs_$S(x)), d = c + c, z = px_fma_$S(d, 0x1.715476p0f, 12583039.0f);\n",
+    "    const $T t = px_f_$S(px_u_$S(z) << 23), r = px_fma_$S(z - 12583039.0f, -0x1.62e43p-1f, d);\n",
+    "    const $T e = px_fma_$S(px_exp_poly_$S(r), t, t - 1.0f);\n",
     "    return px_sign_$S(e / (e + 2.0f), x);\n",
     "}\n",
     "PX $T px_erf_$S($T x) {\n",
@@ -225,10 +265,6 @@ static const char *const more_of_both[] = {
     "    const $T q = top * r;\n",
     "    const $T rest = px_fma_$S(-q, d, top) + px_fma_$S(-q, d_lo, top_lo);\n",
     "    return px_scale_$S(px_fma_$S(rest, r, q), px_lt_$S(v, 0.0f, e.n, 0.0f));\n",
-    "}\n",
-    "PX $T px_sigmoid_$S($T x) {\n",
-    "    const $T e = px_exp_down_$S(px_down_$S(x));\n",
-    "    return px_lt_$S(x, 0.0f, e, 1.0f) / (1.0f + e);\n",
     "}\n",
     "PX $T px_hold_$S($T x) { return px_most_$S(0x1.fffffep127f, px_least_$S(-200.0f, x)); }\n",
     "PX $T px_at_inf_$S($T x, $T y) {\n",

@@ -3,7 +3,6 @@
 #ifndef PL_JIT_PASSES_H
 #define PL_JIT_PASSES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -14,6 +13,7 @@
     X(FOLD, "fold")           /* what depends on constants only is computed once */                \
     X(WINOGRAD, "winograd")   /* 3x3 convolutions by Winograd's algorithm */                       \
     X(FACTOR, "factor")       /* factors of channels are multiplied in the convolution behind */   \
+    X(ALGEBRA, "algebra")     /* several operations of a loop on vectors as one */                 \
     X(OVERWRITE, "overwrite") /* the loop after a kernel writes over its result */                 \
     X(REUSE, "reuse")         /* buffers whose lives do not meet share memory */                   \
     X(INLINE, "inline")       /* what one reader sees through a view is computed there */          \

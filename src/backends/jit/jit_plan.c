@@ -1,7 +1,6 @@
 /* A plan: a copy of the model whose types are those of one set of inputs, constants folded, and the
  * steps that run it. */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
@@ -197,7 +196,9 @@ static pl_status make_part(jit_program *p, jit_plan *plan, jit_break *b, pl_err 
     PL_TRY_GOTO(done, st, pl_model_cut(plan->model, c.names, c.n, to, n_to, &b->part, err));
     for (size_t i = 0; i < b->part->graph->n_inputs; i++)
         b->part->graph->inputs[i]->type = NULL; /* whatever comes */
-    const pl_interp_options options = { .pool = p->pool, .seed = p->seed, .any_shape = true };
+    const pl_interp_options options = {
+        .pool = p->pool, .seed = p->seed, .kernels = p->options->kernels, .any_shape = true
+    };
     st = pl_interp_new(b->part, &options, &b->interp, err);
 done:
     pl_free(c.names);

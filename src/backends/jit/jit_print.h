@@ -8,6 +8,7 @@ typedef struct printer {
     jit_plan *plan;
     bool symbolic;
     bool lanes; /* this machine has them */
+    bool algebra;
     pl_buf *out;
     const gen *g;
     bool chunked; /* one long row: the range is of its elements */
@@ -26,6 +27,9 @@ bool jit_watches_nan(const jit_prim *p);
 /* jit_lanes.c: a stage of a row on vectors of 16 floats */
 bool jit_lanes_serve(const printer *p, int stage);
 void jit_put_lanes(printer *p, int stage);
+
+/* jit_algebra.c: several operations of a stage that lanes serve as one */
+pl_status jit_algebra(gen *g, int stage, pl_err *err);
 
 /* jit_maths.c */
 void jit_put_maths(pl_buf *out, bool lanes);

@@ -162,6 +162,7 @@ static pl_status run_kernel(jit_program *p, const jit_plan *plan, jit_break *b, 
     const pl_eval_setup setup = { .pool = p->pool,
                                   .scratch = p->scratch,
                                   .seed = p->seed,
+                                  .kernels = p->options->kernels,
                                   .in_constant = constant,
                                   .state = &b->state,
                                   .state_free = &b->state_free };
@@ -284,7 +285,8 @@ static pl_status run_kernel_call(const jit_program *p, const jit_plan *plan, con
     const void *in[PL_EMIT_ARGS_MAX];
     for (int i = 0; i < prim->n_args; i++)
         in[i] = plan->buffers[plan->prims[prim->args[i].prim].slot];
-    const pl_emit_args args = { p->pool, in, plan->buffers[prim->slot], prim->kernel->params };
+    const pl_emit_args args = { p->pool, in, plan->buffers[prim->slot], prim->kernel->params,
+                                p->options->kernels };
     return prim->kernel->run(&args, err);
 }
 
@@ -332,6 +334,7 @@ pl_status jit_plan_run(jit_program *p, jit_plan *plan, const plumb_run_args *arg
     const pl_graph *graph = plan->model->graph;
     pl_status st = PL_OK;
     p->args = args;
+    plan->failed_prim = 0; /* of a run that ended before it was asked */
     if (args->hook != NULL) {
         *args->record = (plumb_record_info){ .n_values = p->n_values + p->n_hidden,
                                              .n_hidden = p->n_hidden,

@@ -5,7 +5,6 @@
 
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
-#include "base/size.h"
 
 enum { ALIGN = 64, SMALL_BYTES = 2 << 20 };
 

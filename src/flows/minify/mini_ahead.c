@@ -263,7 +263,7 @@ bool pl_ahead_receive(pl_ahead *a, pl_hash128 key, pl_report *out) {
     if (i < 0) return false;
     const bool got = read_report(a->scouts[i].fd, out);
     end_scout(a, i);
-    const bool fits = got && out->key.low == key.low && out->key.high == key.high;
+    const bool fits = got && pl_hash128_equal(out->key, key);
     a->n_used += fits;
     return fits;
 }

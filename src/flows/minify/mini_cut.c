@@ -116,10 +116,7 @@ static pl_status data_of(pl_mini *m, const pl_mini_state *from, const char *name
     /* A Constant's value is known without a run. */
     const pl_value *v = pl_graph_find(graph, name);
     *out = NULL;
-    if (m->with_data || v == NULL || v->producer == NULL || v->producer->n_in > 0 ||
-        strcmp(v->producer->op, "Constant") != 0) {
-        return PL_OK;
-    }
+    if (m->with_data || v == NULL || !pl_node_has_flag(v->producer, PL_OP_CONSTANT)) return PL_OK;
     pl_tensor *t = v->producer->def == NULL ? NULL : pl_attr_tensor(v->producer, "value");
     return t == NULL ? PL_OK : pl_datum_of_tensor_take(pl_tensor_ref(t), out, err);
 }

@@ -1,5 +1,4 @@
 /* States: a model with data for its inputs, and small changes to it. */
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/size.h"
@@ -213,7 +212,7 @@ static pl_status forget_types(void *ctx, pl_graph *graph, pl_err *err) {
 
 /* A Loop over nothing may run for ever, and nothing in it could be watched. */
 static pl_status find_empty_loop(void *ctx, pl_graph *graph, pl_err *err) {
-    if (graph->owner != NULL && strcmp(graph->owner->op, "Loop") == 0 && graph->n_nodes == 0) {
+    if (pl_node_bodies(graph->owner) == PL_BODIES_LOOP && graph->n_nodes == 0) {
         *(bool *)ctx = true;
     }
     for (size_t i = 0; i < graph->n_nodes; i++)

@@ -52,8 +52,7 @@ static void sweep(const char *parent) {
 }
 
 pl_status pl_mini_work_open(pl_mini *m, pl_err *err) {
-    const char *parent = getenv("TMPDIR");
-    if (parent == NULL || parent[0] == '\0') parent = "/tmp";
+    const char *parent = pl_dir_for_temporaries();
     m->work_lock = -1;
     sweep(parent);
     for (int i = 0; i < TRIES; i++) { /* another run may sweep it away before it is locked */

@@ -235,6 +235,9 @@ void pl_observed_release(pl_observed *o);
 pl_accuracy_options pl_mini_rule(const pl_mini *m);
 pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *state, pl_datum *const *results,
                                const pl_value **out, pl_err *err);
+/* Does output i, which failed by its figures, lie where its function jumps (rule unstable)? */
+pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *state, pl_datum *const *results, size_t i,
+                        const pl_accuracy_figures *figures, bool *jumps, pl_err *err);
 /* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
 pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
 

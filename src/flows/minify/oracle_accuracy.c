@@ -62,3 +62,27 @@ done:
     drop(gold, graph->n_outputs);
     return st;
 }
+
+pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *s, pl_datum *const *res, size_t i,
+                        const pl_accuracy_figures *figures, bool *jumps, pl_err *err) {
+    const size_t n = s->model->graph->n_outputs;
+    pl_datum **ref = NULL, **gold = NULL;
+    pl_accuracy accuracy = m->accuracy;
+    pl_accuracy_moves moves = {
+        .accuracy = &accuracy, .model = s->model, .in = s->in, .seed = m->options->inputs.seed
+    };
+    pl_accuracy_check check = { .same = false };
+    pl_status st = PL_OK;
+    accuracy.precision = pl_model_precision(s->model, &accuracy.flips);
+    PL_TRY_GOTO(done, st, run_reference(m, s, false, &ref, err));
+    PL_TRY_GOTO(done, st, run_reference(m, s, true, &gold, err));
+    moves.gold = gold;
+    if (ref[i] != NULL && res[i] != NULL && gold[i] != NULL)
+        st = pl_accuracy_settle_figures(&moves, i, ref[i], res[i], figures, &check, err);
+done:
+    *jumps = check.same;
+    pl_accuracy_moves_release(&moves);
+    drop(ref, n);
+    drop(gold, n);
+    return st;
+}

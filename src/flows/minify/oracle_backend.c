@@ -191,9 +191,9 @@ static bool goes_by_outputs(const pl_oracle *o) {
     return u->learning || (o->target.kind != PL_FAIL_NONE && !o->target.op[0]);
 }
 
-/* Outputs that are far off though no operation is to blame. */
-static pl_status add_outputs(const pl_mini *m, const pl_side_run *run, const pl_blame *blame,
-                             pl_observed *out, pl_err *err) {
+/* Outputs that are far off though no operation is to blame, and no jump explains them. */
+static pl_status add_outputs(pl_mini *m, const pl_mini_state *state, const pl_side_run *run,
+                             const pl_blame *blame, pl_observed *out, pl_err *err) {
     const pl_graph *graph = run->model->graph;
     for (size_t i = 0; i < graph->n_outputs; i++) {
         const pl_value *value = graph->outputs[i];
@@ -205,7 +205,10 @@ static pl_status add_outputs(const pl_mini *m, const pl_side_run *run, const pl_
             .scale = v->scale,
             .relative = (double)NAN,
         };
+        bool jumps = false;
         if (!pl_accuracy_output_fails(&m->accuracy, &figures)) continue;
+        PL_TRY(pl_mini_jumps(m, state, run->plain, i, &figures, &jumps, err));
+        if (jumps) continue;
         pl_signature s;
         pl_signature_init(&s);
         fill_signature(run, v, value, &s);
@@ -298,7 +301,7 @@ static pl_status judge(pl_oracle *o, pl_side_run *run, pl_mini_state *state, pl_
     } else {
         st = add_groups(o, run, &blame, out, err);
         if (st == PL_OK && out->n_items == 0 && by_outputs)
-            st = add_outputs(o->m, run, &blame, out, err);
+            st = add_outputs(o->m, state, run, &blame, out, err);
         if (o->m->options->strict) put_first_in_graph(state->model->graph, out);
         if (st == PL_OK && u->learning && out->n_items > 0 && out->items[0].op[0] != '\0') {
             st = keep_blame(o->m, &blame, &out->items[0], err);

@@ -164,10 +164,10 @@ typedef struct walk {
 /* What a Loop or Scan carries may be passed on as it came: items like the nodes. */
 static void walk_carried(walk *w, pl_graph *body) {
     const pl_node *owner = body->owner;
-    const bool loop = owner != NULL && strcmp(owner->op, "Loop") == 0;
+    const bool loop = pl_node_bodies(owner) == PL_BODIES_LOOP;
     pl_scan_layout scan = { .n_states = 0 };
     const char *name = NULL;
-    if (!loop && (owner == NULL || strcmp(owner->op, "Scan") != 0 ||
+    if (!loop && (pl_node_bodies(owner) != PL_BODIES_SCAN ||
                   pl_scan_read(&scan, owner, owner->n_in, &name) != NULL)) {
         return;
     }
@@ -252,8 +252,8 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     const pl_graph *graph = from->model->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];
-        const bool loop = strcmp(node->op, "Loop") == 0;
-        if (!loop && strcmp(node->op, "If") != 0) continue;
+        const bool loop = pl_node_bodies(node) == PL_BODIES_LOOP;
+        if (!loop && pl_node_bodies(node) != PL_BODIES_BRANCHES) continue;
         for (int k = loop ? 2 : 0; k < (loop ? 3 : 2); k++) {
             pl_mini_state *candidate = NULL;
             bool fails = false;

@@ -1,8 +1,6 @@
 /* Unroll bodies: copies of the body in place of a Loop or Scan whose steps are known, and of those
  * as few nodes as fail. The copies are more nodes than the loop was, so what counts is what is left
  * of them: a step is one node of many then, its inputs fed with what they were in that step. */
-#include <string.h>
-
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
 #include "ops/op.h"
@@ -12,7 +10,7 @@ enum { STEPS_MAX = 64, NODES_MAX = 512 };
 
 /* What tells how often a Loop runs must be known before it does. */
 static pl_status freeze_counts(pl_mini_state *s, const pl_node *node, pl_err *err) {
-    if (strcmp(node->op, "Loop") != 0) return PL_OK;
+    if (pl_node_bodies(node) != PL_BODIES_LOOP) return PL_OK;
     for (uint32_t k = 0; k < 2 && k < node->n_in; k++) {
         const pl_graph *graph = s->model->graph;
         for (size_t i = 0; i < graph->n_inputs; i++) {
@@ -86,10 +84,10 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     const pl_graph *graph = from->model->graph;
     const size_t n_before = pl_model_count_nodes(from->model);
     for (size_t i = 0; i < graph->n_nodes; i++) {
-        const char *op = graph->nodes[i]->op;
+        const pl_bodies bodies = pl_node_bodies(graph->nodes[i]);
         pl_mini_state *candidate = NULL, *unrolled = NULL;
         bool fails = false;
-        if (strcmp(op, "Loop") != 0 && strcmp(op, "Scan") != 0) continue;
+        if (bodies != PL_BODIES_LOOP && bodies != PL_BODIES_SCAN) continue;
         PL_TRY(build(m, from, i, &candidate, err));
         if (candidate != NULL) PL_TRY(pl_mini_try_take(m, candidate, &unrolled, &fails, err));
         if (!fails) continue;

@@ -1,6 +1,30 @@
-/* Square blocks of 16-byte vectors, turned. */
+/* Parts of vectors, and square blocks of 16-byte vectors, turned. */
 #ifndef PL_BLOCK_H
 #define PL_BLOCK_H
+
+#include "kernels/simd/simd.h"
+
+/* The first n lanes (at least none, at most all). */
+static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
+#if PL_SIMD_AVX512
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
+#else
+    if (n == PL_VF)
+        pl_vf_store(p, v);
+    else
+        memcpy(p, &v, (size_t)n * sizeof(float));
+#endif
+}
+static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
+#if PL_SIMD_AVX512
+    _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m512d)v);
+#else
+    if (n == PL_VD)
+        pl_vd_store(p, v);
+    else
+        memcpy(p, &v, (size_t)n * sizeof(double));
+#endif
+}
 
 typedef float f32_block __attribute__((vector_size(16)));
 typedef double f64_block __attribute__((vector_size(16)));

@@ -53,28 +53,6 @@ static inline pl_vd f64_max_lanes(pl_vd a, pl_vd b) {
     return pl_vd_eq(b, b, pl_vd_lt(a, b, b, a), b);
 }
 
-/* The first n lanes. */
-static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
-#if PL_SIMD_AVX512
-    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
-#else
-    if (n == PL_VF)
-        pl_vf_store(p, v);
-    else
-        memcpy(p, &v, (size_t)n * sizeof(float));
-#endif
-}
-static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
-#if PL_SIMD_AVX512
-    _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m512d)v);
-#else
-    if (n == PL_VD)
-        pl_vd_store(p, v);
-    else
-        memcpy(p, &v, (size_t)n * sizeof(double));
-#endif
-}
-
 #if PL_SIMD_AVX512
 typedef pl_vh f32_half;
 typedef double f64_half __attribute__((vector_size(32)));
@@ -138,36 +116,8 @@ static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
 enum { BLOCK_ROWS = 7 }; /* planes are often multiples of it; the sums fit the registers */
 enum { DIRECT_WIDTH_MAX = 1024, STEM_CHANNELS = 4 };
 
-#define T float
-#define E pl_f32
-#define V pl_vf
-#define VN PL_VF
-#define VLOAD pl_vf_load
-#define VSTORE pl_vf_store
-#define VSET pl_vf_set
-#define MAC pl_vf_mac
-#define F(name) f32_##name
-#include "kernels/simd/conv_rows.inc"
-#undef T
-#undef E
-#undef V
-#undef VN
-#undef VLOAD
-#undef VSTORE
-#undef VSET
-#undef MAC
-#undef F
-
-#define T double
-#define E pl_f64
-#define V pl_vd
-#define VN PL_VD
-#define VLOAD pl_vd_load
-#define VSTORE pl_vd_store
-#define VSET pl_vd_set
-#define MAC pl_vd_mac
-#define F(name) f64_##name
-#include "kernels/simd/conv_rows.inc"
+#define TEMPLATE "kernels/simd/conv_rows.inc"
+#include "kernels/simd/both.inc"
 
 #if PL_SIMD_AVX512
 /* bias NULL: none. n is a constant in both instances. */

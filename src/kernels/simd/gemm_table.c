@@ -14,55 +14,18 @@
 #endif
 #define ACC_MAX (2 * MR)
 
-/* The first n lanes (at least none, at most all). */
 #if PL_SIMD_AVX512
-static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
-    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
-}
+/* The first n lanes. */
 static inline pl_vf f32_load_n(const pl_f32 *p, int64_t n) {
     return (pl_vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
-}
-static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
-    _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m512d)v);
 }
 static inline pl_vd f64_load_n(const pl_f64 *p, int64_t n) {
     return (pl_vd)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1u), p);
 }
 #endif
 
-#define T float
-#define E pl_f32
-#define V pl_vf
-#define VN PL_VF
-#define VLOAD pl_vf_load
-#define VSTORE pl_vf_store
-#define VSET pl_vf_set
-#define MAC pl_vf_mac
-#define TILE pl_tile_f32
-#define F(name) f32_##name
-#include "kernels/simd/gemm_tile.inc"
-#undef T
-#undef E
-#undef V
-#undef VN
-#undef VLOAD
-#undef VSTORE
-#undef VSET
-#undef MAC
-#undef TILE
-#undef F
-
-#define T double
-#define E pl_f64
-#define V pl_vd
-#define VN PL_VD
-#define VLOAD pl_vd_load
-#define VSTORE pl_vd_store
-#define VSET pl_vd_set
-#define MAC pl_vd_mac
-#define TILE pl_tile_f64
-#define F(name) f64_##name
-#include "kernels/simd/gemm_tile.inc"
+#define TEMPLATE "kernels/simd/gemm_tile.inc"
+#include "kernels/simd/both.inc"
 
 /* Pairs of int16 products added into int32: vpmaddwd. |x| <= 255, so a pair stays below 2^17. */
 static inline pl_vu madd(pl_vi a, pl_vi b) {

@@ -13,30 +13,24 @@
 
 #include "tensor/dtype.h"
 
-enum { PL_GEMM_MR_MAX = 14, PL_GEMM_NR_MAX = 32 };
+enum { PL_GEMM_NR_MAX = 32 };
 
 /* C = alpha * (A * B) + beta * C + bias; beta == 0 does not read C. A product over several blocks
  * of k passes beta = 1 from the second on, and the bias with the last. */
-typedef struct pl_tile_f32 {
-    int64_t k;
-    const pl_f32 *a, *b;
-    int64_t lda, ldb;
-    const int64_t *taps; /* instead of ldb: row k of B lies at b + taps[k]; nr columns. Or NULL */
-    pl_f32 *c;
-    int64_t ldc, rows, cols;
-    float alpha, beta;
-    const pl_f32 *bias; /* one for each row, or NULL */
-} pl_tile_f32;
-typedef struct pl_tile_f64 {
-    int64_t k;
-    const pl_f64 *a, *b;
-    int64_t lda, ldb;
-    const int64_t *taps; /* instead of ldb: row k of B lies at b + taps[k]; nr columns. Or NULL */
-    pl_f64 *c;
-    int64_t ldc, rows, cols;
-    double alpha, beta;
-    const pl_f64 *bias;
-} pl_tile_f64;
+#define PL_TILE(T, E, suffix)                                                                      \
+    typedef struct pl_tile_##suffix {                                                              \
+        int64_t k;                                                                                 \
+        const E *a, *b;                                                                            \
+        int64_t lda, ldb;                                                                          \
+        const int64_t *taps; /* instead of ldb: row k of B at b + taps[k]; nr columns. Or NULL */  \
+        E *c;                                                                                      \
+        int64_t ldc, rows, cols;                                                                   \
+        T alpha, beta;                                                                             \
+        const E *bias; /* one for each row, or NULL */                                             \
+    } pl_tile_##suffix;
+PL_TILE(float, pl_f32, f32)
+PL_TILE(double, pl_f64, f64)
+#undef PL_TILE
 
 typedef struct pl_gemm_table {
     int64_t mr_f32, nr_f32, mr_f64, nr_f64;

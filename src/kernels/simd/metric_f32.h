@@ -3,7 +3,7 @@
  *
  * A run is near when all its pairs are less than 2^23 codes apart: then they have the same sign and
  * one is at most twice the other (or both are subnormal), so that a - r is exact in f32 (Sterbenz),
- * the distance of the codes is the one in ulps, and only |d| and r have to be widened. Other runs
+ * the distance of the codes is the one in ulps, and only d and r have to be widened. Other runs
  * subtract in f64. a^2 and a * r follow from d^2, r^2 and d * r, or are summed directly where that
  * would cancel. Included by metric_table.c only. */
 #ifndef PL_METRIC_F32_H
@@ -50,11 +50,6 @@ INLINE bool qu_any_le(pl_qu a, pl_qu b) {
 }
 #endif
 #if PL_SIMD_AVX512
-/* x, negated where `sign` is negative. */
-INLINE pl_q q_turn(pl_q x, pl_q sign) {
-    return (pl_q)_mm256_ternarylogic_epi32((__m256i)x, (__m256i)sign, _mm256_set1_epi32(INT32_MIN),
-                                           0x78);
-}
 INLINE pl_qu q_max_abs(pl_qu top, pl_q x) { /* may pass over NaN */
     return (pl_qu)_mm256_range_ps((__m256)top, (__m256)x, 0xb);
 }
@@ -63,9 +58,6 @@ INLINE pl_vd q_widen(pl_q x, int part) {
     return (pl_vd)_mm512_cvtps_pd((__m256)x);
 }
 #else
-INLINE pl_q q_turn(pl_q x, pl_q sign) {
-    return (pl_q)((pl_qu)x ^ ((pl_qu)sign & 0x80000000u));
-}
 INLINE pl_qu q_max_abs(pl_qu top, pl_q x) {
     return qu_max(top, q_abs(x));
 }
@@ -74,9 +66,58 @@ INLINE pl_vd q_widen(pl_q x, int part) {
 }
 #endif
 
+/* ---- lanes: doubles as converted from memory. Four of them cost one slot of a pipe (Zen 4), from
+ * a register two (for the shuffle), and eight at once, as AVX-512 can, four either way. ---- */
+#if PL_SIMD_AVX512
+typedef double pl_h __attribute__((vector_size(32)));
+INLINE pl_h h_load_f32(const char *p) {
+    return (pl_h)_mm256_cvtps_pd(_mm_loadu_ps((const void *)p));
+}
+INLINE pl_h h_mac(pl_h a, pl_h b, pl_h c) {
+    return (pl_h)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+}
+INLINE pl_h h_abs(pl_h x) {
+    return (pl_h)_mm256_andnot_pd(_mm256_set1_pd(-0.0), (__m256d)x);
+}
+INLINE pl_h h_max(pl_h a, pl_h b) {
+    return (pl_h)_mm256_max_pd((__m256d)a, (__m256d)b);
+}
+INLINE pl_vd vd_join(const pl_h v[2]) {
+    return (pl_vd)_mm512_insertf64x4(_mm512_castpd256_pd512((__m256d)v[0]), (__m256d)v[1], 1);
+}
+enum { F32_SUMS = 2 };
+#else
+typedef pl_vd pl_h;
+INLINE pl_h h_load_f32(const char *p) {
+    return vd_load_f32(p);
+}
+INLINE pl_h h_mac(pl_h a, pl_h b, pl_h c) {
+    return pl_vd_mac(a, b, c);
+}
+INLINE pl_h h_abs(pl_h x) {
+    return pl_vd_abs(x);
+}
+INLINE pl_h h_max(pl_h a, pl_h b) {
+    return vd_max(a, b);
+}
+INLINE pl_vd vd_join(const pl_h v[1]) {
+    return v[0];
+}
+enum { F32_SUMS = 1 };
+#endif
+enum { PL_H = sizeof(pl_h) / 8, F32_HS = PL_Q / PL_H };
+
+/* x in memory; the barrier keeps the compiler from converting the register after all. */
+INLINE const char *q_spill(pl_q_any *to, pl_q x) {
+    *to = x;
+    __asm__("" : "+m"(*to));
+    return (const char *)to;
+}
+
 /* ---- state ---- */
 typedef struct pass_f32 {
-    pl_vd sq, ab, rr, dr, rel, far_top;
+    pl_h sq[F32_SUMS], ab[F32_SUMS], rr[F32_SUMS], dr[F32_SUMS], far_top[F32_SUMS];
+    pl_vd rel;
     pl_qu top, max_a, max_r; /* magnitudes as codes: NaN and Inf are above all numbers */
     pl_vu ulp;
     int64_t mismatch;
@@ -126,22 +167,24 @@ INLINE pl_vu ulps_f32(const char *a, const char *r, pl_vu t[F32_VECTORS]) {
 /* Both return the sum of the quotients and take the smallest |r| to *low. */
 INLINE pl_q near_f32(pass_f32 *s, const char *a, const char *r, pl_qu *low) {
     pl_q sum = { 0 };
+    pl_q_any spilled[F32_QS];
     PL_UNROLL
     for (int j = 0; j < F32_QS; j++) {
         const pl_q x = q_load(a + 4 * PL_Q * j), y = q_load(r + 4 * PL_Q * j), d = x - y;
         const pl_qu e = q_abs(d), abs_y = q_abs(y);
-        const pl_q turned = q_turn(y, d); /* so that |d| * turned is d * y */
+        const char *const at_d = q_spill(&spilled[j], d), *const at_y = r + 4 * PL_Q * j;
         s->max_a = q_max_abs(s->max_a, x);
         s->max_r = qu_max(s->max_r, abs_y);
         s->top = qu_max(s->top, e);
         *low = qu_min(*low, abs_y);
         PL_UNROLL
-        for (int k = 0; k < PL_Q / PL_VD; k++) {
-            const pl_vd ed = q_widen((pl_q)e, k), yd = q_widen(turned, k);
-            s->ab += ed;
-            s->sq = pl_vd_mac(ed, ed, s->sq);
-            s->rr = pl_vd_mac(yd, yd, s->rr);
-            s->dr = pl_vd_mac(ed, yd, s->dr);
+        for (int k = 0; k < F32_HS; k++) {
+            const pl_h dd = h_load_f32(at_d + 4 * PL_H * k), yd = h_load_f32(at_y + 4 * PL_H * k);
+            const int m = k % F32_SUMS;
+            s->ab[m] += h_abs(dd);
+            s->sq[m] = h_mac(dd, dd, s->sq[m]);
+            s->rr[m] = h_mac(yd, yd, s->rr[m]);
+            s->dr[m] = h_mac(dd, yd, s->dr[m]);
         }
         sum += (pl_q)e / (pl_q)abs_y;
     }
@@ -158,13 +201,14 @@ INLINE pl_q far_f32(pass_f32 *s, const char *a, const char *r, pl_qu *low) {
         s->max_r = qu_max(s->max_r, abs_y);
         *low = qu_min(*low, abs_y);
         PL_UNROLL
-        for (int k = 0; k < PL_Q / PL_VD; k++) {
-            const pl_vd yd = q_widen(y, k), d = q_widen(x, k) - yd, ed = pl_vd_abs(d);
-            s->ab += ed;
-            s->far_top = vd_max(s->far_top, ed);
-            s->sq = pl_vd_mac(d, d, s->sq);
-            s->rr = pl_vd_mac(yd, yd, s->rr);
-            s->dr = pl_vd_mac(d, yd, s->dr);
+        for (int k = 0; k < F32_HS; k++) {
+            const int at = 4 * (PL_Q * j + PL_H * k), m = k % F32_SUMS;
+            const pl_h yd = h_load_f32(r + at), d = h_load_f32(a + at) - yd, ed = h_abs(d);
+            s->ab[m] += ed;
+            s->far_top[m] = h_max(s->far_top[m], ed);
+            s->sq[m] = h_mac(d, d, s->sq[m]);
+            s->rr[m] = h_mac(yd, yd, s->rr[m]);
+            s->dr[m] = h_mac(d, yd, s->dr[m]);
         }
         sum += (pl_q)q_abs(x - y) / (pl_q)abs_y;
     }
@@ -180,8 +224,10 @@ INLINE void equal_f32(pass_f32 *s, const char *r, pl_qu *low) {
         s->max_r = qu_max(s->max_r, q_abs(y));
         *low = qu_min(*low, q_abs(y));
         PL_UNROLL
-        for (int k = 0; k < PL_Q / PL_VD; k++)
-            s->rr = pl_vd_mac(q_widen(y, k), q_widen(y, k), s->rr);
+        for (int k = 0; k < F32_HS; k++) {
+            const pl_h yd = h_load_f32(r + 4 * (PL_Q * j + PL_H * k));
+            s->rr[k % F32_SUMS] = h_mac(yd, yd, s->rr[k % F32_SUMS]);
+        }
     }
 }
 
@@ -259,11 +305,11 @@ INLINE bool pass_f32_finish(const pass_f32 *s, const low_f32 *low, size_t n_padd
     if (top >= 0x7f800000u || max_a >= 0x7f800000u || max_r >= 0x7f800000u) return false;
     out->sum_rel = vd_sum(s->rel);
     if (isinf(out->sum_rel)) return false; /* a quotient beyond f32 */
-    out->sum_sq = vd_sum(s->sq);
-    out->sum_abs = vd_sum(s->ab);
-    out->sum_rr = vd_sum(s->rr);
-    products_derive(vd_sum(s->dr), out);
-    out->max_abs = fmax(value_f32(top), vd_top(s->far_top));
+    out->sum_sq = vd_sum(vd_join(s->sq));
+    out->sum_abs = vd_sum(vd_join(s->ab));
+    out->sum_rr = vd_sum(vd_join(s->rr));
+    products_derive(vd_sum(vd_join(s->dr)), out);
+    out->max_abs = fmax(value_f32(top), vd_top(vd_join(s->far_top)));
     out->max_a = value_f32(max_a);
     out->max_r = value_f32(max_r);
     out->max_excluded = (double)vf_top(low->small.max_excluded);

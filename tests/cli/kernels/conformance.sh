@@ -6,11 +6,13 @@ for name in matmul gemm Linear conv Conv attention rnn lstm gru einsum; do
 done | sort -u >cases
 mapfile -t cases <cases
 [ ${#cases[@]} -gt 80 ] || echo "only ${#cases[@]} cases"
-for kernels in own plain blas onednn; do
-    PLUMB_KERNELS=$kernels "$PLUMB" test "${cases[@]}" --json >$kernels.json || echo "$kernels: exit $?"
-    /usr/bin/python3 - $kernels <<'END'
+judge() { # NAME OPTION…
+    "$PLUMB" test "${cases[@]}" "${@:2}" --json >"$1.json" || echo "$1: exit $?"
+    /usr/bin/python3 - "$1" <<'END'
 import json, sys
 r = json.load(open(sys.argv[1] + ".json"))
 print(sys.argv[1], r["failed"], "failed", r["skipped"], "skipped", r["passed"] == len(open("cases").readlines()))
 END
-done
+}
+for kernels in own plain blas onednn; do PLUMB_KERNELS=$kernels judge $kernels; done
+for kernels in blas onednn; do judge jit-$kernels --backend jit:kernels=$kernels; done

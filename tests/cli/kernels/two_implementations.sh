@@ -9,6 +9,7 @@ g (float[2,3,10,10] x, float[16,3,3,3] w, float[1024,7] v) => (float[2,7] y) {
 }
 TEXT
 "$PLUMB" analyze m.onnxtxt --backend eager:kernels=blas --reference eager:kernels=onednn -o session | sed -n 's/[0-9.]* \([a-z]*\) (\(OpenBLAS\|oneDNN\)[^)]*)/\1 (\2 …)/; 1,3p'
+"$PLUMB" analyze m.onnxtxt --backend jit:kernels=onednn -o jit | sed -n 's/[0-9.]* \([a-z]*\) (\(OpenBLAS\|oneDNN\)[^)]*)/\1 (\2 …)/; 1,2p'
 for kernels in own blas; do "$PLUMB" record m.onnxtxt --backend eager:kernels=$kernels -o $kernels.safetensors >log || cat log; done
 PLUMB_KERNELS=blas "$PLUMB" record m.onnxtxt -o env.safetensors >log || cat log
 "$PLUMB" compare own.safetensors blas.safetensors -o s2 | head -1

@@ -1,0 +1,17 @@
+/* How nodes of an old opset become nodes of the next one: what the column `next` of a row points
+ * at. Most versions only took more types, and have no rule. */
+#ifndef PL_NEXT_VERSION_H
+#define PL_NEXT_VERSION_H
+
+#include "ops/op.h"
+
+/* The next version computes something else, and cannot be told to compute this. */
+pl_status pl_next_never(pl_node *node, pl_err *err);
+pl_status pl_next_batch_norm(pl_node *node, pl_err *err); /* -8: "spatial" has gone */
+pl_status pl_next_upsample(pl_node *node, pl_err *err);   /* -7: its scales become an input */
+
+/* Makes a resolved node one of opset `to`, version by version. Its row is then to be found again.
+ */
+pl_status pl_node_to_opset(pl_node *node, int to, pl_err *err);
+
+#endif

@@ -1,0 +1,21 @@
+# Where ONNX leaves something open (the mean of nothing, a bicubic sample beside the image) the other reading is no fault, nor is what follows from it.
+# What its words settle is one: clip goes before every activation of LSTM, so before h too; ONNX Runtime leaves h out.
+# A run that fits neither reading is a fault (GridSample of 1.16.3).
+old=$ROOT/.cache/ort-1.16.3/libonnxruntime.so.1
+[ -f "$old" ] || { echo "ONNX Runtime 1.16.3 is not in .cache (tools/fetch-ort)" >&2; exit 77; }
+put() { printf '<ir_version: 8, opset_import: ["" : 18]>\ng %s\n' "$2" >"$1.onnxtxt"; }
+put mean '(float[2,0,3] x, float[2,1,3] b) => (float[2,1,3] y) <int64[1] a = {1}> { m = ReduceMean(x, a) y = Add(m, b) }'
+put grid '(float[1,2,4,5] x, float[1,6,6,2] p) => (float[1,2,6,6] y) { s = GridSample<mode="bicubic", padding_mode="border">(x, p) y = Sin(s) }'
+put lstm '(float[6,2,3] x, float[1,20,3] w, float[1,20,5] r, float[1,40] b) => (y) { y, h, c = LSTM<hidden_size=5, clip=0.2>(x, w, r, b) }'
+ask() { # MODEL BACKEND…
+    "$PLUMB" analyze "$1.onnxtxt" --backend "$2" "${@:3}" --json --save none -o "$1-${2%%:*}-${#2}" >log.json
+    echo "$1: exit $?"
+    /usr/bin/python3 -c "
+import json
+log = json.load(open('log.json'))
+print(log['verdict'], [b['op'] for b in log['blame']], [(p['value'], p['verdict'], p['excuse']) for p in log['sync_points']])"
+}
+ask mean ort
+ask grid ort --range p=-1.6:1.6
+ask lstm ort
+ask grid "ort:lib=$old" --range p=-1.6:1.6
