@@ -163,13 +163,21 @@ static int by_name(const void *a, const void *b) {
     return strcmp((*x)->name, (*y)->name);
 }
 
-static pl_status put_attrs(hashing *h, pl_buf *buf, const pl_node *node) {
-    pl_status st = PL_OK;
+/* A node's attributes by name; the caller frees the list. */
+static pl_status sort_attrs(hashing *h, const pl_node *node, const pl_attr ***out) {
     const pl_attr **sorted = pl_calloc((size_t)node->n_attrs + 1, sizeof *sorted);
     if (sorted == NULL) return pl_fail_memory(h->err, node->n_attrs);
     for (uint32_t i = 0; i < node->n_attrs; i++)
         sorted[i] = &node->attrs[i];
     qsort(sorted, node->n_attrs, sizeof *sorted, by_name);
+    *out = sorted;
+    return PL_OK;
+}
+
+static pl_status put_attrs(hashing *h, pl_buf *buf, const pl_node *node) {
+    pl_status st = PL_OK;
+    const pl_attr **sorted = NULL;
+    PL_TRY(sort_attrs(h, node, &sorted));
     put_u64(buf, node->n_attrs);
     for (uint32_t i = 0; i < node->n_attrs && st == PL_OK; i++)
         st = put_attr(h, buf, sorted[i]);
@@ -298,11 +306,8 @@ typedef pl_status (*visit_fn)(hashing *h, const pl_graph *graph);
 
 static pl_status visit_bodies(hashing *h, const pl_node *node, visit_fn fn) {
     pl_status st = PL_OK;
-    const pl_attr **sorted = pl_calloc((size_t)node->n_attrs + 1, sizeof *sorted);
-    if (sorted == NULL) return pl_fail_memory(h->err, node->n_attrs);
-    for (uint32_t i = 0; i < node->n_attrs; i++)
-        sorted[i] = &node->attrs[i];
-    qsort(sorted, node->n_attrs, sizeof *sorted, by_name);
+    const pl_attr **sorted = NULL;
+    PL_TRY(sort_attrs(h, node, &sorted));
     for (uint32_t i = 0; i < node->n_attrs && st == PL_OK; i++) {
         const pl_attr *a = sorted[i];
         if (a->type == PL_ATTR_GRAPH) st = fn(h, a->graph);

@@ -77,6 +77,23 @@ static void put_request(pl_buf *out, const uint8_t *data, size_t size) {
     }
 }
 
+/* Each from another address: a port that was used rests for a minute, and an address has 28,000. */
+static int connect_to_viewer(void) {
+    static uint32_t n;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const struct sockaddr_in from = { .sin_family = AF_INET,
+                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK + n++ % 4096) },
+                             to = { .sin_family = AF_INET,
+                                    .sin_port = htons((uint16_t)port),
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&from, sizeof from) != 0 ||
+        connect(fd, (const struct sockaddr *)&to, sizeof to) != 0) {
+        perror("fuzz_view: connect");
+        abort();
+    }
+    return fd;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char answer[4096];
     pl_buf out = PL_BUF_INIT;
@@ -89,11 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         pl_buf_release(&out);
         return 0;
     }
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const struct sockaddr_in to = { .sin_family = AF_INET,
-                                    .sin_port = htons((uint16_t)port),
-                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&to, sizeof to) != 0) abort();
+    const int fd = connect_to_viewer();
     (void)send(fd, out.data, out.n_bytes, MSG_NOSIGNAL);
     (void)shutdown(fd, SHUT_WR);
     while (recv(fd, answer, sizeof answer, 0) > 0) {

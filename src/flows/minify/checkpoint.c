@@ -13,6 +13,28 @@
 /* Models with much data are not written at every step. */
 enum { LARGE_ELEMENTS = 1 << 20, SECONDS_BETWEEN = 5 };
 
+pl_repro pl_mini_repro(const pl_mini *m, const pl_mini_state *state, const pl_buf *spec) {
+    return (pl_repro){ .model = state->model,
+                       .in = state->in,
+                       .backend = m->options->check != NULL ? NULL : pl_buf_str(spec),
+                       .check = m->options->check,
+                       .fail_regex = m->options->fail_regex,
+                       .fail_code = m->options->fail_code,
+                       .signature = &m->found,
+                       .original = &m->oracle->original,
+                       .n_nodes_before = m->n_nodes_before,
+                       .n_queries = m->oracle->n_queries,
+                       .minified = true,
+                       .stable = m->options->stable_output != 0,
+                       .seed = m->options->inputs.seed,
+                       .timeout = m->options->timeout,
+                       .threads = m->options->threads,
+                       .eval = m->recorded.eval != 0,
+                       .amp = m->recorded.amp,
+                       .backward = m->recorded.backward != 0,
+                       .rule = pl_mini_rule(m) };
+}
+
 pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
     char dir[4096], part[4200];
     pl_buf spec = PL_BUF_INIT, notes = PL_BUF_INIT;
@@ -28,29 +50,11 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
     for (int k = 1; pl_path_exists(dir) && k < 10000; k++)
         snprintf(dir, sizeof(dir), "%s/%zu-%d", m->checkpoints, now.n_nodes, k);
     pl_status st = pl_oracle_spec(m->oracle, m->best, &spec, err);
-    const pl_repro repro = { .model = m->best->model,
-                             .in = m->best->in,
-                             .backend = m->options->check != NULL ? NULL : pl_buf_str(&spec),
-                             .check = m->options->check,
-                             .fail_regex = m->options->fail_regex,
-                             .fail_code = m->options->fail_code,
-                             .command = "minify",
-                             .source = "",
-                             .signature = &m->found,
-                             .original = &m->oracle->original,
-                             .target = &m->oracle->target,
-                             .n_nodes_before = m->n_nodes_before,
-                             .n_queries = m->oracle->n_queries,
-                             .minified = true,
-                             .light = true,
-                             .stable = m->options->stable_output != 0,
-                             .seed = m->options->inputs.seed,
-                             .timeout = m->options->timeout,
-                             .threads = m->options->threads,
-                             .eval = m->recorded.eval != 0,
-                             .amp = m->recorded.amp,
-                             .backward = m->recorded.backward != 0,
-                             .rule = pl_mini_rule(m) };
+    pl_repro repro = pl_mini_repro(m, m->best, &spec);
+    repro.command = "minify";
+    repro.source = "";
+    repro.target = &m->oracle->target;
+    repro.light = true;
     /* Written beside its name: a run that is killed meanwhile leaves no half of one. */
     snprintf(part, sizeof(part), "%s.part", dir);
     pl_dir_remove(part, NULL);

@@ -170,6 +170,16 @@ static pl_status put_datum(pl_mini_weights *w, pl_buf *key, const pl_datum *d, p
     return d->tensor == NULL ? PL_OK : put_hash(w, key, d->tensor, err);
 }
 
+/* Of the key with the state's inputs behind it. */
+static pl_status hash_with_inputs(pl_mini_weights *w, const pl_mini_state *s, pl_buf *key,
+                                  pl_hash128 *out, pl_err *err) {
+    for (size_t i = 0; i < s->model->graph->n_inputs; i++)
+        PL_TRY(put_datum(w, key, s->in[i], err));
+    if (!pl_buf_ok(key)) return pl_fail_memory(err, 1);
+    *out = pl_hash128_of(key->data, key->n_bytes);
+    return PL_OK;
+}
+
 static pl_status make_key(pl_mini_weights *w, const pl_mini_state *s, pl_value *const *large,
                           pl_tensor *const *tensors, size_t n, const pl_buf *bytes, pl_hash128 *out,
                           pl_err *err) {
@@ -181,10 +191,7 @@ static pl_status make_key(pl_mini_weights *w, const pl_mini_state *s, pl_value *
         pl_buf_puts(&key, large[i]->name);
         st = put_hash(w, &key, tensors[i], err);
     }
-    for (size_t i = 0; i < s->model->graph->n_inputs && st == PL_OK; i++)
-        st = put_datum(w, &key, s->in[i], err);
-    if (st == PL_OK && !pl_buf_ok(&key)) st = pl_fail_memory(err, 1);
-    if (st == PL_OK) *out = pl_hash128_of(key.data, key.n_bytes);
+    if (st == PL_OK) st = hash_with_inputs(w, s, &key, out, err);
     pl_buf_release(&key);
     return st;
 }
@@ -231,11 +238,7 @@ pl_status pl_mini_state_key(const pl_mini_state *s, pl_mini_weights *w, const ch
     PL_TRY(pl_model_hash_by(s->model, known_hash, w, &model, err));
     pl_buf_puts(&key, spec);
     pl_buf_append(&key, &model, sizeof(model));
-    pl_status st = PL_OK;
-    for (size_t i = 0; i < s->model->graph->n_inputs && st == PL_OK; i++)
-        st = put_datum(w, &key, s->in[i], err);
-    if (st == PL_OK && !pl_buf_ok(&key)) st = pl_fail_memory(err, 1);
-    if (st == PL_OK) *out = pl_hash128_of(key.data, key.n_bytes);
+    const pl_status st = hash_with_inputs(w, s, &key, out, err);
     pl_buf_release(&key);
     return st;
 }

@@ -201,28 +201,10 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
 
 static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *spec, pl_repro *out) {
     const pl_mini *m = &j->m;
-    *out = (pl_repro){ .model = state->model,
-                       .in = state->in,
-                       .backend = m->options->check != NULL ? NULL : pl_buf_str(spec),
-                       .check = m->options->check,
-                       .fail_regex = m->options->fail_regex,
-                       .fail_code = m->options->fail_code,
-                       .command = "query",
-                       .source = j->model->model->path,
-                       .signature = &m->found,
-                       .original = &m->oracle->original,
-                       .n_nodes_before = m->n_nodes_before,
-                       .n_queries = m->oracle->n_queries,
-                       .minified = true,
-                       .one_minimal = m->one_minimal,
-                       .stable = m->options->stable_output != 0,
-                       .seed = m->options->inputs.seed,
-                       .timeout = m->options->timeout,
-                       .threads = m->options->threads,
-                       .eval = m->recorded.eval != 0,
-                       .amp = m->recorded.amp,
-                       .backward = m->recorded.backward != 0,
-                       .rule = pl_mini_rule(m) };
+    *out = pl_mini_repro(m, state, spec);
+    out->command = "query";
+    out->source = j->model->model->path;
+    out->one_minimal = m->one_minimal;
     return PL_OK;
 }
 

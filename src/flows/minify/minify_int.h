@@ -410,6 +410,8 @@ pl_status pl_mini_count_original(const pl_mini *m, const pl_mini_state *state, i
 pl_status pl_mini_describe_remains(pl_mini *m, pl_err *err);
 /* Writes the best state so far, named by its node count (checkpoint.c). */
 pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err);
+/* What every repro of this run says (repro.h); spec is its backend's, and lives as long. */
+struct pl_repro pl_mini_repro(const pl_mini *m, const pl_mini_state *state, const pl_buf *spec);
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
 
 #endif
