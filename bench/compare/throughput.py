@@ -3,7 +3,7 @@
 By hand: bench/compare/throughput.py [--gb N] [--rounds N] [KIND…]
 All contenders alternate in one run on the same files in the page cache, wall time of whole processes. The ratio to the plain read is the
 median over the rounds of each round's own ratio: single reads have two speeds (33 or 55 GB/s on one machine), and the best of each
-contender would set a lucky read against an unlucky comparison.
+contender would set a lucky read against an unlucky comparison. The two speeds come with the distance of the cores, which is shown (cores_apart.c).
 """
 import json
 import os
@@ -112,16 +112,18 @@ def compare_command(plumb, paths):
     return [plumb, "compare", *paths, "--no-session", "--json"]
 
 
-def measure_kind(plumb, reader, folder, kind, n_bytes, rounds):
-    """Median seconds of each contender, and the median of the rounds' own ratios read/plumb (`share`)."""
+def measure_kind(plumb, reader, distance, folder, kind, n_bytes, rounds):
+    """Median seconds of each contender, the median of the rounds' own ratios read/plumb (`share`), and the least and largest `distance`."""
     paths = make_pair(folder, kind, n_bytes)
     threads = str(len(os.sched_getaffinity(0)))
-    times = {"read": [], "plumb": []}
+    times, apart = {"read": [], "plumb": []}, []
     for _ in range(rounds):
+        apart.append(int(subprocess.run([distance], check=True, capture_output=True, text=True).stdout))
         times["read"].append(wall([reader, threads, *paths]))
         times["plumb"].append(wall(compare_command(plumb, paths)))
     found = {name: statistics.median(t) for name, t in times.items()}
     found["share"] = statistics.median(r / p for r, p in zip(times["read"], times["plumb"]))
+    found["apart"] = f"{min(apart)}..{max(apart)}"
     found["numpy"] = found["torch"] = None
     if kind == "f32":
         found["numpy"] = min(library_seconds(paths, numpy_metrics) for _ in range(2))
@@ -154,19 +156,20 @@ def bench_compare(bench, private_peak_mb, n_bytes=None, kinds=tuple(KINDS)):
     n_bytes = n_bytes or (256 << 20 if bench.quick else 2 << 30)
     library = os.path.dirname(bench.plumb)
     bench.say(f"### `compare` of two recordings of {n_bytes / 2**30:.3g} GB in the page cache, and writing one\n")
-    bench.say("| | plain mapped read GB/s | plumb compare GB/s | part of the read | numpy GB/s | torch GB/s |\n|---|---|---|---|---|---|")
+    bench.say("| | plain mapped read GB/s | plumb compare GB/s | part of the read | cores apart ns | numpy GB/s | torch GB/s |\n|---|---|---|---|---|---|---|")
     folder = tempfile.mkdtemp(prefix="plumb-bench-")
     rounds = 2 * bench.rounds + 2
     shares, memory = {}, 0
     try:
-        reader, writer = os.path.join(folder, "read_mapped"), os.path.join(folder, "write_recording")
+        reader, distance, writer = (os.path.join(folder, name) for name in ("read_mapped", "cores_apart", "write_recording"))
         build(reader, "read_mapped.c", "-lpthread")
+        build(distance, "cores_apart.c", "-lpthread")
         build(writer, "write_recording.c", "-L", library, "-lplumb", f"-Wl,-rpath,{library}")
         for kind in kinds:
-            f = measure_kind(bench.plumb, reader, folder, kind, n_bytes, rounds)
+            f = measure_kind(bench.plumb, reader, distance, folder, kind, n_bytes, rounds)
             shares[kind] = f["share"]
             cells = [f"{f['gb'] / f[lib]:.2f} ({f[lib] / f['plumb']:.0f} times slower)" if f[lib] else "" for lib in ("numpy", "torch")]
-            bench.say(f"| {kind} | {f['gb'] / f['read']:.1f} | {f['gb'] / f['plumb']:.1f} | {shares[kind]:.2f} | {' | '.join(cells)} |")
+            bench.say(f"| {kind} | {f['gb'] / f['read']:.1f} | {f['gb'] / f['plumb']:.1f} | {shares[kind]:.2f} | {f['apart']} | {' | '.join(cells)} |")
             if kind == "f32":
                 memory = private_peak_mb(compare_command(bench.plumb, f["paths"]))
                 slower = {lib: f[lib] / f["plumb"] for lib in ("numpy", "torch") if f[lib]}

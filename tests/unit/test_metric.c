@@ -87,14 +87,29 @@ static truth truth_of(const double *a, const double *r, int64_t n, double eps) {
     return t;
 }
 
+/* What accumulate.h promises: sums of f64 and of less than a block of f32 are sums of doubles; of a
+ * whole block of f32 11 roundings of f32; of narrow types 35, and 33 where d is exact, as here. */
+static double rounding_of(pl_dtype dtype, int64_t n) {
+    if (dtype == PL_F16 || dtype == PL_BF16) return 33 * 0x1p-24;
+    return dtype == PL_F32 && n >= PL_METRIC_BLOCK ? 11 * 0x1p-24 : 1e-13;
+}
+
+static void check_sums(const pl_metric_block *b, const truth *t, double rel) {
+    near_(b->sum_sq, (double)t->sq, rel, "sum_sq");
+    near_(b->sum_abs, (double)t->ab, rel, "sum_abs");
+    near_(b->sum_rr, (double)t->rr, rel, "sum_rr");
+    near_(b->sum_aa, (double)t->aa, rel, "sum_aa");
+    if (fabs(b->sum_ar - (double)t->ar) > rel * sqrt((double)(t->aa * t->rr)))
+        fail_msg("sum_ar is %.17g, expected %.17g", b->sum_ar, (double)t->ar);
+}
+
 static void check_truth(pl_dtype dtype, const pl_accumulators *acc, const truth *t) {
-    const bool narrow = dtype == PL_F16 || dtype == PL_BF16;
-    const double rel = narrow ? 2e-6 : 1e-13;
-    near_(acc->sum_sq, (double)t->sq, rel, "sum_sq");
-    near_(acc->sum_abs, (double)t->ab, rel, "sum_abs");
-    near_(acc->sum_rr, (double)t->rr, rel, "sum_rr");
-    near_(acc->sum_aa, (double)t->aa, rel, "sum_aa");
-    near_(acc->sum_ar, (double)t->ar, rel, "sum_ar");
+    const pl_metric_block sums = { .sum_sq = acc->sum_sq,
+                                   .sum_abs = acc->sum_abs,
+                                   .sum_rr = acc->sum_rr,
+                                   .sum_aa = acc->sum_aa,
+                                   .sum_ar = acc->sum_ar };
+    check_sums(&sums, t, rounding_of(dtype, acc->n));
     near_(acc->sum_rel, (double)t->rel, dtype == PL_F64 ? 1e-13 : 1e-6, "sum_rel");
     near_(acc->max_abs, t->top, 0, "max_abs");
     near_(acc->max_a, t->max_a, 0, "max_a");
@@ -261,16 +276,10 @@ static void check_kinds(pl_dtype dtype, pl_metric_block_fn fn, const double *a, 
     pl_metric_block b;
     memset(&b, 0, sizeof b);
     assert_true(fn(x->data, y->data, (size_t)n, t.floor, &b));
-    const bool narrow = dtype == PL_F16 || dtype == PL_BF16;
-    const double rel = narrow ? 2e-6 : 1e-13;
-    near_(b.sum_sq, (double)t.sq, rel, "sum_sq");
-    near_(b.sum_abs, (double)t.ab, rel, "sum_abs");
-    near_(b.sum_rr, (double)t.rr, rel, "sum_rr");
-    near_(b.sum_aa, (double)t.aa, rel, "sum_aa");
-    if (fabs(b.sum_ar - (double)t.ar) > rel * sqrt((double)(t.aa * t.rr)))
-        fail_msg("sum_ar is %.17g, expected %.17g", b.sum_ar, (double)t.ar);
+    check_sums(&b, &t, rounding_of(dtype, n));
     near_(b.sum_rel, (double)t.rel, dtype == PL_F64 ? 1e-13 : 1e-6, "sum_rel");
-    near_(b.max_abs, t.top, narrow ? 1e-7 : 0, "max_abs");
+    const bool rounded = rounding_of(dtype, n) > 1e-13; /* d in f32; pl_accumulate looks again */
+    near_(b.max_abs, t.top, rounded ? 1e-7 : 0, "max_abs");
     near_(b.max_a, t.max_a, 0, "max_a");
     near_(b.max_r, t.max_r, 0, "max_r");
     near_(b.max_excluded, excluded, dtype == PL_F64 ? 0 : 1e-7, "max_excluded");
@@ -283,34 +292,69 @@ static void check_kinds(pl_dtype dtype, pl_metric_block_fn fn, const double *a, 
     pl_tensor_unref(y);
 }
 
+static void check_kinds_of(int isa, int64_t n) {
+    const pl_metric_kernels *k = pl_metric_kernels_of(isa);
+    if (k == NULL) return;
+    double *a = malloc((size_t)n * sizeof *a), *r = malloc((size_t)n * sizeof *r);
+    const pl_metric_block_fn fns[] = { k->f32, k->f64, k->f16, k->bf16 };
+    for (int t = 0; t < 4; t++)
+        for (int kind = -3; kind < 6; kind++) { /* below 0: all of them in turn */
+            static const int64_t stretch[] = { 700, 64, 5 };
+            fill_kinds(floats[t], a, r, n, kind, kind < 0 ? stretch[kind + 3] : 0);
+            check_kinds(floats[t], fns[t], a, r, n);
+            if (floats[t] != PL_F32 && floats[t] != PL_F16) continue;
+            for (int64_t i = 0; i < n; i++) { /* subnormal numbers, none below the floor */
+                if (fabs(r[i]) < 0x1p-8) a[i] = r[i] = 1;
+                a[i] = ldexp(a[i], floats[t] == PL_F32 ? -121 : -9);
+                r[i] = ldexp(r[i], floats[t] == PL_F32 ? -121 : -9);
+            }
+            round_to(floats[t], a, n);
+            round_to(floats[t], r, n);
+            check_kinds(floats[t], fns[t], a, r, n);
+        }
+    for (int64_t i = 0; i < n; i++) { /* codes as far apart as they can be */
+        r[i] = i % 2 == 0 ? 65504 : -65504;
+        a[i] = i % 2 == 0 ? -0x1p-24 : 0x1p-24;
+    }
+    check_kinds(PL_F16, k->f16, a, r, n);
+    free(a);
+    free(r);
+}
+
 static void test_metric__runs_of_every_kind(void **state) {
     (void)state;
-    enum { N = 6 * 700 + 13 };
+    for (int isa = 0; isa < 3; isa++) {
+        check_kinds_of(isa, 6 * 700 + 13);
+        check_kinds_of(isa, PL_METRIC_BLOCK); /* f32 the quick way */
+    }
+}
+
+/* Squares that f32 cannot hold: a whole block is then summed in doubles, as precise as its end. */
+static void test_metric__extreme_f32_blocks_are_precise(void **state) {
+    (void)state;
+    enum { N = PL_METRIC_BLOCK };
+    static const double scale[] = { 0x1p100, 0x1p57, 0x1p-40, 0x1p-57, 0x1p-100 };
     static double a[N], r[N];
     for (int isa = 0; isa < 3; isa++) {
         const pl_metric_kernels *k = pl_metric_kernels_of(isa);
-        if (k == NULL) continue;
-        const pl_metric_block_fn fns[] = { k->f32, k->f64, k->f16, k->bf16 };
-        for (int t = 0; t < 4; t++)
-            for (int kind = -3; kind < 6; kind++) { /* below 0: all of them in turn */
-                static const int64_t stretch[] = { 700, 64, 5 };
-                fill_kinds(floats[t], a, r, N, kind, kind < 0 ? stretch[kind + 3] : 0);
-                check_kinds(floats[t], fns[t], a, r, N);
-                if (floats[t] != PL_F32 && floats[t] != PL_F16) continue;
-                for (int i = 0; i < N; i++) { /* subnormal numbers, none below the floor */
-                    if (fabs(r[i]) < 0x1p-8) a[i] = r[i] = 1;
-                    a[i] = ldexp(a[i], floats[t] == PL_F32 ? -121 : -9);
-                    r[i] = ldexp(r[i], floats[t] == PL_F32 ? -121 : -9);
-                }
-                round_to(floats[t], a, N);
-                round_to(floats[t], r, N);
-                check_kinds(floats[t], fns[t], a, r, N);
+        for (size_t i = 0; i < 5 && k != NULL; i++) {
+            for (int j = 0; j < N; j++) {
+                r[j] = (1 + pl_rng_uniform_at(5, 0, (uint64_t)j)) * scale[i];
+                a[j] = r[j] * (1 + 0x1p-18 * pl_rng_uniform_at(5, 1, (uint64_t)j));
             }
-        for (int i = 0; i < N; i++) { /* codes as far apart as they can be */
-            r[i] = i % 2 == 0 ? 65504 : -65504;
-            a[i] = i % 2 == 0 ? -0x1p-24 : 0x1p-24;
+            round_to(PL_F32, a, N);
+            round_to(PL_F32, r, N);
+            const truth t = truth_of(a, r, N, 0x1p-23);
+            pl_tensor *x = tensor(PL_F32, a, N), *y = tensor(PL_F32, r, N);
+            pl_metric_block b;
+            memset(&b, 0, sizeof b);
+            assert_true(k->f32(x->data, y->data, N, t.floor, &b));
+            check_sums(&b, &t, 1e-13);
+            near_(b.sum_rel, (double)t.rel, 1e-6, "sum_rel");
+            near_(b.max_abs, t.top, 0, "max_abs");
+            pl_tensor_unref(x);
+            pl_tensor_unref(y);
         }
-        check_kinds(PL_F16, k->f16, a, r, N);
     }
 }
 
@@ -748,6 +792,7 @@ int main(void) {
         cmocka_unit_test(test_metric__instruction_sets_agree),
         cmocka_unit_test(test_metric__does_not_depend_on_threads),
         cmocka_unit_test(test_metric__runs_of_every_kind),
+        cmocka_unit_test(test_metric__extreme_f32_blocks_are_precise),
         cmocka_unit_test(test_metric__vectors_refuse_nonfinite_values),
         cmocka_unit_test(test_metric__groups_do_not_change_the_tree),
         cmocka_unit_test(test_metric__runs_again_when_the_floor_moves),

@@ -11,14 +11,17 @@
 enum { HALF_RUN = 128, HALF_VECTORS = HALF_RUN / 32 };
 
 typedef struct pass_half {
-    __m512 sq, ab, rr, dr, rel; /* of RUN_ADDITIONS */
+    __m512 sq, ab, rr, dr, rel; /* of RUNS runs */
     pl_vd d_sq, d_ab, d_rr, d_dr, d_rel;
-    __m512i top, max_a, max_r, ulp;
-    __m512 floor, max_excluded;
-    __m512i tiny, limit; /* codes: the largest subnormal number; that or the floor */
+    __m512i top, max_a, max_r, ulp, max_excluded;
+    __m512 floor;
+    __m512i least, tiny; /* codes: of the floor; the largest subnormal number */
     counts n;
-    int64_t subnormal, flushed;
 } pass_half;
+
+typedef struct subnormal_half {
+    int64_t n, flushed;
+} subnormal_half;
 
 /* Half `k` of 32 elements: f16 the lower or upper ones, bf16 the even or odd ones. */
 INLINE __m512 half_widen(bool is_bf16, const char *p, int k) {
@@ -31,38 +34,39 @@ INLINE __m512i half_magnitude(__m512i x) {
     return _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
 }
 
-/* Lanes that are not 0, of a run. Packing with signed saturation keeps what is not 0. */
-INLINE int64_t half_count(const __m512i t[HALF_VECTORS]) {
-    const __m512i x = _mm512_packs_epi16(t[0], t[1]), y = _mm512_packs_epi16(t[2], t[3]);
-    return __builtin_popcountll(_mm512_test_epi8_mask(x, x)) +
-           __builtin_popcountll(_mm512_test_epi8_mask(y, y));
-}
-
 /* Ulps of a run in which pairs have opposite signs or are more than a binade apart. */
-INLINE __m512i half_ulps(const char *a, const char *r, __m512i t[HALF_VECTORS]) {
+static __attribute__((noinline)) __m512i half_far_ulps(const char *a, const char *r,
+                                                       int64_t *mismatch) {
     __m512i top = _mm512_setzero_si512();
+    *mismatch = 0;
     for (int j = 0; j < HALF_VECTORS; j++) {
         const __m512i x = _mm512_loadu_si512(a + 64 * j), y = _mm512_loadu_si512(r + 64 * j);
         const __m512i mx = half_magnitude(x), my = half_magnitude(y);
         const __m512i gap = _mm512_abs_epi16(_mm512_sub_epi16(mx, my));
-        t[j] = _mm512_mask_add_epi16(gap, _mm512_movepi16_mask(_mm512_xor_si512(x, y)), mx, my);
-        top = _mm512_max_epu16(top, t[j]);
+        const __mmask32 opposite = _mm512_movepi16_mask(_mm512_xor_si512(x, y));
+        const __m512i t = _mm512_mask_add_epi16(gap, opposite, mx, my);
+        top = _mm512_max_epu16(top, t);
+        *mismatch += __builtin_popcount(_mm512_test_epi16_mask(t, t));
     }
     return top;
 }
 
-INLINE void half_subnormal(pass_half *s, const char *a, const char *r) {
-    const __m512i mx = half_magnitude(_mm512_loadu_si512(a));
-    const __m512i below = _mm512_sub_epi16(half_magnitude(_mm512_loadu_si512(r)),
-                                           _mm512_set1_epi16(1)); /* 0 goes to the top */
-    const __mmask32 sub = _mm512_cmplt_epu16_mask(below, s->tiny);
-    s->subnormal += __builtin_popcount(sub);
-    s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
+static __attribute__((noinline)) void half_subnormal(subnormal_half *s, __m512i tiny, const char *a,
+                                                     const char *r) {
+    for (int j = 0; j < HALF_VECTORS; j++, a += 64, r += 64) {
+        const __m512i mx = half_magnitude(_mm512_loadu_si512(a));
+        const __m512i below = _mm512_sub_epi16(half_magnitude(_mm512_loadu_si512(r)),
+                                               _mm512_set1_epi16(1)); /* 0 goes to the top */
+        const __mmask32 sub = _mm512_cmplt_epu16_mask(below, tiny);
+        s->n += __builtin_popcount(sub);
+        s->flushed += __builtin_popcount(sub & _mm512_testn_epi16_mask(mx, mx));
+    }
 }
 
 /* 32 elements. Under masks always: the floor of a narrow type is high, excluded elements are
- * frequent and irregular, and a branch would be guessed wrong. */
-INLINE void half_sums(bool is_bf16, pass_half *s, const char *a, const char *r) {
+ * frequent and irregular, and a branch would be guessed wrong. `is_out` is f16's only; bf16, whose
+ * halves are not neighbours, compares them as floats. */
+INLINE void half_sums(bool is_bf16, pass_half *s, const char *a, const char *r, __mmask32 is_out) {
     PL_UNROLL
     for (int k = 0; k < 2; k++) {
         const __m512 x = half_widen(is_bf16, a, k), y = half_widen(is_bf16, r, k);
@@ -72,50 +76,70 @@ INLINE void half_sums(bool is_bf16, pass_half *s, const char *a, const char *r) 
         s->top = _mm512_max_epu32(s->top, _mm512_castps_si512(e));
         s->rr = _mm512_fmadd_ps(y, y, s->rr);
         s->dr = _mm512_fmadd_ps(d, y, s->dr);
-        const __mmask16 out = _mm512_cmp_ps_mask(abs_y, s->floor, _CMP_LE_OQ);
-        s->n.excluded += __builtin_popcount(out);
-        s->max_excluded = _mm512_mask_max_ps(s->max_excluded, out, s->max_excluded, e);
-        s->rel = _mm512_add_ps(s->rel, _mm512_maskz_div_ps((__mmask16)~out, e, abs_y));
+        const __mmask16 out_16 =
+            k == 0 ? (__mmask16)is_out : (__mmask16)_kshiftri_mask32(is_out, 16);
+        const __mmask16 out = is_bf16 ? _mm512_cmp_ps_mask(abs_y, s->floor, _CMP_LE_OQ) : out_16;
+        if (is_bf16) s->n.excluded += __builtin_popcount(out);
+        s->max_excluded =
+            _mm512_mask_max_epu32(s->max_excluded, out, s->max_excluded, _mm512_castps_si512(e));
+        s->rel = _mm512_add_ps(s->rel, _mm512_maskz_div_ps(_knot_mask16(out), e, abs_y));
     }
 }
 
-INLINE void run_half(bool is_bf16, pass_half *s, const char *a, const char *r) {
+INLINE void run_half(bool is_bf16, pass_half *s, subnormal_half *sub, const char *a,
+                     const char *r) {
     const __m512i binade = _mm512_set1_epi16((short)(is_bf16 ? 0xff80 : 0xfc00));
-    __m512i t[HALF_VECTORS], apart = _mm512_setzero_si512(), least = _mm512_set1_epi16(0x7fff);
+    const __m512i zero = _mm512_setzero_si512(), one = _mm512_set1_epi16(1);
+    __m512i up = zero, down = zero, least = _mm512_set1_epi16(-1); /* |r| - 1: 0 is at the top */
+    int64_t mismatch = 0;
     PL_UNROLL
     for (int j = 0; j < HALF_VECTORS; j++) {
         const __m512i x = _mm512_loadu_si512(a + 64 * j), y = _mm512_loadu_si512(r + 64 * j);
-        const __m512i my = half_magnitude(y);
-        t[j] = _mm512_abs_epi16(_mm512_sub_epi16(x, y));
-        apart = _mm512_max_epu16(apart, t[j]);
+        const __m512i my = half_magnitude(y), t = _mm512_sub_epi16(x, y);
+        up = _mm512_max_epi16(up, t);
+        down = _mm512_min_epi16(down, t);
+        mismatch += __builtin_popcount(_mm512_test_epi16_mask(t, t));
         s->max_a = _mm512_max_epu16(s->max_a, half_magnitude(x));
         s->max_r = _mm512_max_epu16(s->max_r, my);
-        least = _mm512_min_epu16(least, my);
+        least = _mm512_min_epu16(least, _mm512_sub_epi16(my, one));
+        const __mmask32 out = is_bf16 ? 0 : _mm512_cmple_epu16_mask(my, s->least);
+        s->n.excluded += __builtin_popcount(out);
+        half_sums(is_bf16, s, a + 64 * j, r + 64 * j, out);
     }
-    if (__builtin_expect(_mm512_test_epi16_mask(apart, binade) != 0, 0)) apart = half_ulps(a, r, t);
-    const int64_t mismatch = half_count(t);
+    /* Codes less than a binade apart have the same sign: their distance is the one in ulps. */
+    __m512i apart = _mm512_max_epu16(up, _mm512_sub_epi16(zero, down));
+    if (__builtin_expect(_mm512_test_epi16_mask(apart, binade) != 0, 0))
+        apart = half_far_ulps(a, r, &mismatch);
     s->ulp = _mm512_max_epu16(s->ulp, apart);
     s->n.mismatch += mismatch;
-    if (__builtin_expect(_mm512_cmple_epu16_mask(least, s->tiny) != 0, 0))
-        for (int j = 0; j < HALF_VECTORS; j++)
-            half_subnormal(s, a + 64 * j, r + 64 * j);
-    if (mismatch != 0 || _mm512_cmple_epu16_mask(least, s->limit) != 0) {
+    if (__builtin_expect(_mm512_cmplt_epu16_mask(least, s->tiny) != 0, 0))
+        half_subnormal(sub, s->tiny, a, r);
+}
+
+/* The same bits on both sides: nothing but r. */
+INLINE void run_half_equal(bool is_bf16, pass_half *s, subnormal_half *sub, const char *r) {
+    const __m512i one = _mm512_set1_epi16(1);
+    __m512i least = _mm512_set1_epi16(-1);
+    PL_UNROLL
+    for (int j = 0; j < HALF_VECTORS; j++) {
+        const __m512i my = half_magnitude(_mm512_loadu_si512(r + 64 * j));
+        s->max_a = s->max_r = _mm512_max_epu16(s->max_r, my);
+        least = _mm512_min_epu16(least, _mm512_sub_epi16(my, one));
+        s->n.excluded += __builtin_popcount(_mm512_cmple_epu16_mask(my, s->least));
         PL_UNROLL
-        for (int j = 0; j < HALF_VECTORS; j++)
-            half_sums(is_bf16, s, a + 64 * j, r + 64 * j);
-    } else { /* nothing but r^2 */
-        PL_UNROLL
-        for (int j = 0; j < 2 * HALF_VECTORS; j++) {
-            const __m512 y = half_widen(is_bf16, r + 64 * (j / 2), j % 2);
+        for (int k = 0; k < 2; k++) {
+            const __m512 y = half_widen(is_bf16, r + 64 * j, k);
             s->rr = _mm512_fmadd_ps(y, y, s->rr);
         }
     }
+    if (__builtin_expect(_mm512_cmplt_epu16_mask(least, s->tiny) != 0, 0))
+        half_subnormal(sub, s->tiny, r, r);
 }
 
 INLINE pl_vd half_empty(pl_vd to, __m512 *from) {
     const pl_vf v = (pl_vf)*from;
     *from = _mm512_setzero_ps();
-    return to + (vd_low(v) + vd_high(v));
+    return to + vd_fold(v);
 }
 INLINE void half_empty_run(pass_half *s) {
     s->d_sq = half_empty(s->d_sq, &s->sq);
@@ -155,7 +179,8 @@ static __attribute__((noinline)) void half_products(bool is_bf16, const char *a,
     out->sum_ar = vd_sum(ar);
 }
 
-INLINE bool half_finish(bool is_bf16, pass_half *s, size_t n_padding, pl_metric_block *out) {
+INLINE bool half_finish(bool is_bf16, const pass_half *s, const subnormal_half *sub,
+                        size_t n_padding, pl_metric_block *out) {
     const uint16_t inf = is_bf16 ? 0x7f80 : 0x7c00, a = half_top(s->max_a), r = half_top(s->max_r);
     if (a >= inf || r >= inf) return false;
     out->max_a = half_value(is_bf16, a);
@@ -170,8 +195,8 @@ INLINE bool half_finish(bool is_bf16, pass_half *s, size_t n_padding, pl_metric_
     products_derive(vd_sum(s->d_dr), out);
     out->max_excluded = (double)vf_top((pl_vf)s->max_excluded);
     out->max_ulp = half_top(s->ulp);
-    out->n_subnormal = s->subnormal;
-    out->n_flushed = s->flushed;
+    out->n_subnormal = sub->n;
+    out->n_flushed = sub->flushed;
     counts_store(&s->n, n_padding, out);
     return true;
 }
@@ -185,31 +210,43 @@ INLINE uint16_t half_floor(bool is_bf16, double floor) {
     return f < 0x1p-24f ? 0 : f > 65504 ? 0x7bff : pl_f16_from_f32(f);
 }
 
-INLINE bool block_half(bool is_bf16, const char *a, const char *r, size_t n, double floor,
-                       pl_metric_block *out) {
-    enum { BYTES = 2 * HALF_RUN, RUNS = 4 }; /* 32 additions to a lane of f32 at most */
+INLINE bool pass_half_block(bool is_bf16, bool equal, const char *a, const char *r, size_t n,
+                            double floor, pl_metric_block *out) {
+    enum { BYTES = 2 * HALF_RUN, RUNS = 4 }; /* 32 additions to a lane of f32 at most, and 1 */
     const uint16_t least = half_floor(is_bf16, floor), tiny = is_bf16 ? 0x7f : 0x3ff;
     pass_half s = { .floor = _mm512_set1_ps((float)half_value(is_bf16, least)),
-                    .tiny = _mm512_set1_epi16((short)tiny),
-                    .limit = _mm512_set1_epi16((short)(least > tiny ? least : tiny)) };
+                    .least = _mm512_set1_epi16((short)least),
+                    .tiny = _mm512_set1_epi16((short)tiny) };
+    subnormal_half sub = { 0 };
+    char ta[BYTES] = { 0 }, tr[BYTES] = { 0 };
     const char *const first_a = a, *const first_r = r;
-    size_t i = 0, runs = 0;
-    for (; i + HALF_RUN <= n; i += HALF_RUN, a += BYTES, r += BYTES) {
+    const size_t n_runs = (n + HALF_RUN - 1) / HALF_RUN, n_whole = n / HALF_RUN;
+    for (size_t i = 0; i < n_runs; i++, a += BYTES, r += BYTES) {
+        if (i == n_whole) {
+            memcpy(ta, a, (n - i * HALF_RUN) * 2);
+            memcpy(tr, r, (n - i * HALF_RUN) * 2);
+            a = ta;
+            r = tr;
+        }
         for (int b = 0; b < BYTES; b += 64)
             fetch(a + b, r + b);
-        run_half(is_bf16, &s, a, r);
-        if (++runs % RUNS == 0) half_empty_run(&s);
-    }
-    if (i < n) {
-        char ta[BYTES] = { 0 }, tr[BYTES] = { 0 };
-        memcpy(ta, a, (n - i) * 2);
-        memcpy(tr, r, (n - i) * 2);
-        run_half(is_bf16, &s, ta, tr);
+        if (equal) {
+            run_half_equal(is_bf16, &s, &sub, r);
+        } else {
+            run_half(is_bf16, &s, &sub, a, r);
+        }
+        if (i % RUNS == RUNS - 1) half_empty_run(&s);
     }
     half_empty_run(&s);
-    if (!half_finish(is_bf16, &s, i < n ? i + HALF_RUN - n : 0, out)) return false;
+    if (!half_finish(is_bf16, &s, &sub, n_runs * HALF_RUN - n, out)) return false;
     if (products_cancel(out)) half_products(is_bf16, first_a, first_r, n, out);
     return true;
+}
+
+INLINE bool block_half(bool is_bf16, const char *a, const char *r, size_t n, double floor,
+                       pl_metric_block *out) {
+    if (memcmp(a, r, n * 2) == 0) return pass_half_block(is_bf16, true, a, r, n, floor, out);
+    return pass_half_block(is_bf16, false, a, r, n, floor, out);
 }
 
 #endif

@@ -64,6 +64,15 @@ static inline pl_vd vd_max(pl_vd a, pl_vd b) {
 static inline pl_vu vu_max(pl_vu a, pl_vu b) {
     return (pl_vu)_mm512_max_epu32((__m512i)a, (__m512i)b);
 }
+static inline pl_vu vu_min(pl_vu a, pl_vu b) {
+    return (pl_vu)_mm512_min_epu32((__m512i)a, (__m512i)b);
+}
+static inline pl_vi vi_max(pl_vi a, pl_vi b) {
+    return (pl_vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
+static inline pl_vi vi_min(pl_vi a, pl_vi b) {
+    return (pl_vi)_mm512_min_epi32((__m512i)a, (__m512i)b);
+}
 static inline pl_vw vw_max(pl_vw a, pl_vw b) {
     return (pl_vw)_mm512_max_epu64((__m512i)a, (__m512i)b);
 }
@@ -122,6 +131,15 @@ static inline pl_vd vd_max(pl_vd a, pl_vd b) {
 static inline pl_vu vu_max(pl_vu a, pl_vu b) {
     return (pl_vu)_mm256_max_epu32((__m256i)a, (__m256i)b);
 }
+static inline pl_vu vu_min(pl_vu a, pl_vu b) {
+    return (pl_vu)_mm256_min_epu32((__m256i)a, (__m256i)b);
+}
+static inline pl_vi vi_max(pl_vi a, pl_vi b) {
+    return (pl_vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+static inline pl_vi vi_min(pl_vi a, pl_vi b) {
+    return (pl_vi)_mm256_min_epi32((__m256i)a, (__m256i)b);
+}
 #else
 static inline int vf_count(vm_f m) {
     int n = 0;
@@ -144,6 +162,18 @@ static inline pl_vd vd_max(pl_vd a, pl_vd b) {
 static inline pl_vu vu_max(pl_vu a, pl_vu b) {
     const pl_vu m = (pl_vu)(a < b);
     return (m & b) | (~m & a);
+}
+static inline pl_vu vu_min(pl_vu a, pl_vu b) {
+    const pl_vu m = (pl_vu)(a < b);
+    return (m & a) | (~m & b);
+}
+static inline pl_vi vi_max(pl_vi a, pl_vi b) {
+    const pl_vi m = a < b;
+    return (m & b) | (~m & a);
+}
+static inline pl_vi vi_min(pl_vi a, pl_vi b) {
+    const pl_vi m = a < b;
+    return (m & a) | (~m & b);
 }
 #endif
 static inline pl_vf vf_max_where(vm_f k, pl_vf m, pl_vf v) { /* v >= 0 */
@@ -169,17 +199,6 @@ static inline pl_vu vu_ulp(pl_vu sign, pl_vu x, pl_vu y) {
     return (opposite & (x + y)) | (~opposite & gap);
 #endif
 }
-/* The distance of two codes taken as signed integers: the one in ulps where the signs agree. */
-static inline pl_vu vu_apart(pl_vu x, pl_vu y) {
-#if PL_SIMD_AVX512
-    return (pl_vu)_mm512_abs_epi32(_mm512_sub_epi32((__m512i)x, (__m512i)y));
-#elif PL_SIMD_FMA
-    return (pl_vu)_mm256_abs_epi32(_mm256_sub_epi32((__m256i)x, (__m256i)y));
-#else
-    const pl_vu d = x - y, m = (pl_vu)((pl_vi)d >> 31);
-    return (d ^ m) - m;
-#endif
-}
 static inline bool vu_any_bit(pl_vu v, uint32_t bits) { /* in any lane */
 #if PL_SIMD_AVX512
     return _mm512_test_epi32_mask((__m512i)v, _mm512_set1_epi32((int)bits)) != 0;
@@ -189,27 +208,22 @@ static inline bool vu_any_bit(pl_vu v, uint32_t bits) { /* in any lane */
     return ((v[0] | v[1] | v[2] | v[3]) & bits) != 0;
 #endif
 }
-/* Of 64 elements. Packing with signed saturation keeps what is not 0. */
-static inline int vu_count_nonzero(const pl_vu v[64 / PL_VF]) {
+static inline bool vu_any_le(pl_vu a, pl_vu b) { /* both below 2^31 */
 #if PL_SIMD_AVX512
-    const __m512i x = _mm512_packs_epi32((__m512i)v[0], (__m512i)v[1]);
-    const __m512i y = _mm512_packs_epi32((__m512i)v[2], (__m512i)v[3]);
-    const __m512i b = _mm512_packs_epi16(x, y);
-    return __builtin_popcountll(_mm512_test_epi8_mask(b, b));
+    return _mm512_cmple_epu32_mask((__m512i)a, (__m512i)b) != 0;
 #elif PL_SIMD_FMA
-    int n = 64;
-    for (int j = 0; j < 8; j += 4) {
-        const __m256i x = _mm256_packs_epi32((__m256i)v[j], (__m256i)v[j + 1]);
-        const __m256i y = _mm256_packs_epi32((__m256i)v[j + 2], (__m256i)v[j + 3]);
-        const __m256i zero = _mm256_cmpeq_epi8(_mm256_packs_epi16(x, y), _mm256_setzero_si256());
-        n -= __builtin_popcount((unsigned)_mm256_movemask_epi8(zero));
-    }
-    return n;
+    const __m256i above = _mm256_cmpgt_epi32((__m256i)a, (__m256i)b);
+    return !_mm256_testc_si256(above, _mm256_set1_epi32(-1));
 #else
-    pl_vi n = { 0 };
-    for (int j = 0; j < 64 / PL_VF; j++)
-        n -= (pl_vi)(v[j] != 0);
-    return n[0] + n[1] + n[2] + n[3];
+    const pl_vu m = (pl_vu)(a <= b);
+    return (m[0] | m[1] | m[2] | m[3]) != 0;
+#endif
+}
+static inline int vu_count(pl_vu v) { /* lanes that are not 0 */
+#if PL_SIMD_AVX512
+    return __builtin_popcount(_mm512_test_epi32_mask((__m512i)v, (__m512i)v));
+#else
+    return vf_count((vm_f)(v != 0));
 #endif
 }
 /* The same for 16-bit floats, given with their sign extended. */
@@ -301,6 +315,22 @@ static inline pl_vd vd_high(pl_vf v) {
     return pl_vd_load_f32(lane + PL_VD);
 }
 #endif
+
+/* Both halves added as floats, the sums as doubles. */
+static inline pl_vd vd_fold(pl_vf v) {
+#if PL_SIMD_AVX512
+    const __m512 x = (__m512)v;
+    const __m256 sum = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    return (pl_vd)_mm512_cvtps_pd(sum);
+#elif PL_SIMD_FMA
+    const __m256 x = (__m256)v;
+    const __m128 sum = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    return (pl_vd)_mm256_cvtps_pd(sum);
+#else
+    const float sum[PL_VD] = { v[0] + v[2], v[1] + v[3] };
+    return pl_vd_load_f32(sum);
+#endif
+}
 
 /* ---- PL_VF narrow elements as floats ---- */
 #if PL_SIMD_AVX512

@@ -1,12 +1,12 @@
 /* The metric kernels of one instruction set.
  *
  * metric_f32.h, metric_f64.h and metric_half.h go in runs of a few vectors: what is rare (a sign or
- * a binade between a and r, small or zero references) is looked for once a run and then paid for;
- * equal runs only square r. Sums of f32 and f64 are sums of doubles. Narrow types: products of
- * 16-bit floats and bytes are exact or nearly so in f32, so sums run in f32 lanes that are emptied
- * into f64 after 32 additions at most; f64 throughout would be half as fast. NaN and Inf show in
- * the maxima of the codes. On Zen 4 all this is bound by the number of vector operations, not by
- * memory or division; count them before adding one. */
+ * a binade between a and r, small or zero references) is looked for once a run and then paid for,
+ * in functions of their own, so that the loop keeps its registers. Accumulators are doubles. A few
+ * terms are added up in f32 before: 8 of f32 (blocks only, see there), 32 of narrow types, whose
+ * products are exact or nearly so in f32. NaN and Inf show in the maxima of the codes. On Zen 4 all
+ * this is bound by the number of vector operations, not by division; count them before adding one.
+ */
 #include "kernels/simd/metric_table.h"
 
 #include "kernels/simd/metric_f32.h"
