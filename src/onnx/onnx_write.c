@@ -400,11 +400,12 @@ static pl_status put_graph_fields(writer *w, rope *out, const pl_graph *graph) {
         PL_TRY(pl_graph_check_capture(graph, graph->outputs[i], w->err));
         put_value_info(buf, GRAPH_OUTPUT, graph->outputs[i]);
     }
-    for (size_t i = 0; i < graph->n_values; i++) {
-        const pl_value *v = graph->values[i];
-        if (v->is_input || v->is_output || v->producer == NULL || v->type == NULL) continue;
-        if (v->type->kind != PL_TYPE_NONE) put_value_info(buf, GRAPH_VALUE_INFO, v);
-    }
+    pl_value **typed = NULL;
+    size_t n_typed = 0;
+    PL_TRY(pl_graph_list_typed(graph, &typed, &n_typed, w->err));
+    for (size_t i = 0; i < n_typed; i++)
+        put_value_info(buf, GRAPH_VALUE_INFO, typed[i]);
+    pl_free(typed);
     put_props(buf, GRAPH_METADATA_PROPS, graph->props, graph->n_props);
     return PL_OK;
 }
