@@ -240,9 +240,9 @@ pl_status pl_text_map_name(pl_text_parser *p, const pl_graph *graph, const char 
     mapped = pl_strmap_get(&frame->names, *name);
     for (size_t k = 0; mapped == NULL; k++) {
         PL_TRY(pl_text_count_inlined(p, p->lex.at, strlen(frame->prefix) + strlen(*name)));
-        char *wanted =
-            k == 0 ? pl_arena_printf(p->model->arena, "%s%s", frame->prefix, *name)
-                   : pl_arena_printf(p->model->arena, "%s%s_%zu", frame->prefix, *name, k);
+        char *wanted = k == 0
+                           ? pl_arena_printf(p->model->arena, "%s%s", frame->prefix, *name)
+                           : pl_arena_printf(p->model->arena, "%s%s_%zu", frame->prefix, *name, k);
         if (wanted == NULL) return pl_fail_memory(p->err, 0);
         if (pl_strmap_has(&p->taken, wanted) || pl_graph_find_in_scope(graph, wanted) != NULL)
             continue;

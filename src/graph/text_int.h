@@ -53,8 +53,8 @@ typedef struct pl_text_function {
 typedef struct pl_text_frame { /* one call that is being inlined */
     const pl_text_function *function;
     const struct pl_text_frame *caller;
-    pl_strmap names; /* the function's name -> the caller's */
-    pl_strmap attrs; /* name -> pl_attr of the call, or the function's default */
+    pl_strmap names;    /* the function's name -> the caller's */
+    pl_strmap attrs;    /* name -> pl_attr of the call, or the function's default */
     const char *prefix; /* "call/" */
     const char *path;   /* node->function */
 } pl_text_frame;
@@ -71,8 +71,8 @@ typedef struct pl_text_parser {
     pl_text_function **functions;
     size_t n_functions, functions_capacity;
     pl_strmap function_by_key;
-    pl_strmap taken;    /* names that inlining must not make again */
-    pl_strmap prefixes; /* of calls so far -> how many calls have it */
+    pl_strmap taken;                 /* names that inlining must not make again */
+    pl_strmap prefixes;              /* of calls so far -> how many calls have it */
     size_t n_inlined, inlined_bytes; /* calls and nodes; text and names */
 } pl_text_parser;
 
