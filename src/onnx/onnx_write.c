@@ -524,6 +524,8 @@ static pl_status write_files(writer *w, const rope *r, const char *path, const c
                              pl_err *err) {
     pl_file_writer *data = NULL, *file = NULL;
     pl_status st = PL_OK;
+    if (w->n_externals > 0 && pl_path_exists(data_path))
+        return pl_fail(err, PL_E_EXISTS, "%s exists already; it is not overwritten", data_path);
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &file, err));
     PL_TRY_GOTO(done, st, rope_write(r, put_to_file, file, err));
     if (w->n_externals > 0) {

@@ -347,11 +347,12 @@ static void test_text__keeps_the_type_of_what_a_body_gives_back(void **state) {
                    "<float[2] m>");
 }
 
-/* Files have such inputs and initializers. */
+/* Files have such inputs and initializers; for dims "" is no name. */
 static void test_text__keeps_values_without_a_name(void **state) {
     (void)state;
     expect_printed("g (float x) => (x) <float[1] \"\" = {2}> {}", "<float[1] \"\" = {2}>");
     expect_printed("g (float x, float \"\") => (x) {}", "(float x, float \"\")");
+    expect_printed("g (float[\"\"] x) => (x) {}", "(float[?] x)");
 }
 
 static void test_text__does_not_depend_on_the_locale(void **state) {
