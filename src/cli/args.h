@@ -39,6 +39,9 @@ typedef struct pl_cli_spec {
 } pl_cli_spec;
 /* --backend and PL_OPTIONS_JIT as one spec. Release either way. */
 bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err);
+/* Warns of planted faults that no node of the model has. Not where nodes are made (--backward,
+ * --amp). */
+void pl_cli_warn_faults(const pl_args *args, const char *backend, const plumb_model *model);
 void pl_cli_spec_explain(const pl_cli_spec *spec, bool json); /* prints it, when asked for */
 void pl_cli_spec_release(pl_cli_spec *spec);
 /* Repro levels. */

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "flows/api.h"
+#include "flows/minify/planted.h"
 
 /* Room for every character escaped. */
 static char *append(char *to, const char *key, const char *value) {
@@ -64,6 +66,16 @@ bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err) {
     close(fd);
     append(append(at, separator, NULL), "explain=", out->explain);
     return true;
+}
+
+void pl_cli_warn_faults(const pl_args *args, const char *backend, const plumb_model *model) {
+    pl_buf lines = PL_BUF_INIT;
+    if (pl_args_flag(args, "backward") || pl_args_value(args, "amp") != NULL) return;
+    pl_planted_misses(backend, model->model->graph, &lines);
+    const char *text = pl_buf_ok(&lines) && lines.n_bytes > 0 ? lines.data : "";
+    for (const char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1)
+        fprintf(stderr, "plumb %s: warning: %.*s\n", args->command->name, (int)(end - at), at);
+    pl_buf_release(&lines);
 }
 
 void pl_cli_spec_explain(const pl_cli_spec *spec, bool json) {

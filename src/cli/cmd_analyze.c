@@ -61,6 +61,7 @@ static int run(const pl_args *args) {
     if (options.output == NULL) options.output = output;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
+    pl_cli_warn_faults(args, options.backend, model);
     bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
     pl_cli_repro_before(&repro, args, model, &options.inputs, options.backend);

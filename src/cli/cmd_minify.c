@@ -94,6 +94,7 @@ static int run_model(const pl_args *args) {
     if (options.signature == NULL && access(signature, R_OK) == 0) options.signature = signature;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
+    if (!pl_args_flag(args, "query")) pl_cli_warn_faults(args, options.backend, model);
     bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
     if (pl_args_flag(args, "query")) {

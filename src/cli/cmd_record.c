@@ -45,6 +45,7 @@ static int run(const pl_args *args) {
     options.backend = spec.text;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
+    pl_cli_warn_faults(args, options.backend, model);
     options.output = pl_args_value(args, "output");
     if (options.output == NULL) {
         pl_cli_default_output(args->positional[0], ".safetensors", output, sizeof(output));

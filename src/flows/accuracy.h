@@ -77,8 +77,8 @@ bool pl_accuracy_output_fails(const pl_accuracy *accuracy, const pl_accuracy_fig
 pl_status pl_accuracy_excuse(const pl_accuracy *accuracy, const pl_datum *gold,
                              const pl_datum *moved, pl_accuracy_check *check, pl_err *err);
 
-/* That second look, for the outputs of one run. Gold on changed inputs is made when it is needed.
- */
+/* That second look, for the outputs of one run, and another at what ONNX leaves open: a check that
+ * fits its other reading passes by the rule "open". Both runs are made when they are needed. */
 enum { PL_ACCURACY_MOVES = 3 };
 typedef struct pl_accuracy_moves { /* zeroed but for what is borrowed */
     const pl_accuracy *accuracy;
@@ -89,9 +89,12 @@ typedef struct pl_accuracy_moves { /* zeroed but for what is borrowed */
     void (*tell)(void *ctx, size_t done, size_t all); /* NULL */
     void *ctx;
     pl_datum **moved[PL_ACCURACY_MOVES];
+    pl_datum **other[2]; /* the other reading: as the model says, in fp64 */
 } pl_accuracy_moves;
-/* Excuses the check of the reference's output i where the function jumps. */
-pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, pl_accuracy_check *check, pl_err *err);
+/* Excuses the check of the reference's output i, which the candidate has as `res`, where the
+ * function jumps or has two readings. */
+pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, const pl_datum *res,
+                             pl_accuracy_check *check, pl_err *err);
 /* The same for an output that failed by its figures: check->same = it is excused. What the gate
  * itself lets pass is held to the limit of the figures. */
 pl_status pl_accuracy_settle_figures(pl_accuracy_moves *m, size_t i, const pl_datum *ref,

@@ -337,7 +337,7 @@ static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *che
         }
         PL_TRY(pl_accuracy_compare(&r->accuracy, r->ref[k - 1], r->out[i], r->gold[k - 1],
                                    &checks[i], err));
-        PL_TRY(pl_accuracy_settle(&r->moves, k - 1, &checks[i], err));
+        PL_TRY(pl_accuracy_settle(&r->moves, k - 1, r->out[i], &checks[i], err));
         *all_same = *all_same && checks[i].same;
     }
     return PL_OK;

@@ -145,6 +145,7 @@ static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *
                                   .kernels = in->options.kernels,
                                   .scratch = scratch,
                                   .fp64 = in->options.fp64 && !native,
+                                  .otherwise = in->options.otherwise,
                                   .seed = seed_of(in),
                                   .in_constant = constant,
                                   .state = &g->state[node->index],

@@ -24,6 +24,7 @@ typedef struct pl_interp_options {
     /* Who computes products and convolutions (kernels/provider.h); NULL = the default. */
     const struct pl_provider *kernels;
     bool fp64;
+    bool otherwise; /* the other reading of what ONNX leaves open (pl_eval.otherwise) */
     uint64_t seed;  /* of random operators that have none of their own */
     bool any_shape; /* inputs may have other shapes than the model declares (test data does) */
     pl_interp_hook hook;

@@ -53,7 +53,7 @@ pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *s, pl_datum *con
         pl_accuracy_check check;
         if (ref[i] == NULL || res[i] == NULL) continue;
         PL_TRY_GOTO(done, st, pl_accuracy_compare(&accuracy, ref[i], res[i], gold[i], &check, err));
-        PL_TRY_GOTO(done, st, pl_accuracy_settle(&moves, i, &check, err));
+        PL_TRY_GOTO(done, st, pl_accuracy_settle(&moves, i, res[i], &check, err));
         if (!check.same) *out = graph->outputs[i];
     }
 done:

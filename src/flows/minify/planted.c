@@ -109,6 +109,21 @@ pl_status pl_planted_spec(const pl_planted *p, const char *spec, const pl_graph 
     return pl_buf_ok(out) ? PL_OK : pl_fail_memory(err, 1);
 }
 
+void pl_planted_misses(const char *spec, const pl_graph *graph, pl_buf *out) {
+    const char *at = spec == NULL || strncmp(spec, "jit:", 4) != 0 ? NULL : spec + 3;
+    while (at != NULL && *at != '\0') {
+        fault f;
+        at++;
+        const size_t n = item_length(at);
+        if (read_fault(at, n, &f) && nth(graph, f.op, f.n > 0 ? f.n : 1) == NULL) {
+            const char *no = nth(graph, f.op, 1) == NULL ? "no" : "not so many of";
+            pl_buf_printf(out, "%.*s plants nothing: the main graph has %s %s\n", (int)n, at, no,
+                          f.op);
+        }
+        at += n;
+    }
+}
+
 void pl_planted_release(pl_planted *p) {
     for (size_t i = 0; i < p->n_faults; i++)
         pl_free(p->faults[i].value);

@@ -23,4 +23,7 @@ pl_status pl_planted_spec(const pl_planted *p, const char *spec, const pl_graph 
                           pl_err *err);
 void pl_planted_release(pl_planted *p);
 
+/* A line for each fault of the spec that has no node in the graph; none for other backends. */
+void pl_planted_misses(const char *spec, const pl_graph *graph, pl_buf *out);
+
 #endif
