@@ -300,6 +300,50 @@ static void test_bounds_nn__stay_small_along_a_chain(void **state) {
     assert_true(q_of(text, 17, NULL) < 2);
 }
 
+/* Rows of attention in which every key is hidden by a finite number: scores of 10,000 are rounded
+ * at that size. A bias, or a projection, does not make a bound of the largest of all heads. */
+static void test_bounds_nn__attention_rows_have_their_own(void **state) {
+    (void)state;
+#define MHA "com.microsoft.MultiHeadAttention<num_heads=2>"
+    static const struct hidden {
+        const char *graph, *ranges;
+        int opset;
+    } hidden[] = {
+        { "(float[2,3,16] q, float[2,4,16] k, float[2,4,16] v, int32[2,4] m) => (y) "
+          "{ y = " MHA "(q, k, v, \"\", m) }",
+          "m=0:0", 17 },
+        { "(float[2,3,16] q, float[2,4,16] k, float[2,4,16] v, int32[2] m) => (y) "
+          "{ y = " MHA "(q, k, v, \"\", m) }",
+          "m=0:0", 17 },
+        { "(float[2,3,16] q, float[2,4,16] k, float[2,4,16] v, float[1,2,3,4] b) => (y) "
+          "{ y = " MHA "(q, k, v, \"\", \"\", b) }",
+          "b=-10010:-10000", 17 },
+        { "(float[2,3,16] x, float[16,48] w, float[48] b, int32[2,3] m) => (y) "
+          "{ y = com.microsoft.Attention<num_heads=2>(x, w, b, m) }",
+          "m=0:0 w=-0.3:0.3", 17 },
+        { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,8] v, float[2,1,3,5] m) => (y) "
+          "{ y = Attention(q, k, v, m) }",
+          "m=-10000:-10000", 24 },
+    };
+    size_t n_bad = 0;
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
+        const double q = q_of(hidden[i].graph, hidden[i].opset, hidden[i].ranges);
+        if (q <= 2) continue;
+        fprintf(stderr, "'%s' %s: q = %g\n", hidden[i].graph, hidden[i].ranges, q);
+        n_bad++;
+    }
+    assert_int_equal(n_bad, 0);
+    static const char bias[] = "(float[2,30,64] q, float[2,40,64] k, float[2,40,64] v, "
+                               "float[192] b) => (y) { y = " MHA "(q, k, v, b) }";
+    static const char projected[] = "(float[2,30,64] x, float[64,192] w, float[192] b) => (y) "
+                                    "{ y = com.microsoft.Attention<num_heads=2>(x, w, b) }";
+    assert_true(q_of(bias, 17, "b=-0.1:0.1") < 2);
+    assert_true(looseness(bias, 17, "b=-0.1:0.1") < 2e-5);
+    assert_true(q_of(projected, 17, "w=-0.2:0.2 b=-0.1:0.1") < 2);
+    assert_true(looseness(projected, 17, "w=-0.2:0.2 b=-0.1:0.1") < 4e-5);
+#undef MHA
+}
+
 /* ---- the naive reference ---- */
 
 static double native_mean(const char *graph, bool native) {
@@ -342,6 +386,7 @@ int main(void) {
         cmocka_unit_test(test_bounds_nn__cover_inherited_errors),
         cmocka_unit_test(test_bounds_nn__hold_at_the_edges),
         cmocka_unit_test(test_bounds_nn__stay_small_along_a_chain),
+        cmocka_unit_test(test_bounds_nn__attention_rows_have_their_own),
         cmocka_unit_test(test_bounds_nn__naive_reference_adds_in_one_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
