@@ -114,6 +114,15 @@ static void judge_by_hash(work *w) {
         w->judged.verdict = PL_VERDICT_SAME;
         w->judged.pair_class = PL_PAIR_EXACT;
         w->judged.colour = PL_GREEN;
+    } else if (w->a->has_stats && w->b->has_stats &&
+               (x->n_nan != y->n_nan || x->n_inf != y->n_inf)) {
+        w->judged.verdict = PL_VERDICT_MISMATCH;
+        w->judged.pair_class = PL_PAIR_NONFINITE;
+        w->judged.colour = PL_RED;
+        snprintf(w->judged.reason, sizeof w->judged.reason,
+                 "recorded without elements: %lld NaN and %lld Inf, reference %lld and %lld",
+                 (long long)x->n_nan, (long long)x->n_inf, (long long)y->n_nan,
+                 (long long)y->n_inf);
     } else {
         w->judged.verdict = PL_VERDICT_UNVERIFIED;
         snprintf(w->judged.reason, sizeof w->judged.reason,
