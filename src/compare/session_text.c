@@ -237,7 +237,8 @@ static void put_limits(const pl_session_view *v, pl_buf *out) {
 static int widest_op(const pl_session_view *v) {
     size_t width = 4;
     for (size_t k = 0; k < v->n_rows; k++) {
-        const size_t n = strlen(v->session->points[v->order[k]].op);
+        const pl_sync_point *p = &v->session->points[v->order[k]];
+        const size_t n = strlen(p->op[0] == '\0' && p->is_input ? "(input)" : p->op);
         if (n > width) width = n;
     }
     return width > 30 ? 30 : (int)width;
