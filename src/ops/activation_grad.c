@@ -101,8 +101,9 @@ GRAD(sigmoid, pl_g_mul(c, dy, pl_g_mul(c, y, rest(c, y))))
 GRAD(softplus, pl_g_mul(c, dy, pl_g1(c, "Sigmoid", x)))
 
 pl_status pl_softsign_grad(pl_grad *c) {
-    pl_value *below = shifted(c, pl_g1(c, "Abs", c->node->in[0]), 1);
-    c->dx[0] = pl_g_div(c, c->dy[0], pl_g_mul(c, below, below));
+    pl_value *x = c->node->in[0], *below = shifted(c, pl_g1(c, "Abs", pl_g_widened(c, x)), 1);
+    pl_value *dx = pl_g_div(c, pl_g_widened(c, c->dy[0]), pl_g_mul(c, below, below));
+    c->dx[0] = pl_g_cast_like(c, dx, x);
     return c->st;
 }
 
@@ -136,15 +137,18 @@ pl_status pl_mish_grad(pl_grad *c) {
     return c->st;
 }
 
-/* With t = tanh(z), z = k (x + 0.044715 x^3): (1 + t) / 2 + x (1 - t^2) z' / 2. */
+/* With t = tanh(z), z = k (x + 0.044715 x^3): (1 + t) / 2 + x (1 - t^2) z' / 2. In float at least:
+ * in float16 x^2 overflows. */
 static pl_value *gelu_tanh_slope(pl_grad *c, pl_value *x) {
     const double k = M_2_SQRTPI * M_SQRT1_2, cubic = 0.044715;
+    const pl_value *like = x;
+    x = pl_g_widened(c, x);
     pl_value *square = pl_g_mul(c, x, x);
     pl_value *z = scaled(c, pl_g_mul(c, x, shifted(c, scaled(c, square, cubic), 1)), k);
     pl_value *t = pl_g1(c, "Tanh", z);
     pl_value *dz = scaled(c, shifted(c, scaled(c, square, 3 * cubic), 1), k / 2);
     pl_value *bend = pl_g_mul(c, pl_g_mul(c, x, rest(c, pl_g_mul(c, t, t))), dz);
-    return pl_g_add(c, scaled(c, shifted(c, t, 1), 0.5), bend);
+    return pl_g_cast_like(c, pl_g_add(c, scaled(c, shifted(c, t, 1), 0.5), bend), like);
 }
 /* Phi(x) + x phi(x) */
 static pl_value *gelu_slope(pl_grad *c, pl_value *x) {

@@ -483,6 +483,23 @@ pl_value *pl_g_unbroadcast(pl_grad *c, pl_value *g, pl_value *x) {
     return lead == 0 ? sum : pl_g_reshape_like(c, sum, x);
 }
 
+static bool is_empty(const pl_value *x) {
+    return has_rank(x) && pl_g_is_concrete(x) && n_elements(x) == 0;
+}
+
+pl_status pl_g_rule(pl_grad *c) {
+    const pl_node *node = c->node;
+    bool flows = false;
+    for (uint32_t k = 0; k < node->n_out; k++)
+        flows = flows || (c->dy[k] != NULL && !is_empty(node->out[k]));
+    for (uint32_t i = 0; i < node->n_in; i++) /* zeros have a type */
+        flows = flows || (c->wanted[i] && dtype_of(node->in[i]) == PL_UNDEFINED);
+    if (flows) return node->def->grad(c);
+    for (uint32_t i = 0; i < node->n_in; i++)
+        if (c->wanted[i]) c->dx[i] = pl_g_zeros_like(c, node->in[i]);
+    return c->st;
+}
+
 pl_status pl_g_give(pl_grad *c, int i, pl_value *g) {
     if (c->st == PL_OK && c->wanted[i]) c->dx[i] = pl_g_unbroadcast(c, g, c->node->in[i]);
     return c->st;

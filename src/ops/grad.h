@@ -134,6 +134,9 @@ pl_value *pl_g_below(pl_grad *c, pl_value *x, double number);
 pl_status pl_g_fail(pl_grad *c, const char *format, ...) /* PL_E_UNSUPPORTED, names the node */
     __attribute__((format(printf, 2, 3)));
 int pl_g_opset(const pl_grad *c); /* of ai.onnx in the model */
+/* Calls the rule of the node. Nothing flows where all outputs with a gradient are known to be
+ * empty: zeros then, so that rules need not think of it. */
+pl_status pl_g_rule(pl_grad *c);
 /* dx[i] = g brought to the shape of input i, when it is wanted. */
 pl_status pl_g_give(pl_grad *c, int i, pl_value *g);
 

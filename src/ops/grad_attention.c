@@ -174,8 +174,9 @@ pl_status pl_attention_grad(pl_grad *c) {
     const size_t mark = pl_g_mark(c);
     load(&a);
     if (c->st != PL_OK) return c->st;
-    pl_value *s = pl_g2(c, "MatMul", grouped(&a, a.q, a.head_size), pl_g_swap_last(c, a.k));
-    s = pl_g_scaled(c, ungrouped(&a, s, a.kv_len), scale_of(&a));
+    /* The query is scaled, not the scores, which may leave the range of float16. */
+    pl_value *q = pl_g_scaled(c, grouped(&a, a.q, a.head_size), scale_of(&a));
+    pl_value *s = ungrouped(&a, pl_g2(c, "MatMul", q, pl_g_swap_last(c, a.k)), a.kv_len);
     stage[0] = s;
     if (cap > 0) s = pl_g_scaled(c, pl_g1(c, "Tanh", pl_g_scaled(c, s, 1 / cap)), cap);
     stage[1] = s;

@@ -110,7 +110,7 @@ pl_status pl_det_grad(pl_grad *c) {
     if (c->st != PL_OK) return c->st;
     pl_value *dy = pl_g_unsqueeze(c, c->dy[0], (const int64_t[]){ rank - 2, rank - 1 }, 2);
     if (n <= 1) {
-        c->dx[0] = dy;
+        c->dx[0] = n == 1 ? dy : pl_g_zeros_like(c, x);
         return c->st;
     }
     pl_g_table rest, sign;

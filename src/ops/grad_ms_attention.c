@@ -70,8 +70,9 @@ static pl_value *attend(const heads *h, pl_value **scores) {
     pl_grad *c = h->c;
     const double given = pl_attr_float(c->node, "scale");
     const int64_t queries = pl_g_dim(c, h->q, 2), keys = pl_g_dim(c, h->k, 2);
-    pl_value *s = pl_g2(c, "MatMul", h->q, pl_g_swap_last(c, h->k));
-    s = pl_g_scaled(c, s, given != 0 ? given : 1 / sqrt((double)h->size));
+    /* As in grad_attention.c: scaled before the product. */
+    pl_value *q = pl_g_scaled(c, h->q, given != 0 ? given : 1 / sqrt((double)h->size));
+    pl_value *s = pl_g2(c, "MatMul", q, pl_g_swap_last(c, h->k));
     pl_value *mask = mask_of(h, keys), *bias = input(c, h->bias);
     if (mask != NULL) s = pl_g_add(c, s, mask);
     if (bias != NULL) s = pl_g_add(c, s, bias);

@@ -153,9 +153,9 @@ pl_status pl_ms_group_grad(pl_grad *c) {
              *values = join(&g, input(c, PAST_VALUE), g.v);
     pl_value *k = pl_g_cut(c, keys, 2, 0, g.total), *v = pl_g_cut(c, values, 2, 0, g.total);
     pl_value *q = pl_g_reshape(c, g.q, (const int64_t[]){ 0, g.kv_heads, -1, g.size }, 4);
+    q = pl_g_scaled(c, q, scale != 0 ? scale : 1 / sqrt((double)g.size)); /* grad_attention.c */
     pl_value *s = pl_g2(c, "MatMul", q, pl_g_swap_last(c, k));
     s = pl_g_reshape(c, s, (const int64_t[]){ 0, g.heads, g.len, g.total }, 4);
-    s = pl_g_scaled(c, s, scale != 0 ? scale : 1 / sqrt((double)g.size));
     if (cap > 0) s = pl_g_scaled(c, pl_g1(c, "Tanh", pl_g_scaled(c, s, 1 / cap)), cap);
     if (input(c, BIAS) != NULL) s = pl_g_add(c, s, input(c, BIAS));
     pl_value *seen = visible(&g);

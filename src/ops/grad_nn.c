@@ -52,7 +52,7 @@ static pl_status visit(sweep *s, const pl_node *node, pl_arena *arena) {
     pl_grad inner = {
         .graph = s->c->graph, .node = node, .dy = dy, .dx = dx, .wanted = wanted, .err = s->c->err
     };
-    PL_TRY(node->def->grad(&inner));
+    PL_TRY(pl_g_rule(&inner));
     for (uint32_t k = 0; k < node->n_in; k++)
         if (wanted[k] && dx[k] != NULL) PL_TRY(accumulate(s, node->in[k], dx[k]));
     return PL_OK;

@@ -10,18 +10,19 @@ typedef struct normed {
     pl_value *y, *mean, *inverse; /* mean NULL for rms */
 } normed;
 
-/* (x - mean) / sqrt(var + epsilon) over the axes. */
+/* (x - mean) / sqrt(var + epsilon) over the axes. The statistics are in float at least, as in the
+ * kernels: squares overflow float16 from 256 on, and epsilon may be too small for it. */
 static normed normalise(pl_grad *c, pl_value *x, const int64_t *axes, size_t n, double epsilon,
                         bool rms) {
     normed r = { NULL, NULL, NULL };
-    pl_value *d = x;
+    pl_value *d = pl_g_widened(c, x);
     if (!rms) {
-        r.mean = pl_g_reduce(c, "ReduceMean", x, axes, n, true);
-        d = pl_g_sub(c, x, r.mean);
+        r.mean = pl_g_reduce(c, "ReduceMean", d, axes, n, true);
+        d = pl_g_sub(c, d, r.mean);
     }
     pl_value *var = pl_g_reduce(c, "ReduceMean", pl_g_mul(c, d, d), axes, n, true);
     r.inverse = pl_g1(c, "Reciprocal", pl_g1(c, "Sqrt", pl_g_plus(c, var, epsilon)));
-    r.y = pl_g_mul(c, d, r.inverse);
+    r.y = pl_g_cast_like(c, pl_g_mul(c, d, r.inverse), x);
     return r;
 }
 
@@ -149,7 +150,7 @@ pl_status pl_batch_norm_grad(pl_grad *c) {
     const pl_value *wide = widest(c, 5);
     pl_value *in[5];
     for (int i = 0; i < 5; i++)
-        in[i] = pl_g_cast_like(c, node->in[i], wide);
+        in[i] = pl_g_widened(c, pl_g_cast_like(c, node->in[i], wide));
     x = in[0];
     pl_value *mean = pl_g_channels(c, in[3], rank), *var = pl_g_channels(c, in[4], rank);
     if (pl_batch_norm_is_training(node)) {
@@ -201,13 +202,13 @@ pl_status pl_lrn_grad(pl_grad *c) {
         for (int64_t k = first; k <= last; k++)
             band.data[i * channels + k] = alpha;
     }
-    pl_value *sums = pl_g_table_value(c, &band, x->type->dtype);
     const size_t mark = pl_g_mark(c);
-    pl_value *rows = pl_g_reshape(c, x, (const int64_t[]){ 0, 0, -1 }, 3);
+    pl_value *rows = pl_g_reshape(c, pl_g_widened(c, x), (const int64_t[]){ 0, 0, -1 }, 3);
+    pl_value *sums = pl_g_table_value(c, &band, c->st == PL_OK ? rows->type->dtype : PL_F32);
     pl_value *t = pl_g2(c, "MatMul", sums, pl_g_mul(c, rows, rows));
     t = pl_g_plus(c, t, pl_attr_float(c->node, "bias"));
-    pl_value *root = pl_g2(c, "Pow", t, pl_g_number(c, x, -pl_attr_float(c->node, "beta")));
-    pl_value *y = pl_g_reshape_like(c, pl_g_mul(c, rows, root), x);
+    pl_value *root = pl_g2(c, "Pow", t, pl_g_number(c, t, -pl_attr_float(c->node, "beta")));
+    pl_value *y = pl_g_reshape_like(c, pl_g_cast_like(c, pl_g_mul(c, rows, root), x), x);
     return pl_g_expanded(c, mark, &y);
 }
 
@@ -222,11 +223,13 @@ pl_status pl_mvn_grad(pl_grad *c) {
         if ((set >> d & 1) != 0) axes[n++] = d;
     if (n == 0) return c->st; /* every element is its own mean */
     const size_t mark = pl_g_mark(c);
-    pl_value *d = pl_g_sub(c, x, pl_g_reduce(c, "ReduceMean", x, axes, n, true)), *y = d;
+    pl_value *wide = pl_g_widened(c, x);
+    pl_value *d = pl_g_sub(c, wide, pl_g_reduce(c, "ReduceMean", wide, axes, n, true)), *y = d;
     if (c->node->opset >= 9 || pl_attr_int(c->node, "normalize_variance") != 0) {
         pl_value *var = pl_g_reduce(c, "ReduceMean", pl_g_mul(c, d, d), axes, n, true);
         y = pl_g_div(c, d, pl_g_plus(c, pl_g1(c, "Sqrt", var), 1e-9));
     }
+    y = pl_g_cast_like(c, y, x);
     return pl_g_expanded(c, mark, &y);
 }
 
@@ -256,10 +259,11 @@ pl_status pl_ms_gelu_grad(pl_grad *c) {
 
 pl_status pl_ms_fast_gelu_grad(pl_grad *c) {
     const size_t mark = pl_g_mark(c);
-    pl_value *x = with_bias(c, 1), *cube = pl_g_mul(c, x, pl_g_mul(c, x, x));
+    pl_value *x = pl_g_widened(c, with_bias(c, 1)), *cube = pl_g_mul(c, x, pl_g_mul(c, x, x));
     pl_value *inner = pl_g_add(c, x, pl_g_scaled(c, cube, 0.044715));
     pl_value *t = pl_g1(c, "Tanh", pl_g_scaled(c, inner, sqrt(2 / acos(-1.0))));
     pl_value *y = pl_g_mul(c, pl_g_scaled(c, x, 0.5), pl_g_plus(c, t, 1));
+    y = pl_g_cast_like(c, y, c->node->in[0]);
     return pl_g_expanded(c, mark, &y);
 }
 

@@ -259,8 +259,12 @@ static pl_status loss_setup(pl_grad *c, loss_values *v) {
     v->g = c->dy[0];
     if (pl_attr_string_is(node, "reduction", "none"))
         v->g = pl_g_unsqueeze(c, v->g, (int64_t[]){ 1 }, 1);
-    if (pl_attr_string_is(node, "reduction", "mean"))
-        v->g = pl_g_div(c, v->g, pl_g_reduce(c, "ReduceSum", v->weight, NULL, 0, false));
+    if (pl_attr_string_is(
+            node, "reduction",
+            "mean")) { /* in float at least: more than 65504 of a class may be there */
+        pl_value *sum = pl_g_reduce(c, "ReduceSum", pl_g_widened(c, v->weight), NULL, 0, false);
+        v->g = pl_g_cast_like(c, pl_g_div(c, pl_g_widened(c, v->g), sum), c->dy[0]);
+    }
     return c->st;
 }
 

@@ -260,7 +260,7 @@ static pl_status is_nan_bound(pl_bound *c) {
 #define GRAD(name, EXPR)                                                                           \
     static pl_status name##_grad(pl_grad *c) {                                                     \
         pl_value *x = c->node->in[0], *y = c->node->out[0], *dy = c->dy[0];                        \
-        (void)x, (void)y;                                                                          \
+        (void)x, (void)y, (void)dy;                                                                \
         c->dx[0] = (EXPR);                                                                         \
         return c->st;                                                                              \
     }
@@ -272,13 +272,20 @@ static pl_value *parabola(pl_grad *c, pl_value *x, double a, double b) {
     return a > 0 ? pl_g_add(c, square, number) : pl_g_sub(c, number, square);
 }
 
+/* dy / (a x^2 + b), or over its root; in float at least, for the square may overflow. */
+static pl_value *over(pl_grad *c, pl_value *x, double a, double b, bool root) {
+    pl_value *below = parabola(c, pl_g_widened(c, x), a, b);
+    if (root) below = pl_g1(c, "Sqrt", below);
+    return pl_g_cast_like(c, pl_g_div(c, pl_g_widened(c, c->dy[0]), below), x);
+}
+
 GRAD(abs, pl_g_mul(c, dy, pl_g1(c, "Sign", x)))
-GRAD(acos, pl_g_neg(c, pl_g_div(c, dy, pl_g1(c, "Sqrt", parabola(c, x, -1, 1)))))
-GRAD(acosh, pl_g_div(c, dy, pl_g1(c, "Sqrt", parabola(c, x, 1, -1))))
-GRAD(asin, pl_g_div(c, dy, pl_g1(c, "Sqrt", parabola(c, x, -1, 1))))
-GRAD(asinh, pl_g_div(c, dy, pl_g1(c, "Sqrt", parabola(c, x, 1, 1))))
-GRAD(atan, pl_g_div(c, dy, parabola(c, x, 1, 1)))
-GRAD(atanh, pl_g_div(c, dy, parabola(c, x, -1, 1)))
+GRAD(acos, pl_g_neg(c, over(c, x, -1, 1, true)))
+GRAD(acosh, over(c, x, 1, -1, true))
+GRAD(asin, over(c, x, -1, 1, true))
+GRAD(asinh, over(c, x, 1, 1, true))
+GRAD(atan, over(c, x, 1, 1, false))
+GRAD(atanh, over(c, x, -1, 1, false))
 GRAD(cos, pl_g_neg(c, pl_g_mul(c, dy, pl_g1(c, "Sin", x))))
 GRAD(cosh, pl_g_mul(c, dy, pl_g1(c, "Sinh", x)))
 GRAD(erf, pl_g_mul(c, pl_g_mul(c, dy, pl_g_number(c, x, M_2_SQRTPI)),

@@ -178,7 +178,7 @@ static pl_status visit(backward *b, const pl_node *node, pl_arena *arena) {
     pl_grad c = {
         .graph = b->graph, .node = node, .dy = dy, .dx = dx, .wanted = wanted, .err = b->err
     };
-    PL_TRY(node->def->grad(&c));
+    PL_TRY(pl_g_rule(&c));
     for (uint32_t k = 0; k < node->n_in; k++) {
         if (wanted[k] && dx[k] != NULL) PL_TRY(accumulate(b, node, node->in[k], dx[k]));
     }
