@@ -328,12 +328,33 @@ static pl_status find_layout(pl_pair_state *s, pl_pair *pair, pl_err *err) {
     return pair->layout == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
 
+static bool is_same_shape(const pl_pair_state *s, const pl_pair *pair) {
+    return pl_pair_same_shape(&s->side[0]->items[pair->a], &s->side[1]->items[pair->b]);
+}
+
+/* Of one shape and yet in another order: a fault, unless one side is seen to keep its values so, or
+ * the values alone made the pair. Outputs have one order. */
+static bool may_have_layout(const pl_pair_state *s, const pl_pair *pair) {
+    const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
+    if (strcmp(pair->method, "value") == 0) return true;
+    if ((x->flags & y->flags & PL_RECORD_OUTPUT) != 0) return false;
+    for (size_t i = 0; i < s->n_pairs; i++)
+        if (!is_same_shape(s, &s->pairs[i]) && strcmp(s->pairs[i].layout, pair->layout) == 0)
+            return true;
+    return false;
+}
+
 pl_status pl_pair_find_layouts(pl_pair_state *s, pl_err *err) {
-    for (size_t i = 0; i < s->n_pairs; i++) {
-        pl_pair *pair = &s->pairs[i];
-        const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
-        if (*pair->layout != '\0' || !x->has_shape || !y->has_shape) continue;
-        if (!pl_pair_same_shape(x, y) || may_hide_order(x, y)) PL_TRY(find_layout(s, pair, err));
-    }
+    for (int of_one_shape = 0; of_one_shape < 2; of_one_shape++)
+        for (size_t i = 0; i < s->n_pairs; i++) {
+            pl_pair *pair = &s->pairs[i];
+            const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
+            if (*pair->layout != '\0' || !x->has_shape || !y->has_shape) continue;
+            if (of_one_shape != is_same_shape(s, pair)) continue;
+            if (of_one_shape && !may_hide_order(x, y)) continue;
+            PL_TRY(find_layout(s, pair, err));
+            if (of_one_shape && *pair->layout != '\0' && !may_have_layout(s, pair))
+                pair->layout = "";
+        }
     return PL_OK;
 }

@@ -31,8 +31,8 @@ typedef struct trace {
 
 /* ||d|| / ||r||, or infinite where that says nothing. */
 static double relative_of(const pl_sync_point *p) {
-    if (!p->measured) return p->pair_class == PL_PAIR_STRUCTURAL ? (double)INFINITY : (double)NAN;
-    if (p->pair_class == PL_PAIR_NONFINITE) return (double)INFINITY;
+    if (pl_sync_point_has_class(p) && p->pair_class >= PL_PAIR_NONFINITE) return (double)INFINITY;
+    if (!p->measured) return (double)NAN;
     if (p->acc.sum_sq == 0) return p->acc.n_mismatch > 0 ? (double)INFINITY : 0;
     if (p->acc.sum_rr == 0) return (double)INFINITY;
     return ldexp(sqrt(p->acc.sum_sq) / sqrt(p->acc.sum_rr), (int)(p->acc.d_scale - p->acc.v_scale));
