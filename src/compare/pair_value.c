@@ -334,27 +334,34 @@ static bool is_same_shape(const pl_pair_state *s, const pl_pair *pair) {
 
 /* Of one shape and yet in another order: a fault, unless one side is seen to keep its values so, or
  * the values alone made the pair. Outputs have one order. */
-static bool may_have_layout(const pl_pair_state *s, const pl_pair *pair) {
+static bool may_have_layout(const pl_pair_state *s, const pl_pair *pair, const pl_strmap *seen) {
     const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
     if (strcmp(pair->method, "value") == 0) return true;
     if ((x->flags & y->flags & PL_RECORD_OUTPUT) != 0) return false;
-    for (size_t i = 0; i < s->n_pairs; i++)
-        if (!is_same_shape(s, &s->pairs[i]) && strcmp(s->pairs[i].layout, pair->layout) == 0)
-            return true;
-    return false;
+    return pl_strmap_has(seen, pair->layout);
+}
+
+/* seen: the layouts between values of different shapes. */
+static pl_status find_one(pl_pair_state *s, pl_pair *pair, bool of_one_shape, pl_strmap *seen,
+                          pl_err *err) {
+    const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
+    if (!x->has_shape || !y->has_shape || of_one_shape != is_same_shape(s, pair)) return PL_OK;
+    const bool tries = *pair->layout == '\0' && (!of_one_shape || may_hide_order(x, y));
+    if (tries) PL_TRY(find_layout(s, pair, err));
+    if (*pair->layout == '\0') return PL_OK;
+    if (of_one_shape) {
+        if (tries && !may_have_layout(s, pair, seen)) pair->layout = "";
+        return PL_OK;
+    }
+    return pl_strmap_put(seen, pair->layout, s) == 0 ? PL_OK : pl_fail_memory(err, 1);
 }
 
 pl_status pl_pair_find_layouts(pl_pair_state *s, pl_err *err) {
+    pl_strmap seen = PL_STRMAP_INIT;
+    pl_status st = PL_OK;
     for (int of_one_shape = 0; of_one_shape < 2; of_one_shape++)
-        for (size_t i = 0; i < s->n_pairs; i++) {
-            pl_pair *pair = &s->pairs[i];
-            const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
-            if (*pair->layout != '\0' || !x->has_shape || !y->has_shape) continue;
-            if (of_one_shape != is_same_shape(s, pair)) continue;
-            if (of_one_shape && !may_hide_order(x, y)) continue;
-            PL_TRY(find_layout(s, pair, err));
-            if (of_one_shape && *pair->layout != '\0' && !may_have_layout(s, pair))
-                pair->layout = "";
-        }
-    return PL_OK;
+        for (size_t i = 0; i < s->n_pairs && st == PL_OK; i++)
+            st = find_one(s, &s->pairs[i], of_one_shape != 0, &seen, err);
+    pl_strmap_release(&seen);
+    return st;
 }
