@@ -1,5 +1,10 @@
 # What the compiler emits is eager's function in the corners, too: casts and attributes out of range, numbers that are not finite, sizes that only the kernel refuses.
+# The compiler is told to trap what C leaves undefined.
 export XDG_CACHE_HOME=$PWD/cache
+mkdir bin
+printf '#!/bin/sh\nexec %s -fsanitize=undefined,float-cast-overflow -fsanitize-undefined-trap-on-error "$@"\n' "$(command -v cc)" >bin/cc
+chmod +x bin/cc
+export PATH=$PWD/bin:$PATH
 both() { # NAME OPSET GRAPH RUN-OPTION…
     printf '<ir_version: 8, opset_import: ["" : %s, "ai.onnx.ml" : 3, "com.microsoft" : 1]>\ng %s\n' "$2" "$3" >"$1.onnxtxt"
     for backend in eager jit; do
@@ -27,5 +32,6 @@ both infinite 13 '(float[2,3,4] x, float[3] s, float[3] v) => (a, b, c, d) { a =
 both power 1 '(float[2,3,4] x) => (y) { y = GlobalLpPool<p=inf>(x) }' --range x=-0.9:0.9
 both resized 19 '(int32[1,1,3,4] x, bool[1,1,3,4] t) => (y, u) <float[8] roi = {0, 0, 0.2, -0.3, 1, 1, 0.8, 1.4}, int64[4] n = {1, 1, 5, 3}> { y = Resize<mode="linear", coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=1e20>(x, roi, , n) u = Resize<mode="linear">(t, , , n) }'
 both activated 13 '(float[1,2,7] x, float[3,2,3] w) => (y) { r = Sqrt(x) y = com.microsoft.FusedConv<activation="HardSigmoid">(r, w) }' --range x=-2:-1
+both undefined 20 '(float16[18] x, float[4] z) => (y, q, s, t) { r = Sqrt(x) y = Gelu(r) l = Log(z) n = Neg(l) c = Concat<axis=0>(l, n) q, s, t = DynamicQuantizeLinear(c) }' --range x=-2:-1 --range z=0:0
 both few 7 '(float[2,3,4] x, float[3] s, float[3] v) => (y) { y = BatchNormalization<spatial=0>(x, s, s, s, v) }' --range v=1:2
 both lengths 10 '(float[3,4,2] x, int64[1] n) => (y) { y = ReverseSequence(x, n) }' --range n=1:3
