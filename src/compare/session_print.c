@@ -104,12 +104,13 @@ pl_status pl_session_order(const pl_session *s, const char *metric, pl_session_s
     sort_key *keys = pl_calloc(s->n_points + 1, sizeof *keys);
     if (keys == NULL) return pl_fail_memory(err, s->n_points * sizeof *keys);
     for (size_t i = 0; i < s->n_points; i++) {
+        const pl_accumulators *acc = &s->points[i].acc;
         const double v = pl_sync_point_metric(s, &s->points[i], metric);
         keys[i] = (sort_key){ pl_sync_point_rank(&s->points[i]),
                               isnan(v)                               ? -(double)INFINITY
                               : row.direction == PL_HIGHER_IS_BETTER ? -v
                                                                      : v,
-                              s->points[i].measured ? s->points[i].acc.max_abs : 0, i };
+                              pl_accumulators_zero_reference(acc) ? acc->max_abs : 0, i };
     }
     if (sort == PL_SORT_WORST && s->n_points > 1)
         qsort(keys, s->n_points, sizeof *keys, worse_first);
