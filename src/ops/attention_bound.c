@@ -80,7 +80,7 @@ typedef struct score_row {
     const pl_tensor *bias, *mask; /* NULL = none */
     const double *px, *pm;
     double filter;
-    int64_t keys;
+    int64_t keys, shift; /* keys up to the query's number and shift are seen */
 } score_row;
 
 /* The most that is added to a key that batch b, head h and query i see. */
@@ -92,7 +92,7 @@ static double largest_bias(const score_row *r, int64_t b, int64_t h, int64_t i) 
         row = row * n + (k < n ? k : 0);
     }
     double most = -HUGE_VAL;
-    for (int64_t j = 0; j < r->keys; j++) {
+    for (int64_t j = 0; j < r->keys && j <= i + r->shift; j++) {
         const bool hides = r->mask == NULL      ? false
                            : r->mask->rank == 1 ? (double)j >= r->pm[b]
                                                 : r->pm[b * r->keys + j] == 0;
@@ -106,6 +106,7 @@ static double largest_bias(const score_row *r, int64_t b, int64_t h, int64_t i) 
 static pl_status row_biases(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
     const pl_tensor *y = pl_b_out(c, 0), *t = a->score_bias < 0 ? NULL : pl_b_in(c, a->score_bias);
     score_row r = { .mask = a->mask > 0 ? pl_b_in(c, a->mask) : NULL, .filter = a->filter };
+    r.shift = a->causal ? a->shift : INT64_MAX / 2;
     if (y == NULL || y->n_elements == 0 || a->v_size == 0 || y->rank < 3) return PL_OK;
     if (t != NULL && pl_dtype_is_float(c->in_native[a->score_bias]) && t->rank <= 4 && t->rank > 0)
         r.bias = t;

@@ -324,6 +324,13 @@ static void test_bounds_nn__attention_rows_have_their_own(void **state) {
         { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,8] v, float[2,1,3,5] m) => (y) "
           "{ y = Attention(q, k, v, m) }",
           "m=-10000:-10000", 24 },
+        { "(float[2,2,3,8] q, float[2,2,3,8] k, float[2,2,3,8] v) => (y) "
+          "<float[1,3] m = {-10000, -10000, 0}> { y = Attention<is_causal=1>(q, k, v, m) }",
+          NULL, 24 },
+        { "(float[2,3,16] q, float[2,3,16] k, float[2,3,16] v) => (y) "
+          "<float[1,1,1,3] m = {-10000, -10000, 0}, int64[4] s = {1, 1, 3, 3}> { b = Expand(m, s) "
+          "y = com.microsoft.MultiHeadAttention<num_heads=2, unidirectional=1>(q, k, v, , , b) }",
+          NULL, 17 },
     };
     size_t n_bad = 0;
     for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
