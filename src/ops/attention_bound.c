@@ -42,14 +42,14 @@ static void add_input(pl_bound *c, int i, int64_t size, heads_norm *h) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return;
     h->x = fmax(h->x, largest_norm(pl_b_x(c, i), t->n_elements, size));
-    h->e = fmax(h->e, pl_b_peak(pl_b_e(c, i), t->n_elements));
+    h->e = fmax(h->e, pl_b_worst(pl_b_e(c, i), t->n_elements));
 }
 
 static void add_values(pl_bound *c, int i, attention_stats *s) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return;
     s->v = fmax(s->v, pl_b_peak(pl_b_x(c, i), t->n_elements));
-    s->ev = fmax(s->ev, pl_b_peak(pl_b_e(c, i), t->n_elements));
+    s->ev = fmax(s->ev, pl_b_worst(pl_b_e(c, i), t->n_elements));
 }
 
 static void projected_stats(const pl_b_attention *a, attention_stats *s) {
@@ -72,7 +72,7 @@ static void bias_stats(pl_bound *c, const pl_b_attention *a, attention_stats *s)
     const double *x = pl_b_x(c, a->score_bias);
     for (int64_t i = 0; x != NULL && i < t->n_elements; i++)
         if (x[i] > -100 && isfinite(x[i])) s->seen_bias = fmax(s->seen_bias, fabs(x[i]));
-    s->e_bias = pl_b_peak(pl_b_e(c, a->score_bias), t->n_elements);
+    s->e_bias = pl_b_worst(pl_b_e(c, a->score_bias), t->n_elements);
 }
 
 /* One row of scores: what is added to its keys. */
@@ -147,7 +147,7 @@ static pl_status row_norms(pl_bound *c, const pl_b_attention *a, attention_stats
     if (x == NULL || to == NULL || to_e == NULL) return pl_fail_memory(c->err, (size_t)rows);
     for (int64_t i = 0; i < rows; i++) {
         to[i] = norm(x + i * a->head_size, a->head_size);
-        if (e != NULL) to_e[i] = pl_b_peak(e + i * a->head_size, a->head_size);
+        if (e != NULL) to_e[i] = pl_b_worst(e + i * a->head_size, a->head_size);
     }
     s->row_q = to;
     s->row_eq = to_e;

@@ -56,7 +56,7 @@ static pl_status project(pl_bound *c, const double *x, const double *ex, const d
     const double add = b == NULL ? 0 : pl_b_peak(bias, b->n_elements);
     p->error = u_sum * pl_b_chain((double)p->k + 1) * (row * column + add) +
                c->u * pl_b_peak(p->y, p->rows * p->n) + e_row * column + row * e_column +
-               (b == NULL ? 0 : pl_b_peak(pl_b_e(c, 2), b->n_elements));
+               (b == NULL ? 0 : pl_b_worst(pl_b_e(c, 2), b->n_elements));
     return PL_OK;
 }
 
