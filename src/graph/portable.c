@@ -1,6 +1,8 @@
 /* What a model must be to be written to a file. */
 #include "graph/portable.h"
 
+#include "base/alloc.h"
+
 typedef struct import {
     pl_opset opset;
     const pl_node *user; /* first node of the domain; NULL: none yet */
@@ -65,6 +67,34 @@ pl_status pl_model_collect_opsets(const pl_model *model, pl_arena *arena, pl_ops
     const pl_status st = collect(&c, model, out, n_out, err);
     pl_strmap_release(&c.by_domain);
     return st;
+}
+
+pl_status pl_graph_list_typed(const pl_graph *graph, pl_value ***out, size_t *n_out, pl_err *err) {
+    pl_strmap outputs = PL_STRMAP_INIT; /* is_output is set for outputs of bodies, too */
+    pl_status st = PL_OK;
+    size_t n = 0;
+    pl_value **list = pl_calloc(graph->n_values + 1, sizeof(pl_value *));
+    if (list == NULL) st = pl_fail_memory(err, graph->n_values);
+    for (size_t i = 0; st == PL_OK && i < graph->n_outputs; i++) {
+        pl_value *value = graph->outputs[i];
+        if (value->graph != graph) continue;
+        if (pl_strmap_put(&outputs, value->name, value) != 0) st = pl_fail_memory(err, 0);
+    }
+    for (size_t i = 0; st == PL_OK && i < graph->n_values; i++) {
+        pl_value *value = graph->values[i];
+        if (value->is_input || value->producer == NULL || value->type == NULL) continue;
+        if (value->type->kind == PL_TYPE_NONE) continue;
+        if (value->is_output && pl_strmap_has(&outputs, value->name)) continue;
+        list[n++] = value;
+    }
+    pl_strmap_release(&outputs);
+    if (st != PL_OK) {
+        pl_free(list);
+        return st;
+    }
+    *out = list;
+    *n_out = n;
+    return PL_OK;
 }
 
 pl_status pl_graph_check_capture(const pl_graph *graph, const pl_value *value, pl_err *err) {

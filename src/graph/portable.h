@@ -1,5 +1,5 @@
 /* What a model must be to be written to a file, text or ONNX: opset imports that agree, and
- * captured values that can be found by name. */
+ * captured values that can be found by name. And what both files say of a graph. */
 #ifndef PL_PORTABLE_H
 #define PL_PORTABLE_H
 
@@ -14,5 +14,8 @@ pl_status pl_model_collect_opsets(const pl_model *model, pl_arena *arena, pl_ops
 /* Files know values by name only: a value that `graph` takes from a graph around it must not be
  * hidden by a nearer one of the same name (PL_E_INVALID). */
 pl_status pl_graph_check_capture(const pl_graph *graph, const pl_value *value, pl_err *err);
+/* The values that are typed beside the signature: made by nodes of the graph, of known type, no
+ * inputs or outputs of this very graph. The caller frees *out with pl_free. */
+pl_status pl_graph_list_typed(const pl_graph *graph, pl_value ***out, size_t *n_out, pl_err *err);
 
 #endif

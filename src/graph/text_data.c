@@ -66,6 +66,7 @@ static pl_status parse_dim(pl_text_parser *p, pl_dim *out) {
     *out = PL_DIM_UNKNOWN;
     if (pl_lex_match(&p->lex, '?')) return PL_OK;
     PL_TRY(pl_lex_name(&p->lex, &name, &found));
+    if (found && name.n_bytes == 0) return PL_OK; /* "" is no name, as in files */
     if (found) return pl_text_intern(p, name, &out->name);
     const size_t at = p->lex.at;
     PL_TRY(pl_text_parse_int(p, &out->value));

@@ -210,13 +210,27 @@ pl_status pl_text_parse_functions(pl_text_parser *p, size_t *end) {
 /* ---- calls ---- */
 
 const pl_attr *pl_text_frame_attr(const pl_text_parser *p, const char *name) {
-    const pl_text_attr_list *lists[] = { p->frame->attrs, &p->frame->function->defaults };
-    for (size_t k = 0; k < 2; k++) {
-        for (size_t i = 0; i < lists[k]->n; i++) {
-            if (strcmp(lists[k]->items[i].name, name) == 0) return &lists[k]->items[i];
-        }
+    return pl_strmap_get(&p->frame->attrs, name);
+}
+
+/* The first of a name counts. */
+static pl_status bind_attrs(pl_text_parser *p, pl_text_frame *frame,
+                            const pl_text_attr_list *attrs) {
+    for (size_t i = 0; i < attrs->n; i++) {
+        pl_attr *attr = &attrs->items[i];
+        if (pl_strmap_has(&frame->attrs, attr->name)) continue;
+        if (pl_strmap_put(&frame->attrs, attr->name, attr) != 0) return pl_fail_memory(p->err, 0);
     }
-    return NULL;
+    return PL_OK;
+}
+
+pl_status pl_text_count_inlined(pl_text_parser *p, size_t at, size_t n_bytes) {
+    p->inlined_bytes += n_bytes;
+    if (p->n_inlined <= PL_TEXT_INLINE_MAX && p->inlined_bytes / 64 <= p->lex.n_text + (1 << 18))
+        return PL_OK;
+    return pl_lex_fail(&p->lex, at, PL_E_LIMIT,
+                       "functions make more than %d calls or grow the text over 64 times",
+                       PL_TEXT_INLINE_MAX);
 }
 
 pl_status pl_text_map_name(pl_text_parser *p, const pl_graph *graph, const char **name) {
@@ -225,17 +239,16 @@ pl_status pl_text_map_name(pl_text_parser *p, const pl_graph *graph, const char 
     if (frame == NULL || (*name)[0] == '\0') return PL_OK;
     mapped = pl_strmap_get(&frame->names, *name);
     for (size_t k = 0; mapped == NULL; k++) {
-        const char *wanted =
-            k == 0 ? pl_arena_printf(p->model->arena, "%s%s", frame->prefix, *name)
-                   : pl_arena_printf(p->model->arena, "%s%s_%zu", frame->prefix, *name, k);
+        PL_TRY(pl_text_count_inlined(p, p->lex.at, strlen(frame->prefix) + strlen(*name)));
+        char *wanted = k == 0
+                           ? pl_arena_printf(p->model->arena, "%s%s", frame->prefix, *name)
+                           : pl_arena_printf(p->model->arena, "%s%s_%zu", frame->prefix, *name, k);
         if (wanted == NULL) return pl_fail_memory(p->err, 0);
         if (pl_strmap_has(&p->taken, wanted) || pl_graph_find_in_scope(graph, wanted) != NULL)
             continue;
         mapped = wanted;
-        /* The map keeps char *; nothing writes through it. */
-        void *kept = pl_arena_strdup(p->model->arena, wanted);
-        if (kept == NULL || pl_strmap_put(&frame->names, *name, kept) != 0 ||
-            pl_strmap_put(&p->taken, kept, p) != 0)
+        if (pl_strmap_put(&frame->names, *name, wanted) != 0 ||
+            pl_strmap_put(&p->taken, wanted, p) != 0)
             return pl_fail_memory(p->err, 0);
     }
     *name = mapped;
@@ -244,10 +257,9 @@ pl_status pl_text_map_name(pl_text_parser *p, const pl_graph *graph, const char 
 
 static pl_status bind(pl_text_parser *p, pl_text_frame *frame, const char *formal,
                       const char *actual) {
-    void *kept = pl_arena_strdup(p->model->arena, actual);
-    if (kept == NULL || pl_strmap_put(&frame->names, formal, kept) != 0)
-        return pl_fail_memory(p->err, 0);
-    return PL_OK;
+    /* The map keeps void *; nothing writes through it. */
+    void *kept = (void *)(uintptr_t)actual;
+    return pl_strmap_put(&frame->names, formal, kept) == 0 ? PL_OK : pl_fail_memory(p->err, 0);
 }
 
 /* "call/", or "call_2/" when an earlier call has that. */
@@ -274,6 +286,7 @@ static pl_status choose_prefix(pl_text_parser *p, pl_text_frame *frame, const ch
 static pl_status choose_path(pl_text_parser *p, pl_text_frame *frame) {
     const pl_text_function *f = frame->function;
     const char *outer = frame->caller == NULL ? "" : frame->caller->path;
+    PL_TRY(pl_text_count_inlined(p, p->lex.at, strlen(outer) + strlen(frame->prefix)));
     frame->path = pl_arena_printf(p->model->arena, "%s%s%s%s%s", outer, outer[0] == '\0' ? "" : "/",
                                   f->domain, f->domain[0] == '\0' ? "" : ".", f->name);
     return frame->path == NULL ? pl_fail_memory(p->err, 0) : PL_OK;
@@ -285,11 +298,8 @@ static pl_status check_call(pl_text_parser *p, const pl_text_function *f, const 
         return pl_lex_fail(&p->lex, at, PL_E_LIMIT,
                            "function '%s': calls are nested deeper than %d", f->name,
                            PL_GRAPH_DEPTH_MAX);
-    p->inlined_bytes += f->body_bytes;
-    if (++p->n_inlined > PL_TEXT_INLINE_MAX || p->inlined_bytes / 64 > p->lex.n_text + (1 << 18))
-        return pl_lex_fail(&p->lex, at, PL_E_LIMIT,
-                           "functions make more than %d calls or grow the text over 64 times",
-                           PL_TEXT_INLINE_MAX);
+    p->n_inlined++;
+    PL_TRY(pl_text_count_inlined(p, at, f->body_bytes));
     if (in->n > f->inputs.n || out->n > f->outputs.n)
         return pl_lex_fail(&p->lex, at, PL_E_INVALID,
                            "call of '%s' has %zu inputs and %zu outputs, the function %zu and %zu",
@@ -330,8 +340,10 @@ static pl_status bind_outputs(pl_text_parser *p, pl_text_frame *frame, pl_graph 
 
 static pl_status inline_in_frame(pl_text_parser *p, pl_text_frame *frame, pl_graph *graph,
                                  const char *node_name, const pl_text_ids *in,
-                                 const pl_text_ids *out) {
+                                 const pl_text_ids *out, const pl_text_attr_list *attrs) {
     const pl_text_function *f = frame->function;
+    PL_TRY(bind_attrs(p, frame, attrs));
+    PL_TRY(bind_attrs(p, frame, &f->defaults));
     PL_TRY(choose_prefix(p, frame, node_name, out));
     PL_TRY(choose_path(p, frame));
     for (size_t i = 0; i < f->inputs.n; i++)
@@ -346,15 +358,16 @@ static pl_status inline_in_frame(pl_text_parser *p, pl_text_frame *frame, pl_gra
 pl_status pl_text_inline_call(pl_text_parser *p, const pl_text_function *function, pl_graph *graph,
                               const char *node_name, const pl_text_ids *in, const pl_text_ids *out,
                               const pl_text_attr_list *attrs, size_t at) {
-    pl_text_frame frame = { .function = function, .caller = p->frame, .attrs = attrs };
+    pl_text_frame frame = { .function = function, .caller = p->frame };
     pl_text_frame *const caller = p->frame;
     PL_TRY(check_call(p, function, in, out, attrs, at));
     const size_t back = p->lex.at;
     p->depth++;
-    const pl_status st = inline_in_frame(p, &frame, graph, node_name, in, out);
+    const pl_status st = inline_in_frame(p, &frame, graph, node_name, in, out, attrs);
     p->depth--;
     p->frame = caller;
     p->lex.at = back;
     pl_strmap_release(&frame.names);
+    pl_strmap_release(&frame.attrs);
     return st;
 }

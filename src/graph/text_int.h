@@ -10,7 +10,7 @@
 #include "graph/text_lex.h"
 
 enum {
-    PL_TEXT_TYPE_DEPTH_MAX = 32,     /* seq(optional(…)) */
+    PL_TEXT_TYPE_DEPTH_MAX = 8,      /* seq(optional(…)); as in files */
     PL_TEXT_INLINE_MAX = 1000 * 1000 /* calls and nodes that inlining may make: no explosion */
 };
 
@@ -53,8 +53,8 @@ typedef struct pl_text_function {
 typedef struct pl_text_frame { /* one call that is being inlined */
     const pl_text_function *function;
     const struct pl_text_frame *caller;
-    pl_strmap names; /* the function's name -> the caller's */
-    const pl_text_attr_list *attrs;
+    pl_strmap names;    /* the function's name -> the caller's */
+    pl_strmap attrs;    /* name -> pl_attr of the call, or the function's default */
     const char *prefix; /* "call/" */
     const char *path;   /* node->function */
 } pl_text_frame;
@@ -71,9 +71,9 @@ typedef struct pl_text_parser {
     pl_text_function **functions;
     size_t n_functions, functions_capacity;
     pl_strmap function_by_key;
-    pl_strmap taken;    /* names that inlining must not make again */
-    pl_strmap prefixes; /* of calls so far -> how many calls have it */
-    size_t n_inlined, inlined_bytes;
+    pl_strmap taken;                 /* names that inlining must not make again */
+    pl_strmap prefixes;              /* of calls so far -> how many calls have it */
+    size_t n_inlined, inlined_bytes; /* calls and nodes; text and names */
 } pl_text_parser;
 
 /* text_data.c: types, constants, strings */
@@ -108,6 +108,8 @@ void pl_text_release_functions(pl_text_parser *p);
 /* *out is NULL when there is no such function. */
 pl_status pl_text_find_function(pl_text_parser *p, const char *domain, const char *name,
                                 const char *overload, const pl_text_function **out);
+/* Text and names that inlining has made; PL_E_LIMIT when they outgrow the text. */
+pl_status pl_text_count_inlined(pl_text_parser *p, size_t at, size_t n_bytes);
 /* The caller's name for a name of the function that is being inlined; itself outside of one. */
 pl_status pl_text_map_name(pl_text_parser *p, const pl_graph *graph, const char **name);
 /* An attribute of the call, by @name; NULL when neither the call nor a default has it. */

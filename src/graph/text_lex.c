@@ -207,7 +207,7 @@ static size_t skip_nan_payload(const pl_lex *lex, size_t at) {
         return at;
     while (hex_digit(byte_at(lex, end)) >= 0)
         end++;
-    return byte_at(lex, end) == ')' && end > at + 3 ? end + 1 : at;
+    return byte_at(lex, end) == ')' && end > at + 3 && end <= at + 3 + 16 ? end + 1 : at;
 }
 
 static size_t skip_digits(const pl_lex *lex, size_t at) {
@@ -241,7 +241,8 @@ pl_status pl_lex_number_read(pl_lex *lex, pl_lex_number *out) {
     } else if (is_alpha(byte_at(lex, at)) && pl_lex_peek_ident(lex, &word) &&
                pl_lex_word_is_float(word)) {
         is_float = true;
-        end = at + 3 == at + word.n_bytes ? skip_nan_payload(lex, at + 3) : at + word.n_bytes;
+        end = at + word.n_bytes;
+        if (byte_at(lex, at) == 'n' || byte_at(lex, at) == 'N') end = skip_nan_payload(lex, end);
     } else {
         lex->at = from;
         return pl_lex_fail_expected(lex, "a number");

@@ -1,5 +1,4 @@
 /* The parser of the ONNX text form: nodes, graphs, models. */
-#include <limits.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,7 +6,10 @@
 #include "graph/text.h"
 #include "graph/text_int.h"
 
-enum { TEXT_IR_VERSION = 8 }; /* of a text that names none */
+enum {
+    TEXT_IR_VERSION = 8,         /* of a text that names none */
+    OPSET_VERSION_MAX = 1000000, /* as in files */
+};
 
 /* ---- names ---- */
 
@@ -152,6 +154,10 @@ static pl_status parse_qualified(pl_text_parser *p, node_text *node) {
         if (n_parts > 0) pl_buf_putc(&domain, '.');
         pl_buf_puts(&domain, node->op);
     }
+    if (node->op[0] == '\0') {
+        st = pl_lex_fail(&p->lex, node->at, PL_E_FORMAT, "the name of an operator is empty");
+        goto done;
+    }
     if (!pl_buf_ok(&domain)) {
         st = pl_fail_memory(p->err, 0);
         goto done;
@@ -172,6 +178,7 @@ static pl_status parse_label(pl_text_parser *p, const char **out) {
     if (found) PL_TRY(pl_text_intern(p, word, out));
     PL_TRY(pl_lex_expect(&p->lex, ']'));
     if (p->frame == NULL || (*out)[0] == '\0') return PL_OK;
+    PL_TRY(pl_text_count_inlined(p, p->lex.at, strlen(p->frame->prefix) + strlen(*out)));
     *out = pl_arena_printf(p->model->arena, "%s%s", p->frame->prefix, *out);
     return *out == NULL ? pl_fail_memory(p->err, 0) : PL_OK;
 }
@@ -245,8 +252,6 @@ static pl_status parse_value_info(pl_text_parser *p, const pl_graph *graph, cons
     id->at = p->lex.at;
     PL_TRY(pl_lex_name(&p->lex, &word, &found));
     if (!found) return pl_lex_fail_expected(&p->lex, "the name of a value");
-    if (word.n_bytes == 0)
-        return pl_lex_fail(&p->lex, id->at, PL_E_FORMAT, "the name of a value is empty");
     PL_TRY(pl_text_intern(p, word, &id->name));
     return pl_text_map_name(p, graph, &id->name);
 }
@@ -348,38 +353,54 @@ pl_status pl_text_parse_body(pl_text_parser *p, const char *name, pl_graph *pare
 
 /* ---- the model ---- */
 
-pl_status pl_text_parse_opsets(pl_text_parser *p, pl_opset **out, size_t *n_out) {
-    pl_opset *items = NULL;
-    size_t n = 0, capacity = 0;
-    pl_status st = PL_OK;
+typedef struct opset_list {
+    pl_opset *items; /* heap */
+    size_t n, capacity;
+} opset_list;
+
+/* "domain" : version. As in files, the last word on a domain counts. */
+static pl_status parse_opset(pl_text_parser *p, opset_list *out) {
+    const char *domain;
     int64_t version;
+    PL_TRY(pl_text_parse_cstring(p, &domain));
+    if (pl_domain_is_onnx(domain)) domain = "";
+    PL_TRY(pl_lex_expect(&p->lex, ':'));
+    (void)pl_lex_peek(&p->lex);
+    const size_t at = p->lex.at;
+    PL_TRY(pl_text_parse_int(p, &version));
+    if (version < 0 || version > OPSET_VERSION_MAX)
+        return pl_lex_fail(&p->lex, at, PL_E_FORMAT, "opset version %lld is out of range",
+                           (long long)version);
+    size_t i = 0;
+    while (i < out->n && strcmp(out->items[i].domain, domain) != 0)
+        i++;
+    if (i == PL_MODEL_OPSETS_MAX)
+        return pl_lex_fail(&p->lex, at, PL_E_LIMIT, "at most %d domains are supported",
+                           PL_MODEL_OPSETS_MAX);
+    PL_TRY(pl_text_reserve(p, &out->items, out->n, &out->capacity, sizeof *out->items));
+    out->items[i] = (pl_opset){ domain, (int)version };
+    if (i == out->n) out->n++;
+    return PL_OK;
+}
+
+pl_status pl_text_parse_opsets(pl_text_parser *p, pl_opset **out, size_t *n_out) {
+    opset_list list = { 0 };
+    pl_status st = PL_OK;
     PL_TRY(pl_lex_expect(&p->lex, '['));
     if (pl_lex_match(&p->lex, ']')) return PL_OK;
     do {
-        const char *domain;
-        PL_TRY_GOTO(done, st, pl_text_parse_cstring(p, &domain));
-        PL_TRY_GOTO(done, st, pl_lex_expect(&p->lex, ':'));
-        (void)pl_lex_peek(&p->lex);
-        const size_t at = p->lex.at;
-        PL_TRY_GOTO(done, st, pl_text_parse_int(p, &version));
-        if (version < 0 || version > INT_MAX) {
-            st = pl_lex_fail(&p->lex, at, PL_E_FORMAT, "opset version %lld is out of range",
-                             (long long)version);
-            goto done;
-        }
-        PL_TRY_GOTO(done, st, pl_text_reserve(p, &items, n, &capacity, sizeof *items));
-        items[n++] = (pl_opset){ pl_domain_is_onnx(domain) ? "" : domain, (int)version };
+        PL_TRY_GOTO(done, st, parse_opset(p, &list));
     } while (pl_lex_match(&p->lex, ','));
     PL_TRY_GOTO(done, st, pl_lex_expect(&p->lex, ']'));
-    *out = pl_arena_array(p->model->arena, n, sizeof *items);
+    *out = pl_arena_array(p->model->arena, list.n, sizeof *list.items);
     if (*out == NULL) {
-        st = pl_fail_memory(p->err, n * sizeof *items);
+        st = pl_fail_memory(p->err, list.n * sizeof *list.items);
         goto done;
     }
-    memcpy(*out, items, n * sizeof *items);
-    *n_out = n;
+    memcpy(*out, list.items, list.n * sizeof *list.items);
+    *n_out = list.n;
 done:
-    pl_free(items);
+    pl_free(list.items);
     return st;
 }
 

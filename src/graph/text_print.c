@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/size.h"
 #include "base/utf8.h"
 #include "graph/portable.h"
@@ -99,6 +100,14 @@ static void put_f32(pl_buf *out, float x) {
     snprintf(text, sizeof text, "%.6g", (double)x);
     if (strtof(text, NULL) != x) snprintf(text, sizeof text, "%.9g", (double)x);
     pl_buf_puts(out, text);
+}
+
+/* In an attribute 1 is an integer (for onnx.parser 1.12 even behind ": float"), and -0 has lost its
+ * sign. */
+static void put_float(pl_buf *out, float x) {
+    const size_t from = out->n_bytes;
+    put_f32(out, x);
+    if (pl_buf_ok(out) && strpbrk(pl_buf_str(out) + from, ".en") == NULL) pl_buf_puts(out, ".0");
 }
 
 static void put_f64(pl_buf *out, double x) {
@@ -280,7 +289,7 @@ static const char *attr_type_text(pl_attr_type type) {
 
 static pl_status put_item(printer *p, const pl_attr *a, size_t i) {
     switch (a->type) {
-    case PL_ATTR_FLOATS: put_f32(p->out, a->floats[i]); break;
+    case PL_ATTR_FLOATS: put_float(p->out, a->floats[i]); break;
     case PL_ATTR_INTS: pl_buf_printf(p->out, "%" PRId64, a->ints[i]); break;
     case PL_ATTR_STRINGS: put_quoted(p->out, a->strings[i].data, a->strings[i].n_bytes); break;
     case PL_ATTR_TENSORS: return put_constant(p, a->name, a->tensors[i]);
@@ -307,7 +316,7 @@ static pl_status put_attr(printer *p, const pl_attr *a) {
     put_name(p->out, a->name);
     pl_buf_printf(p->out, ": %s = ", type);
     switch (a->type) {
-    case PL_ATTR_FLOAT: put_f32(p->out, a->f); break;
+    case PL_ATTR_FLOAT: put_float(p->out, a->f); break;
     case PL_ATTR_INT: pl_buf_printf(p->out, "%" PRId64, a->i); break;
     case PL_ATTR_STRING: put_quoted(p->out, a->s.data, a->s.n_bytes); break;
     case PL_ATTR_TYPE_PROTO: put_type(p->out, a->type_proto); break;
@@ -431,13 +440,15 @@ static pl_status put_value_infos(printer *p, const pl_graph *graph) {
         pl_buf_puts(p->out, " = ");
         PL_TRY(put_elements(p, value->name, value->init));
     }
-    for (size_t i = 0; i < graph->n_values; i++) {
-        const pl_value *value = graph->values[i];
-        if (value->init != NULL || value->is_input || value->is_output) continue;
-        if (value->producer == NULL || !type_is_printable(value->type, 0)) continue;
+    pl_value **typed = NULL;
+    size_t n_typed = 0;
+    PL_TRY(pl_graph_list_typed(graph, &typed, &n_typed, p->err));
+    for (size_t i = 0; i < n_typed; i++) {
+        if (!type_is_printable(typed[i]->type, 0)) continue;
         put_separator(p, &n_put);
-        put_value_info(p->out, value);
+        put_value_info(p->out, typed[i]);
     }
+    pl_free(typed);
     if (n_put > 0) pl_buf_puts(p->out, ">\n");
     return PL_OK;
 }

@@ -3,7 +3,8 @@
  * Unused entries of the arrays (index >= n_spatial) are ignored. Output sizes are given by the
  * caller, so every padding rule of ONNX fits: cell o of a dim reads input
  * o * stride - pad_begin + tap * dilation; what falls outside [0, in) counts as zero, at the end
- * too. pad_begin may be negative. w is (c_out, c_in / groups, kernel…), bias (c_out) or NULL.
+ * too: times a weight that is Inf or NaN it gives NaN, with every way and every provider. pad_begin
+ * may be negative. w is (c_out, c_in / groups, kernel…), bias (c_out) or NULL.
  * Results do not depend on the number of threads. Impossible shapes are PL_E_INVALID. */
 #ifndef PL_CONV_H
 #define PL_CONV_H
@@ -64,8 +65,9 @@ pl_status pl_conv_factor_f64(pl_pool *pool, const pl_conv_shape *shape, const pl
                              const pl_f64 *factor, const pl_f64 *w, const pl_f64 *bias, pl_f64 *y,
                              pl_conv_state **state, const pl_epilogue *after, pl_err *err);
 
-/* By Winograd's F(2x2, 3x3): faster, and rounded otherwise than pl_conv_f32. The state is needed
- * and belongs to this way alone. It fits own kernels only. */
+/* By Winograd's F(2x2, 3x3): faster, and rounded otherwise than pl_conv_f32; where x or w have Inf
+ * or NaN it is pl_conv_f32 (the transforms would make NaN of Inf). The state is needed and belongs
+ * to this way alone. It fits own kernels only. */
 bool pl_conv_winograd_fits(const pl_conv_shape *shape);
 pl_status pl_conv_winograd_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
                                        pl_conv_state **state, pl_err *err);

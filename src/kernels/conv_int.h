@@ -48,6 +48,9 @@ void pl_conv_direct_f32(const pl_conv_geo *g, const pl_f32 *x, const pl_f32 *w, 
 void pl_conv_direct_f64(const pl_conv_geo *g, const pl_f64 *x, const pl_f64 *w, const pl_f64 *bias,
                         int64_t channel, pl_f64 *y);
 
+/* Is there neither Inf nor NaN? */
+bool pl_conv_is_finite_f32(const pl_f32 *x, int64_t n);
+
 /* Columns of a strip of outputs of one group of one batch item: (ci * taps, n). */
 typedef struct pl_conv_columns {
     const pl_conv_geo *g;

@@ -28,7 +28,8 @@ static int64_t cell_of(const pl_conv_geo *g, int64_t at, int64_t tap) {
             for (int64_t ci = 0; ci < g->ci; ci++)                                                 \
                 for (int64_t tap = 0; tap < g->n_taps; tap++) {                                    \
                     const int64_t i = cell_of(g, at, tap);                                         \
-                    if (i >= 0) sum += xc[ci * g->n_in + i] * wc[ci * g->n_taps + tap];            \
+                    const T v = i < 0 ? 0 : xc[ci * g->n_in + i]; /* 0 times Inf is NaN */         \
+                    sum += v * wc[ci * g->n_taps + tap];                                           \
                 }                                                                                  \
             y[at] = bias == NULL ? sum : sum + bias[channel];                                      \
         }                                                                                          \

@@ -12,10 +12,14 @@
 #include "kernels/provider.h"
 #include "kernels/simd/winograd_table.h"
 
-enum { TILES_MIN = 192, ROW_TILES_MAX = 255, K_MAX = PL_GEMM_KC, LINE = 16 };
+enum { TILES_MIN = 192, ROW_TILES_MAX = 255, K_MAX = PL_GEMM_KC, LINE = 16, FINITE_GRAIN = 65536 };
 
 static const pl_winograd_table *table_get(void) {
     return PL_TABLE_OF(pl_cpu_isa(), pl_winograd_table);
+}
+
+bool pl_conv_is_finite_f32(const pl_f32 *x, int64_t n) {
+    return table_get()->is_finite(x, n);
 }
 
 bool pl_conv_winograd_fits(const pl_conv_shape *s) {
@@ -228,6 +232,26 @@ static void block_range(void *ctx, int64_t begin, int64_t end) {
     pl_slots_give(&all->slots, slot);
 }
 
+typedef struct finite_job {
+    const pl_f32 *x;
+    int64_t plane;
+    atomic_bool found; /* Inf or NaN */
+} finite_job;
+
+static void finite_range(void *ctx, int64_t begin, int64_t end) {
+    finite_job *j = ctx;
+    if (!pl_conv_is_finite_f32(j->x + begin * j->plane, (end - begin) * j->plane))
+        atomic_store(&j->found, true);
+}
+
+static bool is_finite_input(pl_pool *pool, const pl_conv_shape *s, const pl_f32 *x) {
+    finite_job j = { .x = x, .plane = s->in[0] * s->in[1] };
+    atomic_init(&j.found, false);
+    const int64_t grain = pl_i64_max(1, FINITE_GRAIN / pl_i64_max(1, j.plane));
+    pl_pool_for(pool, s->batch * s->c_in, grain, finite_range, &j);
+    return !atomic_load(&j.found);
+}
+
 static pl_status state_ensure(pl_pool *pool, const pl_conv_shape *s, const pl_f32 *w,
                               pl_conv_state **slot, pl_err *err) {
     if (*slot != NULL && (*slot)->w == w) return PL_OK;
@@ -251,6 +275,8 @@ pl_status pl_conv_winograd_prepare_f32(pl_pool *pool, const pl_conv_shape *shape
     if (!pl_conv_winograd_fits(shape)) {
         return pl_fail(err, PL_E_INVALID, "convolution: no Winograd form for this shape");
     }
+    if (!pl_conv_is_finite_f32(w, 9 * shape->c_in * shape->c_out))
+        return pl_conv_prepare_f32(pool, shape, w, state, err);
     return state_ensure(pool, shape, w, state, err);
 }
 
@@ -260,7 +286,12 @@ pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const 
     if (!pl_conv_winograd_fits(shape)) {
         return pl_fail(err, PL_E_INVALID, "convolution: no Winograd form for this shape");
     }
-    PL_TRY(state_ensure(pool, shape, w, state, err));
+    if (*state == NULL || (*state)->w != w)
+        PL_TRY(pl_conv_winograd_prepare_f32(pool, shape, w, state, err));
+    if (*state == NULL || (*state)->geo.n_taps > 0) /* pl_conv_f32's: the weights are not finite */
+        return pl_conv_after_f32(pool, shape, x, w, bias, y, state, after, err);
+    if (!is_finite_input(pool, shape, x))
+        return pl_conv_after_f32(pool, shape, x, w, bias, y, NULL, after, err);
     job j = { .t = table_get(), .s = shape, .x = x, .bias = bias, .y = y, .after = after };
     j.packed = (*state)->packed;
     j.tiles_x = pl_div_up(shape->out[1], 2);

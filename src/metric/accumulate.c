@@ -6,6 +6,7 @@
  * binade. Chunks of blocks bound the memory for partial results. */
 #include "metric/accumulate.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -188,6 +189,10 @@ static void run_block(const pass *p, int64_t at, size_t n, pl_accumulators *out)
     } else {
         pl_accumulate_plain(p->type_a, a, p->type_r, r, n, p->coarse, p->floor, out);
     }
+    /* The vector path may have rounded d to f32. So do the rest: of equal ones the first block has
+     * the maximum, and resolve_max_abs finds its digits. */
+    if (p->fast != NULL && p->type_r != PL_F64 && out->max_abs <= (double)FLT_MAX)
+        out->max_abs = (double)(float)out->max_abs;
     if (out->max_abs_index >= 0) out->max_abs_index += at;
     if (out->nonfinite_index >= 0) out->nonfinite_index += at;
     if (out->mismatch_index >= 0) out->mismatch_index += at;
@@ -247,7 +252,7 @@ static void resolve_max_abs(const pass *p, int64_t begin, int64_t end, pl_accumu
         for (size_t i = 0; i < m; i++) {
             const double e = fabs(x[i] - y[i]);
             if (!(e > top) || !isfinite(x[i]) || !isfinite(y[i])) continue;
-            out->max_abs = top = e; /* f16, bf16: rounded to f32 before */
+            out->max_abs = top = e; /* rounded to f32 before unless f64 */
             out->max_abs_index = at + (int64_t)i;
             out->max_abs_a = x[i];
             out->max_abs_r = y[i];

@@ -11,8 +11,9 @@
  *
  * Accumulators are doubles. Before that, whole blocks of f32 add up 8 terms to a lane in f32 (a sum
  * is off by 11 roundings of f32 at most: 7e-7 of the sum of its terms' magnitudes), f16, bf16 and
- * bytes 32 (35 roundings); f64 and what is left of f32 beside whole blocks none. sum_rel is f32 in
- * each quotient unless the type is f64.
+ * bytes 32 (35 roundings); f64 and what is left of f32 beside whole blocks none. sum_aa may be off
+ * by half as much again, sum_ar by as much of |a| |r|. sum_rel is f32 in each quotient unless the
+ * type is f64; which block holds max_abs is decided by |d| rounded to f32, unless it is f64.
  *
  * The relative sum leaves out |r| <= floor, where floor is one ulp of max|r| in the coarser type of
  * the pair: eps * max|r|, the maximum taken down to a power of two so that one pass over the data

@@ -23,7 +23,7 @@ pl_status pl_model_read_function(const pl_model *model, const char *name, pl_mod
                                  pl_err *err);
 
 /* Serialises and writes atomically. Over 2 GB of weights, or with `external` set, they go to
- * PATH.data beside it. */
+ * PATH.data beside it; when that exists already (another model may need it): PL_E_EXISTS. */
 pl_status pl_model_write(const pl_model *model, const char *path, bool external, pl_err *err);
 pl_status pl_model_serialize(const pl_model *model, pl_buf *out, pl_err *err);
 

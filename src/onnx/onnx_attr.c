@@ -430,15 +430,13 @@ static pl_status finish_attr(pl_attr *a, const attr_lists *l, pl_err *err) {
 static bool resolve_ref(const pl_onnx_frame *frame, pl_bytes ref, pl_attr *out) {
     while (frame != NULL && frame->names == NULL)
         frame = frame->parent;
-    for (size_t i = 0; frame != NULL && i < frame->n_attrs; i++) {
-        const pl_attr *a = &frame->attrs[i];
-        if (strlen(a->name) != ref.n_bytes || memcmp(a->name, ref.data, ref.n_bytes) != 0) continue;
-        const char *name = out->name;
-        *out = *a;
-        out->name = name;
-        return true;
-    }
-    return false;
+    const pl_attr *found =
+        frame == NULL ? NULL : pl_strmap_get_n(frame->attrs, pl_bytes_chars(ref), ref.n_bytes);
+    if (found == NULL) return false;
+    const char *name = out->name;
+    *out = *found;
+    out->name = name;
+    return true;
 }
 
 pl_status pl_onnx_read_attr(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes bytes, pl_attr *out,

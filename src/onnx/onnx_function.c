@@ -1,9 +1,63 @@
-/* A model-local function as a model of its own. */
+/* Model-local functions: found by name, and one as a model of its own. */
 #include <stdio.h>
 #include <string.h>
 
 #include "onnx/onnx.h"
 #include "onnx/onnx_int.h"
+
+/* ---- by name ---- */
+
+/* Key of a function in reader->functions. */
+static void function_key(pl_buf *key, const char *domain, pl_bytes name, pl_bytes overload) {
+    pl_buf_reset(key);
+    pl_buf_append(key, domain, strlen(domain) + 1);
+    pl_buf_append(key, name.data, name.n_bytes);
+    pl_buf_append(key, "", 1);
+    pl_buf_append(key, overload.data, overload.n_bytes);
+}
+
+pl_status pl_onnx_find_function(pl_onnx_reader *r, const char *domain, pl_bytes name,
+                                pl_bytes overload, const pl_function **out, pl_err *err) {
+    *out = NULL;
+    if (r->model->n_functions == 0) return PL_OK;
+    pl_buf key = PL_BUF_INIT;
+    function_key(&key, domain, name, overload);
+    const bool ok = pl_buf_ok(&key);
+    if (ok) *out = pl_strmap_get_n(&r->functions, pl_buf_str(&key), key.n_bytes);
+    pl_buf_release(&key);
+    return ok ? PL_OK : pl_fail_memory(err, name.n_bytes);
+}
+
+pl_status pl_onnx_add_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err) {
+    pl_model *model = r->model;
+    pl_bytes name = { 0 }, overload = { 0 };
+    pl_wire wire = pl_wire_of(bytes);
+    pl_wire_field f;
+    *out = (pl_function){ "", "", "", bytes };
+    while (pl_wire_next(&wire, &f)) {
+        if (!pl_field_is_bytes(&f)) continue;
+        if (f.number == FUNCTION_NAME) name = f.bytes;
+        if (f.number == FUNCTION_DOMAIN)
+            out->domain = pl_model_intern(model, pl_bytes_chars(f.bytes), f.bytes.n_bytes);
+        if (f.number == FUNCTION_OVERLOAD) overload = f.bytes;
+    }
+    if (wire.bad) return pl_fail(err, PL_E_FORMAT, "function: malformed or truncated protobuf");
+    out->name = pl_model_intern(model, pl_bytes_chars(name), name.n_bytes);
+    out->overload = pl_model_intern(model, pl_bytes_chars(overload), overload.n_bytes);
+    if (out->name == NULL || out->domain == NULL || out->overload == NULL) {
+        return pl_fail_memory(err, bytes.n_bytes);
+    }
+    if (pl_domain_is_onnx(out->domain)) out->domain = "";
+    pl_buf key = PL_BUF_INIT;
+    function_key(&key, out->domain, name, overload);
+    const char *kept =
+        pl_buf_ok(&key) ? pl_arena_strndup(model->arena, pl_buf_str(&key), key.n_bytes) : NULL;
+    const int put = kept == NULL ? -1 : pl_strmap_put_n(&r->functions, kept, key.n_bytes, out);
+    pl_buf_release(&key);
+    return put == 0 ? PL_OK : pl_fail_memory(err, bytes.n_bytes);
+}
+
+/* ---- as a model ---- */
 
 static bool is_called(const pl_function *f, const char *name) {
     const size_t n_domain = strlen(f->domain);
@@ -70,6 +124,7 @@ static pl_status read_all(pl_onnx_reader *r, const pl_model *from, const pl_func
     for (size_t i = 0; i < from->n_functions; i++) {
         PL_TRY(pl_onnx_add_function(r, from->functions[i].bytes, &model->functions[i], err));
         model->n_functions++;
+        r->n_bytes += from->functions[i].bytes.n_bytes;
     }
     PL_TRY(read_signature(r, function->bytes, err));
     pl_onnx_frame frame = { .graph = model->graph };

@@ -17,6 +17,7 @@ typedef struct pl_onnx_reader {
     pl_strmap external;  /* real path -> pl_file_map */
     pl_strmap functions; /* domain, name, overload, NUL-separated -> pl_function */
     size_t n_nodes;
+    size_t n_bytes, inlined_bytes; /* of the file; of names that inlining made */
 } pl_onnx_reader;
 
 /* Where names are looked up. A graph's frame sees its own values and its parent's; the frame of an
@@ -29,8 +30,7 @@ typedef struct pl_onnx_frame {
     const char *function;   /* path of functions, NULL outside */
     const pl_opset *opsets; /* function frame: its imports */
     size_t n_opsets;
-    const pl_attr *attrs; /* function frame: attributes of the call, defaults added */
-    size_t n_attrs;
+    pl_strmap *attrs;     /* function frame: name -> pl_attr of the call, or the default */
     const pl_prop *props; /* function frame: metadata of the call, for nodes without their own */
     size_t n_props;
     int depth; /* of bodies and calls */
@@ -48,6 +48,11 @@ pl_status pl_onnx_read_graph(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
 pl_status pl_onnx_read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_list spans,
                              uint32_t field, pl_err *err);
 pl_status pl_onnx_read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_err *err);
+
+/* onnx_function.c */
+/* *out is NULL when there is no such function. */
+pl_status pl_onnx_find_function(pl_onnx_reader *r, const char *domain, pl_bytes name,
+                                pl_bytes overload, const pl_function **out, pl_err *err);
 /* Fills *out (which must stay where it is) and makes it known to the reader. */
 pl_status pl_onnx_add_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err);
 

@@ -97,8 +97,17 @@ static pl_value *frame_find(const pl_onnx_frame *frame, pl_bytes name) {
     return NULL;
 }
 
+/* A long name of a call stands before every name inside: what inlining makes may not outgrow the
+ * file without end. */
+static pl_status count_name(pl_onnx_reader *r, size_t n_bytes, pl_err *err) {
+    r->inlined_bytes += n_bytes + sizeof(pl_value *);
+    if (r->inlined_bytes / 64 <= r->n_bytes + (1 << 18)) return PL_OK;
+    return pl_fail(err, PL_E_LIMIT, "inlined functions grow the model over 64 times");
+}
+
 /* A value that this frame defines. Inside a function its name gets the call's prefix. */
-static pl_status frame_define(pl_onnx_frame *frame, pl_bytes name, pl_value **out, pl_err *err) {
+static pl_status frame_define(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes name,
+                              pl_value **out, pl_err *err) {
     if (frame->names == NULL) {
         return pl_graph_add_value_n(frame->graph, pl_bytes_chars(name), name.n_bytes, out, err);
     }
@@ -109,6 +118,7 @@ static pl_status frame_define(pl_onnx_frame *frame, pl_bytes name, pl_value **ou
         return pl_fail(err, PL_E_INVALID, "function %s: value '%s' is defined twice",
                        frame->function, key);
     }
+    PL_TRY(count_name(r, strlen(frame->prefix) + name.n_bytes, err));
     const char *full = pl_arena_printf(model->arena, "%s/%s", frame->prefix, key);
     if (full == NULL) return pl_fail_memory(err, name.n_bytes);
     PL_TRY(pl_graph_add_fresh_value(frame->graph, full, out, err));
@@ -165,7 +175,8 @@ static pl_status read_node_head(pl_bytes bytes, node_head *out, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status define_outputs(pl_onnx_frame *frame, pl_bytes node, pl_err *err) {
+static pl_status define_outputs(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes node,
+                                pl_err *err) {
     pl_wire wire = pl_wire_of(node);
     pl_wire_field f;
     while (pl_wire_next(&wire, &f)) {
@@ -175,7 +186,7 @@ static pl_status define_outputs(pl_onnx_frame *frame, pl_bytes node, pl_err *err
         if (value != NULL && value->producer == NULL && !value->is_input && value->init == NULL) {
             continue;
         }
-        PL_TRY(frame_define(frame, f.bytes, &value, err));
+        PL_TRY(frame_define(r, frame, f.bytes, &value, err));
     }
     return wire.bad ? fail_wire(err, "node") : PL_OK;
 }
@@ -239,27 +250,6 @@ static pl_status read_node_parts(pl_onnx_reader *r, pl_onnx_frame *frame, pl_byt
         }
     }
     return PL_OK; /* the head was read from the same bytes: they are well-formed */
-}
-
-/* Key of a function in reader->functions. */
-static void function_key(pl_buf *key, const char *domain, pl_bytes name, pl_bytes overload) {
-    pl_buf_reset(key);
-    pl_buf_append(key, domain, strlen(domain) + 1);
-    pl_buf_append(key, name.data, name.n_bytes);
-    pl_buf_append(key, "", 1);
-    pl_buf_append(key, overload.data, overload.n_bytes);
-}
-
-static pl_status find_function(pl_onnx_reader *r, const node_head *head, const char *domain,
-                               const pl_function **out, pl_err *err) {
-    *out = NULL;
-    if (r->model->n_functions == 0) return PL_OK;
-    pl_buf key = PL_BUF_INIT;
-    function_key(&key, domain, head->op, head->overload);
-    const bool ok = pl_buf_ok(&key);
-    if (ok) *out = pl_strmap_get_n(&r->functions, pl_buf_str(&key), key.n_bytes);
-    pl_buf_release(&key);
-    return ok ? PL_OK : pl_fail_memory(err, head->op.n_bytes);
 }
 
 static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_function *function,
@@ -326,12 +316,13 @@ static pl_status read_node(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes byt
     if (domain == NULL || name == NULL) return pl_fail_memory(err, head.name.n_bytes);
     if (pl_domain_is_onnx(domain)) domain = "";
     if (frame->names != NULL && name[0] != '\0') {
+        PL_TRY(count_name(r, strlen(frame->prefix) + head.name.n_bytes, err));
         name = pl_arena_printf(model->arena, "%s/%s", frame->prefix, name);
         if (name == NULL) return pl_fail_memory(err, head.name.n_bytes);
     }
     PL_TRY(read_node_parts(r, frame, bytes, &head, &parts, err));
     const pl_function *function = NULL;
-    PL_TRY(find_function(r, &head, domain, &function, err));
+    PL_TRY(pl_onnx_find_function(r, domain, head.op, head.overload, &function, err));
     if (function != NULL) return inline_call(r, frame, function, name, &parts, err);
     return add_node(frame, &head, domain, name, &parts, err);
 }
@@ -349,27 +340,22 @@ static pl_status bind_formal(pl_onnx_frame *inner, pl_bytes formal, pl_value *ac
 /* Attributes of the call, then the function's defaults that the call does not give. */
 static pl_status call_attrs(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_function *function,
                             const node_parts *call, pl_onnx_frame *inner, pl_err *err) {
-    size_t n_defaults = 0;
+    for (size_t i = 0; i < call->n_attrs; i++) {
+        pl_attr *attr = &call->attrs[i];
+        if (pl_strmap_has(inner->attrs, attr->name)) continue; /* the first of a name counts */
+        if (pl_strmap_put(inner->attrs, attr->name, attr) != 0) return pl_fail_memory(err, 1);
+    }
     pl_wire wire = pl_wire_of(function->bytes);
     pl_wire_field f;
-    while (pl_wire_next(&wire, &f))
-        n_defaults += f.number == FUNCTION_ATTRIBUTE_PROTO;
-    pl_attr *attrs = pl_arena_array(r->model->arena, call->n_attrs + n_defaults, sizeof(pl_attr));
-    if (attrs == NULL) return pl_fail_memory(err, sizeof(pl_attr));
-    if (call->n_attrs > 0) memcpy(attrs, call->attrs, call->n_attrs * sizeof(*attrs));
-    size_t n = call->n_attrs;
-    wire = pl_wire_of(function->bytes);
     while (pl_wire_next(&wire, &f)) {
         if (f.number != FUNCTION_ATTRIBUTE_PROTO || !pl_field_is_bytes(&f)) continue;
-        bool found = false, given = false;
-        PL_TRY(pl_onnx_read_attr(r, frame, f.bytes, &attrs[n], &found, err));
-        for (size_t i = 0; found && i < call->n_attrs; i++) {
-            given = given || strcmp(attrs[i].name, attrs[n].name) == 0;
-        }
-        if (found && !given) n++;
+        bool found = false;
+        pl_attr *attr = pl_arena_alloc(r->model->arena, sizeof(*attr));
+        if (attr == NULL) return pl_fail_memory(err, sizeof(*attr));
+        PL_TRY(pl_onnx_read_attr(r, frame, f.bytes, attr, &found, err));
+        if (!found || pl_strmap_has(inner->attrs, attr->name)) continue;
+        if (pl_strmap_put(inner->attrs, attr->name, attr) != 0) return pl_fail_memory(err, 1);
     }
-    inner->attrs = attrs;
-    inner->n_attrs = n;
     return PL_OK;
 }
 
@@ -381,6 +367,9 @@ static pl_status bind_call(pl_onnx_reader *r, const pl_function *function, const
     while (pl_wire_next(&wire, &f))
         n_opsets += f.number == FUNCTION_OPSET_IMPORT;
     if (wire.bad) return fail_wire(err, "function");
+    if (n_opsets > PL_MODEL_OPSETS_MAX) {
+        return pl_fail(err, PL_E_LIMIT, "at most %d domains are supported", PL_MODEL_OPSETS_MAX);
+    }
     pl_opset *opsets = pl_arena_array(r->model->arena, n_opsets, sizeof(*opsets));
     if (opsets == NULL) return pl_fail_memory(err, sizeof(*opsets));
     wire = pl_wire_of(function->bytes);
@@ -424,7 +413,7 @@ pl_status pl_onnx_read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
         pl_wire_field f;
         while (pl_wire_next(&wire, &f)) {
             if (f.number == field && pl_field_is_bytes(&f)) {
-                PL_TRY(define_outputs(frame, f.bytes, err));
+                PL_TRY(define_outputs(r, frame, f.bytes, err));
             }
         }
     }
@@ -451,10 +440,11 @@ static const char *call_prefix(const char *node_name, const node_parts *call,
 
 static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_function *function,
                              const char *node_name, const node_parts *call, pl_err *err) {
-    pl_strmap names = PL_STRMAP_INIT;
+    pl_strmap names = PL_STRMAP_INIT, attrs = PL_STRMAP_INIT;
     pl_onnx_frame inner = { .parent = frame,
                             .graph = frame->graph,
                             .names = &names,
+                            .attrs = &attrs,
                             .props = call->props,
                             .n_props = call->n_props,
                             .depth = frame->depth + 1 };
@@ -470,6 +460,7 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
                         function->domain[0] ? "." : "", function->name);
     inner.prefix = call_prefix(node_name, call, function->name);
     if (inner.function == NULL) return pl_fail_memory(err, 1);
+    PL_TRY(count_name(r, strlen(inner.function), err));
     PL_TRY_GOTO(done, st, call_attrs(r, frame, function, call, &inner, err));
     PL_TRY_GOTO(done, st, bind_call(r, function, call, &inner, err));
     const pl_bytes_list span = { &function->bytes, 1 };
@@ -482,36 +473,9 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     }
 done:
     pl_strmap_release(&names);
+    pl_strmap_release(&attrs);
     if (st == PL_OK || frame->function != NULL) return st; /* said once, by the outermost call */
     return pl_err_wrap(err, st, "in function %s", function->name);
-}
-
-pl_status pl_onnx_add_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err) {
-    pl_model *model = r->model;
-    pl_bytes name = { 0 }, overload = { 0 };
-    pl_wire wire = pl_wire_of(bytes);
-    pl_wire_field f;
-    *out = (pl_function){ "", "", "", bytes };
-    while (pl_wire_next(&wire, &f)) {
-        if (!pl_field_is_bytes(&f)) continue;
-        if (f.number == FUNCTION_NAME) name = f.bytes;
-        if (f.number == FUNCTION_DOMAIN) out->domain = intern_bytes(model, f.bytes);
-        if (f.number == FUNCTION_OVERLOAD) overload = f.bytes;
-    }
-    if (wire.bad) return fail_wire(err, "function");
-    out->name = intern_bytes(model, name);
-    out->overload = intern_bytes(model, overload);
-    if (out->name == NULL || out->domain == NULL || out->overload == NULL) {
-        return pl_fail_memory(err, bytes.n_bytes);
-    }
-    if (pl_domain_is_onnx(out->domain)) out->domain = "";
-    pl_buf key = PL_BUF_INIT;
-    function_key(&key, out->domain, name, overload);
-    const char *kept =
-        pl_buf_ok(&key) ? pl_arena_strndup(model->arena, pl_buf_str(&key), key.n_bytes) : NULL;
-    const int put = kept == NULL ? -1 : pl_strmap_put_n(&r->functions, kept, key.n_bytes, out);
-    pl_buf_release(&key);
-    return put == 0 ? PL_OK : pl_fail_memory(err, bytes.n_bytes);
 }
 
 /* ---- graphs ---- */
@@ -611,17 +575,26 @@ static pl_status read_initializers(pl_onnx_reader *r, pl_onnx_frame *frame, pl_b
     return PL_OK;
 }
 
+/* What is known already stays. */
+static pl_status add_value_info(pl_value *value, const value_info *info, pl_err *err) {
+    if (value->type == NULL) value->type = info->type;
+    if (value->doc[0] == '\0') value->doc = keep_string(value->graph->model, info->doc);
+    return value->doc == NULL ? pl_fail_memory(err, info->doc.n_bytes) : PL_OK;
+}
+
 static pl_status read_output(pl_onnx_frame *frame, pl_bytes bytes, pl_err *err) {
     value_info info;
     PL_TRY(read_value_info(frame->graph->model, bytes, &info, err));
     pl_value *value = frame_find(frame, info.name);
-    if (value == NULL) {
-        return pl_fail(err, PL_E_INVALID,
-                       "graph '%s': output '%.*s' is provided by no node, input or initializer",
-                       frame->graph->name, (int)pl_size_min(info.name.n_bytes, 200),
-                       pl_bytes_chars(info.name));
+    if (value == NULL || value == &omitted) {
+        return pl_fail(
+            err, PL_E_INVALID,
+            value == NULL ? "graph '%s': output '%.*s' is provided by no node, input or initializer"
+                          : "graph '%s': output '%.*s' is an input that the call leaves out",
+            frame->graph->name, (int)pl_size_min(info.name.n_bytes, 200),
+            pl_bytes_chars(info.name));
     }
-    if (value->type == NULL) value->type = info.type;
+    PL_TRY(add_value_info(value, &info, err));
     return pl_graph_add_output(frame->graph, value, err);
 }
 
@@ -635,7 +608,7 @@ static pl_status read_graph_tails(pl_onnx_frame *frame, pl_bytes span, pl_err *e
         value_info info;
         PL_TRY(read_value_info(frame->graph->model, f.bytes, &info, err));
         pl_value *value = frame_find_here(frame, info.name);
-        if (value != NULL && value->type == NULL) value->type = info.type;
+        if (value != NULL) PL_TRY(add_value_info(value, &info, err));
     }
     return PL_OK;
 }
@@ -742,7 +715,7 @@ static pl_status read_model(pl_onnx_reader *r, pl_bytes bytes, pl_err *err) {
 
 pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir, const char *name,
                               pl_model **out, pl_err *err) {
-    pl_onnx_reader r = { .map = map, .dir = dir };
+    pl_onnx_reader r = { .map = map, .dir = dir, .n_bytes = bytes.n_bytes };
     PL_TRY(pl_model_new(&r.model, err));
     pl_status st = read_model(&r, bytes, err);
     for (size_t i = 0; i < r.external.n_entries; i++) {

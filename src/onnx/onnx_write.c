@@ -400,11 +400,12 @@ static pl_status put_graph_fields(writer *w, rope *out, const pl_graph *graph) {
         PL_TRY(pl_graph_check_capture(graph, graph->outputs[i], w->err));
         put_value_info(buf, GRAPH_OUTPUT, graph->outputs[i]);
     }
-    for (size_t i = 0; i < graph->n_values; i++) {
-        const pl_value *v = graph->values[i];
-        if (v->is_input || v->is_output || v->producer == NULL || v->type == NULL) continue;
-        if (v->type->kind != PL_TYPE_NONE) put_value_info(buf, GRAPH_VALUE_INFO, v);
-    }
+    pl_value **typed = NULL;
+    size_t n_typed = 0;
+    PL_TRY(pl_graph_list_typed(graph, &typed, &n_typed, w->err));
+    for (size_t i = 0; i < n_typed; i++)
+        put_value_info(buf, GRAPH_VALUE_INFO, typed[i]);
+    pl_free(typed);
     put_props(buf, GRAPH_METADATA_PROPS, graph->props, graph->n_props);
     return PL_OK;
 }
@@ -523,6 +524,8 @@ static pl_status write_files(writer *w, const rope *r, const char *path, const c
                              pl_err *err) {
     pl_file_writer *data = NULL, *file = NULL;
     pl_status st = PL_OK;
+    if (w->n_externals > 0 && pl_path_exists(data_path))
+        return pl_fail(err, PL_E_EXISTS, "%s exists already; it is not overwritten", data_path);
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &file, err));
     PL_TRY_GOTO(done, st, rope_write(r, put_to_file, file, err));
     if (w->n_externals > 0) {

@@ -118,6 +118,7 @@ typedef struct any_job {
     int64_t c_in, c_out, groups, n_in, n_out, n_taps;
     const pl_f64 *x, *w, *bias;
     pl_f64 *y;
+    bool skips; /* padding is left out, else it is zeros */
 } any_job;
 
 static any_job job_of(const pl_window *win, const pl_tensor *xt, int64_t c_out, int64_t groups,
@@ -152,10 +153,9 @@ static void conv_planes(void *ctx, int64_t begin, int64_t end) {
             double sum = 0;
             int64_t tap[PL_RANK_MAX] = { 0 }, at = 0;
             for (int64_t t = 0; t < j->n_taps; t++) {
-                if (pl_window_at(j->win, cell, tap, &at)) {
-                    for (int64_t ic = 0; ic < each; ic++)
-                        sum += x[ic * j->n_in + at] * w[ic * j->n_taps + t];
-                }
+                const bool inside = pl_window_at(j->win, cell, tap, &at);
+                for (int64_t ic = 0; (inside || !j->skips) && ic < each; ic++)
+                    sum += (inside ? x[ic * j->n_in + at] : 0) * w[ic * j->n_taps + t];
                 (void)pl_window_next(j->win->n, j->win->kernel, tap);
             }
             y[o] = sum + (j->bias != NULL ? j->bias[oc] : 0);
@@ -168,6 +168,7 @@ pl_status pl_conv_any(pl_eval *c, const pl_window *win, const pl_tensor *xt, int
                       int64_t groups, const pl_f64 *x, const pl_f64 *w, const pl_f64 *bias,
                       pl_f64 *y) {
     any_job job = job_of(win, xt, c_out, groups, x, w, bias, y);
+    job.skips = c->otherwise;
     pl_pool_for(c->pool, xt->dims[0] * c_out, 1, conv_planes, &job);
     return PL_OK;
 }

@@ -21,7 +21,8 @@ pl_conv_shape pl_conv_shape_of(const pl_eval *c, const pl_window *win, const pl_
                                int64_t c_out, int64_t groups);
 
 /* Any number of spatial dims, direct loops in double; bias may be NULL. x and w hold what is to be
- * multiplied (zero points taken off). */
+ * multiplied (zero points taken off). The other reading (pl_eval.otherwise) leaves padding out of
+ * the sum where it is zeros else. */
 pl_status pl_conv_any(pl_eval *c, const pl_window *win, const pl_tensor *xt, int64_t c_out,
                       int64_t groups, const pl_f64 *x, const pl_f64 *w, const pl_f64 *bias,
                       pl_f64 *y);

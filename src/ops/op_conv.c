@@ -1,5 +1,7 @@
 /* Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, com.microsoft FusedConv.
  * The transposed one is in convolve_transpose.c, the integer ones in convolve_quant.c. */
+#include <math.h>
+
 #include "ops/bound_nn.h"
 #include "ops/bound_quant.h"
 #include "ops/compute.h"
@@ -18,11 +20,27 @@ static pl_status conv_infer(pl_infer *c) {
     return pl_conv_check_bias(c, 2, pl_infer_dim(c, 1, 0));
 }
 
+/* ONNX Conv-11 does not say whether padding is zeros, which times Inf are NaN, or is left out of
+ * the sum; runtimes do both. The second is the other reading. */
+static bool leaves_out_padding(const pl_eval *c) {
+    const pl_tensor *w = pl_in(c, 1);
+    if (!c->otherwise) return false;
+    for (int64_t i = 0; i < w->n_elements; i++)
+        if (!isfinite(pl_tensor_get_f64(w, i))) return true;
+    return false;
+}
+
+/* Have src/kernels a form? */
+static bool has_kernel(const pl_eval *c, const pl_window *win) {
+    return win->n <= 3 && pl_in(c, 0)->n_elements > 0 && pl_in(c, 1)->n_elements > 0 &&
+           !leaves_out_padding(c);
+}
+
 static pl_status conv_f64(pl_eval *c, const pl_window *win, pl_f64 *y) {
     const pl_tensor *x = pl_in(c, 0), *w = pl_in(c, 1);
     const int64_t groups = pl_attr_int(c->node, "group");
     const bool bias = pl_has(c, 2);
-    if (win->n <= 3 && x->n_elements > 0 && w->n_elements > 0) {
+    if (has_kernel(c, win)) {
         const pl_conv_shape s = pl_conv_shape_of(c, win, x, w->dims[0], groups);
         pl_kept *kept = pl_kept_of(c, 1);
         return pl_conv_f64(c->pool, &s, x->data, w->data, bias ? pl_in(c, 2)->data : NULL, y,
@@ -36,7 +54,7 @@ static pl_status conv_f64(pl_eval *c, const pl_window *win, pl_f64 *y) {
 static pl_status conv_f32(pl_eval *c, const pl_window *win, pl_tensor *y, pl_f32 *fy) {
     const pl_tensor *x = pl_in(c, 0), *w = pl_in(c, 1);
     const bool bias = pl_has(c, 2);
-    if (win->n > 3 || x->n_elements == 0 || w->n_elements == 0) {
+    if (!has_kernel(c, win)) {
         double *sums = pl_scratch(c, (size_t)y->n_elements, sizeof(*sums));
         if (sums == NULL) return pl_eval_memory(c);
         PL_TRY(conv_f64(c, win, sums));
@@ -165,7 +183,7 @@ static pl_status fused_conv_bound(pl_bound *c) {
 /* clang-format off */
 const pl_op_def pl_ops_conv[] = {
     { .name = "Conv", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS),
-      .infer = conv_infer, .eval = conv_eval, .grad = pl_conv_grad, .bound = conv_bound, .emit = pl_emit_conv_rule, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS, .weights = PL_WEIGHTS_ROWS,
+      .infer = conv_infer, .eval = conv_eval, .grad = pl_conv_grad, .bound = conv_bound, .emit = pl_emit_conv_rule, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS | PL_OP_OPEN, .weights = PL_WEIGHTS_ROWS,
       .samples = PL_SAMPLES({ "(float[1,2,5,5] x, float[3,2,3,3] w, float[3] b) => (y) { y = Conv<pads=[1,1,1,1], strides=[2,1]>(x, w, b) }", NULL, 0 },
                             { "(float[2,4,7] x, float[4,2,3] w) => (y) { y = Conv<group=2, dilations=[2], auto_pad=\"SAME_LOWER\">(x, w) }", NULL, 0 },
                             { "(float[1,1,3,4,3] x, float[2,1,2,2,2] w) => (y) { y = Conv(x, w) }", NULL, 0 },
@@ -195,7 +213,7 @@ const pl_op_def pl_ops_conv[] = {
     { .name = "FusedConv", .domain = "com.microsoft", .since = 1, .in = PL_PORTS(XWB, { "Z", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_STRING("activation", ""), PL_A_LIST("activation_params", FLOATS)),
-      .infer = fused_conv_infer, .eval = fused_conv_eval, .grad = pl_fused_conv_grad, .bound = fused_conv_bound, .emit = pl_emit_fused_conv, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS,
+      .infer = fused_conv_infer, .eval = fused_conv_eval, .grad = pl_fused_conv_grad, .bound = fused_conv_bound, .emit = pl_emit_fused_conv, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS | PL_OP_OPEN,
       .samples = PL_SAMPLES({ "(float[1,2,5] x, float[3,2,3] w, float[3] b, float[1,3,3] z) => (y) { y = com.microsoft.FusedConv<activation=\"Relu\">(x, w, b, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

@@ -202,6 +202,46 @@ static void test_winograd__agrees_and_is_followed_once(void **state) {
     assert_true(n_tried >= 6);
 }
 
+/* Inf and NaN come out where and as pl_conv_f32 has them, and are followed once; finite ones after
+ * them run by Winograd again. */
+static void test_winograd__keeps_infinities(void **state) {
+    static const float odd[] = { INFINITY, NAN, -INFINITY };
+    (void)state;
+    size_t n_tried = 0;
+    for (size_t i = 0; i < N_CONVOLUTIONS; i++)
+        for (int in_weights = 0; in_weights < 2; in_weights++) {
+            conv_data d = conv_make(convolutions[i]);
+            d.s.by = &pl_provider_own;
+            if (pl_conv_winograd_fits(&d.s)) {
+                pl_pool *pool = pl_pool_new(3);
+                pl_conv_state *kept = NULL;
+                float *data = in_weights ? d.w : d.x;
+                n_tried++;
+                for (int k = 0; k < 3; k++)
+                    data[7 + 100 * k] = odd[k];
+                assert_int_equal(pl_conv_plain_f32(&d.s, d.x, d.w, d.bias, d.plain, NULL), PL_OK);
+                for (int round = 0; round < 2; round++) {
+                    visit v = { d.y, calloc((size_t)d.n, 1), d.s.out[0] * d.s.out[1] };
+                    const pl_epilogue after = { visit_part, &v };
+                    assert_int_equal(pl_conv_winograd_f32(pool, &d.s, d.x, d.w, d.bias, d.y, &kept,
+                                                          &after, NULL),
+                                     PL_OK);
+                    for (int64_t e = 0; e < d.n; e++) {
+                        const float y = d.y[e], p = d.plain[e];
+                        assert_int_equal(v.count[e], 1);
+                        assert_int_equal(isnan(y) != 0, isnan(p) != 0);
+                        assert_true(isinf(y) == isinf(p) && (!isinf(p) || y == p));
+                    }
+                    free(v.count);
+                }
+                pl_conv_state_free(kept);
+                pl_pool_free(pool);
+            }
+            conv_release(&d);
+        }
+    assert_true(n_tried >= 6);
+}
+
 static void test_winograd__refuses_other_shapes(void **state) {
     (void)state;
     float x = 0;
@@ -217,6 +257,7 @@ int main(void) {
         cmocka_unit_test(test_conv__is_followed_once_for_each_element),
         cmocka_unit_test(test_conv__agrees_with_the_plain_loops),
         cmocka_unit_test(test_winograd__agrees_and_is_followed_once),
+        cmocka_unit_test(test_winograd__keeps_infinities),
         cmocka_unit_test(test_winograd__refuses_other_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -425,6 +425,96 @@ static void test_conv__huge_dilation_and_padding_stay_small(void **state) {
     check_f32(s, false, true);
 }
 
+static double odd_number(void) {
+    static const double odd[] = { INFINITY, -INFINITY, NAN };
+    return odd[mix() % 3];
+}
+
+/* Input cell that output cell `at` reads with a tap; -1 is padding. */
+static int64_t source(const pl_conv_shape *s, int64_t at, int64_t tap) {
+    int64_t cell = 0, scale = 1;
+    for (int d = s->n_spatial - 1; d >= 0; d--) {
+        const int64_t i =
+            at % s->out[d] * s->stride[d] - s->pad_begin[d] + tap % s->kernel[d] * s->dilation[d];
+        at /= s->out[d];
+        tap /= s->kernel[d];
+        if (i < 0 || i >= s->in[d]) return -1;
+        cell += i * scale;
+        scale *= s->in[d];
+    }
+    return cell;
+}
+
+static bool same_kind(double a, double b) {
+    return isnan(a) ? isnan(b) : isinf(a) ? a == b : isfinite(b);
+}
+
+/* Inf and NaN here and there, in the weights or in the input: padding is zeros, 0 times Inf is NaN,
+ * whatever way the shape takes, with one thread and with many, packed before or not. */
+static void check_odd(pl_conv_shape s, bool in_weights) {
+    rig r = rig_new(s, false, true);
+    float *x = malloc((size_t)(r.nx + r.nw + s.c_out + 4 * r.ny) * sizeof *x);
+    float *w = x + r.nx, *bias = w + r.nw, *y[4];
+    double *dx = malloc((size_t)(r.nx + r.nw + s.c_out + r.ny) * sizeof *dx);
+    double *dw = dx + r.nx, *db = dw + r.nw, *dy = db + s.c_out;
+    pl_conv_state *st = NULL;
+    for (int i = 0; i < 4; i++)
+        y[i] = bias + s.c_out + i * r.ny;
+    for (int i = 0; i < 3; i++)
+        *(in_weights ? &r.w[pick(0, r.nw - 1)] : &r.x[pick(0, r.nx - 1)]) = odd_number();
+    for (int64_t i = 0; i < r.nx; i++)
+        x[i] = (float)(dx[i] = r.x[i]);
+    for (int64_t i = 0; i < r.nw; i++)
+        w[i] = (float)(dw[i] = r.w[i]);
+    for (int64_t i = 0; i < s.c_out; i++)
+        bias[i] = (float)(db[i] = r.bias[i]);
+    assert_int_equal(pl_conv_f32(NULL, &s, x, w, bias, y[0], NULL, NULL), 0);
+    assert_int_equal(pl_conv_f32(pool, &s, x, w, bias, y[1], &st, NULL), 0);
+    assert_int_equal(pl_conv_f32(pool, &s, x, w, bias, y[2], &st, NULL), 0);
+    assert_int_equal(pl_conv_plain_f32(&s, x, w, bias, y[3], NULL), 0);
+    assert_int_equal(pl_conv_f64(pool, &s, dx, dw, db, dy, NULL, NULL), 0);
+    for (int64_t i = 0; i < r.ny; i++) {
+        const int64_t channel = i / r.out % s.c_out, item = i / r.out / s.c_out;
+        double want = r.bias[channel];
+        for (int64_t k = 0; k < r.ci * r.taps; k++) {
+            const int64_t cell = source(&s, i % r.out, k % r.taps);
+            const int64_t plane = item * s.c_in + channel / r.co * r.ci + k / r.taps;
+            want += (cell < 0 ? 0 : r.x[plane * r.in + cell]) * r.w[channel * r.ci * r.taps + k];
+        }
+        for (int v = 0; v < 5; v++) {
+            const double got = v < 4 ? (double)y[v][i] : dy[i];
+            if (same_kind(got, want)) continue;
+            fail_msg("form %d, %d-d ci%d co%d g%d in %d,%d k %d,%d s %d,%d p %d,%d out %d,%d at "
+                     "%d: %g, not %g",
+                     v, s.n_spatial, (int)s.c_in, (int)s.c_out, (int)s.groups, (int)s.in[0],
+                     (int)s.in[1], (int)s.kernel[0], (int)s.kernel[1], (int)s.stride[0],
+                     (int)s.stride[1], (int)s.pad_begin[0], (int)s.pad_begin[1], (int)s.out[0],
+                     (int)s.out[1], (int)i, got, want);
+        }
+    }
+    pl_conv_state_free(st);
+    free(x);
+    free(dx);
+    rig_free(&r);
+}
+
+static void test_conv__padding_is_zeros_for_infinite_weights_too(void **state) {
+    (void)state;
+    const pl_conv_shape shapes[] = {
+        { 2, 1, 3, 16, 1, { 35, 35 }, { 18, 18 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 6, 6, 6, { 20, 20 }, { 20, 20 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 6, 6, 6, { 20, 20 }, { 10, 10 }, { 5, 5 }, { 2, 2 }, { 1, 1 }, { 2, 2 }, NULL },
+        { 2, 1, 50, 70, 1, { 7, 7 }, { 7, 7 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 16, 24, 1, { 14, 14 }, { 14, 14 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 8, 8, 1, { 6, 6 }, { 8, 8 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, NULL },
+        { 2, 1, 2, 3, 1, { 5, 5 }, { 5, 5 }, { 3, 3 }, { 1, 1 }, { 900, 900 }, { 900, 900 }, NULL },
+    };
+    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++)
+        check_odd(shapes[i / 2], i % 2 == 0);
+    for (int i = 0; i < 100; i++)
+        check_odd(random_shape(i % 4 == 0), i % 2 == 0);
+}
+
 static void test_conv__transposed_random_shapes_are_right(void **state) {
     (void)state;
     for (int i = 0; i < 300; i++) {
@@ -540,6 +630,7 @@ int main(void) {
         cmocka_unit_test(test_conv__threads_do_not_touch_each_other),
         cmocka_unit_test(test_conv__factors_of_channels_are_those_of_a_product),
         cmocka_unit_test(test_conv__huge_dilation_and_padding_stay_small),
+        cmocka_unit_test(test_conv__padding_is_zeros_for_infinite_weights_too),
         cmocka_unit_test(test_conv__transposed_random_shapes_are_right),
         cmocka_unit_test(test_conv__integers_are_exact),
         cmocka_unit_test(test_conv__plain_integers_follow_the_definition),

@@ -358,6 +358,106 @@ static void test_metric__extreme_f32_blocks_are_precise(void **state) {
     }
 }
 
+/* One side has squares that f32 cannot hold, the other has not. */
+static void test_metric__sides_of_unlike_size_keep_their_squares(void **state) {
+    (void)state;
+    enum { N = PL_METRIC_BLOCK };
+    static const double scale[][2] = {
+        { 1, 0x1p-80 }, { 0x1p-80, 1 }, { 1, 0x1p-130 }, { 0x1p40, 0x1p-60 }, { 0x1p-60, 0x1p50 }
+    };
+    static double a[N], r[N];
+    for (size_t k = 0; k < 4; k++)
+        for (size_t i = 0; i < 5; i++) {
+            if (floats[k] == PL_F16) continue; /* its squares are floats, all of them */
+            for (int j = 0; j < N; j++) {
+                const double v = 1 + pl_rng_uniform_at(6, 0, (uint64_t)j);
+                a[j] = v * scale[i][0];
+                r[j] = v * scale[i][1];
+            }
+            round_to(floats[k], a, N);
+            round_to(floats[k], r, N);
+            const truth t = truth_of(a, r, N, 2 * pl_dtype_unit_roundoff(floats[k]));
+            const pl_accumulators acc = measure(floats[k], a, r, N);
+            check_truth(floats[k], &acc, &t);
+            for (int isa = 0; isa < 3; isa++) {
+                const pl_metric_kernels *of = pl_metric_kernels_of(isa);
+                if (of == NULL) continue;
+                const pl_metric_block_fn fns[] = { of->f32, of->f64, of->f16, of->bf16 };
+                pl_tensor *x = tensor(floats[k], a, N), *y = tensor(floats[k], r, N);
+                pl_metric_block b;
+                memset(&b, 0, sizeof b);
+                if (fns[k](x->data, y->data, N, t.floor, &b))
+                    check_sums(&b, &t, rounding_of(floats[k], N));
+                pl_tensor_unref(x);
+                pl_tensor_unref(y);
+            }
+        }
+}
+
+/* Where all terms are equal, so are all roundings: they add up. */
+static void test_metric__products_of_a_scaled_constant_are_precise(void **state) {
+    (void)state;
+    enum { N = PL_METRIC_BLOCK };
+    static const double factor[] = { -0.5, 0.5, -1, 0.6, -0.25, 3, 0.9, -2 };
+    static double a[N], r[N];
+    for (size_t k = 0; k < 4; k++)
+        for (size_t i = 0; i < 8 * 12; i++) {
+            for (int j = 0; j < N; j++) {
+                r[j] = 0.5 + pl_rng_uniform_at(7, 0, i / 8);
+                a[j] = r[j] * factor[i % 8];
+            }
+            round_to(floats[k], r, N);
+            round_to(floats[k], a, N);
+            const truth t = truth_of(a, r, N, 2 * pl_dtype_unit_roundoff(floats[k]));
+            for (int isa = 0; isa < 3; isa++) {
+                const pl_metric_kernels *of = pl_metric_kernels_of(isa);
+                if (of == NULL) continue;
+                const pl_metric_block_fn fns[] = { of->f32, of->f64, of->f16, of->bf16 };
+                pl_tensor *x = tensor(floats[k], a, N), *y = tensor(floats[k], r, N);
+                pl_metric_block b;
+                memset(&b, 0, sizeof b);
+                assert_true(fns[k](x->data, y->data, N, t.floor, &b));
+                check_sums(&b, &t, floats[k] == PL_F64 ? N * 0x1p-53 : rounding_of(floats[k], N));
+                pl_tensor_unref(x);
+                pl_tensor_unref(y);
+            }
+        }
+}
+
+/* Whole blocks of f32 round d, others do not: of equal errors it is the first that counts. */
+static void test_metric__max_abs_is_the_first_of_equal_ones(void **state) {
+    (void)state;
+    const int64_t n = 3 * PL_METRIC_BLOCK + 2;
+    double *a = malloc((size_t)n * sizeof *a), *r = malloc((size_t)n * sizeof *r);
+    for (size_t k = 0; k < 4; k++)
+        for (int extreme = 0; extreme < 2; extreme++) {
+            for (int64_t i = 0; i < n; i++) {
+                a[i] = 1;
+                r[i] = 2.12e-6;
+            }
+            if (extreme)
+                a[2 * PL_METRIC_BLOCK] = r[2 * PL_METRIC_BLOCK] = 0x1p100;
+            else
+                a[2 * PL_METRIC_BLOCK] = r[2 * PL_METRIC_BLOCK] = NOT;
+            round_to(floats[k], a, n);
+            round_to(floats[k], r, n);
+            const pl_accumulators acc = measure(floats[k], a, r, n);
+            assert_int_equal(acc.max_abs_index, 0);
+            near_(acc.max_abs, a[0] - r[0], 0, "max_abs");
+        }
+    free(a);
+    free(r);
+}
+
+/* An excluded difference beyond f32 is a number all the same. */
+static void test_metric__excluded_differences_do_not_overflow(void **state) {
+    (void)state;
+    const double a[] = { (double)FLT_MAX, 1 }, r[] = { -0x1p104, 0x1p127 };
+    const pl_accumulators acc = measure(PL_F32, a, r, 2);
+    assert_int_equal(acc.n_excluded, 1);
+    near_(acc.max_excluded, 0x1p128, 0, "max_excluded");
+}
+
 /* NaN and Inf on either side or on both, at any place of a run of any kind: the vector path must
  * leave the block to the plain one. */
 static void test_metric__vectors_refuse_nonfinite_values(void **state) {
@@ -793,6 +893,10 @@ int main(void) {
         cmocka_unit_test(test_metric__does_not_depend_on_threads),
         cmocka_unit_test(test_metric__runs_of_every_kind),
         cmocka_unit_test(test_metric__extreme_f32_blocks_are_precise),
+        cmocka_unit_test(test_metric__sides_of_unlike_size_keep_their_squares),
+        cmocka_unit_test(test_metric__products_of_a_scaled_constant_are_precise),
+        cmocka_unit_test(test_metric__max_abs_is_the_first_of_equal_ones),
+        cmocka_unit_test(test_metric__excluded_differences_do_not_overflow),
         cmocka_unit_test(test_metric__vectors_refuse_nonfinite_values),
         cmocka_unit_test(test_metric__groups_do_not_change_the_tree),
         cmocka_unit_test(test_metric__runs_again_when_the_floor_moves),

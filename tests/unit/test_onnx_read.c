@@ -225,6 +225,52 @@ static void test_reader__refuses_a_function_that_calls_itself(void **state) {
     read_bad(&bytes, PL_E_LIMIT, "does it call itself");
 }
 
+/* A body that gives back an input of its function: there must be one. */
+static void test_reader__refuses_an_output_that_a_call_leaves_out(void **state) {
+    (void)state;
+    pl_buf bytes = PL_BUF_INIT, function = PL_BUF_INIT, node = PL_BUF_INIT;
+    pl_buf attr = PL_BUF_INIT, body = PL_BUF_INIT;
+    put_call_model(&bytes, "F", "x _");
+    pl_wire_put_string(&function, FUNCTION_NAME, "F");
+    pl_wire_put_string(&function, FUNCTION_DOMAIN, "my");
+    pl_wire_put_string(&function, FUNCTION_INPUT, "a");
+    pl_wire_put_string(&function, FUNCTION_INPUT, "b");
+    pl_wire_put_string(&function, FUNCTION_OUTPUT, "c");
+    put_value(&body, GRAPH_OUTPUT, "b");
+    pl_wire_put_string(&attr, ATTR_NAME, "then_branch");
+    pl_wire_put_int(&attr, ATTR_TYPE, PL_ATTR_GRAPH);
+    put_message(&attr, ATTR_G, &body);
+    begin_node(&node, "If", "", "a", "c");
+    put_message(&node, NODE_ATTRIBUTE, &attr);
+    put_message(&function, FUNCTION_NODE, &node);
+    put_message(&bytes, MODEL_FUNCTIONS, &function);
+    read_bad(&bytes, PL_E_INVALID, "output 'b' is an input that the call leaves out");
+}
+
+/* 120 kB; inlined, the names alone would take 120 MB. */
+static void test_reader__limits_the_names_that_inlining_makes(void **state) {
+    (void)state;
+    enum { N_NAME = 40000, N_NODES = 3000 };
+    pl_buf bytes = PL_BUF_INIT, function = PL_BUF_INIT, graph = PL_BUF_INIT, node = PL_BUF_INIT;
+    char name[N_NAME + 1], out[20];
+    memset(name, 'n', N_NAME);
+    name[N_NAME] = '\0';
+    put_opset(&bytes, MODEL_OPSET_IMPORT, "my", 1);
+    begin_node(&node, "F", "my", "", "");
+    pl_wire_put_string(&node, NODE_NAME, name);
+    put_message(&graph, GRAPH_NODE, &node);
+    put_message(&bytes, MODEL_GRAPH, &graph);
+    pl_wire_put_string(&function, FUNCTION_NAME, "F");
+    pl_wire_put_string(&function, FUNCTION_DOMAIN, "my");
+    put_opset(&function, FUNCTION_OPSET_IMPORT, "", 13);
+    for (int i = 0; i < N_NODES; i++) {
+        snprintf(out, sizeof out, "v%d", i);
+        put_node(&function, FUNCTION_NODE, "A", "", "", out);
+    }
+    put_message(&bytes, MODEL_FUNCTIONS, &function);
+    read_bad(&bytes, PL_E_LIMIT, "grow the model over 64 times");
+}
+
 static void test_reader__refuses_broken_graphs(void **state) {
     (void)state;
     pl_buf bytes = PL_BUF_INIT, graph = PL_BUF_INIT;
@@ -411,6 +457,15 @@ static void test_reader__limits_the_number_of_opsets(void **state) {
     assert_int_equal(pl_model_read_bytes(bytes, NULL, ".", "many", &read, &err), PL_E_LIMIT);
     assert_non_null(strstr(err.message, "opset_import of 'd1000'"));
     pl_buf_release(&model);
+
+    pl_buf function = PL_BUF_INIT;
+    put_call_model(&model, "F", "");
+    pl_wire_put_string(&function, FUNCTION_NAME, "F");
+    pl_wire_put_string(&function, FUNCTION_DOMAIN, "my");
+    for (int i = 0; i <= PL_MODEL_OPSETS_MAX; i++)
+        put_opset(&function, FUNCTION_OPSET_IMPORT, "d", 1);
+    put_message(&model, MODEL_FUNCTIONS, &function);
+    read_bad(&model, PL_E_LIMIT, "at most 1000 domains");
 }
 
 int main(void) {
@@ -422,6 +477,8 @@ int main(void) {
         cmocka_unit_test(test_reader__gives_the_nodes_of_a_function_the_origin_of_the_call),
         cmocka_unit_test(test_reader__leaves_out_what_a_call_leaves_out),
         cmocka_unit_test(test_reader__refuses_a_function_that_calls_itself),
+        cmocka_unit_test(test_reader__refuses_an_output_that_a_call_leaves_out),
+        cmocka_unit_test(test_reader__limits_the_names_that_inlining_makes),
         cmocka_unit_test(test_reader__refuses_broken_graphs),
         cmocka_unit_test(test_reader__survives_truncation_at_every_byte),
         cmocka_unit_test(test_reader__limits_the_depth_of_bodies),

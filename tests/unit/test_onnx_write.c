@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "onnx/onnx.h"
+#include "onnx/onnx_fields.h"
 #include "text_models.h"
 
 static const char *const EVERYTHING =
@@ -61,7 +62,8 @@ static void test_onnx_write__round_trips_everything(void **state) {
 static void test_onnx_write__keeps_docs_and_metadata(void **state) {
     (void)state;
     static const pl_prop props[] = { { "pkg.torch.onnx.name_scopes", "['', 'a']" }, { "n", "" } };
-    pl_model *model = parse_graph_text("(float[2] x) => (y) { y = Relu(x) }");
+    pl_model *model =
+        parse_graph_text("(float[2] x) => (y) <float[2] t> { t = Relu(x) y = Neg(t) }");
     pl_buf bytes = PL_BUF_INIT;
     pl_err err = PL_ERR_INIT;
     pl_node *node = model->graph->nodes[0];
@@ -72,6 +74,8 @@ static void test_onnx_write__keeps_docs_and_metadata(void **state) {
     model->graph->props = props;
     model->graph->n_props = 1;
     model->graph->inputs[0]->doc = "input doc";
+    model->graph->outputs[0]->doc = "output doc";
+    node->out[0]->doc = "inner doc";
     must(pl_model_serialize(model, &bytes, &err), &err);
     pl_model *back = read_back(&bytes);
     node = back->graph->nodes[0];
@@ -82,9 +86,34 @@ static void test_onnx_write__keeps_docs_and_metadata(void **state) {
     assert_string_equal(back->graph->doc, "graph doc");
     assert_int_equal(back->graph->n_props, 1);
     assert_string_equal(back->graph->inputs[0]->doc, "input doc");
+    assert_string_equal(back->graph->outputs[0]->doc, "output doc");
+    assert_string_equal(node->out[0]->doc, "inner doc");
     pl_buf_release(&bytes);
     pl_model_free(model);
     pl_model_free(back);
+}
+
+/* is_output is true for such a value, but it is no output of the graph whose value it is. */
+static void test_onnx_write__keeps_the_type_of_what_a_body_gives_back(void **state) {
+    (void)state;
+    pl_model *model =
+        parse_graph_text("(bool c, float[2] x) => (y) <float[2] m> { m = Neg(x) y = If (c) <\n"
+                         "then_branch = t () => (m) {}, else_branch = e () => (m) {}> }");
+    pl_buf bytes = PL_BUF_INIT;
+    pl_err err = PL_ERR_INIT;
+    pl_wire_field f;
+    size_t n_infos = 0;
+    must(pl_model_serialize(model, &bytes, &err), &err);
+    pl_wire wire = pl_wire_of((pl_bytes){ (const uint8_t *)bytes.data, bytes.n_bytes });
+    while (pl_wire_next(&wire, &f)) {
+        if (f.number != MODEL_GRAPH) continue;
+        pl_wire graph = pl_wire_of(f.bytes);
+        while (pl_wire_next(&graph, &f))
+            n_infos += f.number == GRAPH_VALUE_INFO;
+    }
+    assert_int_equal(n_infos, 1);
+    pl_buf_release(&bytes);
+    pl_model_free(model);
 }
 
 /* ---- files ---- */
@@ -244,6 +273,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_onnx_write__round_trips_everything),
         cmocka_unit_test(test_onnx_write__keeps_docs_and_metadata),
+        cmocka_unit_test(test_onnx_write__keeps_the_type_of_what_a_body_gives_back),
         cmocka_unit_test(test_onnx_write__writes_external_data),
         cmocka_unit_test(test_onnx_write__passes_the_onnx_checker),
         cmocka_unit_test(test_onnx_write__refuses_a_hidden_capture),

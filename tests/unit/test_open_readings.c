@@ -106,11 +106,35 @@ static void test_cubic_border__clamps_the_place_or_the_taps(void **state) {
     pl_tensor_unref(other);
 }
 
+/* ONNX Conv-11 pads; whether that is zeros, which times Inf are NaN, or is left out of the sum it
+ * does not say. With finite weights nothing is open. */
+static void test_padding__is_zeros_or_left_out(void **state) {
+    (void)state;
+    static const char *const graphs[] = {
+        "() => (y) <float[1,1,3] x = {2, 3, 4}, float[1,1,2] w = {inf, 1}> "
+        "{ y = Conv<pads=[1,0]>(x, w) }",
+        "() => (y) <float[1,1,1,1,1,3] x = {2, 3, 4}, float[1,1,1,1,1,2] w = {inf, 1}> "
+        "{ y = Conv<pads=[0,0,0,1,0,0,0,0]>(x, w) }",
+        "() => (y) <float[1,1,3] x = {2, 3, 4}, float[1,1,2] w = {5, 1}> "
+        "{ y = Conv<pads=[1,0]>(x, w) }",
+    };
+    for (int i = 0; i < 6; i++) {
+        const bool otherwise = i % 2 != 0, finite = i / 2 == 2;
+        pl_tensor *y = replay(graphs[i / 2], 13, otherwise, 0);
+        assert_int_equal(y->n_elements, 3);
+        const double first = pl_tensor_get_f64(y, 0), second = pl_tensor_get_f64(y, 1);
+        assert_true(otherwise || finite ? first == 2 : isnan(first));
+        assert_true(finite ? second == 13 : second == INFINITY);
+        pl_tensor_unref(y);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lstm__clips_before_every_activation),
         cmocka_unit_test(test_mean_of_nothing__is_nan_or_zero),
         cmocka_unit_test(test_cubic_border__clamps_the_place_or_the_taps),
+        cmocka_unit_test(test_padding__is_zeros_or_left_out),
     };
     return cmocka_run_group_tests_name("open_readings", tests, NULL, NULL);
 }

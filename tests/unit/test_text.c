@@ -228,6 +228,12 @@ static void test_text__says_where_and_what(void **state) {
         { "g (float x) => (y) { y = f(x, x) } f (a) => (b) { b = A(a) }", PL_E_INVALID,
           "2 inputs" },
         { "g () => () { } trailing", PL_E_FORMAT, "expected '('" },
+        { "g () => () { = \"\" () }", PL_E_FORMAT, "t:1:16: the name of an operator is empty" },
+        { "g () => (w) <float w = {inf(0x7fc00001)}> { }", PL_E_FORMAT, "expected '}'" },
+        { "g () => (w) <double w = {nan(0x7ff80000000000001)}> { }", PL_E_FORMAT, "expected '}'" },
+        { "<opset_import: [\"\" : 1000001]> g () => () { }", PL_E_FORMAT, "out of range" },
+        { "g (seq(seq(seq(seq(seq(seq(seq(seq(seq(float))))))))) x) => (x) { }", PL_E_LIMIT,
+          "nested deeper than 8" }, /* a file of it could not be read */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_failure(cases[i].text, strlen(cases[i].text), cases[i].status, cases[i].message);
@@ -256,7 +262,29 @@ static void test_text__limits_explosion_by_functions(void **state) {
     for (int i = 0; i < 40; i++)
         pl_buf_printf(&buf, "f%d (a) => () { = f%d(a) = f%d(a) }", i, i + 1, i + 1);
     expect_failure(pl_buf_str(&buf), buf.n_bytes, PL_E_LIMIT, "functions make more than");
+    /* 64 kB of text; inlined, the names alone would take 120 MB. */
+    pl_buf_reset(&buf);
+    pl_buf_printf(&buf, "g () => () { [\"%.40000d\"] = f() } f () => () {", 0);
+    for (int i = 0; i < 3000; i++)
+        pl_buf_printf(&buf, "a%d=A()", i);
+    pl_buf_puts(&buf, "}");
+    expect_failure(pl_buf_str(&buf), buf.n_bytes, PL_E_LIMIT, "grow the text over 64 times");
     pl_buf_release(&buf);
+}
+
+/* They are searched one by one for each node: without a limit, work grows with the square. */
+static void test_text__limits_domains(void **state) {
+    (void)state;
+    pl_buf buf = PL_BUF_INIT;
+    for (int i = 0; i <= PL_MODEL_OPSETS_MAX; i++)
+        pl_buf_printf(&buf, "%s\"d%d\" : 1", i == 0 ? "<opset_import: [" : ",", i);
+    pl_buf_puts(&buf, "]> g () => () { }");
+    expect_failure(pl_buf_str(&buf), buf.n_bytes, PL_E_LIMIT, "at most 1000 domains");
+    pl_buf_release(&buf);
+    pl_model *m = parse_text("<opset_import: [\"\" : 7, \"ai.onnx\" : 18]> g () => () { = A() }");
+    assert_int_equal(m->n_opsets, 1);
+    assert_int_equal(m->graph->nodes[0]->opset, 18); /* the last one, as in a file */
+    pl_model_free(m);
 }
 
 /* ---- printing ---- */
@@ -285,6 +313,46 @@ static void test_text__prints_floats_that_read_back(void **state) {
     pl_buf_release(&text);
     pl_model_free(m);
     pl_model_free(back);
+}
+
+static void expect_printed(const char *from, const char *part) {
+    pl_model *m = parse_text(from);
+    pl_buf text = print_model(m);
+    pl_model *back = parse_text(pl_buf_str(&text));
+    pl_buf again = print_model(back);
+    if (strstr(pl_buf_str(&text), part) == NULL)
+        fail_msg("'%s' is not in\n%s", part, pl_buf_str(&text));
+    assert_string_equal(pl_buf_str(&text), pl_buf_str(&again));
+    assert_true(hash_equal(hash_of(m), hash_of(back)));
+    pl_buf_release(&text);
+    pl_buf_release(&again);
+    pl_model_free(m);
+    pl_model_free(back);
+}
+
+static void test_text__prints_float_attributes_as_floats(void **state) {
+    (void)state;
+    expect_printed("g () => () { = Op<a = -0.0, b = 16777216.0, c = 1e30>() }",
+                   "<a: float = -0.0, b: float = 16777216.0, c: float = 1e+30>");
+    expect_printed("g () => () { = Op<a = [-0.0, 1.0, nan, -inf, 0.5]>() }",
+                   "[-0.0, 1.0, nan, -inf, 0.5]");
+}
+
+/* The output of a body may be a value of the graph around it, whose type stands there. */
+static void test_text__keeps_the_type_of_what_a_body_gives_back(void **state) {
+    (void)state;
+    expect_printed("g (bool c, float[2] x) => (y) <float[2] m> {\n"
+                   "  m = Neg(x) y = If (c) <then_branch = t () => (m) {},\n"
+                   "                         else_branch = e () => (n) { n = Abs(m) }>\n}",
+                   "<float[2] m>");
+}
+
+/* Files have such inputs and initializers; for dims "" is no name. */
+static void test_text__keeps_values_without_a_name(void **state) {
+    (void)state;
+    expect_printed("g (float x) => (x) <float[1] \"\" = {2}> {}", "<float[1] \"\" = {2}>");
+    expect_printed("g (float x, float \"\") => (x) {}", "(float x, float \"\")");
+    expect_printed("g (float[\"\"] x) => (x) {}", "(float[?] x)");
 }
 
 static void test_text__does_not_depend_on_the_locale(void **state) {
@@ -375,6 +443,10 @@ int main(void) {
         cmocka_unit_test(test_text__limits_nesting),
         cmocka_unit_test(test_text__limits_explosion_by_functions),
         cmocka_unit_test(test_text__prints_floats_that_read_back),
+        cmocka_unit_test(test_text__limits_domains),
+        cmocka_unit_test(test_text__prints_float_attributes_as_floats),
+        cmocka_unit_test(test_text__keeps_the_type_of_what_a_body_gives_back),
+        cmocka_unit_test(test_text__keeps_values_without_a_name),
         cmocka_unit_test(test_text__does_not_depend_on_the_locale),
         cmocka_unit_test(test_text__quotes_names_that_look_like_types),
         cmocka_unit_test(test_text__refuses_weights_over_the_limit),

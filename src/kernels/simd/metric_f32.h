@@ -127,7 +127,7 @@ INLINE void run_f32(bool precise, pass_f32 *s, low_f32 *low, const char *a, cons
 /* ---- blocks ---- */
 static __attribute__((noinline)) void products_f32(const char *a, const char *r, size_t n,
                                                    pl_metric_block *out) {
-    pl_vd aa = { 0 }, ar = { 0 };
+    pl_vd aa = { 0 }, ar = { 0 }, rr = { 0 };
     for (size_t i = 0; i < n; i += PL_VD, a += PL_VB / 2, r += PL_VB / 2) {
         char ta[PL_VB / 2] = { 0 }, tr[PL_VB / 2] = { 0 };
         const size_t m = n - i < PL_VD ? n - i : PL_VD;
@@ -136,7 +136,9 @@ static __attribute__((noinline)) void products_f32(const char *a, const char *r,
         const pl_vd x = vd_load_f32(ta), y = vd_load_f32(tr);
         aa = pl_vd_mac(x, x, aa);
         ar = pl_vd_mac(x, y, ar);
+        rr = pl_vd_mac(y, y, rr); /* as precise as the others: their ratio is the cosine */
     }
+    out->sum_rr = vd_sum(rr);
     out->sum_aa = vd_sum(aa);
     out->sum_ar = vd_sum(ar);
 }
@@ -148,15 +150,14 @@ INLINE bool pass_f32_finish(bool precise, const pass_f32 *s, const low_f32 *low,
     out->max_abs = precise ? vd_top(s->precise_top) : value_f32(vu_top(s->top));
     out->max_a = value_f32(max_a);
     out->max_r = value_f32(max_r);
-    const double max = out->max_a > out->max_r ? out->max_a : out->max_r;
-    if (!precise && !in_range(out->max_abs, max, 0x1p-56, 0x1p56)) return false;
+    if (!precise && !in_range(out, 0x1p-56, 0x1p56)) return false;
     out->sum_rel = vd_sum(s->rel);
-    if (isinf(out->sum_rel)) return false; /* a quotient beyond f32 */
+    out->max_excluded = (double)vf_top(low->small.max_excluded);
+    if (isinf(out->sum_rel) || isinf(out->max_excluded)) return false; /* beyond f32 */
     out->sum_sq = vd_sum(s->sq);
     out->sum_abs = vd_sum(s->ab);
     out->sum_rr = vd_sum(s->rr);
     products_derive(vd_sum(s->dr), out);
-    out->max_excluded = (double)vf_top(low->small.max_excluded);
     out->max_ulp = (int64_t)vu_top(s->ulp);
     out->n_excluded = low->small.n.excluded - (int64_t)n_padding; /* padding is 0 against 0 */
     out->n_mismatch = s->mismatch;

@@ -181,8 +181,7 @@ INLINE bool pass_f64_finish(const pass_f64 *s, const low_f64 *low, size_t n_padd
     memcpy(&out->max_abs, &top, sizeof top);
     out->max_a = vd_top(s->max_a);
     out->max_r = vd_top(s->max_r);
-    const double max = out->max_a > out->max_r ? out->max_a : out->max_r;
-    if (!in_range(out->max_abs, max, 0x1p-480, 0x1p480)) return false;
+    if (!in_range(out, 0x1p-480, 0x1p480)) return false;
     out->sum_sq = vd_sum(s->sq);
     out->sum_abs = vd_sum(s->ab);
     out->sum_rel = vd_sum(s->rel);

@@ -26,20 +26,22 @@ INLINE void counts_store(const counts *c, size_t n_padding, pl_metric_block *out
     out->n_mismatch = c->mismatch;
 }
 
-/* Squares must neither overflow nor vanish. */
-INLINE bool in_range(double max_abs, double max_value, double low, double high) {
-    if (max_value > high) return false;
-    return (max_abs == 0 || max_abs >= low) && (max_value == 0 || max_value >= low);
+/* Squares must neither overflow nor vanish: of d, of a and of r, each for itself. */
+INLINE bool in_range(const pl_metric_block *out, double low, double high) {
+    if (out->max_a > high || out->max_r > high) return false;
+    return (out->max_abs == 0 || out->max_abs >= low) && (out->max_a == 0 || out->max_a >= low) &&
+           (out->max_r == 0 || out->max_r >= low);
 }
 
 /* a * r and a^2 of a block from d^2, r^2 and d * r: one sum less in the loop. As precise as direct
- * sums unless they cancel, where a is small beside r. */
+ * sums unless they cancel, where a is small beside r or points elsewhere: a^2 = r^2 + 2 d r + d^2
+ * may lose half as much again as its terms did, not more. */
 INLINE void products_derive(double sum_dr, pl_metric_block *out) {
     out->sum_ar = out->sum_rr + sum_dr;
     out->sum_aa = out->sum_ar + (sum_dr + out->sum_sq);
 }
 INLINE bool products_cancel(const pl_metric_block *out) {
-    return !(out->sum_aa * 4 >= out->sum_rr);
+    return !(out->sum_aa >= 8 * (out->sum_rr - out->sum_ar));
 }
 
 /* ---- floats that are small or excluded ---- */

@@ -76,8 +76,7 @@ INLINE bool pass_narrow_finish(narrow kind, pass_narrow *s, size_t n_padding,
     out->max_abs = (double)vf_top(s->top);
     out->max_a = value_f32(max_a);
     out->max_r = value_f32(max_r);
-    const double max = out->max_a > out->max_r ? out->max_a : out->max_r;
-    if (!in_range(out->max_abs, max, 0x1p-50, 0x1p56)) return false;
+    if (!in_range(out, 0x1p-50, 0x1p56)) return false;
     out->sum_sq = vd_sum(s->d_sq);
     out->sum_abs = vd_sum(s->d_ab);
     out->sum_rel = vd_sum(s->d_rel);

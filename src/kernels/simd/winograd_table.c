@@ -178,4 +178,14 @@ static void output_rows(const pl_winograd_rows *g, const float *m, float bias, p
 #define output_rows NULL
 #endif
 
-const pl_winograd_table PL_SIMD(pl_winograd_table) = { input, output, input_rows, output_rows };
+static bool is_finite(const pl_f32 *x, int64_t n) {
+    uint32_t most = 0; /* exponent and fraction, as integers in the order of the numbers */
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = ((const pl_u32 *)(const void *)x)[i] & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    return most < 0x7f800000u;
+}
+
+const pl_winograd_table PL_SIMD(pl_winograd_table) = { input, output, input_rows, output_rows,
+                                                       is_finite };

@@ -2,6 +2,7 @@
 #ifndef PL_WINOGRAD_TABLE_H
 #define PL_WINOGRAD_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "tensor/dtype.h"
@@ -25,6 +26,7 @@ typedef struct pl_winograd_table {
      * the products (m: this channel's row of the first) to the plane; NULL: there is none. */
     void (*input_rows)(const pl_winograd_rows *g, const pl_f32 *plane, int64_t k, float *v);
     void (*output_rows)(const pl_winograd_rows *g, const float *m, float bias, pl_f32 *plane);
+    bool (*is_finite)(const pl_f32 *x, int64_t n);
 } pl_winograd_table;
 
 extern const pl_winograd_table pl_winograd_table_base, pl_winograd_table_avx2,

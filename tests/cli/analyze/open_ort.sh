@@ -1,4 +1,4 @@
-# Where ONNX leaves something open (the mean of nothing, a bicubic sample beside the image) the other reading is no fault, nor is what follows from it.
+# Where ONNX leaves something open (the mean of nothing, a bicubic sample beside the image, padding times an infinite weight) the other reading is no fault, nor is what follows from it.
 # What its words settle is one: clip goes before every activation of LSTM, so before h too; ONNX Runtime leaves h out.
 # A run that fits neither reading is a fault (GridSample of 1.16.3).
 old=$ROOT/.cache/ort-1.16.3/libonnxruntime.so.1
@@ -7,6 +7,7 @@ put() { printf '<ir_version: 8, opset_import: ["" : 18]>\ng %s\n' "$2" >"$1.onnx
 put mean '(float[2,0,3] x, float[2,1,3] b) => (float[2,1,3] y) <int64[1] a = {1}> { m = ReduceMean(x, a) y = Add(m, b) }'
 put grid '(float[1,2,4,5] x, float[1,6,6,2] p) => (float[1,2,6,6] y) { s = GridSample<mode="bicubic", padding_mode="border">(x, p) y = Sin(s) }'
 put lstm '(float[6,2,3] x, float[1,20,3] w, float[1,20,5] r, float[1,40] b) => (y) { y, h, c = LSTM<hidden_size=5, clip=0.2>(x, w, r, b) }'
+put pads '(float[1,1,6,6] x) => (float[1,2,6,6] y) <float[2,1,3,3] w = {inf, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 9}> { s = Conv<pads=[1,1,1,1]>(x, w) y = Tanh(s) }'
 ask() { # MODEL BACKEND…
     "$PLUMB" analyze "$1.onnxtxt" --backend "$2" "${@:3}" --json --save none -o "$1-${2%%:*}-${#2}" >log.json
     echo "$1: exit $?"
@@ -18,4 +19,7 @@ print(log['verdict'], [b['op'] for b in log['blame']], [(p['value'], p['verdict'
 ask mean ort
 ask grid ort --range p=-1.6:1.6
 ask lstm ort
+ask pads ort:opt=all
+ask pads ort:opt=basic
+ask pads jit:inject=scale@Conv
 ask grid "ort:lib=$old" --range p=-1.6:1.6
