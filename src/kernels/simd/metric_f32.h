@@ -1,11 +1,11 @@
 /* f32, in runs of eight vectors. A whole block is summed the quick way: eight terms to a lane in
  * f32, two lanes folded, the rest in doubles. A sum is then off by at most eleven roundings of f32,
- * two of them of d where a is not within a factor of 2 of r (2e-9 seen on 2 GB). The precise way makes
- * every term a double: for less than a block, so that small tensors are measured as exactly as can
- * be, and for squares that f32 cannot hold. The quotients are f32 either way. a^2 and a * r follow
- * from d^2, r^2 and d * r, or are summed directly where that would cancel. Doubles throughout take
- * 17 cycles for 16 pairs instead of 12.6 (Zen 4): too slow for memory that gives two cores 57 GB/s.
- * Included by metric_table.c only. */
+ * two of them of d where a is not within a factor of 2 of r (2e-9 seen on 2 GB). The precise way
+ * makes every term a double: for less than a block, so that small tensors are measured as exactly
+ * as can be, and for squares that f32 cannot hold. The quotients are f32 either way. a^2 and a * r
+ * follow from d^2, r^2 and d * r, or are summed directly where that would cancel. Doubles
+ * throughout take 17 cycles for 16 pairs instead of 12.6 (Zen 4): too slow for memory that gives
+ * two cores 57 GB/s. Included by metric_table.c only. */
 #ifndef PL_METRIC_F32_H
 #define PL_METRIC_F32_H
 
