@@ -42,14 +42,14 @@ static void add_input(pl_bound *c, int i, int64_t size, heads_norm *h) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return;
     h->x = fmax(h->x, largest_norm(pl_b_x(c, i), t->n_elements, size));
-    h->e = fmax(h->e, pl_b_peak(pl_b_e(c, i), t->n_elements));
+    h->e = fmax(h->e, pl_b_worst(pl_b_e(c, i), t->n_elements));
 }
 
 static void add_values(pl_bound *c, int i, attention_stats *s) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return;
     s->v = fmax(s->v, pl_b_peak(pl_b_x(c, i), t->n_elements));
-    s->ev = fmax(s->ev, pl_b_peak(pl_b_e(c, i), t->n_elements));
+    s->ev = fmax(s->ev, pl_b_worst(pl_b_e(c, i), t->n_elements));
 }
 
 static void projected_stats(const pl_b_attention *a, attention_stats *s) {
@@ -72,7 +72,7 @@ static void bias_stats(pl_bound *c, const pl_b_attention *a, attention_stats *s)
     const double *x = pl_b_x(c, a->score_bias);
     for (int64_t i = 0; x != NULL && i < t->n_elements; i++)
         if (x[i] > -100 && isfinite(x[i])) s->seen_bias = fmax(s->seen_bias, fabs(x[i]));
-    s->e_bias = pl_b_peak(pl_b_e(c, a->score_bias), t->n_elements);
+    s->e_bias = pl_b_worst(pl_b_e(c, a->score_bias), t->n_elements);
 }
 
 /* One row of scores: what is added to its keys. */
@@ -80,7 +80,7 @@ typedef struct score_row {
     const pl_tensor *bias, *mask; /* NULL = none */
     const double *px, *pm;
     double filter;
-    int64_t keys;
+    int64_t keys, shift; /* keys up to the query's number and shift are seen */
 } score_row;
 
 /* The most that is added to a key that batch b, head h and query i see. */
@@ -92,7 +92,7 @@ static double largest_bias(const score_row *r, int64_t b, int64_t h, int64_t i) 
         row = row * n + (k < n ? k : 0);
     }
     double most = -HUGE_VAL;
-    for (int64_t j = 0; j < r->keys; j++) {
+    for (int64_t j = 0; j < r->keys && j <= i + r->shift; j++) {
         const bool hides = r->mask == NULL      ? false
                            : r->mask->rank == 1 ? (double)j >= r->pm[b]
                                                 : r->pm[b * r->keys + j] == 0;
@@ -106,6 +106,7 @@ static double largest_bias(const score_row *r, int64_t b, int64_t h, int64_t i) 
 static pl_status row_biases(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
     const pl_tensor *y = pl_b_out(c, 0), *t = a->score_bias < 0 ? NULL : pl_b_in(c, a->score_bias);
     score_row r = { .mask = a->mask > 0 ? pl_b_in(c, a->mask) : NULL, .filter = a->filter };
+    r.shift = a->causal ? a->shift : INT64_MAX / 2;
     if (y == NULL || y->n_elements == 0 || a->v_size == 0 || y->rank < 3) return PL_OK;
     if (t != NULL && pl_dtype_is_float(c->in_native[a->score_bias]) && t->rank <= 4 && t->rank > 0)
         r.bias = t;
@@ -146,7 +147,7 @@ static pl_status row_norms(pl_bound *c, const pl_b_attention *a, attention_stats
     if (x == NULL || to == NULL || to_e == NULL) return pl_fail_memory(c->err, (size_t)rows);
     for (int64_t i = 0; i < rows; i++) {
         to[i] = norm(x + i * a->head_size, a->head_size);
-        if (e != NULL) to_e[i] = pl_b_peak(e + i * a->head_size, a->head_size);
+        if (e != NULL) to_e[i] = pl_b_worst(e + i * a->head_size, a->head_size);
     }
     s->row_q = to;
     s->row_eq = to_e;

@@ -12,6 +12,8 @@ typedef struct pl_b_attention {
     int score_bias; /* floats added to the scores; -inf and the like hide keys */
     int mask;       /* flags (batch, keys) or lengths (batch): hide by adding `filter`; 0 = none */
     double filter;
+    bool causal; /* query i sees keys up to i + shift */
+    int64_t shift;
     int cos, sin; /* caches, when q and k are turned */
     int64_t head_size, v_size;
     double scale;

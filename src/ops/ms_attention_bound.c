@@ -56,7 +56,7 @@ static pl_status project(pl_bound *c, const double *x, const double *ex, const d
     const double add = b == NULL ? 0 : pl_b_peak(bias, b->n_elements);
     p->error = u_sum * pl_b_chain((double)p->k + 1) * (row * column + add) +
                c->u * pl_b_peak(p->y, p->rows * p->n) + e_row * column + row * e_column +
-               (b == NULL ? 0 : pl_b_peak(pl_b_e(c, 2), b->n_elements));
+               (b == NULL ? 0 : pl_b_worst(pl_b_e(c, 2), b->n_elements));
     return PL_OK;
 }
 
@@ -168,7 +168,7 @@ pl_status pl_ms_q_attention_bound(pl_bound *c) {
 
 /* Where MultiHeadAttention and DecoderMaskedMultiHeadAttention have the same inputs. */
 typedef struct mha_ports {
-    int bias, attention_bias, past_key, past_value, mask;
+    int bias, attention_bias, past_key, past_value, mask, past_len;
 } mha_ports;
 
 static pl_status mha_bound(pl_bound *c, const mha_ports *p) {
@@ -189,6 +189,8 @@ static pl_status mha_bound(pl_bound *c, const mha_ports *p) {
     a.head_size = q->rank == 5 ? q->dims[4] : q->dims[2] / heads / (packed ? 3 : 1);
     a.v_size = v == NULL ? a.head_size : v->dims[v->rank - 1] / (v->rank == 4 ? 1 : heads);
     a.scale = bound_scale(c, a.head_size);
+    a.causal = pl_attr_int(c->node, "unidirectional") != 0 && pl_b_in(c, p->past_len) == NULL;
+    a.shift = pl_b_in(c, p->past_key) == NULL ? 0 : pl_b_in(c, p->past_key)->dims[2];
     return pl_b_attention_rule(c, &a);
 }
 
@@ -215,7 +217,7 @@ static pl_status spelt_bias(pl_bound *c) {
 }
 
 pl_status pl_ms_multi_head_bound(pl_bound *c) {
-    const mha_ports ports = { 3, 5, 6, 7, 4 };
+    const mha_ports ports = { 3, 5, 6, 7, 4, 8 };
     const pl_tensor *k = pl_b_in(c, 1), *v = pl_b_in(c, 2);
     const bool apart = k != NULL && v != NULL && k->rank == 3 && v->rank == 3;
     if (is_empty(c)) return PL_OK;
@@ -224,7 +226,7 @@ pl_status pl_ms_multi_head_bound(pl_bound *c) {
     return mha_bound(c, &ports);
 }
 pl_status pl_ms_decoder_bound(pl_bound *c) {
-    const mha_ports ports = { 10, 4, 5, 6, 3 };
+    const mha_ports ports = { 10, 4, 5, 6, 3, 7 };
     return mha_bound(c, &ports);
 }
 
