@@ -26,9 +26,10 @@ bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err);
 /* --timeout and --memory-limit. */
 bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err);
 /* Options of the compiler (jit); without --backend they choose it. */
+#define PL_OPTION_INJECT                                                                           \
+    { 0, "inject", "KIND@OP[:N]", "jit: plant a fault (repeatable)" }
 #define PL_OPTIONS_JIT                                                                             \
-    { 0, "inject", "KIND@OP[:N]", "jit: plant a fault (repeatable)" },                             \
-        { 0, "explain", NULL, "jit: list every graph break and its reason" },                      \
+    PL_OPTION_INJECT, { 0, "explain", NULL, "jit: list every graph break and its reason" },        \
         { 0, "debug-dir", "DIR", "jit: leave graphs, schedule, C and compiler log in DIR" }, {     \
         0, "fresh-cache", NULL, "jit: compile again, whatever the cache holds"                     \
     }
@@ -37,7 +38,7 @@ typedef struct pl_cli_spec {
     bool explains;
     char explain[64]; /* a temporary file; "" = none */
 } pl_cli_spec;
-/* --backend and PL_OPTIONS_JIT as one spec. Release either way. */
+/* --backend and PL_OPTIONS_JIT, or PL_OPTION_INJECT alone, as one spec. Release either way. */
 bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err);
 /* Warns of planted faults that no node of the model has. Not where nodes are made (--backward,
  * --amp). */

@@ -26,11 +26,17 @@ static size_t room_for(const pl_args *args, const char *backend) {
     return n;
 }
 
+/* Commands without the compiler's other options leave checkpoints there, and nothing else. */
+static const char *debug_dir_of(const pl_args *args, const char *backend) {
+    bool is_jits = backend == NULL || strncmp(backend, "jit", 3) == 0, has_explain = false;
+    for (const pl_option *o = args->command->options; o->name != NULL; o++)
+        has_explain = has_explain || strcmp(o->name, "explain") == 0;
+    return is_jits && has_explain ? pl_args_value(args, "debug-dir") : NULL;
+}
+
 bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err) {
     const char *backend = pl_args_value(args, "backend");
-    const char *debug_dir = pl_args_value(args, "debug-dir");
-    /* For other backends it is only the folder of the checkpoints. */
-    if (backend != NULL && strncmp(backend, "jit", 3) != 0) debug_dir = NULL;
+    const char *debug_dir = debug_dir_of(args, backend);
     const bool fresh = pl_args_flag(args, "fresh-cache");
     *out = (pl_cli_spec){ 0 };
     out->explains = pl_args_flag(args, "explain");

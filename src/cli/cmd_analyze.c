@@ -16,7 +16,6 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
         return false;
     }
     o->limit = (size_t)limit;
-    o->backend = pl_args_value(args, "backend");
     o->reference = pl_args_value(args, "reference");
     o->reference_model = pl_args_value(args, "reference-model");
     o->save = pl_args_value(args, "save");
@@ -44,6 +43,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
 static int run(const pl_args *args) {
     plumb_error err = { 0 };
     plumb_analyze_options options = { 0 };
+    pl_cli_spec spec = { 0 };
     plumb_model *model = NULL;
     plumb_progress progress;
     pl_cli_bar *bar = NULL;
@@ -52,10 +52,12 @@ static int run(const pl_args *args) {
     int code = 0;
     pl_cli_repro repro = { 0 };
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err) ||
+    if (!read_options(args, &options, &err) || !pl_cli_backend(args, &spec, &err) ||
+        !pl_cli_repro_read(args, 2, &repro, &err) ||
         !pl_cli_repro_context(args, &options.inputs, &options.threads, &err)) {
         goto done;
     }
+    options.backend = spec.text;
     pl_cli_default_output(args->positional[0], "", output, sizeof(output));
     options.output = pl_args_value(args, "output");
     if (options.output == NULL) options.output = output;
@@ -76,6 +78,7 @@ done:
         pl_cli_repro_after(&repro, args, model, &options.inputs, options.backend, &err, wrong);
     }
     plumb_model_close(model);
+    pl_cli_spec_release(&spec);
     pl_cli_inputs_release(&options.inputs);
     return code;
 }
@@ -86,6 +89,7 @@ static const pl_option options[] = {
     { 'o', "output", "DIR", "the session folder (default plumb-out/NAME-TIME)" },
     { 0, "save", "WHAT", "tensors in the session: all (default below 2 GB), suspects or none" },
     PL_OPTIONS_BACKEND,
+    PL_OPTION_INJECT,
     PL_OPTIONS_INPUTS,
     { 0, "reuse", "DIR", "take A from this session instead of running it" },
     { 0, "skip-determinism", NULL, "do not check that A, B and gold repeat themselves" },

@@ -55,7 +55,13 @@ static int run(const pl_args *args) {
     if (!read_options(args, &options, &err) || !pl_cli_backend(args, &spec, &err)) goto done;
     options.backend = spec.text;
     options.output = pl_args_value(args, "output");
-    if (options.output == NULL && !pl_args_flag(args, "no-session")) {
+    const bool no_session = pl_args_flag(args, "no-session");
+    if (no_session && (options.output != NULL || pl_args_flag(args, "pack"))) {
+        pl_args_fail(&err, PLUMB_E_USAGE, "--no-session with %s: there would be no session",
+                     options.output != NULL ? "--output" : "--pack");
+        goto done;
+    }
+    if (options.output == NULL && !no_session) {
         pl_cli_default_output(args->positional[0], "", output, sizeof(output));
         options.output = output;
     }

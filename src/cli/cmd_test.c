@@ -14,7 +14,6 @@ static bool read_options(const pl_args *args, plumb_test_options *o, plumb_error
         return false;
     }
     o->filter = pl_args_value(args, "filter");
-    o->backend = pl_args_value(args, "backend");
     o->fp64 = pl_args_flag(args, "fp64");
     o->verbose = pl_args_flag(args, "verbose");
     o->format = pl_args_format(args);
@@ -51,17 +50,21 @@ static int run(const pl_args *args) {
     plumb_progress progress;
     char *text = NULL;
     failing f = { .args = args };
-    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 0, &f.repro, &err)) {
-        return pl_command_fail(args, &err);
+    pl_cli_spec spec = { 0 };
+    plumb_status st = PLUMB_E_USAGE;
+    if (!read_options(args, &options, &err) || !pl_cli_backend(args, &spec, &err) ||
+        !pl_cli_repro_read(args, 0, &f.repro, &err)) {
+        goto done;
     }
-    f.backend = options.backend;
+    f.backend = options.backend = spec.text;
     options.failed = on_failed;
     options.failed_ctx = &f;
     pl_cli_bar *bar = pl_cli_bar_new(&progress);
     options.progress = &progress;
-    const plumb_status st =
-        plumb_test(args->positional, args->n_positional, &options, &counts, &text, &err);
+    st = plumb_test(args->positional, args->n_positional, &options, &counts, &text, &err);
     pl_cli_bar_free(bar);
+done:
+    pl_cli_spec_release(&spec);
     if (st != PLUMB_OK) return pl_command_fail(args, &err);
     return pl_command_print_take(args, text, counts.failed > 0 ? 1 : 0);
 }
@@ -72,6 +75,7 @@ static const pl_option options[] = {
     { 'k', "filter", "TEXT", "only cases whose path holds TEXT" },
     { 0, "fp64", NULL, "run in double precision (gold)" },
     PL_OPTIONS_BACKEND,
+    PL_OPTION_INJECT,
     PL_OPTIONS_REPRO,
     PL_OPTION_DEBUG_DIR,
     PL_OPTION_THREADS,

@@ -328,12 +328,40 @@ static pl_status find_layout(pl_pair_state *s, pl_pair *pair, pl_err *err) {
     return pair->layout == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
 
-pl_status pl_pair_find_layouts(pl_pair_state *s, pl_err *err) {
-    for (size_t i = 0; i < s->n_pairs; i++) {
-        pl_pair *pair = &s->pairs[i];
-        const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
-        if (*pair->layout != '\0' || !x->has_shape || !y->has_shape) continue;
-        if (!pl_pair_same_shape(x, y) || may_hide_order(x, y)) PL_TRY(find_layout(s, pair, err));
+static bool is_same_shape(const pl_pair_state *s, const pl_pair *pair) {
+    return pl_pair_same_shape(&s->side[0]->items[pair->a], &s->side[1]->items[pair->b]);
+}
+
+/* Of one shape and yet in another order: a fault, unless one side is seen to keep its values so, or
+ * the values alone made the pair. Outputs have one order. */
+static bool may_have_layout(const pl_pair_state *s, const pl_pair *pair, const pl_strmap *seen) {
+    const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
+    if (strcmp(pair->method, "value") == 0) return true;
+    if ((x->flags & y->flags & PL_RECORD_OUTPUT) != 0) return false;
+    return pl_strmap_has(seen, pair->layout);
+}
+
+/* seen: the layouts between values of different shapes. */
+static pl_status find_one(pl_pair_state *s, pl_pair *pair, bool of_one_shape, pl_strmap *seen,
+                          pl_err *err) {
+    const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
+    if (!x->has_shape || !y->has_shape || of_one_shape != is_same_shape(s, pair)) return PL_OK;
+    const bool tries = *pair->layout == '\0' && (!of_one_shape || may_hide_order(x, y));
+    if (tries) PL_TRY(find_layout(s, pair, err));
+    if (*pair->layout == '\0') return PL_OK;
+    if (of_one_shape) {
+        if (tries && !may_have_layout(s, pair, seen)) pair->layout = "";
+        return PL_OK;
     }
-    return PL_OK;
+    return pl_strmap_put(seen, pair->layout, s) == 0 ? PL_OK : pl_fail_memory(err, 1);
+}
+
+pl_status pl_pair_find_layouts(pl_pair_state *s, pl_err *err) {
+    pl_strmap seen = PL_STRMAP_INIT;
+    pl_status st = PL_OK;
+    for (int of_one_shape = 0; of_one_shape < 2; of_one_shape++)
+        for (size_t i = 0; i < s->n_pairs && st == PL_OK; i++)
+            st = find_one(s, &s->pairs[i], of_one_shape != 0, &seen, err);
+    pl_strmap_release(&seen);
+    return st;
 }

@@ -101,7 +101,8 @@ void pl_sync_point_init(pl_sync_point *p) {
 }
 
 bool pl_sync_point_has_class(const pl_sync_point *p) {
-    return p->measured || p->pair_class == PL_PAIR_STRUCTURAL || p->verdict == PL_VERDICT_SAME;
+    return p->measured || p->pair_class == PL_PAIR_STRUCTURAL ||
+           p->pair_class == PL_PAIR_NONFINITE || p->verdict == PL_VERDICT_SAME;
 }
 
 bool pl_sync_point_is_bad(const pl_sync_point *p) {
@@ -118,6 +119,13 @@ bool pl_sync_point_is_bad(const pl_sync_point *p) {
     case PL_VERDICT_COUNT: break;
     }
     return false;
+}
+
+const char *pl_sync_point_limits_of(const pl_session *session, const pl_sync_point *p) {
+    const pl_metric *m = pl_metric_find(session->metric);
+    const bool built_in = strcmp(p->limits_from, pl_precision_name(p->precision)) == 0;
+    if (m == NULL || !p->measured || !built_in) return session->metric;
+    return pl_metric_judged_by(m, &p->acc, p->precision)->name;
 }
 
 int pl_sync_point_rank(const pl_sync_point *p) {

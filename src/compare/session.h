@@ -75,7 +75,7 @@ typedef struct pl_sync_point {
     pl_accumulators acc;
     const double *user_metrics;             /* one per session->user_metrics, NAN = none; or NULL */
     pl_precision precision;                 /* effective: what it went through, not only its type */
-    pl_metric_limits limits;                /* of session->metric, that gave the colour */
+    pl_metric_limits limits;                /* that gave the colour; pl_sync_point_limits_of */
     const char *limits_from;                /* "fp32", "limits.json row 2"; "" */
     double propagated, local, amplified, q; /* NAN = not known */
     const char *excuse;                     /* "" */
@@ -170,6 +170,9 @@ bool pl_sync_point_is_bad(const pl_sync_point *p);
 int pl_sync_point_rank(const pl_sync_point *p);
 /* Value of a metric by name, the session's user metrics included; NAN when there is none. */
 double pl_sync_point_metric(const pl_session *session, const pl_sync_point *p, const char *name);
+
+/* The metric whose limits gave the colour: the session's, or max_abs where the reference is 0. */
+const char *pl_sync_point_limits_of(const pl_session *session, const pl_sync_point *p);
 
 /* ---- as JSON (docs/formats/session.md) ---- */
 void pl_session_put_json(const pl_session *session, pl_buf *out);

@@ -99,7 +99,7 @@ static void put_limits(pl_json *j, const pl_session *s, const pl_sync_point *p) 
         return;
     }
     pl_json_object_begin(j);
-    put_text(j, "metric", s->metric);
+    put_text(j, "metric", pl_sync_point_limits_of(s, p));
     pl_json_put_double(j, "green", p->limits.green);
     pl_json_put_double(j, "yellow", p->limits.yellow);
     put_text(j, "from", p->limits_from);

@@ -85,7 +85,7 @@ static pl_status find_metric(const pl_session *s, const char *name, metric_row *
 
 typedef struct sort_key {
     int rank;
-    double value; /* larger is worse */
+    double value, max_abs; /* larger is worse */
     size_t index;
 } sort_key;
 
@@ -93,6 +93,7 @@ static int worse_first(const void *x, const void *y) {
     const sort_key *a = x, *b = y;
     if (a->rank != b->rank) return a->rank > b->rank ? -1 : 1;
     if (a->value != b->value) return a->value > b->value ? -1 : 1;
+    if (a->max_abs != b->max_abs) return a->max_abs > b->max_abs ? -1 : 1; /* where r is 0 */
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
@@ -103,12 +104,13 @@ pl_status pl_session_order(const pl_session *s, const char *metric, pl_session_s
     sort_key *keys = pl_calloc(s->n_points + 1, sizeof *keys);
     if (keys == NULL) return pl_fail_memory(err, s->n_points * sizeof *keys);
     for (size_t i = 0; i < s->n_points; i++) {
+        const pl_accumulators *acc = &s->points[i].acc;
         const double v = pl_sync_point_metric(s, &s->points[i], metric);
         keys[i] = (sort_key){ pl_sync_point_rank(&s->points[i]),
                               isnan(v)                               ? -(double)INFINITY
                               : row.direction == PL_HIGHER_IS_BETTER ? -v
                                                                      : v,
-                              i };
+                              pl_accumulators_zero_reference(acc) ? acc->max_abs : 0, i };
     }
     if (sort == PL_SORT_WORST && s->n_points > 1)
         qsort(keys, s->n_points, sizeof *keys, worse_first);

@@ -22,8 +22,18 @@ static void put_mark(const pl_session_view *v, pl_colour c, pl_buf *out) {
     if (v->colour && c < PL_NO_COLOUR) pl_buf_puts(out, "\033[0m");
 }
 
+/* A cosine's digits are those of its distance from 1. */
+static const char *put_digits(double x, int n_digits, char *out, size_t n_out) {
+    const bool is_near_1 = x < 1 && x > 1 - 1e-4;
+    snprintf(out, n_out, is_near_1 ? "1-%.*g" : "%.*g", is_near_1 ? 2 : n_digits,
+             is_near_1 ? 1 - x : x);
+    return out;
+}
 static void put_value(double x, char *out, size_t n_out) {
-    snprintf(out, n_out, isnan(x) ? "-" : "%.5g", x);
+    if (isnan(x))
+        snprintf(out, n_out, "-");
+    else
+        put_digits(x, 5, out, n_out);
 }
 
 /* What there is to say beside the verdict. */
@@ -139,6 +149,15 @@ typedef struct widths {
     int metric, op;
 } widths;
 
+static void put_nonfinite(const pl_accumulators *acc, pl_buf *out) {
+    if (acc->n_both_nan > 0)
+        pl_buf_printf(out, "  NaN on both sides at %lld of %lld elements",
+                      (long long)acc->n_both_nan, (long long)acc->n);
+    if (acc->n_both_inf > 0)
+        pl_buf_printf(out, "  Inf on both sides at %lld of %lld elements",
+                      (long long)acc->n_both_inf, (long long)acc->n);
+}
+
 static void put_row(const pl_session_view *v, const pl_sync_point *p, widths w, pl_buf *out) {
     char number[40];
     put_value(pl_sync_point_metric(v->session, p, v->metric), number, sizeof number);
@@ -169,22 +188,24 @@ static void put_row(const pl_session_view *v, const pl_sync_point *p, widths w, 
         pl_buf_puts(out, "  ");
         pl_session_put_clean(out, reason_of(p));
     }
+    if (p->measured) put_nonfinite(&p->acc, out);
     pl_buf_putc(out, '\n');
 }
 
-/* Which limits gave the colours: one line for each origin. */
+/* Which limits gave the colours, each metric and origin once. */
 static void put_limits(const pl_session_view *v, pl_buf *out) {
     const pl_session *s = v->session;
     const pl_sync_point *seen[LIMIT_ROWS];
     bool varies[LIMIT_ROWS] = { false };
     size_t n = 0;
-    const pl_metric *m = pl_metric_find(s->metric);
-    const char *sign = m != NULL && m->direction == PL_LOWER_IS_BETTER ? "<=" : ">=";
+    const char *last = "";
     for (size_t i = 0; i < s->n_points; i++) {
         const pl_sync_point *p = &s->points[i];
         size_t k = 0;
         if (!p->limits.known || p->limits_from[0] == '\0') continue;
-        while (k < n && strcmp(seen[k]->limits_from, p->limits_from) != 0)
+        while (k < n &&
+               (strcmp(seen[k]->limits_from, p->limits_from) != 0 ||
+                strcmp(pl_sync_point_limits_of(s, seen[k]), pl_sync_point_limits_of(s, p)) != 0))
             k++;
         if (k == LIMIT_ROWS) continue;
         if (k == n) seen[n++] = p;
@@ -192,14 +213,22 @@ static void put_limits(const pl_session_view *v, pl_buf *out) {
                     seen[k]->limits.yellow != p->limits.yellow;
     }
     for (size_t k = 0; k < n; k++) {
-        pl_buf_puts(out, k == 0 ? "limits of " : "; ");
-        if (k == 0) pl_buf_printf(out, "%s: ", s->metric);
+        const char *of = pl_sync_point_limits_of(s, seen[k]);
+        const pl_metric *m = pl_metric_find(of);
+        const char *sign = m != NULL && m->direction == PL_LOWER_IS_BETTER ? "<=" : ">=";
+        pl_buf_puts(out, k == 0 ? "limits" : ";");
+        if (strcmp(of, last) != 0) pl_buf_printf(out, " of %s", of);
+        if (strcmp(of, last) != 0 && strcmp(of, s->metric) != 0) pl_buf_puts(out, ", where r is 0");
+        pl_buf_puts(out, strcmp(of, last) != 0 ? ": " : " ");
+        last = of;
         pl_session_put_clean(out, seen[k]->limits_from);
         if (varies[k]) {
             pl_buf_puts(out, " scaled by max|r|");
         } else {
-            pl_buf_printf(out, " G %s %.4g, Y %s %.4g", sign, seen[k]->limits.green, sign,
-                          seen[k]->limits.yellow);
+            char green[40], yellow[40];
+            pl_buf_printf(out, " G %s %s, Y %s %s", sign,
+                          put_digits(seen[k]->limits.green, 4, green, sizeof green), sign,
+                          put_digits(seen[k]->limits.yellow, 4, yellow, sizeof yellow));
         }
     }
     if (n > 0) pl_buf_putc(out, '\n');
@@ -208,7 +237,8 @@ static void put_limits(const pl_session_view *v, pl_buf *out) {
 static int widest_op(const pl_session_view *v) {
     size_t width = 4;
     for (size_t k = 0; k < v->n_rows; k++) {
-        const size_t n = strlen(v->session->points[v->order[k]].op);
+        const pl_sync_point *p = &v->session->points[v->order[k]];
+        const size_t n = strlen(p->op[0] == '\0' && p->is_input ? "(input)" : p->op);
         if (n > width) width = n;
     }
     return width > 30 ? 30 : (int)width;

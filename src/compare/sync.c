@@ -114,6 +114,15 @@ static void judge_by_hash(work *w) {
         w->judged.verdict = PL_VERDICT_SAME;
         w->judged.pair_class = PL_PAIR_EXACT;
         w->judged.colour = PL_GREEN;
+    } else if (w->a->has_stats && w->b->has_stats &&
+               (x->n_nan != y->n_nan || x->n_inf != y->n_inf)) {
+        w->judged.verdict = PL_VERDICT_MISMATCH;
+        w->judged.pair_class = PL_PAIR_NONFINITE;
+        w->judged.colour = PL_RED;
+        snprintf(w->judged.reason, sizeof w->judged.reason,
+                 "recorded without elements: %lld NaN and %lld Inf, reference %lld and %lld",
+                 (long long)x->n_nan, (long long)x->n_inf, (long long)y->n_nan,
+                 (long long)y->n_inf);
     } else {
         w->judged.verdict = PL_VERDICT_UNVERIFIED;
         snprintf(w->judged.reason, sizeof w->judged.reason,
@@ -141,6 +150,16 @@ static pl_status measure_user(const syncing *s, work *w, const pl_tensor *a, con
     return PL_OK;
 }
 
+/* The right elements in another order? */
+static pl_status tell_order(work *w, const pl_tensor *a, const pl_tensor *b, pl_err *err) {
+    pl_layout layout;
+    const size_t n = strlen(w->judged.reason);
+    PL_TRY(pl_layout_find(a, b, &layout, err));
+    if (*layout.text != '\0' && layout.error < 1e-3 && layout.second > 3 * layout.error)
+        snprintf(w->judged.reason + n, sizeof w->judged.reason - n, "; fits as %s", layout.text);
+    return PL_OK;
+}
+
 static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const pl_tensor *a,
                                  const pl_tensor *b, pl_err *err) {
     const pl_sync_point *p = w->point;
@@ -156,6 +175,8 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
         return PL_OK;
     }
     PL_TRY(pl_judge_tensors(&s->options->judge, pool, &pair, a, b, &w->judged, err));
+    if (w->judged.verdict == PL_VERDICT_MISMATCH && *w->layout == '\0')
+        PL_TRY(tell_order(w, a, b, err));
     w->point->precision = pair.precision;
     w->done = true;
     if (w->wants_detail)

@@ -4,6 +4,7 @@
  * computed from. Without a replay this is circumstantial: inputs that agree a hundred times better
  * than the value itself make a culprit, less is amplification. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,8 +32,8 @@ typedef struct trace {
 
 /* ||d|| / ||r||, or infinite where that says nothing. */
 static double relative_of(const pl_sync_point *p) {
-    if (!p->measured) return p->pair_class == PL_PAIR_STRUCTURAL ? (double)INFINITY : (double)NAN;
-    if (p->pair_class == PL_PAIR_NONFINITE) return (double)INFINITY;
+    if (pl_sync_point_has_class(p) && p->pair_class >= PL_PAIR_NONFINITE) return (double)INFINITY;
+    if (!p->measured) return (double)NAN;
     if (p->acc.sum_sq == 0) return p->acc.n_mismatch > 0 ? (double)INFINITY : 0;
     if (p->acc.sum_rr == 0) return (double)INFINITY;
     return ldexp(sqrt(p->acc.sum_sq) / sqrt(p->acc.sum_rr), (int)(p->acc.d_scale - p->acc.v_scale));
@@ -275,11 +276,12 @@ done:
 
 pl_status pl_sync_conclude(pl_session *s, pl_err *err) {
     const pl_sync_point *first = NULL, *bad = NULL;
-    size_t n_bad = 0, n_compared = 0, n_unverified = 0;
+    size_t n_bad = 0, n_compared = 0, n_unverified = 0, n_accepted = 0;
     for (size_t i = 0; i < s->n_points; i++) {
         const pl_sync_point *p = &s->points[i];
         n_compared += was_compared(p);
         n_unverified += p->verdict == PL_VERDICT_UNVERIFIED;
+        n_accepted += p->accepted;
         if (!pl_sync_point_is_bad(p)) continue;
         n_bad++;
         if (bad == NULL) bad = p;
@@ -293,13 +295,12 @@ pl_status pl_sync_conclude(pl_session *s, pl_err *err) {
                        "nothing could be compared: %zu pairs were recorded without elements, and "
                        "their bits differ",
                        n_unverified);
-    s->reason =
-        first != NULL ? first->reason
-        : n_unverified > 0
-            ? pl_arena_printf(s->arena,
-                              "all %zu values that were compared agree; %zu could "
-                              "not be",
-                              n_compared, n_unverified)
-            : pl_arena_printf(s->arena, "all %zu values that were compared agree", n_compared);
+    char more[2][60] = { "", "" };
+    if (n_accepted > 0) snprintf(more[0], 60, " but for %zu that the baseline accepts", n_accepted);
+    if (n_unverified > 0) snprintf(more[1], 60, "; %zu could not be", n_unverified);
+    s->reason = first != NULL
+                    ? first->reason
+                    : pl_arena_printf(s->arena, "all %zu values that were compared agree%s%s",
+                                      n_compared, more[0], more[1]);
     return s->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }

@@ -4,15 +4,29 @@
 #include "base/file.h"
 #include "flows/api.h"
 #include "flows/inputs.h"
+#include "graph/edit.h"
 #include "graph/text.h"
 #include "onnx/onnx.h"
 #include "passes/backward.h"
 
+/* *ctx becomes true when an initializer is no input: passes make such ones. */
+static pl_status find_hidden(void *ctx, pl_graph *graph, pl_err *err) {
+    bool *found = ctx;
+    for (size_t i = 0; i < graph->n_values; i++)
+        *found = *found || (graph->values[i]->init != NULL && !graph->values[i]->is_input);
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        PL_TRY(pl_node_each_body(graph->nodes[i], find_hidden, ctx, err));
+    return PL_OK;
+}
+
 static pl_status convert(pl_model *model, const char *path, const plumb_convert_options *options,
                          pl_err *err) {
+    bool hidden = false;
     if (pl_path_exists(path)) {
         return pl_fail(err, PL_E_EXISTS, "%s exists already; it is not overwritten", path);
     }
+    PL_TRY(find_hidden(&hidden, model->graph, err));
+    if (hidden) pl_model_raise_ir(model); /* onnx.checker refuses them before IR version 4 */
     if (pl_path_has_suffix(path, ".onnxtxt")) {
         pl_buf text = PL_BUF_INIT;
         pl_status st = pl_model_print(model, options->max_elements, &text, err);

@@ -38,8 +38,9 @@ static pl_status name_list_init(name_list *list, const pl_model *model, const ch
     return PL_OK;
 }
 
-/* Values that become inputs need their types, which the file may not tell. What cannot be inferred
- * stays open: the part may not contain it. */
+/* Values that become inputs or outputs need their types, which the file may not tell (and without
+ * which onnx.checker refuses the part). What cannot be inferred stays open: the part may not
+ * contain it. */
 static void infer_types(pl_model *model) {
     const pl_infer_options options = { 0 };
     if (pl_ops_resolve(model, NULL) == PL_OK) (void)pl_model_infer(model, &options, NULL);
@@ -56,7 +57,7 @@ pl_status pl_model_restrict(pl_model *model, const char *function, const char *f
         model = whole;
     }
     if (from != NULL || to != NULL) {
-        if (from != NULL) infer_types(model);
+        infer_types(model);
         PL_TRY_GOTO(done, st, name_list_init(&inputs, model, from, err));
         PL_TRY_GOTO(done, st, name_list_init(&outputs, model, to, err));
         PL_TRY_GOTO(

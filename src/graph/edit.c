@@ -230,3 +230,18 @@ pl_status pl_graph_replace_uses(pl_graph *graph, pl_value *from, pl_value *to, p
     redirect r = { from, to };
     return redirect_graph(&r, graph, err);
 }
+
+/* ---- IR version ---- */
+
+void pl_model_raise_ir(pl_model *model) {
+    pl_graph *graph = model->graph;
+    size_t n = 0;
+    if (model->ir_version >= 4) return;
+    model->ir_version = 4;
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        pl_value *value = graph->inputs[i];
+        value->is_input = value->init == NULL;
+        if (value->is_input) graph->inputs[n++] = value;
+    }
+    graph->n_inputs = n;
+}

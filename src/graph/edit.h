@@ -13,6 +13,9 @@ pl_status pl_graph_replace_uses(pl_graph *graph, pl_value *from, pl_value *to, p
 pl_status pl_graph_remove_nodes(pl_graph *graph, const bool *drop, pl_err *err);
 /* Renames values of bodies that are called like a value of a graph around them: ONNX forbids it. */
 pl_status pl_graph_unshadow(pl_graph *graph, pl_err *err);
+/* At least IR version 4. Before it every initializer stood among the inputs as well and was a
+ * constant: those inputs go. */
+void pl_model_raise_ir(pl_model *model);
 /* A deep copy that shares tensors. */
 pl_status pl_model_copy(const pl_model *model, pl_model **out, pl_err *err);
 /* Appends copies of the nodes of `from` to `to`, a graph of the same model that sees what `from`

@@ -3,7 +3,7 @@
  * What onnx.parser can read is written as onnx.printer writes it. Ours beyond that: names that are
  * no identifiers, or look like types, are quoted everywhere; control characters and broken UTF-8
  * are \xHH; NaNs other than the default are nan(0xBITS). Lost, because the form has no place for
- * them: doc strings of graphs and nodes, metadata of nodes. */
+ * them: doc strings of graphs, nodes and values, metadata of graphs and nodes. */
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>

@@ -337,7 +337,7 @@ static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
                    .scratch = scratch,
                    .err = err };
     if (k->node->def->bound == PL_BOUND_TODO) k->r->n_without_rule++;
-    return k->node->def->bound(&c);
+    return pl_b_rule(&c);
 }
 
 /* ---- casts ---- */

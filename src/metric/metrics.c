@@ -235,11 +235,15 @@ pl_colour pl_metric_judge(const pl_metric *m, double value, const pl_metric_limi
     return PL_RED;
 }
 
+const pl_metric *pl_metric_judged_by(const pl_metric *m, const pl_accumulators *acc,
+                                     pl_precision p) {
+    const bool bounded = m->limits(acc, p).known;
+    return bounded && pl_accumulators_zero_reference(acc) ? pl_metric_find("max_abs") : m;
+}
+
 pl_colour pl_metric_colour(const pl_metric *m, const pl_accumulators *acc, pl_precision p,
                            pl_metric_limits *used) {
-    const pl_metric *by = m;
-    const bool bounded = m->limits(acc, p).known;
-    if (bounded && pl_accumulators_zero_reference(acc)) by = pl_metric_find("max_abs");
+    const pl_metric *by = pl_metric_judged_by(m, acc, p);
     const pl_metric_limits limits = by->limits(acc, p);
     if (used != NULL) *used = limits;
     switch (pl_accumulators_class(acc)) {

@@ -70,6 +70,9 @@ extern const pl_metric pl_metrics[];
 extern const size_t pl_n_metrics;
 const pl_metric *pl_metric_find(const char *name); /* NULL when there is none */
 
+/* Whose limits colour the pair: m's own, or max_abs's with a zero reference. */
+const pl_metric *pl_metric_judged_by(const pl_metric *m, const pl_accumulators *acc,
+                                     pl_precision p);
 /* Exact is green and a non-finite mismatch red, whatever the metric. With a zero reference the
  * limits of max_abs decide. `used`, which may be NULL, takes the limits that were applied: the
  * metric's own, or max_abs's. */

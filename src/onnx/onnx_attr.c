@@ -30,6 +30,7 @@ static pl_status read_dim(pl_model *model, pl_bytes bytes, pl_dim *out, pl_err *
             *out = PL_DIM_UNKNOWN;
             out->name = pl_model_intern(model, pl_bytes_chars(f.bytes), f.bytes.n_bytes);
             if (out->name == NULL) return pl_fail_memory(err, f.bytes.n_bytes);
+            if (out->name[0] == '\0') out->name = NULL; /* a NUL byte ends it */
         }
     }
     return wire.bad ? fail_wire(err, "dimension") : PL_OK;
@@ -84,7 +85,11 @@ static pl_status read_outer_type(pl_model *model, pl_bytes bytes, uint32_t elem_
         if (f.number == elem_field && pl_field_is_bytes(&f)) {
             PL_TRY(read_type(model, f.bytes, depth + 1, &type->elem, err));
         } else if (type->kind == PL_TYPE_MAP && f.number == TYPE_MAP_KEY && f.type == 0) {
-            type->dtype = pl_dtype_valid((int64_t)f.integer) ? (pl_dtype)f.integer : PL_UNDEFINED;
+            if (!pl_dtype_valid((int64_t)f.integer)) {
+                return pl_fail(err, PL_E_INVALID, "key type %lld of a map is not known",
+                               (long long)f.integer);
+            }
+            type->dtype = (pl_dtype)f.integer;
         }
     }
     return wire.bad ? fail_wire(err, "type") : PL_OK;

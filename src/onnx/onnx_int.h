@@ -26,6 +26,7 @@ typedef struct pl_onnx_frame {
     struct pl_onnx_frame *parent;
     pl_graph *graph;        /* where new nodes and values go */
     pl_strmap *names;       /* function frame: name -> pl_value; NULL for a graph's frame */
+    pl_strmap *defined;     /* function frame: its inputs and what its nodes make */
     const char *prefix;     /* function frame: put before the names of inner values and nodes */
     const char *function;   /* path of functions, NULL outside */
     const pl_opset *opsets; /* function frame: its imports */

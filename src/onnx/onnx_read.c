@@ -114,10 +114,6 @@ static pl_status frame_define(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes 
     pl_model *model = frame->graph->model;
     const char *key = keep_string(model, name);
     if (key == NULL) return pl_fail_memory(err, name.n_bytes);
-    if (frame_find_here(frame, name) != NULL) {
-        return pl_fail(err, PL_E_INVALID, "function %s: value '%s' is defined twice",
-                       frame->function, key);
-    }
     PL_TRY(count_name(r, strlen(frame->prefix) + name.n_bytes, err));
     const char *full = pl_arena_printf(model->arena, "%s/%s", frame->prefix, key);
     if (full == NULL) return pl_fail_memory(err, name.n_bytes);
@@ -175,16 +171,27 @@ static pl_status read_node_head(pl_bytes bytes, node_head *out, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status define_inside(pl_onnx_frame *frame, pl_bytes name, pl_err *err) {
+    const char *key = pl_bytes_chars(name);
+    if (pl_strmap_get_n(frame->defined, key, name.n_bytes) != NULL) {
+        return pl_fail(err, PL_E_INVALID, "function %s: value '%.*s' is defined twice",
+                       frame->function, (int)pl_size_min(name.n_bytes, 200), key);
+    }
+    return pl_strmap_put_n(frame->defined, key, name.n_bytes, frame) == 0 ? PL_OK
+                                                                          : pl_fail_memory(err, 1);
+}
+
 static pl_status define_outputs(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes node,
                                 pl_err *err) {
     pl_wire wire = pl_wire_of(node);
     pl_wire_field f;
     while (pl_wire_next(&wire, &f)) {
         if (f.number != NODE_OUTPUT || !pl_field_is_bytes(&f) || f.bytes.n_bytes == 0) continue;
-        /* A function's output stands for a value of the caller already. */
-        pl_value *value = frame->names != NULL ? frame_find_here(frame, f.bytes) : NULL;
-        if (value != NULL && value->producer == NULL && !value->is_input && value->init == NULL) {
-            continue;
+        pl_value *value = NULL;
+        if (frame->names != NULL) {
+            PL_TRY(define_inside(frame, f.bytes, err));
+            /* A function's output stands for a value of the caller already. */
+            if (frame_find_here(frame, f.bytes) != NULL) continue;
         }
         PL_TRY(frame_define(r, frame, f.bytes, &value, err));
     }
@@ -379,6 +386,7 @@ static pl_status bind_call(pl_onnx_reader *r, const pl_function *function, const
             pl_value *actual = n_in < call->n_in ? call->in[n_in] : NULL;
             n_in++;
             PL_TRY(bind_formal(inner, f.bytes, actual != NULL ? actual : &omitted, err));
+            PL_TRY(define_inside(inner, f.bytes, err));
         } else if (f.number == FUNCTION_OPSET_IMPORT) {
             PL_TRY(pl_onnx_read_opset(r->model, f.bytes, &opsets[inner->n_opsets++], err));
         }
@@ -440,10 +448,11 @@ static const char *call_prefix(const char *node_name, const node_parts *call,
 
 static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_function *function,
                              const char *node_name, const node_parts *call, pl_err *err) {
-    pl_strmap names = PL_STRMAP_INIT, attrs = PL_STRMAP_INIT;
+    pl_strmap names = PL_STRMAP_INIT, defined = PL_STRMAP_INIT, attrs = PL_STRMAP_INIT;
     pl_onnx_frame inner = { .parent = frame,
                             .graph = frame->graph,
                             .names = &names,
+                            .defined = &defined,
                             .attrs = &attrs,
                             .props = call->props,
                             .n_props = call->n_props,
@@ -473,6 +482,7 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     }
 done:
     pl_strmap_release(&names);
+    pl_strmap_release(&defined);
     pl_strmap_release(&attrs);
     if (st == PL_OK || frame->function != NULL) return st; /* said once, by the outermost call */
     return pl_err_wrap(err, st, "in function %s", function->name);

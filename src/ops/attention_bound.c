@@ -21,6 +21,7 @@ typedef struct attention_stats {
     double e_bias;
     double length;                /* keys */
     const double *row_q, *row_eq; /* norm of each head of q, in its order; NULL = use q */
+    const double *row_bias; /* size of the scores of rows that see hidden keys only; or NULL */
 } attention_stats;
 
 static double norm(const double *x, int64_t n) {
@@ -41,14 +42,14 @@ static void add_input(pl_bound *c, int i, int64_t size, heads_norm *h) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return;
     h->x = fmax(h->x, largest_norm(pl_b_x(c, i), t->n_elements, size));
-    h->e = fmax(h->e, pl_b_peak(pl_b_e(c, i), t->n_elements));
+    h->e = fmax(h->e, pl_b_worst(pl_b_e(c, i), t->n_elements));
 }
 
 static void add_values(pl_bound *c, int i, attention_stats *s) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return;
     s->v = fmax(s->v, pl_b_peak(pl_b_x(c, i), t->n_elements));
-    s->ev = fmax(s->ev, pl_b_peak(pl_b_e(c, i), t->n_elements));
+    s->ev = fmax(s->ev, pl_b_worst(pl_b_e(c, i), t->n_elements));
 }
 
 static void projected_stats(const pl_b_attention *a, attention_stats *s) {
@@ -64,14 +65,73 @@ static void projected_stats(const pl_b_attention *a, attention_stats *s) {
     s->ev = fmax(s->ev, a->projection_error);
 }
 
-/* Keys with a bias far below zero do not count, unless no other is there. */
+/* Keys with a bias far below zero do not count, unless no other is there (row_biases). */
 static void bias_stats(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
     const pl_tensor *t = a->score_bias < 0 ? NULL : pl_b_in(c, a->score_bias);
     if (t == NULL || !pl_dtype_is_float(c->in_native[a->score_bias])) return;
     const double *x = pl_b_x(c, a->score_bias);
     for (int64_t i = 0; x != NULL && i < t->n_elements; i++)
         if (x[i] > -100 && isfinite(x[i])) s->seen_bias = fmax(s->seen_bias, fabs(x[i]));
-    s->e_bias = pl_b_peak(pl_b_e(c, a->score_bias), t->n_elements);
+    s->e_bias = pl_b_worst(pl_b_e(c, a->score_bias), t->n_elements);
+}
+
+/* One row of scores: what is added to its keys. */
+typedef struct score_row {
+    const pl_tensor *bias, *mask; /* NULL = none */
+    const double *px, *pm;
+    double filter;
+    int64_t keys, shift; /* keys up to the query's number and shift are seen */
+} score_row;
+
+/* The most that is added to a key that batch b, head h and query i see. */
+static double largest_bias(const score_row *r, int64_t b, int64_t h, int64_t i) {
+    const int64_t at[3] = { b, h, i };
+    int64_t row = 0;
+    for (int d = 0; r->bias != NULL && d < r->bias->rank - 1; d++) {
+        const int64_t n = r->bias->dims[d], k = at[d + 4 - r->bias->rank];
+        row = row * n + (k < n ? k : 0);
+    }
+    double most = -HUGE_VAL;
+    for (int64_t j = 0; j < r->keys && j <= i + r->shift; j++) {
+        const bool hides = r->mask == NULL      ? false
+                           : r->mask->rank == 1 ? (double)j >= r->pm[b]
+                                                : r->pm[b * r->keys + j] == 0;
+        most =
+            fmax(most, (hides ? r->filter : 0) + (r->bias == NULL ? 0 : r->px[row * r->keys + j]));
+    }
+    return most;
+}
+
+/* Rows in which every key has a bias far below zero: their scores are rounded at its size. */
+static pl_status row_biases(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
+    const pl_tensor *y = pl_b_out(c, 0), *t = a->score_bias < 0 ? NULL : pl_b_in(c, a->score_bias);
+    score_row r = { .mask = a->mask > 0 ? pl_b_in(c, a->mask) : NULL, .filter = a->filter };
+    r.shift = a->causal ? a->shift : INT64_MAX / 2;
+    if (y == NULL || y->n_elements == 0 || a->v_size == 0 || y->rank < 3) return PL_OK;
+    if (t != NULL && pl_dtype_is_float(c->in_native[a->score_bias]) && t->rank <= 4 && t->rank > 0)
+        r.bias = t;
+    const int flags = r.mask == NULL ? 0 : r.mask->rank; /* 1: lengths; all else is left out */
+    if (flags > 2 || (flags > 0 && r.mask->dims[0] != y->dims[0])) r.mask = NULL;
+    r.keys = r.bias != NULL ? r.bias->dims[r.bias->rank - 1] : flags == 2 ? r.mask->dims[1] : 1;
+    if (r.mask != NULL && flags == 2 && r.mask->dims[1] != r.keys) r.mask = NULL;
+    if (r.bias == NULL && r.mask == NULL) return PL_OK;
+    r.px = r.bias == NULL ? NULL : pl_b_x(c, a->score_bias);
+    r.pm = r.mask == NULL ? NULL : pl_b_x(c, a->mask);
+    const int64_t rows = y->n_elements / a->v_size, per_batch = rows / y->dims[0];
+    double *to = pl_arena_array(c->scratch, (size_t)rows, sizeof(*to));
+    if (to == NULL || (r.bias != NULL && r.px == NULL) || (r.mask != NULL && r.pm == NULL))
+        return pl_fail_memory(c->err, (size_t)rows);
+    const bool heads_last =
+        y->rank == 3; /* (batch, queries, heads), else (batch, heads, queries) */
+    const int64_t inner = heads_last ? per_batch / y->dims[1] : y->dims[2];
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t outer = k % per_batch / inner, last = k % inner;
+        const double most =
+            largest_bias(&r, k / per_batch, heads_last ? last : outer, heads_last ? outer : last);
+        to[k] = most < -100 && isfinite(most) ? -most : 0;
+    }
+    s->row_bias = to;
+    return PL_OK;
 }
 
 /* Norms of the heads of q one by one, where they lie as the output's do. */
@@ -87,7 +147,7 @@ static pl_status row_norms(pl_bound *c, const pl_b_attention *a, attention_stats
     if (x == NULL || to == NULL || to_e == NULL) return pl_fail_memory(c->err, (size_t)rows);
     for (int64_t i = 0; i < rows; i++) {
         to[i] = norm(x + i * a->head_size, a->head_size);
-        if (e != NULL) to_e[i] = pl_b_peak(e + i * a->head_size, a->head_size);
+        if (e != NULL) to_e[i] = pl_b_worst(e + i * a->head_size, a->head_size);
     }
     s->row_q = to;
     s->row_eq = to_e;
@@ -127,6 +187,7 @@ static pl_status stats_of(pl_bound *c, const pl_b_attention *a, attention_stats 
     const pl_tensor *past = a->past_key < 0 ? NULL : pl_b_in(c, a->past_key);
     s->length = k->rank >= 2 ? (double)k->dims[k->rank == 4 ? 2 : 1] : 1;
     if (past != NULL) s->length += (double)past->dims[past->rank - 2];
+    PL_TRY(row_biases(c, a, s));
     return row_norms(c, a, s);
 }
 
@@ -186,12 +247,15 @@ static pl_status bound_y(pl_bound *c, const pl_b_attention *a, const attention_s
                                             c->e_in[a->past_value] != NULL));
     pl_status st = alone ? average_of(c, a, false, &average) : PL_OK;
     if (st == PL_OK && off) st = average_of(c, a, true, &errors);
-    const double rest = average_error(c, s, score_error(c, a, s, s->q.x, s->q.e));
+    double rel = 0;
     for (int64_t i = 0; st == PL_OK && i < y->n_elements; i++) {
-        double rel = rest;
-        if (s->row_q != NULL) {
-            const int64_t row = i / a->v_size;
-            rel = average_error(c, s, score_error(c, a, s, s->row_q[row], s->row_eq[row]));
+        const int64_t row = a->v_size == 0 ? 0 : i / a->v_size;
+        if (i == 0 || (a->v_size > 0 && i % a->v_size == 0)) {
+            const double score = s->row_q == NULL
+                                     ? score_error(c, a, s, s->q.x, s->q.e)
+                                     : score_error(c, a, s, s->row_q[row], s->row_eq[row]);
+            rel = average_error(c, s,
+                                score + (s->row_bias == NULL ? 0 : 2 * c->u * s->row_bias[row]));
         }
         e[i] = rel * (average == NULL ? s->v : fabs(((const double *)average->data)[i]));
         if (!alone) e[i] += s->ev;

@@ -10,7 +10,11 @@ typedef struct pl_b_attention {
     int q, k, v, past_key, past_value;
     int bias;       /* added to q, k and v side by side before all else */
     int score_bias; /* floats added to the scores; -inf and the like hide keys */
-    int cos, sin;   /* caches, when q and k are turned */
+    int mask;       /* flags (batch, keys) or lengths (batch): hide by adding `filter`; 0 = none */
+    double filter;
+    bool causal; /* query i sees keys up to i + shift */
+    int64_t shift;
+    int cos, sin; /* caches, when q and k are turned */
     int64_t head_size, v_size;
     double scale;
     bool probs; /* output 3 has probabilities, not scores */

@@ -57,8 +57,9 @@ pl_status pl_div_bound(pl_bound *c) {
  * the divisor at its multiples. */
 static double mod_element(const pl_bound *c, const double *x, const double *e, double y) {
     const double turns = floor(fabs(x[0] / x[1])), error = e[0] + scaled(turns, e[1]);
-    if (error > 0 && (fabs(y) <= 8 * error || fabs(x[1]) - fabs(y) <= 8 * error))
-        return fabs(x[1]) + error;
+    const double reach = 8 * (e[0] + scaled(turns + 1, e[1])); /* just below a multiple, too */
+    if (reach > 0 && (fabs(y) <= reach || fabs(x[1]) - fabs(y) <= reach))
+        return fabs(x[1]) + error + e[1];
     return error + (c->p[0] == 0 ? pl_b_round(c, y) : 0);
 }
 pl_status pl_mod_bound(pl_bound *c) {

@@ -292,6 +292,16 @@ double pl_b_square(double x) {
     return x * x;
 }
 
+pl_status pl_b_rule(pl_bound *c) {
+    PL_TRY(c->node->def->bound(c));
+    for (int i = 0; i < c->n_out; i++) {
+        double *e = c->e_out[i] == NULL ? NULL : c->e_out[i]->data;
+        for (int64_t k = 0; e != NULL && k < c->e_out[i]->n_elements; k++)
+            if (isnan(e[k])) e[k] = HUGE_VAL;
+    }
+    return PL_OK;
+}
+
 /* ---- operators without rounding, and without a rule ---- */
 
 double pl_b_largest(const pl_bound *c, int i) {

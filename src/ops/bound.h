@@ -67,6 +67,9 @@ pl_status pl_b_fill(pl_bound *c, int i, double value); /* the same for all eleme
 /* Consumes e, whose shape must be that of output i (else PL_E_INTERNAL). */
 pl_status pl_b_set_take(pl_bound *c, int i, pl_tensor *e);
 
+/* Calls the rule of the node. A bound that is no number (0 times unlimited) is unlimited. */
+pl_status pl_b_rule(pl_bound *c);
+
 /* ---- ready-made rules ---- */
 /* One element of an element-wise operator: x[k], e[k] of each input k (broadcast; 0 where left out
  * or exact), y the result. Gives the bound. */

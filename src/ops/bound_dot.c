@@ -19,6 +19,13 @@ double pl_b_peak(const double *x, int64_t n) {
     return most;
 }
 
+double pl_b_worst(const double *e, int64_t n) {
+    double most = 0;
+    for (int64_t i = 0; e != NULL && i < n; i++)
+        most = fmax(most, e[i]);
+    return most;
+}
+
 double pl_b_range(const double *x, int64_t n) {
     double low = HUGE_VAL, high = -HUGE_VAL;
     for (int64_t i = 0; i < n; i++) {
@@ -155,7 +162,8 @@ static pl_status measure(dot_run *r, scales *s) {
         const double *x = pl_b_x(c, i), *e = pl_b_e(c, i);
         const int64_t n = pl_b_in(c, i)->n_elements;
         if (x == NULL) return pl_fail_memory(c->err, 1);
-        const double most = e == NULL ? 0 : pl_b_peak(e, n);
+        double most = pl_b_peak(e, n); /* unlimited ones go through the sum as they are */
+        if (most == 0 && pl_b_worst(e, n) > 0) most = 1;
         s->error = fmax(s->error, most);
         if (k < d->n_factors) s->factor[k] = pl_b_peak(x, n) + most;
     }

@@ -24,6 +24,8 @@ pl_status pl_b_product_rule(pl_bound *c, int a, int b, int bias, double k);
 pl_status pl_b_apply_one(pl_bound *c, int i, pl_tensor *x, pl_dtype precision, pl_tensor **out);
 /* Largest finite magnitude of n numbers; x may be NULL (0). */
 double pl_b_peak(const double *x, int64_t n);
+/* Largest of n bounds, unlimited ones too; e may be NULL (0). */
+double pl_b_worst(const double *e, int64_t n);
 /* Largest less smallest of n finite numbers: how far a sample moves at most with its place. */
 double pl_b_range(const double *x, int64_t n);
 

@@ -122,7 +122,7 @@ static pl_status bound_step(pl_bound *c, const pl_b_program *p, const pl_node *n
     inner.exact = never_exact;
     inner.run_body = NULL;
     inner.scratch = p->scratch;
-    return node->def->bound(&inner);
+    return pl_b_rule(&inner);
 }
 
 static pl_status run_node(pl_bound *c, pl_b_program *p, const pl_node *node, pl_dtype own) {

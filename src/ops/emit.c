@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "ops/emit_rules.h"
 
 pl_dtype pl_emit_compute(pl_dtype dtype) {
@@ -155,8 +156,21 @@ pl_ref pl_emit_transpose(pl_emit *c, pl_ref x, const int *perm) {
     return c->builder->view(c, x, rank, dims, &at);
 }
 
+/* A shape rule may leave a size to the kernel, which then refuses it: nothing is read beyond x. */
+static bool same_count(pl_emit *c, pl_ref x, int rank, const int64_t *dims) {
+    int64_t from[PL_EMIT_RANK_MAX], n = 1, all = 1;
+    pl_dtype dtype;
+    const int base = c->builder->dims(c, x, from, &dtype);
+    for (int d = 0; d < base; d++)
+        n *= from[d];
+    for (int d = 0; d < rank; d++)
+        if (!pl_i64_mul(all, dims[d], &all)) return false;
+    return n == all;
+}
+
 pl_ref pl_emit_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims) {
-    return x < 0 || rank > PL_EMIT_RANK_MAX ? -1 : c->builder->reshape(c, x, rank, dims);
+    if (x < 0 || rank > PL_EMIT_RANK_MAX || !same_count(c, x, rank, dims)) return -1;
+    return c->builder->reshape(c, x, rank, dims);
 }
 
 pl_ref pl_emit_slice(pl_emit *c, pl_ref x, const int64_t *starts, const int64_t *steps,

@@ -151,6 +151,7 @@ pl_ref pl_emit_scalar(pl_emit *c, pl_ref x);
 /* Along dim `axis` of a tensor of `rank` dims, all others 1. */
 pl_ref pl_emit_along(pl_emit *c, pl_ref x, int rank, int axis);
 pl_ref pl_emit_transpose(pl_emit *c, pl_ref x, const int *perm);
+/* As many elements, else it fails. */
 pl_ref pl_emit_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
 pl_ref pl_emit_slice(pl_emit *c, pl_ref x, const int64_t *starts, const int64_t *steps,
                      const int64_t *dims);

@@ -74,7 +74,7 @@ static pl_status reduce(pl_emit *c, const formula *f, const formula *of_integers
     }
     if (f->after != NULL) x = pl_emit_map1(c, PL_F64, f->after, x);
     const bool truncates = !selects && !integers && !pl_emit_is_float(dtype);
-    x = pl_emit_map1(c, c->out[0]->dtype, truncates ? "px_trunc($0)" : "$0", x);
+    x = pl_emit_map1(c, c->out[0]->dtype, truncates ? "px_trunc_$S($0)" : "$0", x);
     return pl_emit_out(c, 0, pl_emit_reshape(c, x, c->out[0]->rank, dims));
 }
 
@@ -110,7 +110,7 @@ pl_status pl_emit_reduce_log_sum_exp(pl_emit *c) {
     const pl_ref e = pl_emit_map2(c, PL_F64, "__builtin_exp((double)$0 - $1)", x, shift);
     const pl_ref sum = pl_emit_reduce(c, PL_FOLD_SUM, PL_F64, e, axes);
     pl_ref y = pl_emit_map2(c, PL_F64, "$0 + __builtin_log($1)", shift, sum);
-    y = pl_emit_map1(c, dtype, pl_emit_is_float(dtype) ? "$0" : "px_trunc($0)", y);
+    y = pl_emit_map1(c, dtype, pl_emit_is_float(dtype) ? "$0" : "px_trunc_$S($0)", y);
     return pl_emit_out(c, 0, pl_emit_reshape(c, y, c->out[0]->rank, dims));
 }
 

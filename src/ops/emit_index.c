@@ -119,7 +119,8 @@ pl_status pl_emit_one_hot(pl_emit *c) {
     for (int d = 0; d < rank; d++)
         shape[d] = d == axis ? 1 : dims[d];
     pl_ref index = pl_emit_reshape(c, pl_emit_in(c, 0), rank, shape);
-    if (pl_emit_is_float(c->in[0]->dtype)) index = pl_emit_map1(c, PL_I64, "px_trunc($0)", index);
+    if (pl_emit_is_float(c->in[0]->dtype))
+        index = pl_emit_map1(c, PL_I64, "px_trunc_$S($0)", index);
     snprintf(expr, sizeof(expr), "(%s$0) == $1 ? $2 : $3",
              c->node->opset >= 11 ? "$0 < 0 ? $0 + $4 : " : "");
     const pl_ref values = pl_emit_in(c, 2);
@@ -153,6 +154,9 @@ pl_status pl_emit_reverse_sequence(pl_emit *c) {
     const int rank = pl_emit_rank(c, 0);
     const int batch = (int)pl_attr_int(c->node, "batch_axis"), time = 1 - batch;
     if (rank < 2 || batch < 0 || batch > 1) return pl_emit_decline(c, "odd axes");
+    if (pl_emit_elements(c->in[1]) != pl_emit_dim(c, 0, batch)) {
+        return pl_emit_decline(c, "not one length for each of the batch");
+    }
     strides_of(c, 0, strides);
     snprintf(expr, sizeof(expr), "px_within($0, 0, %lld, $F)", (long long)pl_emit_dim(c, 0, time));
     pl_ref length = pl_emit_along(c, pl_emit_in(c, 1), rank, batch);

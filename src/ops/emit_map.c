@@ -147,7 +147,7 @@ pl_status pl_emit_shrink(pl_emit *c) {
     pl_emit_number(pl_attr_float(c->node, "lambd"), l);
     pl_emit_number(pl_attr_float(c->node, "bias"), b);
     const char *const l_text = exact ? l : l + 4, *const b_text = exact ? b : b + 4;
-    snprintf(expr, sizeof(expr), "$0 < -%s ? $0 + %s : $0 > %s ? $0 - %s : $0 != $0 ? $0 : 0",
+    snprintf(expr, sizeof(expr), "$0 < -(%s) ? $0 + %s : $0 > %s ? $0 - %s : $0 != $0 ? $0 : 0",
              l_text, b_text, l_text, b_text);
     snprintf(integers, sizeof(integers), "px_hold_i(%s)", expr);
     return unary(c, expr, integers);
@@ -280,7 +280,7 @@ pl_status pl_emit_pow(pl_emit *c) {
     }
     const pl_dtype to = pl_dtype_is_integer(x) && !pl_dtype_is_integer(y) ? PL_F64 : x;
     const pl_ref z = pl_emit_map2(c, to, expr, pl_emit_in(c, 0), second(c));
-    return pl_emit_out(c, 0, to == x ? z : pl_emit_map1(c, x, "px_trunc($0)", z));
+    return pl_emit_out(c, 0, to == x ? z : pl_emit_map1(c, x, "px_trunc_$S($0)", z));
 }
 
 pl_status pl_emit_where(pl_emit *c) {
@@ -327,7 +327,7 @@ pl_status pl_emit_mean(pl_emit *c) {
 pl_status pl_emit_cast(pl_emit *c) {
     const pl_dtype from = in_dtype(c, 0), to = c->out[0]->dtype;
     const char *expr = "$0";
-    if (pl_dtype_is_integer(to) && pl_emit_is_float(from)) expr = "px_trunc($0)";
+    if (pl_dtype_is_integer(to) && pl_emit_is_float(from)) expr = "px_trunc_$S($0)";
     if (to == PL_BOOL) expr = "$0 != 0";
     return pl_emit_out(c, 0, pl_emit_map1(c, to, expr, pl_emit_in(c, 0)));
 }

@@ -109,8 +109,9 @@ static void dynamic_params(pl_emit *c, pl_ref *scale, pl_ref *zero) {
     const pl_ref high = pl_emit_map1(c, in, "$0 > 0 ? $0 : 0", pl_emit_scalar(c, top));
     const pl_ref low = pl_emit_map1(c, in, "$0 > 0 ? -$0 : 0", pl_emit_scalar(c, bottom));
     const pl_ref step = pl_emit_map2(c, in, "($0 - $1) / 255", high, low);
-    *zero = pl_emit_map2(c, in, "$1 == 0 ? 0 : px_rint_$S(px_min_$S(255, px_max_$S(0, -$0 / $1)))",
-                         low, step);
+    /* Inf over Inf counts as 0. */
+    const pl_ref steps = pl_emit_map2(c, in, "$1 == 0 ? 0 : -$0 / $1", low, step);
+    *zero = pl_emit_map1(c, in, "px_rint_$S($0 > 0 ? px_min_$S(255, $0) : 0)", steps);
     *scale = pl_emit_map1(c, in, "$0 == 0 ? 1 : $0", step);
 }
 

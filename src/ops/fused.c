@@ -36,13 +36,21 @@ enum { UNIT = 16 * 1024 };
         pl_vmath_get()->f64.fn(y, y, n);                                                           \
     }
 
+/* A NaN stays, as in HardSigmoid. */
+static float unit_f32(float x) {
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+static double unit_f64(double x) {
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+
 FORMULA(relu, x < 0 ? 0 : x, x < 0 ? 0 : x)
 FORMULA(leaky_relu, x < 0 ? a * x : x, x < 0 ? a * x : x)
 FORMULA(clip, x<a ? a : x> b ? b : x, x<a ? a : x> b ? b : x)
-FORMULA(hard_sigmoid, fminf(1, fmaxf(0, a *x + b)), fmin(1, fmax(0, a *x + b)))
+FORMULA(hard_sigmoid, unit_f32(a *x + b), unit_f64(a *x + b))
 FORMULA(elu, x < 0 ? a * expm1f(x) : x, x < 0 ? a * expm1(x) : x)
 FORMULA(softsign, x / (1 + fabsf(x)), x / (1 + fabs(x)))
-FORMULA(hard_swish, x *fminf(1, fmaxf(0, x / 6 + 0.5f)), x *fmin(1, fmax(0, x / 6 + 0.5)))
+FORMULA(hard_swish, x *unit_f32(x / 6 + 0.5f), x *unit_f64(x / 6 + 0.5))
 VECTOR(tanh, tanh)
 VECTOR(sigmoid, sigmoid)
 VECTOR(softplus, softplus)

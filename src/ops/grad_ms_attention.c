@@ -10,9 +10,9 @@ static pl_value *input(const pl_grad *c, int i) {
 
 typedef struct heads {
     pl_grad *c;
-    int64_t n, size, v_size;
-    pl_value *q, *k, *v; /* (batch, heads, len, size) */
-    int mask, bias;      /* numbers of inputs; -1 = none */
+    int64_t n, size, v_size, past; /* past: keys before the first query's own */
+    pl_value *q, *k, *v;           /* (batch, heads, len, size) */
+    int mask, bias;                /* numbers of inputs; -1 = none */
 } heads;
 
 /* (batch, len, heads * size) as (batch, heads, len, size). */
@@ -56,11 +56,11 @@ static pl_value *mask_of(const heads *h, int64_t keys) {
 }
 
 /* Keys up to the query's own place after the past, as a constant. */
-static pl_value *causal(pl_grad *c, int64_t queries, int64_t keys) {
+static pl_value *causal(pl_grad *c, int64_t queries, int64_t keys, int64_t past) {
     pl_g_table t;
     if (!pl_g_table_new(c, &t, 2, (const int64_t[]){ queries, keys })) return NULL;
     for (int64_t i = 0; i < t.n; i++)
-        t.data[i] = i % keys <= i / keys + keys - queries;
+        t.data[i] = i % keys <= i / keys + past;
     return pl_g_table_value(c, &t, PL_BOOL);
 }
 
@@ -77,7 +77,8 @@ static pl_value *attend(const heads *h, pl_value **scores) {
     if (mask != NULL) s = pl_g_add(c, s, mask);
     if (bias != NULL) s = pl_g_add(c, s, bias);
     if (pl_attr_int(c->node, "unidirectional") != 0 && queries > 1)
-        s = pl_g3(c, "Where", causal(c, queries, keys), s, pl_g_number(c, s, (double)-INFINITY));
+        s = pl_g3(c, "Where", causal(c, queries, keys, h->past), s,
+                  pl_g_number(c, s, (double)-INFINITY));
     *scores = s;
     pl_value *y = pl_g2(c, "MatMul", pl_g1_int(c, "Softmax", s, "axis", 3), h->v);
     return pl_g_reshape(c, pl_g_transpose(c, y, perm, 4), flat, 3);
@@ -155,6 +156,8 @@ static pl_status multi_head(pl_grad *c, const mha_ports *p, bool shared) {
     const size_t mark = pl_g_mark(c);
     load_heads(&h);
     if (c->st == PL_OK && input(c, p->bias) != NULL) add_bias(&h, input(c, p->bias));
+    if (c->st == PL_OK && input(c, p->past_key) != NULL)
+        h.past = at >= 0 ? at : pl_g_dim(c, input(c, p->past_key), 2);
     h.k = with_past(c, input(c, p->past_key), h.k, at, &present[0]);
     h.v = with_past(c, input(c, p->past_value), h.v, at, &present[1]);
     if (c->st != PL_OK) return c->st;
@@ -193,6 +196,7 @@ pl_status pl_ms_attention_grad(pl_grad *c) {
     h.k = split(c, pl_g_cut(c, all, 2, q, 2 * q), h.n);
     h.v = split(c, pl_g_cut(c, all, 2, 2 * q, columns), h.n);
     if (past != NULL) { /* (2, batch, heads, len, size) */
+        h.past = pl_g_dim(c, past, 3);
         pl_value *old_k = pl_g_squeeze(c, pl_g_cut(c, past, 0, 0, 1), &axis, 1);
         pl_value *old_v = pl_g_squeeze(c, pl_g_cut(c, past, 0, 1, 2), &axis, 1);
         h.k = pl_g_concat(c, (pl_value *[]){ old_k, h.k }, 2, 2);

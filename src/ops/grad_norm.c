@@ -227,7 +227,10 @@ pl_status pl_mvn_grad(pl_grad *c) {
     pl_value *d = pl_g_sub(c, wide, pl_g_reduce(c, "ReduceMean", wide, axes, n, true)), *y = d;
     if (c->node->opset >= 9 || pl_attr_int(c->node, "normalize_variance") != 0) {
         pl_value *var = pl_g_reduce(c, "ReduceMean", pl_g_mul(c, d, d), axes, n, true);
-        y = pl_g_div(c, d, pl_g_plus(c, pl_g1(c, "Sqrt", var), 1e-9));
+        /* The root of 0 is left out: where all are equal d is 0, and so is its part. */
+        pl_value *zero = pl_g_number(c, var, 0), *none = pl_g_equal(c, var, zero);
+        pl_value *root = pl_g1(c, "Sqrt", pl_g3(c, "Where", none, pl_g_number(c, var, 1), var));
+        y = pl_g_div(c, d, pl_g_plus(c, pl_g3(c, "Where", none, zero, root), 1e-9));
     }
     y = pl_g_cast_like(c, y, x);
     return pl_g_expanded(c, mark, &y);

@@ -56,7 +56,7 @@ static pl_status project(pl_bound *c, const double *x, const double *ex, const d
     const double add = b == NULL ? 0 : pl_b_peak(bias, b->n_elements);
     p->error = u_sum * pl_b_chain((double)p->k + 1) * (row * column + add) +
                c->u * pl_b_peak(p->y, p->rows * p->n) + e_row * column + row * e_column +
-               (b == NULL ? 0 : pl_b_peak(pl_b_e(c, 2), b->n_elements));
+               (b == NULL ? 0 : pl_b_worst(pl_b_e(c, 2), b->n_elements));
     return PL_OK;
 }
 
@@ -96,9 +96,43 @@ static bool is_empty(const pl_bound *c) {
     return true;
 }
 
+/* " name" when input i is there, else nothing: an argument of a program. */
+static const char *name_of(const pl_bound *c, int i, const char *name) {
+    return pl_b_in(c, i) == NULL ? "" : name;
+}
+
+/* Its projection, then MultiHeadAttention: heads one by one have a bound ten times smaller than the
+ * largest of all. */
+static pl_status spelt_attention(pl_bound *c, int64_t q, int64_t v) {
+    const bool past = pl_b_in(c, 4) != NULL, present = pl_b_out(c, 1) != NULL;
+    const char *after = present ? "k1 = Unsqueeze(pk, zero) v1 = Unsqueeze(pv, zero) "
+                                  "o1 = Concat<axis=0>(k1, v1)"
+                                : "";
+    return pl_b_expand(
+        c,
+        pl_arena_printf(
+            c->scratch,
+            "(i0, i1%s%s%s%s) => (o0%s) <int64[1] zero = {0}> { "
+            "n = Constant<value_ints=[%lld, %lld, %lld]>() p = MatMul(i0, i1) %s "
+            "q, k, v = Split<axis=2>(a, n) %s "
+            "attrs_y%s = com.microsoft.MultiHeadAttention<num_heads=1>(q, k, v, \"\", %s, %s%s) "
+            "o0 = Identity(attrs_y) %s }",
+            name_of(c, 2, ", i2"), name_of(c, 3, ", i3"), name_of(c, 4, ", i4"),
+            name_of(c, 5, ", i5"), present ? ", o1" : "", (long long)q, (long long)q, (long long)v,
+            pl_b_in(c, 2) == NULL ? "a = Identity(p)" : "a = Add(p, i2)",
+            past ? "k0, v0 = Split<axis=0>(i4) ok = Squeeze(k0, zero) ov = Squeeze(v0, zero)" : "",
+            past || present ? ", pk, pv" : "", pl_b_in(c, 3) == NULL ? "\"\"" : "i3",
+            pl_b_in(c, 5) == NULL ? "\"\"" : "i5", past ? ", ok, ov" : "", after));
+}
+
 pl_status pl_ms_attention_bound(pl_bound *c) {
     projection p = projection_of(c);
     if (is_empty(c)) return PL_OK;
+    if (pl_b_out(c, 0) != NULL && pl_attr_int(c->node, "past_present_share_buffer") == 0) {
+        size_t n = 0;
+        const int64_t *sizes = pl_attr_ints(c->node, "qkv_hidden_sizes", &n);
+        return spelt_attention(c, n == 3 ? sizes[0] : p.n / 3, n == 3 ? sizes[2] : p.n / 3);
+    }
     PL_TRY(project(c, pl_b_x(c, 0), pl_b_e(c, 0), pl_b_x(c, 1), pl_b_e(c, 1), c->u_acc, &p));
     return packed_rule(c, 4, 5, &p);
 }
@@ -134,7 +168,7 @@ pl_status pl_ms_q_attention_bound(pl_bound *c) {
 
 /* Where MultiHeadAttention and DecoderMaskedMultiHeadAttention have the same inputs. */
 typedef struct mha_ports {
-    int bias, attention_bias, past_key, past_value;
+    int bias, attention_bias, past_key, past_value, mask, past_len;
 } mha_ports;
 
 static pl_status mha_bound(pl_bound *c, const mha_ports *p) {
@@ -148,20 +182,51 @@ static pl_status mha_bound(pl_bound *c, const mha_ports *p) {
                          .past_value = p->past_value,
                          .bias = pl_b_in(c, p->bias) == NULL ? -1 : p->bias,
                          .score_bias = p->attention_bias,
+                         .mask = p->mask,
+                         .filter = pl_attr_float(c->node, "mask_filter_value"),
                          .cos = -1 };
     if (is_empty(c)) return PL_OK;
     a.head_size = q->rank == 5 ? q->dims[4] : q->dims[2] / heads / (packed ? 3 : 1);
     a.v_size = v == NULL ? a.head_size : v->dims[v->rank - 1] / (v->rank == 4 ? 1 : heads);
     a.scale = bound_scale(c, a.head_size);
+    a.causal = pl_attr_int(c->node, "unidirectional") != 0 && pl_b_in(c, p->past_len) == NULL;
+    a.shift = pl_b_in(c, p->past_key) == NULL ? 0 : pl_b_in(c, p->past_key)->dims[2];
     return pl_b_attention_rule(c, &a);
 }
 
+/* With the bias added before, as spelt_attention. */
+static pl_status spelt_bias(pl_bound *c) {
+    const int64_t q = pl_b_in(c, 0)->dims[2], v = pl_b_in(c, 2)->dims[2];
+    const bool past = pl_b_in(c, 6) != NULL;
+    const char *outs = pl_b_out(c, 3) != NULL                             ? ", o1, o2, o3"
+                       : pl_b_out(c, 1) != NULL || pl_b_out(c, 2) != NULL ? ", o1, o2"
+                                                                          : "";
+    return pl_b_expand(
+        c,
+        pl_arena_printf(
+            c->scratch,
+            "(i0, i1, i2, i3%s%s%s) => (o0%s) { "
+            "n = Constant<value_ints=[%lld, %lld, %lld]>() "
+            "bq, bk, bv = Split<axis=0>(i3, n) "
+            "q = Add(i0, bq) k = Add(i1, bk) v = Add(i2, bv) "
+            "attrs_y%s = com.microsoft.MultiHeadAttention<num_heads=1>(q, k, v, \"\", %s, %s%s) "
+            "o0 = Identity(attrs_y) }",
+            name_of(c, 4, ", i4"), name_of(c, 5, ", i5"), past ? ", i6, i7" : "", outs,
+            (long long)q, (long long)q, (long long)v, outs, pl_b_in(c, 4) == NULL ? "\"\"" : "i4",
+            pl_b_in(c, 5) == NULL ? "\"\"" : "i5", past ? ", i6, i7" : ""));
+}
+
 pl_status pl_ms_multi_head_bound(pl_bound *c) {
-    const mha_ports ports = { 3, 5, 6, 7 };
+    const mha_ports ports = { 3, 5, 6, 7, 4, 8 };
+    const pl_tensor *k = pl_b_in(c, 1), *v = pl_b_in(c, 2);
+    const bool apart = k != NULL && v != NULL && k->rank == 3 && v->rank == 3;
+    if (is_empty(c)) return PL_OK;
+    if (apart && pl_b_in(c, 3) != NULL && pl_b_out(c, 0) != NULL && pl_b_in(c, 8) == NULL)
+        return spelt_bias(c);
     return mha_bound(c, &ports);
 }
 pl_status pl_ms_decoder_bound(pl_bound *c) {
-    const mha_ports ports = { 10, 4, 5, 6 };
+    const mha_ports ports = { 10, 4, 5, 6, 3, 7 };
     return mha_bound(c, &ports);
 }
 

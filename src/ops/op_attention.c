@@ -320,6 +320,9 @@ static pl_status attention_bound(pl_bound *c) {
                                .past_value = PAST_VALUE,
                                .bias = -1,
                                .score_bias = MASK,
+                               .causal = pl_attr_int(c->node, "is_causal") != 0 &&
+                                         pl_b_in(c, NONPAD) == NULL,
+                               .shift = past_len,
                                .cos = -1,
                                .head_size = sizes.head_size,
                                .v_size = sizes.v_size,

@@ -384,7 +384,7 @@ static pl_status deform_conv_bound(pl_bound *c) {
         side = fmax(side, (double)x->dims[d]);
     const int64_t n_offsets = pl_b_in(c, OFFSET)->n_elements;
     const double place = c->u_acc * (side + pl_b_peak(po, n_offsets)) +
-                         (pl_b_e(c, OFFSET) == NULL ? 0 : pl_b_peak(pl_b_e(c, OFFSET), n_offsets));
+                         (pl_b_e(c, OFFSET) == NULL ? 0 : pl_b_worst(pl_b_e(c, OFFSET), n_offsets));
     const double mask =
         pl_b_in(c, MASK) == NULL ? 1 : pl_b_peak(pl_b_x(c, MASK), pl_b_in(c, MASK)->n_elements);
     const double slope = place * pl_b_range(px, x->n_elements) * mask;

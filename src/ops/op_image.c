@@ -249,7 +249,7 @@ static pl_status grid_sample_bound(pl_bound *c) {
     for (int64_t p = 0; p < planes; p++) {
         const int64_t n = x->n_elements / planes, m = y->n_elements / planes;
         const double most = pl_b_peak(px + p * n, n);
-        const double inherited = ex == NULL ? 0 : pl_b_peak(ex + p * n, n);
+        const double inherited = ex == NULL ? 0 : pl_b_worst(ex + p * n, n);
         for (int64_t i = p * m; i < (p + 1) * m; i++)
             e[i] = weight * (own * most + inherited);
     }

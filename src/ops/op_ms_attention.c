@@ -696,6 +696,7 @@ const pl_op_def pl_ops_ms_attention[] = {
           { "(float[2,3,8] q, float[2,5,8] k, float[2,5,6] v, float[22] b) => (y) <int32[2,5] m = {1,1,1,1,0, 1,1,0,0,0}> "
             "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, v, b, m) }", NULL, 0 },
           { "(float[2,3,2,3,4] q) => (y, a, b) { y, a, b = com.microsoft.MultiHeadAttention<num_heads=2, unidirectional=1>(q) }", NULL, 0 },
+          { "(float[1,2,8] q, float[1,4,8] k, float[1,4,8] v) => (y) { y = com.microsoft.MultiHeadAttention<num_heads=2, unidirectional=1>(q, k, v) }", NULL, 0 },
           { "(float[2,3,8] q, float[2,4,2,2,4] k, float[1,2,3,4] e) => (y) "
             "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, \"\", \"\", \"\", e) }", NULL, 0 }) },
     { .name = "QAttention", MS,

@@ -604,7 +604,7 @@ static pl_status roi_align_bound(pl_bound *c) {
     const double scale = fabs(pl_attr_float(c->node, "spatial_scale"));
     const double side = fmax((double)x->dims[2], (double)x->dims[3]);
     const double reach = fmin(side, scale * pl_b_peak(pr, rois->n_elements)) + 1;
-    const double off = c->u_acc * reach + scale * pl_b_peak(pl_b_e(c, 1), rois->n_elements);
+    const double off = c->u_acc * reach + scale * pl_b_worst(pl_b_e(c, 1), rois->n_elements);
     const int64_t ratio = pl_attr_int(c->node, "sampling_ratio");
     const double k = ratio > 0 ? 4 * (double)(ratio * ratio)
                                : 4 * ceil(side / (double)y->dims[2] * side / (double)y->dims[3]);

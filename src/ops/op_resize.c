@@ -666,7 +666,8 @@ static pl_ref emit_pass(pl_emit *c, pl_arena *arena, const plan *p, int axis, pl
 }
 
 static pl_ref emit_outside(pl_emit *c, pl_arena *arena, const plan *p, pl_ref y) {
-    char expr[120], number[64];
+    const pl_dtype dtype = c->out[0]->dtype;
+    const double beyond = p->r.extrapolation;
     for (int d = 0; d < p->rank; d++) {
         const int64_t n = p->axes[d].n_out;
         if (p->taps[d].outside == NULL) continue;
@@ -675,8 +676,9 @@ static pl_ref emit_outside(pl_emit *c, pl_arena *arena, const plan *p, pl_ref y)
         for (int64_t j = 0; j < n; j++)
             flags[j] = p->taps[d].outside[j];
         const pl_ref out = pl_emit_along(c, pl_emit_numbers(c, PL_U8, flags, n), p->rank, d);
-        snprintf(expr, sizeof(expr), "$1 ? %s : $0", pl_emit_number(p->r.extrapolation, number));
-        y = pl_emit_map2(c, c->out[0]->dtype, expr, y, out);
+        /* As a tensor: it becomes an integer as in the kernel, whatever the number. */
+        const pl_ref value = pl_emit_scalar(c, pl_emit_numbers(c, dtype, &beyond, 1));
+        y = pl_emit_map3(c, dtype, "$1 ? $2 : $0", y, out, value);
     }
     return y;
 }
@@ -692,8 +694,9 @@ static pl_ref emit_resized(pl_emit *c, pl_arena *arena, const plan *p) {
     pl_emit_in_dims(c, 0, dims);
     for (int k = 0; k < n; k++)
         x = emit_pass(c, arena, p, order[k], x, dims, wide ? PL_F64 : PL_F32);
+    const char *cut = dtype == PL_BOOL ? "$0 != 0" : "px_trunc_$S($0)";
     const bool cuts = n > 0 && !nearest_only && !pl_emit_is_float(dtype);
-    if (!nearest_only) x = pl_emit_map1(c, dtype, cuts ? "px_trunc($0)" : "$0", x);
+    if (!nearest_only) x = pl_emit_map1(c, dtype, cuts ? cut : "$0", x);
     return emit_outside(c, arena, p, x);
 }
 

@@ -238,7 +238,9 @@ static void bound_row(const bound_job *j, int64_t from) {
             j->out[at] = isfinite(y) ? all + pl_b_round(j->c, y) : 0;
         } else {
             const double grown = all < 40 ? expm1(all) : HUGE_VAL;
-            j->out[at] = y > 0 ? fmin(y * grown, 1) + pl_b_stored(j->c, y) : 0;
+            /* What is 0 here may be more when its x may come near the largest one. */
+            const double least = isfinite(j->x[at]) ? fmin(exp(all - far), 1) : 0;
+            j->out[at] = y > 0 ? fmin(y * grown, 1) + pl_b_stored(j->c, y) : least;
         }
     }
 }

@@ -140,25 +140,11 @@ static pl_status pass_by_transposes(joint *j) {
     return PL_OK;
 }
 
-/* Before IR version 4 every initializer stood among the inputs as well and was a constant. */
-static void raise_ir(pl_model *model) {
-    pl_graph *graph = model->graph;
-    size_t n = 0;
-    if (model->ir_version >= 4) return;
-    model->ir_version = 4;
-    for (size_t i = 0; i < graph->n_inputs; i++) {
-        pl_value *value = graph->inputs[i];
-        value->is_input = value->init == NULL;
-        if (value->is_input) graph->inputs[n++] = value;
-    }
-    graph->n_inputs = n;
-}
-
 static pl_status build(joint *j, const pl_model *model, const pl_infer_options *options) {
     PL_TRY(pl_model_copy(model, &j->model, j->err));
     if (pl_model_opset(j->model, "") == 0) /* a model of another domain alone */
         PL_TRY(pl_model_set_opset(j->model, "", 17, j->err));
-    raise_ir(j->model);
+    pl_model_raise_ir(j->model);
     PL_TRY(pl_raise_opset(j->model, j->err));
     PL_TRY(pl_lower_gradient(j->model, j->err));
     PL_TRY(pl_ops_resolve(j->model, j->err));

@@ -336,6 +336,7 @@ static pl_status open_file(pl_recording *rec, pl_err *err) {
     /* Before JSON: the length of a header may well begin with the byte '{', JSON has no NUL. */
     if (pl_safetensors_sniff(map->data, map->n_bytes)) return open_safetensors(rec, err);
     if (pl_import_is_polygraphy(map->data, map->n_bytes)) return pl_import_polygraphy(rec, err);
+    if (pl_path_has_suffix(rec->path, ".safetensors")) return open_safetensors(rec, err);
     return pl_fail(err, PL_E_FORMAT,
                    "not a recording: neither safetensors, npz nor Polygraphy JSON");
 }

@@ -61,10 +61,11 @@ void pl_store_index_release(pl_store_index *index);
 
 /* ---- care (store_care.c) ---- */
 
-/* Called for each blob file in order of name. `problem` is NULL, or what is wrong with it. */
+/* Called for each blob file in order of name, then for each that an index names in vain and for
+ * each index that cannot be read. `problem` is NULL, or what is wrong with it. */
 typedef pl_status (*pl_store_visit)(void *ctx, const char *name, uint64_t n_bytes,
                                     const char *problem, pl_err *err);
-/* check: read every blob and compare its hash. Else only names and lengths. */
+/* check: read every blob and compare its hash, and the indexes. Else only names and lengths. */
 pl_status pl_store_each(const pl_store *store, bool check, pl_store_visit visit, void *ctx,
                         pl_err *err);
 typedef struct pl_store_gc_result {

@@ -181,11 +181,75 @@ static pl_status each_in(const char *dir, int folder, bool check, pl_store_visit
     return st;
 }
 
+typedef pl_status (*index_fn)(void *ctx, const char *path, pl_err *err);
+
+static pl_status each_index(const pl_store *s, index_fn fn, void *ctx, pl_err *err) {
+    pl_dir_list list = { NULL, 0 };
+    char *path = pl_path_join(s->dir, "index");
+    if (path == NULL) return pl_fail_memory(err, 0);
+    pl_status st = pl_path_exists(path) ? pl_dir_list_read(path, &list, err) : PL_OK;
+    for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
+        if (list.names[i][0] == '.') continue; /* a temporary of a killed writer */
+        char *file = pl_path_join(path, list.names[i]);
+        st = file == NULL ? pl_fail_memory(err, 0) : fn(ctx, file, err);
+        pl_free(file);
+    }
+    pl_dir_list_free(&list);
+    pl_free(path);
+    return st;
+}
+
+typedef struct looking {
+    const pl_store *store;
+    pl_store_visit visit;
+    void *ctx;
+    pl_strmap missing; /* told already; keys live in the arena */
+    pl_arena *arena;
+} looking;
+
+static pl_status look_for(looking *l, const char *index, const pl_blob *blob, pl_err *err) {
+    char name[PL_BLOB_NAME_MAX];
+    pl_err problem = PL_ERR_INIT;
+    pl_blob_name(blob, name);
+    char *path = pl_store_blob_path(l->store, name);
+    if (path == NULL) return pl_fail_memory(err, 0);
+    const bool there = pl_path_exists(path);
+    pl_free(path);
+    if (there || pl_strmap_has(&l->missing, name)) return PL_OK;
+    const char *key = pl_arena_strdup(l->arena, name);
+    if (key == NULL || pl_strmap_put(&l->missing, key, l) != 0) return pl_fail_memory(err, 1);
+    (void)pl_fail(&problem, PL_E_FORMAT, "blob %s is missing; %s names it", name, index);
+    return l->visit(l->ctx, name, 0, problem.message, err);
+}
+
+/* What an index names must be there, and an index must be one. */
+static pl_status look_at_index(void *ctx, const char *path, pl_err *err) {
+    looking *l = ctx;
+    pl_err problem = PL_ERR_INIT;
+    pl_store_index index;
+    pl_status st = index_read(path, &index, &problem);
+    if (st == PL_E_MEMORY) {
+        if (err != NULL) *err = problem;
+        return st;
+    }
+    if (st != PL_OK) return l->visit(l->ctx, path, 0, problem.message, err);
+    for (size_t i = 0; i < index.n_entries && st == PL_OK; i++)
+        st = look_for(l, path, &index.entries[i].blob, err);
+    pl_store_index_release(&index);
+    return st;
+}
+
 pl_status pl_store_each(const pl_store *s, bool check, pl_store_visit visit, void *ctx,
                         pl_err *err) {
     for (int i = 0; i < PL_STORE_FOLDERS; i++)
         PL_TRY(each_in(s->dir, i, check, visit, ctx, err));
-    return PL_OK;
+    if (!check) return PL_OK;
+    looking l = { s, visit, ctx, PL_STRMAP_INIT, pl_arena_new() };
+    const pl_status st =
+        l.arena == NULL ? pl_fail_memory(err, 1) : each_index(s, look_at_index, &l, err);
+    pl_strmap_release(&l.missing);
+    pl_arena_free(l.arena);
+    return st;
 }
 
 /* ---- garbage ---- */
@@ -198,7 +262,8 @@ typedef struct collection {
     pl_store_gc_result result;
 } collection;
 
-static pl_status mark_index(collection *c, const char *path, pl_err *err) {
+static pl_status mark_index(void *ctx, const char *path, pl_err *err) {
+    collection *c = ctx;
     pl_store_index index;
     PL_TRY(index_read(path, &index, err));
     pl_status st = PL_OK;
@@ -210,22 +275,6 @@ static pl_status mark_index(collection *c, const char *path, pl_err *err) {
         if (key == NULL || pl_strmap_put(&c->marked, key, c) != 0) st = pl_fail_memory(err, 1);
     }
     pl_store_index_release(&index);
-    return st;
-}
-
-static pl_status mark_all(collection *c, pl_err *err) {
-    pl_dir_list list = { NULL, 0 };
-    char *path = pl_path_join(c->store->dir, "index");
-    if (path == NULL) return pl_fail_memory(err, 0);
-    pl_status st = pl_path_exists(path) ? pl_dir_list_read(path, &list, err) : PL_OK;
-    for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
-        if (list.names[i][0] == '.') continue; /* a temporary of a killed writer */
-        char *file = pl_path_join(path, list.names[i]);
-        st = file == NULL ? pl_fail_memory(err, 0) : mark_index(c, file, err);
-        pl_free(file);
-    }
-    pl_dir_list_free(&list);
-    pl_free(path);
     return st;
 }
 
@@ -289,7 +338,7 @@ pl_status pl_store_gc(const char *dir, bool dry_run, pl_store_gc_result *out, pl
         goto done;
     }
     PL_TRY_GOTO(done, st, pl_store_lock(dir, LOCK_EX | LOCK_NB, &lock, err));
-    PL_TRY_GOTO(done, st, mark_all(&c, err));
+    PL_TRY_GOTO(done, st, each_index(s, mark_index, &c, err));
     PL_TRY_GOTO(done, st, pl_store_each(s, false, sweep_one, &c, err));
     PL_TRY_GOTO(done, st, sweep_temporaries(&c, "tmp", false, err));
     PL_TRY_GOTO(done, st, sweep_temporaries(&c, "index", true, err));

@@ -136,10 +136,13 @@ static void put_colours(pl_json *j, const pl_session *s, const pl_sync_point *p)
 static void put_limits_row(pl_json *j, const pl_session *s, const pl_sync_point *p) {
     pl_json_array_begin(j);
     for (size_t i = 0; p->measured && i < pl_n_metrics; i++) {
+        const pl_metric *m = &pl_metrics[i];
+        const bool is_own = strcmp(m->name, s->metric) == 0;
         pl_metric_limits limits = p->limits;
-        if (strcmp(pl_metrics[i].name, s->metric) != 0)
-            (void)pl_metric_colour(&pl_metrics[i], &p->acc, p->precision, &limits);
-        if (!limits.known) {
+        if (!is_own) (void)pl_metric_colour(m, &p->acc, p->precision, &limits);
+        const char *of = is_own ? pl_sync_point_limits_of(s, p)
+                                : pl_metric_judged_by(m, &p->acc, p->precision)->name;
+        if (!limits.known || strcmp(of, m->name) != 0) { /* another metric's stand there */
             pl_json_null(j);
             continue;
         }

@@ -234,6 +234,19 @@ static void test_division__by_a_possible_zero_is_open(void **state) {
     close_graph(&r);
 }
 
+/* 1 modulo 1.0000001, which may be 1: the remainder is 1 or 0. */
+static void test_mod__jumps_just_below_a_multiple(void **state) {
+    (void)state;
+    run r;
+    open_graph(&r, 17, "(float[2] a, float[2] b) => (y) { y = Mod<fmod=1>(a, b) }");
+    put(&r, "a", (double[]){ 1, 1 }, NULL);
+    put(&r, "b", (double[]){ 1 + 1e-7, 2 }, (double[]){ 1e-7, 1e-7 });
+    run_nodes(&r);
+    assert_true(bound_at(&r, "y", 0) >= 1);
+    assert_true(bound_at(&r, "y", 1) < 1e-6);
+    close_graph(&r);
+}
+
 static void test_max_min__take_the_larger_error(void **state) {
     (void)state;
     static const char *const graphs[] = { "(float[2] x, float[2] b) => (y) { y = Max(x, b) }",
@@ -519,6 +532,7 @@ int main(void) {
         cmocka_unit_test(test_arithmetic__integers_are_exact),
         cmocka_unit_test(test_arithmetic__old_broadcasting_finds_its_axis),
         cmocka_unit_test(test_division__by_a_possible_zero_is_open),
+        cmocka_unit_test(test_mod__jumps_just_below_a_multiple),
         cmocka_unit_test(test_max_min__take_the_larger_error),
         cmocka_unit_test(test_comparison__is_uncertain_only_within_reach),
         cmocka_unit_test(test_logic__certain_operand_decides),

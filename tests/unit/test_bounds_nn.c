@@ -286,6 +286,32 @@ static void test_bounds_nn__hold_at_the_edges(void **state) {
     assert_int_equal(n_bad, 0);
 }
 
+/* What is divided by nearly nothing may be anything, and so may all that is made of it. */
+static void test_bounds_nn__unlimited_stays_unlimited(void **state) {
+    (void)state;
+#define NOTHING                                                                                    \
+    "m = ReduceMean<axes=[1]>(x) s = Sub(x, m) q = ReduceSum<keepdims=1>(s) r = Div(two, q) "
+    static const char *const ends[] = {
+        "t = Mul(r, two) y = Tanh(t)",    "t = Mul(x, r) y = ReduceSum(t)",
+        "t = Sin(r) y = Mul(t, two)",     "t = Pow(r, two) y = Mul(t, two)",
+        "t = Mul(x, r) y = Softmax(t)",   "t = Add(x, r) y = LayerNormalization(t, w)",
+        "t = Add(x, r) y = MatMul(t, w)",
+    };
+    size_t n_bad = 0;
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "(float[1,19] x, float[19] w) => (y) <float two = {2}> { " NOTHING "%s }",
+                 ends[i]);
+        const double q = q_of(text, 17, "x=1:2");
+        if (q <= 2) continue;
+        fprintf(stderr, "'%s': q = %g\n", ends[i], q);
+        n_bad++;
+    }
+    assert_int_equal(n_bad, 0);
+#undef NOTHING
+}
+
 /* Twelve products in a row, nothing recorded in between: quadrature keeps the bound small. */
 static void test_bounds_nn__stay_small_along_a_chain(void **state) {
     (void)state;
@@ -298,6 +324,57 @@ static void test_bounds_nn__stay_small_along_a_chain(void **state) {
     strncat(text, "}", sizeof(text) - strlen(text) - 1);
     assert_true(looseness(text, 17, NULL) < 1e-4);
     assert_true(q_of(text, 17, NULL) < 2);
+}
+
+/* Rows of attention in which every key is hidden by a finite number: scores of 10,000 are rounded
+ * at that size. A bias, or a projection, does not make a bound of the largest of all heads. */
+static void test_bounds_nn__attention_rows_have_their_own(void **state) {
+    (void)state;
+#define MHA "com.microsoft.MultiHeadAttention<num_heads=2>"
+    static const struct hidden {
+        const char *graph, *ranges;
+        int opset;
+    } hidden[] = {
+        { "(float[2,3,16] q, float[2,4,16] k, float[2,4,16] v, int32[2,4] m) => (y) "
+          "{ y = " MHA "(q, k, v, \"\", m) }",
+          "m=0:0", 17 },
+        { "(float[2,3,16] q, float[2,4,16] k, float[2,4,16] v, int32[2] m) => (y) "
+          "{ y = " MHA "(q, k, v, \"\", m) }",
+          "m=0:0", 17 },
+        { "(float[2,3,16] q, float[2,4,16] k, float[2,4,16] v, float[1,2,3,4] b) => (y) "
+          "{ y = " MHA "(q, k, v, \"\", \"\", b) }",
+          "b=-10010:-10000", 17 },
+        { "(float[2,3,16] x, float[16,48] w, float[48] b, int32[2,3] m) => (y) "
+          "{ y = com.microsoft.Attention<num_heads=2>(x, w, b, m) }",
+          "m=0:0 w=-0.3:0.3", 17 },
+        { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,8] v, float[2,1,3,5] m) => (y) "
+          "{ y = Attention(q, k, v, m) }",
+          "m=-10000:-10000", 24 },
+        { "(float[2,2,3,8] q, float[2,2,3,8] k, float[2,2,3,8] v) => (y) "
+          "<float[1,3] m = {-10000, -10000, 0}> { y = Attention<is_causal=1>(q, k, v, m) }",
+          NULL, 24 },
+        { "(float[2,3,16] q, float[2,3,16] k, float[2,3,16] v) => (y) "
+          "<float[1,1,1,3] m = {-10000, -10000, 0}, int64[4] s = {1, 1, 3, 3}> { b = Expand(m, s) "
+          "y = com.microsoft.MultiHeadAttention<num_heads=2, unidirectional=1>(q, k, v, , , b) }",
+          NULL, 17 },
+    };
+    size_t n_bad = 0;
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
+        const double q = q_of(hidden[i].graph, hidden[i].opset, hidden[i].ranges);
+        if (q <= 2) continue;
+        fprintf(stderr, "'%s' %s: q = %g\n", hidden[i].graph, hidden[i].ranges, q);
+        n_bad++;
+    }
+    assert_int_equal(n_bad, 0);
+    static const char bias[] = "(float[2,30,64] q, float[2,40,64] k, float[2,40,64] v, "
+                               "float[192] b) => (y) { y = " MHA "(q, k, v, b) }";
+    static const char projected[] = "(float[2,30,64] x, float[64,192] w, float[192] b) => (y) "
+                                    "{ y = com.microsoft.Attention<num_heads=2>(x, w, b) }";
+    assert_true(q_of(bias, 17, "b=-0.1:0.1") < 2);
+    assert_true(looseness(bias, 17, "b=-0.1:0.1") < 2e-5);
+    assert_true(q_of(projected, 17, "w=-0.2:0.2 b=-0.1:0.1") < 2);
+    assert_true(looseness(projected, 17, "w=-0.2:0.2 b=-0.1:0.1") < 4e-5);
+#undef MHA
 }
 
 /* ---- the naive reference ---- */
@@ -341,7 +418,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bounds_nn__cover_inherited_errors),
         cmocka_unit_test(test_bounds_nn__hold_at_the_edges),
+        cmocka_unit_test(test_bounds_nn__unlimited_stays_unlimited),
         cmocka_unit_test(test_bounds_nn__stay_small_along_a_chain),
+        cmocka_unit_test(test_bounds_nn__attention_rows_have_their_own),
         cmocka_unit_test(test_bounds_nn__naive_reference_adds_in_one_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -225,6 +225,24 @@ static void test_reader__refuses_a_function_that_calls_itself(void **state) {
     read_bad(&bytes, PL_E_LIMIT, "does it call itself");
 }
 
+/* One definition, as in a graph: the last one silently won. */
+static void test_reader__refuses_a_function_that_defines_twice(void **state) {
+    (void)state;
+    static const char *const outs[] = { "t t", "t a", "c c" };
+    for (size_t i = 0; i < sizeof outs / sizeof outs[0]; i++) {
+        pl_buf bytes = PL_BUF_INIT, function = PL_BUF_INIT;
+        put_call_model(&bytes, "F", "x");
+        pl_wire_put_string(&function, FUNCTION_NAME, "F");
+        pl_wire_put_string(&function, FUNCTION_DOMAIN, "my");
+        pl_wire_put_string(&function, FUNCTION_INPUT, "a");
+        pl_wire_put_string(&function, FUNCTION_OUTPUT, "c");
+        put_node(&function, FUNCTION_NODE, "Split", "", "a", outs[i]);
+        put_node(&function, FUNCTION_NODE, "Neg", "", "a", i == 2 ? "d" : "c");
+        put_message(&bytes, MODEL_FUNCTIONS, &function);
+        read_bad(&bytes, PL_E_INVALID, "is defined twice");
+    }
+}
+
 /* A body that gives back an input of its function: there must be one. */
 static void test_reader__refuses_an_output_that_a_call_leaves_out(void **state) {
     (void)state;
@@ -477,6 +495,7 @@ int main(void) {
         cmocka_unit_test(test_reader__gives_the_nodes_of_a_function_the_origin_of_the_call),
         cmocka_unit_test(test_reader__leaves_out_what_a_call_leaves_out),
         cmocka_unit_test(test_reader__refuses_a_function_that_calls_itself),
+        cmocka_unit_test(test_reader__refuses_a_function_that_defines_twice),
         cmocka_unit_test(test_reader__refuses_an_output_that_a_call_leaves_out),
         cmocka_unit_test(test_reader__limits_the_names_that_inlining_makes),
         cmocka_unit_test(test_reader__refuses_broken_graphs),

@@ -21,8 +21,9 @@ static const char *const of_float[] = {
     /* A NaN of x stays. */
     "PX float px_least_f32(float low, float x) { return x < low ? low : x; }\n",
     "PX float px_most_f32(float high, float x) { return high < x ? high : x; }\n",
+    /* n is whole, or NaN, which has no integer: its bits, once it stands at the end of them. */
     "PX float px_scale_f32(float x, float n) {\n",
-    "    const int32_t i = (int32_t)n, half = i >> 1;\n",
+    "    const int32_t i = (int32_t)(px_u(n + 0x1.8p23f) - 0x4b400000u), half = i >> 1;\n",
     "    return x * px_f((uint32_t)(half + 127) << 23) * px_f((uint32_t)(i - half + 127) << 23);\n",
     "}\n",
     NULL,

@@ -23,6 +23,7 @@ for f in truncated empty overlap twice huge nothing other missing; do
 done
 try good.safetensors good.safetensors --metric taste
 try good.safetensors good.safetensors --format pdf
+try good.safetensors good.safetensors -o session
 try good.safetensors good.safetensors --sort up
 try good.safetensors good.safetensors --profile strict
 try good.safetensors good.safetensors --same tol=1
