@@ -2,6 +2,7 @@
  * tells whether the rest is a whole request, a path and query below /api/ with a valid token, or
  * notes that are sent. An answer must come, or the connection must be closed. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <plumb.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,7 +79,7 @@ static void put_request(pl_buf *out, const uint8_t *data, size_t size) {
 }
 
 /* Each from another address: a port that was used rests for a minute, and an address has 28,000. */
-static int connect_to_viewer(void) {
+static int try_to_connect(void) {
     static uint32_t n;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const struct sockaddr_in from = { .sin_family = AF_INET,
@@ -86,12 +87,22 @@ static int connect_to_viewer(void) {
                              to = { .sin_family = AF_INET,
                                     .sin_port = htons((uint16_t)port),
                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&from, sizeof from) != 0 ||
-        connect(fd, (const struct sockaddr *)&to, sizeof to) != 0) {
-        perror("fuzz_view: connect");
-        abort();
-    }
-    return fd;
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&from, sizeof from) == 0 &&
+        connect(fd, (const struct sockaddr *)&to, sizeof to) == 0)
+        return fd;
+    const int reason = errno;
+    if (fd >= 0) close(fd);
+    errno = reason;
+    return -1;
+}
+
+static int connect_to_viewer(void) {
+    int fd = try_to_connect();
+    while (fd < 0 && errno == EINTR) /* the fuzzer looks at the clock by a signal */
+        fd = try_to_connect();
+    if (fd >= 0) return fd;
+    perror("fuzz_view: connect");
+    abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
