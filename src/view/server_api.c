@@ -261,6 +261,13 @@ static pl_status get_setup(const pl_request *r, pl_reply *reply, pl_err *err) {
     return PL_OK;
 }
 
+pl_status pl_api_check_page(const pl_request *r, pl_err *err) {
+    int64_t serial = 0;
+    PL_TRY(query_int(r, "session", r->server->serial, &serial, err));
+    if (serial == r->server->serial) return PL_OK;
+    return pl_fail(err, PL_E_EXISTS, "another session is shown now: reload the page to see it");
+}
+
 pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_err *err) {
     static const struct {
         const char *path;
@@ -273,6 +280,7 @@ pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_
         { "/api/emitted", get_emitted }, { "/api/baseline", get_baseline },
         { "/api/map", get_map },
     };
+    PL_TRY(pl_api_check_page(r, err));
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (strcmp(path, routes[i].path) == 0) return routes[i].answer(r, reply, err);
     return pl_fail(err, PL_E_NOT_FOUND, "there is no '%.100s' here", path);

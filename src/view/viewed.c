@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "compare/layout.h"
@@ -113,6 +114,12 @@ static pl_status hash_of(const pl_tensor *t, bool probe, pl_hash128 *out, pl_err
     return st;
 }
 
+/* A stranger's session may name a pipe or a terminal, and opening that waits for ever. */
+static bool is_file_or_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode));
+}
+
 /* The session's word for where the recording lies is not enough: the tensor must have the hash that
  * the comparison saw, so that a session from a stranger shows no file that he does not know. A
  * large one that plumb recorded has its hash beside it: it opens at once. */
@@ -121,6 +128,8 @@ static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_te
     const pl_side_info *info = which == 0 ? &v->session->a : &v->session->b;
     if (!side->has_hash && !side->has_probe)
         return pl_fail(err, PL_E_NOT_FOUND, "the session has no hash of it");
+    if (!v->tried[which] && !is_file_or_folder(info->path))
+        return pl_fail(err, PL_E_NOT_FOUND, "'%s' is no recording", info->path);
     if (!v->tried[which]) {
         const pl_status st = pl_recording_open(info->path, &v->recordings[which], err);
         v->tried[which] = st != PL_E_MEMORY;

@@ -64,7 +64,7 @@ const delayWorkers = (ms) => {
     set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), ms); }
   };
 };
-export async function open(url, size = { width: 1440, height: 900 }, workerDelay = slow ? 100 : 0) {
+export async function open(url, size = { width: 1440, height: 900 }, workerDelay = slow ? 100 : 0, before = null) {
   const context = await browser.newContext({ viewport: size, acceptDownloads: true });
   if (workerDelay) await context.addInitScript(delayWorkers, workerDelay);
   const page = await context.newPage();
@@ -73,6 +73,7 @@ export async function open(url, size = { width: 1440, height: 900 }, workerDelay
   page.on("pageerror", (e) => page.problems.push(String(e)));
   page.on("console", (m) => { if (m.type() === "error") page.problems.push(m.text()); });
   page.on("request", (r) => { if (!/^(file|blob|data|http:\/\/127\.0\.0\.1)/.test(r.url())) page.problems.push(`asked for ${r.url()}`); });
+  await before?.(page);
   await page.goto(url);
   await page.waitForSelector("#app[data-ready]", { timeout: 60000 });
   return page;

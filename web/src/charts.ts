@@ -46,8 +46,8 @@ export function scatter(s: Stats, width: number): HTMLElement | null {
   const points = s.scatter;
   if (!points?.length) return null;
   const height = 120, { e, g } = canvas("Scatter of B (across) against A (up); the line is A = B", width, height);
-  const [lo, hi] = [s.lo, s.hi > s.lo ? s.hi : s.lo + 1];
-  const at = (x: number, size: number): number => ((x - lo) / (hi - lo)) * (size - 6) + 3;
+  const half = Number.isFinite(s.hi - s.lo) ? 1 : 0.5, lo = s.lo * half, span = s.hi * half - lo || 1;
+  const at = (x: number, size: number): number => ((x * half - lo) / span) * (size - 6) + 3;
   g.strokeStyle = cssColour("line");
   g.beginPath();
   g.moveTo(3, height - 3);

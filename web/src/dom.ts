@@ -41,8 +41,13 @@ export function number(x: number | null | undefined, digits = 4): string {
   if (x === -Infinity) return "-inf";
   if (x === 0) return "0";
   const m = Math.abs(x);
-  if (Number.isInteger(x) && m < 1e9) return String(x);
+  if (Number.isInteger(x) && m < (digits < 7 ? 1e9 : 2 ** 53)) return String(x);
   return m >= 1e-3 && m < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(Math.max(0, digits - 2));
+}
+
+/** A metric or a limit of one: as the command line prints it, a cosine's digits are those of its distance from 1. */
+export function score(x: number | null | undefined, digits = 4): string {
+  return x !== null && x !== undefined && x < 1 && x > 1 - 1e-4 ? `1-${Number((1 - x).toPrecision(2))}` : number(x, digits);
 }
 
 /** A canvas of the element's own size in device pixels; draws in CSS pixels. */
