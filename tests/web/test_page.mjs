@@ -2,7 +2,7 @@
 // replaced while it is looked at. Prints TAP.   PLUMB=build/plumb node tests/web/test_page.mjs [-k TEXT]
 // Sessions are comparisons of recordings that are written here, so that every value is known.
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { analyze, ask, becomes, dir, equal, finish, idle, make, ok, open, plumb, report, serve, settled, test, text, until, values } from "./harness.mjs";
 
@@ -217,6 +217,25 @@ await test("replaced: a page of the session before shows nothing of the next one
   await page.locator("#rows [data-value=near]").click();
   await settled(page);
   await page.context().close();
+  equal((await other.stop()).code, 0);
+});
+
+await test("rewritten: a recording that is cut off, replaced and put back while it is looked at", async () => {
+  const files = ["ra.safetensors", "rb.safetensors"].map((x) => join(dir, x)), whole = readFileSync(a);
+  copyFileSync(a, files[0]);
+  copyFileSync(b, files[1]);
+  spawnSync(plumb, ["compare", ...files, "-o", join(dir, "rewritten")]);
+  const other = await serve([join(dir, "rewritten")]), n = numberOf("plane");
+  const slice = async () => { const r = await ask(other.port, `/api/slice?point=${n}`, { "X-Plumb-Token": other.token }); return [r.status, /"sides":"(\w+)"/.exec(r.body.toString("latin1"))?.[1] ?? JSON.parse(r.body).error]; };
+  equal(await slice(), [200, "abd"]);
+  truncateSync(files[0], 20000); // what was mapped is gone
+  equal(await slice(), [200, "b"], "cut off");
+  writeFileSync(files[0], whole.map((x, i) => (i < whole.length - 100 ? x : 0)));
+  equal((await slice())[0], 200, "other bytes at the end");
+  recording(files[0], all.map(([name, t, s, x]) => [name, t, s, name === "plane" ? x.map((v) => -v) : x]));
+  equal(await slice(), [200, "b"], "another recording: not what was compared");
+  writeFileSync(files[0], whole);
+  equal(await slice(), [200, "abd"], "put back");
   equal((await other.stop()).code, 0);
 });
 
