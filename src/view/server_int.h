@@ -76,7 +76,8 @@ bool pl_notes_any(const pl_server *s); /* of the two files */
 /* SESSION/NAME when it is there, else NULL. Caller frees. */
 char *pl_notes_file(const pl_server *s, const char *name);
 
-/* server_emitted.c: compiled behind the guard when first asked for */
+/* server_emitted.c: compiled behind the guard when first asked for; the mutex, which is held, is
+ * given up meanwhile */
 pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err);
 pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err); /* the graph that A executes */
 

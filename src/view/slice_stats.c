@@ -11,7 +11,8 @@
 #include "base/size.h"
 #include "view/slice.h"
 
-enum { N_BINS = 48, N_DECADES = 48, DECADE_FIRST = -40, N_WORST = 20, N_SCATTER = 400 };
+enum { N_BINS = 48, N_WORST = 20, N_SCATTER = 400 };
+enum { DECADE_FIRST = -324, N_DECADES = 324 + 309 }; /* every double */
 enum { N_CHANNELS_MAX = 1024, N_SORTED_MAX = 1 << 17 };
 enum { WHOLE_MAX = 1 << 22, N_BLOCKS = 1024, BLOCK = 2048 };
 
@@ -81,9 +82,7 @@ static void see_error(figures *f, int64_t at, double d) {
     if (d > 0) {
         see_worst(f, at, d);
         if (isfinite(d)) {
-            const int decade = (int)floor(log10(d)) - DECADE_FIRST;
-            const int last = N_DECADES - 1;
-            f->decades[decade < 0 ? 0 : decade > last ? last : decade]++;
+            f->decades[(int)floor(log10(d)) - DECADE_FIRST]++;
         }
     } else {
         f->n_equal++;
@@ -271,6 +270,17 @@ static void put_scatter(pl_json *j, const figures *f) {
     pl_json_array_end(j);
 }
 
+/* From the first to the last in which there is an error. */
+static void put_decades(pl_json *j, const figures *f) {
+    int first = 0, end = N_DECADES;
+    while (end > 0 && f->decades[end - 1] == 0)
+        end--;
+    while (first < end && f->decades[first] == 0)
+        first++;
+    pl_json_put_ints(j, "decades", f->decades + first, (size_t)(end - first));
+    pl_json_put_int(j, "decade_first", DECADE_FIRST + first);
+}
+
 static void put_all(figures *f, const char *why, pl_buf *out) {
     const pl_tensor *t = f->a != NULL ? f->a : f->b;
     pl_json json, *j = &json;
@@ -284,8 +294,7 @@ static void put_all(figures *f, const char *why, pl_buf *out) {
     put_side(j, "b", f->b, &f->side[1]);
     put_histogram(j, f);
     if (f->a != NULL && f->b != NULL) {
-        pl_json_put_ints(j, "decades", f->decades, N_DECADES);
-        pl_json_put_int(j, "decade_first", DECADE_FIRST);
+        put_decades(j, f);
         pl_json_put_int(j, "equal", f->n_equal);
         put_quantiles(j, f);
         put_worst(j, f);

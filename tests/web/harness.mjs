@@ -87,8 +87,8 @@ export const settled = (page) => page.waitForFunction(() => document.querySelect
 /** The graph is laid out and drawn as it was last asked for. */
 export const drawn = (page) => page.waitForFunction(() => [...document.querySelectorAll("#graph, #graph-b")].every((c) => c.ariaBusy === "false"), null, { timeout: 20000 });
 
-export function serve(args, cwd = dir) {
-  const child = spawn(plumb, ["view", "--no-open", "--port", "0", ...args], { cwd, stdio: ["ignore", "pipe", "pipe"] });
+export function serve(args, cwd = dir, env = process.env) {
+  const child = spawn(plumb, ["view", "--no-open", "--port", "0", ...args], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
   let err = "";
   child.stderr.on("data", (d) => { err += d; });
   return new Promise((done, fail) => {

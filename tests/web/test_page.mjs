@@ -2,7 +2,7 @@
 // replaced while it is looked at. Prints TAP.   PLUMB=build/plumb node tests/web/test_page.mjs [-k TEXT]
 // Sessions are comparisons of recordings that are written here, so that every value is known.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, readFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { analyze, ask, becomes, dir, equal, finish, idle, make, ok, open, plumb, report, serve, settled, test, text, until, values } from "./harness.mjs";
 
@@ -29,6 +29,8 @@ const all = [
   ["nothing", "F32", [2, 3], Array(6).fill(NaN), Array(6).fill(NaN)],
   ["level", "F64", [100], Array(100).fill(0.1), Array(100).fill(0.125)],
   ["plane", "F32", [3, 300, 300], plane, plane.map((x) => x / 2)],
+  ["wild", "F32", [2], [1, NaN], [1, 2]],
+  ["far", "F64", [2], [3e20, 1], [1, 1 + 2 ** -50]],
   ["zero1", "F32", [4], Array(4).fill(1e-6), Array(4).fill(0)],
   ["zero2", "F32", [4], Array(4).fill(1e-3), Array(4).fill(0)],
   ["zero3", "F32", [4], Array(4).fill(1), Array(4).fill(0)],
@@ -92,6 +94,11 @@ await test("numbers: the whole range of doubles has a heatmap; nothing finite ha
   const [none, level] = [await get(`/api/stats?point=${numberOf("nothing")}`), await get(`/api/stats?point=${numberOf("level")}`)];
   equal([none.a.min, none.a.max, none.a.mean, none.a.std, none.a.nan], [null, null, null, null, 6]);
   equal([level.a.std, level.b.std, level.a.min], [0, 0, 0.1]);
+  const far = await get(`/api/stats?point=${numberOf("far")}`);
+  equal([far.decade_first, far.decades.length, far.decades[0], far.decades.at(-1)], [-16, 37, 1, 1], "errors of 9e-16 and 3e20, each in its decade");
+  await page.locator("#rows [data-value=wild]").click();
+  await settled(page);
+  equal(await text(page, "#no-error"), "1 elements differ, each by NaN or Inf; 1 are equal");
   equal(page.problems, []);
   await page.context().close();
 });
@@ -155,6 +162,46 @@ await test("keys: what the space presses; a dialog has its keys for itself", asy
   await page.keyboard.press("Escape");
   await becomes(() => page.locator("#setup-dialog").isVisible(), false, "Esc closes it");
   equal(await text(page, "#point-name"), "plane", "and the selection stays");
+  await page.context().close();
+});
+
+await test("keys: the focus stays where it was when what had it is made anew", async () => {
+  const page = await open(at("plane")), axis = page.locator("input.index"), focus = () => page.evaluate(() => document.activeElement.id || document.activeElement.getAttribute("aria-label"));
+  await settled(page);
+  await axis.fill("0");
+  await page.keyboard.press("Enter");
+  await settled(page);
+  for (const index of ["1", "2"]) {
+    await page.keyboard.press("ArrowUp");
+    await becomes(() => page.evaluate(() => document.getElementById("picture-mode") && new URLSearchParams(location.hash.slice(1)).get("index")?.split(",")[0]), index, "slice");
+    await settled(page);
+    await becomes(focus, "index of axis 0");
+  }
+  equal(await text(page, "#point-name"), "plane");
+  await page.locator("#accept").focus();
+  for (const pressed of ["true", "false"]) {
+    await page.keyboard.press("Enter");
+    await becomes(() => page.locator("#accept").getAttribute("aria-pressed"), pressed);
+    equal(await focus(), "accept");
+  }
+  await page.locator("[data-colour=g]").focus();
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Enter");
+  equal(await page.locator("[data-colour=g]").getAttribute("aria-pressed"), "true", "hidden and shown again");
+  await page.context().close();
+});
+
+await test("colours: the other palette is one in the dark of the system, too", async () => {
+  const page = await open(server.link), colour = (name) => page.evaluate((n) => getComputedStyle(document.documentElement).getPropertyValue(`--${n}`).trim(), name);
+  await page.emulateMedia({ colorScheme: "dark" });
+  const before = await colour("bad");
+  await page.getByText("Colours").click();
+  ok((await colour("bad")) !== before, before);
+  await page.click("#theme"); // dark, as the system
+  const dark = await colour("bad");
+  await page.click("#theme");
+  await page.click("#theme");
+  equal(await colour("bad"), dark, "the same as the dark that was asked for");
   await page.context().close();
 });
 
@@ -239,6 +286,36 @@ await test("rewritten: a recording that is cut off, replaced and put back while 
   equal((await other.stop()).code, 0);
 });
 
+await test("compiling: what A runs may take its time, others are served meanwhile", async () => {
+  const slow = join(dir, "slow"), folder = join(dir, "small");
+  mkdirSync(slow);
+  writeFileSync(join(slow, "cc"), '#!/bin/sh\nsleep 3\nexec /usr/bin/cc "$@"\n', { mode: 0o755 });
+  analyze(make("small"), "jit:inject=scale@Conv:3", folder);
+  const other = await serve([folder], dir, { ...process.env, HOME: slow, XDG_CACHE_HOME: slow, PATH: `${slow}:${process.env.PATH}` }), shown = { "X-Plumb-Token": other.token }, order = [];
+  const emitted = ask(other.port, "/api/emitted", shown).then((r) => { order.push("emitted"); return r; });
+  await new Promise((done) => setTimeout(done, 200)); // it is under way
+  equal((await ask(other.port, "/api/stats?point=1", shown)).status, 200);
+  order.push("stats");
+  equal([(await emitted).status, order], [200, ["stats", "emitted"]]);
+  const start = Date.now();
+  equal((await ask(other.port, "/api/emitted", shown)).body.equals((await emitted).body), true, "kept");
+  ok(Date.now() - start < 2500, "not compiled again");
+  equal((await other.stop()).code, 0);
+});
+
+await test("recent: the newest of very many sessions", async () => {
+  const home = join(dir, "very-many");
+  for (let i = 0; i < 1100; i++) { // the newest are the last by name
+    const folder = join(home, "plumb-out", `s${1000 + i}`), file = join(folder, "session.json");
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(file, "");
+    utimesSync(file, 1e9, 1e9 + i);
+  }
+  const other = await serve([], home), { recent } = JSON.parse((await ask(other.port, "/api/setup", { "X-Plumb-Token": other.token })).body);
+  equal(recent.map((r) => r[1] - 1e9), Array.from({ length: 20 }, (_, i) => 1099 - i));
+  equal((await other.stop()).code, 0);
+});
+
 await test("B is another model: its own operations stand beside ours", async () => {
   const two = join(dir, "two");
   analyze(make("small"), "jit:fuse=off", two, ["--reference-model", make("other")]);
@@ -248,13 +325,15 @@ await test("B is another model: its own operations stand beside ours", async () 
   await page.context().close();
 });
 
-await test("an error without end has its bar", async () => {
+await test("an error without end has its bar; of several samples it is told which", async () => {
   const infinite = join(dir, "infinite");
   mkdirSync(infinite);
   const s = JSON.parse(JSON.stringify(session));
-  Object.assign(s.sync_points[numberOf("near")], { local: 1, propagated: "inf", amplified: "inf", q: "inf" });
+  Object.assign(s.sync_points[numberOf("near")], { local: 1, propagated: "inf", amplified: "inf", q: "inf", sample: 2 });
+  s.samples = 4;
   writeFileSync(join(infinite, "session.json"), JSON.stringify(s));
   const page = await open(`${report(infinite, join(dir, "i.html"))}#value=near`);
+  equal(await text(page, "#sample"), "of sample 2, the worst of 4");
   equal((await page.$$eval("#errors meter", (m) => m.map((e) => e.value))), [0, 1, 1]);
   equal(page.problems, []);
   await page.context().close();

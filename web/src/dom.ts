@@ -28,10 +28,21 @@ export function fill(e: Element, ...children: Child[]): void {
   append(e, children);
 }
 
+/** Makes parts of `root` anew by f, and leaves the focus on what stands for what had it: whoever uses the keyboard goes on from there. */
+export function keepFocus(root: Element, f: () => void): void {
+  const all = (): HTMLElement[] => [...root.querySelectorAll<HTMLElement>("button, input, select, textarea, canvas, summary")];
+  const was = document.activeElement as HTMLElement | null, at = was ? all().indexOf(was) : -1;
+  f();
+  if (!was || at < 0) return;
+  const name = (e: HTMLElement): string => e.id || (e.getAttribute("aria-label") ?? e.textContent ?? "");
+  const now = all(), same = (e?: HTMLElement): boolean => !!e && e.tagName === was.tagName && name(e) === name(was);
+  (now.includes(was) ? was : same(now[at]) ? now[at] : now.find(same))?.focus({ preventScroll: true });
+}
+
 /** Names from strangers on one line: control characters and bidirectional overrides become visible. */
 export function clean(s: string, max = 400): string {
   const cut = s.length > max ? s.slice(0, max) + "…" : s;
-  return cut.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
+  return cut.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 
 export function number(x: number | null | undefined, digits = 4): string {

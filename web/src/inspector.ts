@@ -2,7 +2,7 @@
 import { colourNames, colourVars, dots, opOf, type App } from "./app";
 import { channels, errorHistogram, histogram, scatter } from "./charts";
 import { difference, type GraphNode, type Picture, type Point, type Run, type Side, type SliceRequest, type Stats } from "./data";
-import { clean, fill, h, number, score } from "./dom";
+import { clean, fill, h, keepFocus, number, score } from "./dom";
 import { paint, rangeOf } from "./heat";
 
 const same = (x: unknown, y: unknown): boolean => JSON.stringify(x) === JSON.stringify(y);
@@ -32,9 +32,11 @@ export class Inspector {
     if (!p) { fill(this.body, ...this.summary()); this.shown = null; this.asked++; this.element.setAttribute("aria-busy", "false"); return; }
     const fresh = this.shown !== p;
     this.shown = p;
-    const extra = h("div");
-    fill(this.body, this.head(p), this.errors(p), extra, this.tensors, this.metrics(p), this.metadata(p), this.attributes(p), this.more);
-    this.onpoint?.(p, extra);
+    keepFocus(this.body, () => {
+      const extra = h("div");
+      fill(this.body, this.head(p), this.errors(p), extra, this.tensors, this.metrics(p), this.metadata(p), this.attributes(p), this.more);
+      this.onpoint?.(p, extra);
+    });
     if (fresh) { this.stats = null; this.first = this.picture = null; this.cursor = this.pendingJump = null; fill(this.tensors, h("p", { class: "quiet" }, "…")); fill(this.more); }
     void this.load(p);
   }
@@ -71,7 +73,8 @@ export class Inspector {
         ` · ${clean(opOf(p), 60)}${p.node ? ` · ${clean(p.node, 160)}` : ""}`),
       p.reason ? h("p", {}, clean(p.reason)) : null,
       p.blame ? h("p", { class: "warn", id: "kind" }, `Blamed: ${clean(p.blame.kind)} ${clean(p.blame.where)}; effect on the outputs ${number(p.blame.effect)}`) : null,
-      p.excuse ? h("p", {}, `Excuse: ${clean(p.excuse)}`) : null, p.accepted ? h("p", {}, "Accepted by the baseline.") : null);
+      p.excuse ? h("p", {}, `Excuse: ${clean(p.excuse)}`) : null, p.accepted ? h("p", {}, "Accepted by the baseline.") : null,
+      this.app.session.samples > 1 ? h("p", { class: "quiet", id: "sample" }, `of sample ${p.sample}, the worst of ${this.app.session.samples}`) : null);
   }
 
   private errors(p: Point): HTMLElement {
@@ -164,9 +167,11 @@ export class Inspector {
 
   private drawTensors(p: Point): void {
     const s = this.stats!, width = Math.max(180, this.body.clientWidth - 30);
-    fill(this.tensors, h("h3", {}, "Tensors"), s.why ? h("p", { class: "quiet" }, clean(s.why)) : null, this.heatmaps(), this.readout, this.pickers());
-    fill(this.more, h("h3", {}, "Distribution"), histogram(s, width), errorHistogram(s, width), this.sides(s), scatter(s, width),
-      channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)), this.worst(s), s.seen < s.n ? h("p", { class: "quiet" }, `a sample of ${s.seen} of ${s.n} elements`) : null);
+    keepFocus(this.body, () => {
+      fill(this.tensors, h("h3", {}, "Tensors"), s.why ? h("p", { class: "quiet" }, clean(s.why)) : null, this.heatmaps(), this.readout, this.pickers());
+      fill(this.more, h("h3", {}, "Distribution"), histogram(s, width), errorHistogram(s, width), this.sides(s), scatter(s, width),
+        channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)), this.worst(s), s.seen < s.n ? h("p", { class: "quiet" }, `a sample of ${s.seen} of ${s.n} elements`) : null);
+    });
     void p;
     this.drawMaps();
     if (!this.readout.textContent) this.readout.textContent = "move over a heatmap, or focus it and use the arrow keys";

@@ -1,7 +1,7 @@
 // The list of sync points: only the rows on screen exist, so that 100,000 scroll as well as ten.
 import { colourNames, colourVars, dots, opOf, type App } from "./app";
 import type { Point } from "./data";
-import { clean, cssColour, fill, h, score, sized } from "./dom";
+import { clean, cssColour, fill, h, keepFocus, score, sized } from "./dom";
 import { colourOf, type Heading } from "./rows";
 
 const ROW = 24;
@@ -106,13 +106,13 @@ export class Navigator {
       for (const p of app.session.points) this.counts[colourOf(p, app.metric)]++;
     }
     const n = this.counts;
-    fill(this.colours, ...["r", "y", "g", "-"].map((c) => {
+    keepFocus(this.colours, () => fill(this.colours, ...["r", "y", "g", "-"].map((c) => {
       const hidden = app.state.hide.includes(c);
       return h("button", {
         class: `chip ${colourVars[c]}`, "aria-pressed": String(!hidden), "aria-label": `${colourNames[c]}: ${n[c]}`, "data-colour": c,
         onclick: () => app.store.set({ hide: hidden ? app.state.hide.replace(c, "") : app.state.hide + c }),
       }, `${dots[c]} ${n[c]}`);
-    }));
+    })));
   }
 
   /** The limits in force: those of the selection, else of the most common precision. */
