@@ -60,7 +60,8 @@ test("rows: where the reference is 0 by max_abs, without a figure last, whatever
 
 test("numbers: beside 1, and whole ones", () => {
   equal([score(1 - 3e-10), score(0.99999), score(1), score(0.9998), score(null)], ["1-3e-10", "1-0.00001", "1", "0.9998", "–"]);
-  equal([number(2 ** 53 - 1, 9), number(12345678901, 9), number(12345678901), number(1e20, 9)], ["9007199254740991", "12345678901", "1.23e+10", "1.0000000e+20"]);
+  equal([number(2 ** 53 - 1, 9), number(12345678901, 9), number(12345678901), number(1e20, 9)], ["9007199254740991", "12345678901", "1.23e+10", "1.00000000e+20"]);
+  equal([0.1 + 2 ** -30, 1e-5 + 2 ** -43, 1e-40].map((x) => Math.fround(Number(number(Math.fround(x), 9))) === Math.fround(x)), [true, true, true], "nine digits are a float");
 });
 
 test("layout: edges go down, boxes do not overlap, cycles end", () => {

@@ -4,7 +4,7 @@
 import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { analyze, ask, becomes, dir, equal, finish, idle, make, ok, open, plumb, report, serve, settled, test, text, until, values } from "./harness.mjs";
+import { analyze, ask, becomes, dir, drawn, equal, finish, idle, make, ok, open, plumb, report, serve, settled, test, text, until, values } from "./harness.mjs";
 
 const kinds = { F32: Float32Array, F64: Float64Array, I64: BigInt64Array, U64: BigUint64Array };
 /** A safetensors file of [name, type, shape, values]. */
@@ -117,6 +117,26 @@ await test("slices: the reduction goes back to what it was, and a point that is 
   ok((await axis.inputValue()) !== chosen, "another slice");
   await page.locator("#rows [data-value=plane]").click();
   await becomes(() => axis.inputValue(), chosen);
+  await page.context().close();
+});
+
+await test("report: a part of a reduced picture tells of the elements that it is of", async () => {
+  const page = await open(`${report(folder, join(dir, "part.html"))}#value=plane&axes=1,2&index=0,0,0`);
+  await settled(page);
+  const index = await page.locator("#worst button").first().innerText().then((t) => Number(t.slice(1).split(",")[0]));
+  await page.goto(`${page.url().split("#")[0]}#value=plane&axes=1,2&index=${index},0,0&window=70,101,50,53`);
+  await page.reload();
+  await page.waitForSelector("#app[data-ready]");
+  await settled(page);
+  ok(!(await text(page, "#readout")).includes("not in the report"), await text(page, "#readout"));
+  const heat = page.locator("#heat-a"), box = await heat.boundingBox();
+  for (const [fx, fy] of [[0.02, 0.02], [0.4, 0.6], [0.98, 0.98]]) {
+    await heat.hover({ position: { x: box.width * fx, y: box.height * fy } });
+    const got = await page.locator("#readout").evaluate((e) => ({ ...e.dataset })), [, rows, cols] = got.index.split(",").map((x) => x.split("…").map(Number));
+    let most = 0;
+    for (let r = rows[0]; r <= rows.at(-1); r++) for (let c = cols[0]; c <= cols.at(-1); c++) { const x = Math.fround(plane[index * 90000 + r * 300 + c]); if (Math.abs(x) > Math.abs(most)) most = x; }
+    equal([Number(got.a), rows.length], [most, 2], got.index);
+  }
   await page.context().close();
 });
 
@@ -322,6 +342,19 @@ await test("B is another model: its own operations stand beside ours", async () 
   const page = await open(report(two, join(dir, "two.html")));
   const ops = await page.locator("#rows [data-value='/blocks.0/act/Relu_output_0'] .op").allInnerTexts();
   equal(ops, ["Relu", "Max"]);
+  await page.context().close();
+});
+
+await test("B is a model without operations: its graph is empty, not the one before it", async () => {
+  const [file, bare] = [join(dir, "bare.onnxtxt"), join(dir, "bare")];
+  writeFileSync(file, '<ir_version: 8, opset_import: ["" : 17]>\nbare (float[1,8,40,24] x) => (float[1] y, float[1] z) { y = Constant<value_floats = [1.0]>() z = Constant<value_floats = [2.0]>() }\n');
+  analyze(make("small"), "jit:fuse=off", bare, ["--reference-model", file]);
+  const page = await open(report(bare, join(dir, "bare.html")));
+  const ink = async () => { await drawn(page); return page.locator("#graph").evaluate((c) => c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((x) => x)); };
+  await until(ink, 20000, "A's graph is drawn");
+  await page.selectOption("#graph-of", "reference");
+  await page.waitForFunction(() => document.querySelector(".structure").dataset.shown === "reference");
+  await becomes(ink, false, "B's is not there");
   await page.context().close();
 });
 

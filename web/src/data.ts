@@ -47,6 +47,7 @@ export interface SliceRequest { axes: [number, number]; index: number[]; at: [nu
 export interface Picture {
   rows: number; cols: number; of: [number, number]; at: [number, number]; axes: [number, number]; index: number[]; dims: number[];
   mode: string; sampled: boolean; a: ArrayLike<number> | null; b: ArrayLike<number> | null; d: ArrayLike<number> | null;
+  edges?: number[][]; // of a part of another picture: where its rows and columns begin, and the end
   whole?: Record<string, ArrayLike<bigint>>; // the same of 64-bit integers, digit by digit
 }
 export interface SourceText { first: number; line: number; lines: string[] }
@@ -195,7 +196,9 @@ function crop(p: Picture, r: SliceRequest): Picture {
   const pick = <T>(x: ArrayLike<T>): T[] => Array.from({ length: rows * cols }, (_, i) => x[(r0 + Math.floor(i / cols)) * p.cols + c0 + (i % cols)]);
   const cut = (x: ArrayLike<number> | null): Float64Array | null => x && Float64Array.from(pick(x));
   const whole = p.whole && Object.fromEntries(Object.entries(p.whole).map(([side, x]) => [side, pick(x)]));
-  return { ...p, rows, cols, at: r.at, of: p.mode === "exact" ? [rows, cols] : r.of, a: cut(p.a), b: cut(p.b), d: cut(p.d), whole };
+  const edges = ([[r0, rows], [c0, cols]] as const).map(([from, n], k) => Array.from({ length: n + 1 }, (_, i) => p.at[k] + Math.floor(((from + i) * p.of[k]) / (k ? p.cols : p.rows))));
+  const at = edges.map((e) => e[0]) as [number, number], of = edges.map((e) => e[e.length - 1] - e[0]) as [number, number];
+  return { ...p, rows, cols, at, of, edges, a: cut(p.a), b: cut(p.b), d: cut(p.d), whole };
 }
 
 class Inlined implements Source {

@@ -53,7 +53,7 @@ export function number(x: number | null | undefined, digits = 4): string {
   if (x === 0) return "0";
   const m = Math.abs(x);
   if (Number.isInteger(x) && m < (digits < 7 ? 1e9 : 2 ** 53)) return String(x);
-  return m >= 1e-3 && m < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(Math.max(0, digits - 2));
+  return m >= 1e-3 && m < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(digits < 7 ? Math.max(0, digits - 2) : digits - 1);
 }
 
 /** A metric or a limit of one: as the command line prints it, a cosine's digits are those of its distance from 1. */

@@ -294,8 +294,8 @@ export class Inspector {
     this.cursor = cell;
     this.drawCursor();
     const i = cell[0] * p.cols + cell[1], index = [...p.index];
-    const first = [0, 1].map((k) => p.at[k] + Math.floor((cell[k] * p.of[k]) / (k ? p.cols : p.rows)));
-    const last = [0, 1].map((k) => p.at[k] + Math.floor(((cell[k] + 1) * p.of[k]) / (k ? p.cols : p.rows)) - 1);
+    const edge = (k: number, n: number): number => p.edges?.[k][n] ?? p.at[k] + Math.floor((n * p.of[k]) / (k ? p.cols : p.rows));
+    const first = [0, 1].map((k) => edge(k, cell[k])), last = [0, 1].map((k) => edge(k, cell[k] + 1) - 1);
     const text = index.map((x, axis) => {
       const k = p.axes.indexOf(axis);
       return k < 0 ? String(x) : first[k] === last[k] || p.mode === "exact" ? String(first[k]) : `${first[k]}…${last[k]}`;

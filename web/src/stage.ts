@@ -259,7 +259,7 @@ export class Stage {
 
   private draw(): void {
     const start = performance.now(), { clientWidth: w, clientHeight: hgt } = this.box;
-    if (!w || !this.shown.items.length) return;
+    if (!w || (!this.shown.items.length && this.laid !== this.asked)) return; // what was shown stays until the next is laid out
     const g = sized(this.canvas, w, hgt), { x, y, k } = this;
     const [left, top, right, bottom] = [-x / k, -y / k, (w - x) / k, (hgt - y) / k];
     const visible = (i: Item): boolean => i.x < right && i.x + i.width > left && i.y < bottom && i.y + i.height > top;
