@@ -254,6 +254,14 @@ await test("notes: names that JavaScript has; the first press after typing count
   await becomes(() => notes().pins, ["plane", "__proto__", "constructor", "zero1"], "pinned before the notes were there");
   await slow.context().close();
 
+  const [one, two] = [await open(at("zero2")), await open(at("zero3"))];
+  await one.click("#pin");
+  await becomes(() => notes().pins.includes("zero2"), true, "pinned in one window");
+  await two.evaluate(() => dispatchEvent(new Event("focus"))); // it is come back to
+  await two.keyboard.press("b");
+  await becomes(() => notes().pins.slice(-2), ["zero2", "zero3"], "and in the other");
+  for (const page of [one, two]) await page.context().close();
+
   writeFileSync(join(folder, "notes.json"), "{ broken by hand");
   const broken = await open(at("zero1"));
   const said = broken.waitForEvent("dialog").then(async (d) => { const m = d.message(); await d.dismiss(); return m; });

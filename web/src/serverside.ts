@@ -20,11 +20,16 @@ class Noted {
   private unread = ""; // why there is nothing to change
   constructor(private server: Server, private app: App, private changed: (typed?: boolean) => void) {}
   get canUndo(): boolean { return this.undone.length > 0; }
-  load(): void { this.loaded = this.read().finally(() => { this.loaded = null; }); }
+  /** Again when the window is come back to: another one may have changed them. */
+  load(): void { if (!this.loaded && !this.saving) this.loaded = this.read().finally(() => { this.loaded = null; }); }
   private async read(): Promise<void> {
     try {
-      this.notes = readNotes(await (await this.server.get("/api/notes")).json());
-      if (this.notes.pins.length || this.notes.accepted.length || this.notes.pairs.length || Object.keys(this.notes.notes).length) this.changed();
+      const now = readNotes(await (await this.server.get("/api/notes")).json());
+      this.unread = "";
+      if (JSON.stringify(now) === JSON.stringify(this.notes)) return;
+      this.notes = now;
+      this.undone = [];
+      this.changed();
     } catch (e) { this.unread = (e as Error).message; }
   }
   /** The whole is saved: it must have been read, or what others wrote would be gone. typed: the page shows it already. */
@@ -128,6 +133,7 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, st
   tools.append(pins, undo, baseline, h("button", { id: "open-setup", onclick: () => void open().catch(alerts) }, "Compare…"));
   document.body.append(dialog);
   noted.load();
+  addEventListener("focus", () => noted.load());
 }
 
 /** Shrinks the session's model on A, or only the part that is one operation; the repro's folder is told at the end. */
