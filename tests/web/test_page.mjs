@@ -331,6 +331,21 @@ await test("compiling: what A runs may take its time, others are served meanwhil
   equal((await other.stop()).code, 0);
 });
 
+await test("compare: one that is under way is found again, and can be cancelled", async () => {
+  const other = await serve([make("small")]), page = await open(other.link);
+  await page.fill("#set-backend", "jit:inject=hang@Conv:1");
+  await page.click("#compare");
+  await page.waitForSelector("#cancel:not([disabled])");
+  await page.reload();
+  await page.waitForSelector("#cancel:not([disabled])");
+  ok(await page.isDisabled("#compare"), "no second one");
+  await page.click("#cancel");
+  await becomes(() => text(page, "#job-text"), "cancelled");
+  ok(await page.isEnabled("#compare"), "the next one");
+  await page.context().close();
+  equal((await other.stop()).code, 0);
+});
+
 await test("recent: the newest of very many sessions", async () => {
   const home = join(dir, "very-many");
   for (let i = 0; i < 1100; i++) { // the newest are the last by name
