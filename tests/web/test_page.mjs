@@ -2,7 +2,7 @@
 // replaced while it is looked at. Prints TAP.   PLUMB=build/plumb node tests/web/test_page.mjs [-k TEXT]
 // Sessions are comparisons of recordings that are written here, so that every value is known.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, readFileSync, readdirSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, renameSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { analyze, ask, becomes, dir, drawn, equal, finish, idle, make, ok, open, plumb, report, serve, settled, test, text, until, values } from "./harness.mjs";
 
@@ -302,7 +302,10 @@ await test("rewritten: a recording that is cut off, replaced and put back while 
   spawnSync(plumb, ["compare", ...files, "-o", join(dir, "rewritten")]);
   const other = await serve([join(dir, "rewritten")]), n = numberOf("plane");
   const slice = async () => { const r = await ask(other.port, `/api/slice?point=${n}`, { "X-Plumb-Token": other.token }); return [r.status, /"sides":"(\w+)"/.exec(r.body.toString("latin1"))?.[1] ?? JSON.parse(r.body).error]; };
-  equal(await slice(), [200, "abd"]);
+  renameSync(files[0], `${files[0]}.away`);
+  equal(await slice(), [200, "b"], "not there yet");
+  renameSync(`${files[0]}.away`, files[0]);
+  equal(await slice(), [200, "abd"], "there");
   truncateSync(files[0], 20000); // what was mapped is gone
   equal(await slice(), [200, "b"], "cut off");
   writeFileSync(files[0], whole.map((x, i) => (i < whole.length - 100 ? x : 0)));
