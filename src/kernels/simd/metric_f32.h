@@ -152,8 +152,7 @@ INLINE bool pass_f32_finish(bool precise, const pass_f32 *s, const low_f32 *low,
     out->max_r = value_f32(max_r);
     if (!precise && !in_range(out, 0x1p-56, 0x1p56)) return false;
     out->sum_rel = vd_sum(s->rel);
-    out->max_excluded = (double)vf_top(low->small.max_excluded);
-    if (isinf(out->sum_rel) || isinf(out->max_excluded)) return false; /* beyond f32 */
+    if (isinf(out->sum_rel)) return false; /* beyond f32 */
     out->sum_sq = vd_sum(s->sq);
     out->sum_abs = vd_sum(s->ab);
     out->sum_rr = vd_sum(s->rr);

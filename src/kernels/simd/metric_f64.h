@@ -69,7 +69,7 @@ typedef struct pass_f64 {
 
 /* What runs with small elements need besides. */
 typedef struct low_f64 {
-    pl_vd floor, limit, max_excluded; /* limit: the floor, or the smallest normal number */
+    pl_vd floor, limit; /* limit: the floor, or the smallest normal number */
     int64_t excluded, subnormal, flushed;
 } low_f64;
 
@@ -124,7 +124,6 @@ static __attribute__((noinline)) pl_vd relative_low_f64(low_f64 *s, const char *
         const pl_vd e = pl_vd_abs(x - y), abs_y = pl_vd_abs(y);
         const vm_d drop = vd_le(abs_y, s->floor);
         s->excluded += vd_count(drop);
-        s->max_excluded = vd_max(s->max_excluded, vd_keep(drop, e));
         const vm_d sub = vd_and(vd_less(abs_y, pl_vd_set(DBL_MIN)), vd_less(zero, abs_y));
         if (__builtin_expect(vd_count(sub) != 0, 0)) {
             s->subnormal += vd_count(sub);
@@ -187,7 +186,6 @@ INLINE bool pass_f64_finish(const pass_f64 *s, const low_f64 *low, size_t n_padd
     out->sum_rel = vd_sum(s->rel);
     out->sum_rr = vd_sum(s->rr);
     products_derive(vd_sum(s->dr), out);
-    out->max_excluded = vd_top(low->max_excluded);
     const uint64_t ulp = vw_top(s->ulp);
     out->max_ulp = ulp > INT64_MAX ? INT64_MAX : (int64_t)ulp;
     out->n_excluded = low->excluded - (int64_t)n_padding; /* padding is 0 against 0 */

@@ -46,7 +46,7 @@ INLINE bool products_cancel(const pl_metric_block *out) {
 
 /* ---- floats that are small or excluded ---- */
 typedef struct small_f32 {
-    pl_vf floor, max_excluded;
+    pl_vf floor;
     counts n;
 } small_f32;
 
@@ -59,7 +59,6 @@ INLINE small_f32 small_f32_init(double floor) {
 INLINE pl_vf relative_f32(small_f32 *s, pl_vf abs_r, pl_vf abs_d) {
     const vm_f out = vf_le(abs_r, s->floor);
     s->n.excluded += vf_count(out);
-    s->max_excluded = vf_max_where(out, s->max_excluded, abs_d);
     return vf_drop(out, abs_d / abs_r);
 }
 
