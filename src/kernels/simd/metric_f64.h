@@ -157,20 +157,12 @@ INLINE void run_f64(pass_f64 *s, low_f64 *low, const char *a, const char *r) {
 }
 
 /* ---- blocks ---- */
+INLINE void products_step_f64(products *s, const char *a, const char *r) {
+    products_add(s, pl_vd_load(a), pl_vd_load(r));
+}
 static __attribute__((noinline)) void products_f64(const char *a, const char *r, size_t n,
                                                    pl_metric_block *out) {
-    pl_vd aa = { 0 }, ar = { 0 };
-    size_t i = 0;
-    for (; i < n; i += PL_VD, a += PL_VB, r += PL_VB) {
-        char ta[PL_VB] = { 0 }, tr[PL_VB] = { 0 };
-        const size_t m = n - i < PL_VD ? n - i : PL_VD;
-        memcpy(ta, a, m * 8);
-        memcpy(tr, r, m * 8);
-        aa = pl_vd_mac(pl_vd_load(ta), pl_vd_load(ta), aa);
-        ar = pl_vd_mac(pl_vd_load(ta), pl_vd_load(tr), ar);
-    }
-    out->sum_aa = vd_sum(aa);
-    out->sum_ar = vd_sum(ar);
+    products_sum(products_step_f64, PL_VD, 8, a, r, n, out);
 }
 
 INLINE bool pass_f64_finish(const pass_f64 *s, const low_f64 *low, size_t n_padding,

@@ -5,7 +5,8 @@
  *
  * bf16 has a third form for CPUs that multiply its pairs (AVX512_BF16): a * r and r^2 come from 32
  * elements at once, and d = 1 * a + -1 * r, rounded as a subtraction would be. Such a product takes
- * numbers below 2^-126 for 0; half_finish gives back what could consist of them.
+ * numbers below 2^-126 for 0: such a floor takes the second form, and half_finish gives back what
+ * could consist of them.
  *
  * On Zen 4 an operation on 512 bits takes 2 of the 4 slots of a cycle, a conversion from f16 and a
  * division 4: 80 slots for 32 pairs of f16, 68 of bf16. Included by metric_table.c only. */
@@ -253,27 +254,26 @@ INLINE double half_value(half_kind kind, uint16_t code) {
     return value_f32((uint32_t)code << 16);
 }
 
+INLINE void half_products_add(products *s, __m512 x, __m512 y) {
+    products_add(s, vd_low((pl_vf)x), vd_low((pl_vf)y));
+    products_add(s, vd_high((pl_vf)x), vd_high((pl_vf)y));
+}
+INLINE void half_products_f16(products *s, const char *a, const char *r) {
+    for (int k = 0; k < 2; k++)
+        half_products_add(s, half_widen_f16(k, a), half_widen_f16(k, r));
+}
+INLINE void half_products_bf16(products *s, const char *a, const char *r) {
+    const __m512i x = _mm512_loadu_si512(a), y = _mm512_loadu_si512(r);
+    for (int k = 0; k < 2; k++)
+        half_products_add(s, half_widen_bf16(k, x), half_widen_bf16(k, y));
+}
 static __attribute__((noinline)) void half_products(half_kind kind, const char *a, const char *r,
                                                     size_t n, pl_metric_block *out) {
-    pl_vd aa = { 0 }, ar = { 0 }, rr = { 0 };
-    for (size_t i = 0; i < n; i += 32, a += 64, r += 64) {
-        char ta[64] = { 0 }, tr[64] = { 0 };
-        const size_t m = n - i < 32 ? n - i : 32;
-        memcpy(ta, a, m * 2);
-        memcpy(tr, r, m * 2);
-        const __m512i a_codes = _mm512_loadu_si512(ta), r_codes = _mm512_loadu_si512(tr);
-        for (int k = 0; k < 2; k++) {
-            const bool f16 = kind == HALF_F16;
-            const pl_vf x = (pl_vf)(f16 ? half_widen_f16(k, ta) : half_widen_bf16(k, a_codes)),
-                        y = (pl_vf)(f16 ? half_widen_f16(k, tr) : half_widen_bf16(k, r_codes));
-            aa = pl_vd_mac(vd_low(x), vd_low(x), pl_vd_mac(vd_high(x), vd_high(x), aa));
-            ar = pl_vd_mac(vd_low(x), vd_low(y), pl_vd_mac(vd_high(x), vd_high(y), ar));
-            rr = pl_vd_mac(vd_low(y), vd_low(y), pl_vd_mac(vd_high(y), vd_high(y), rr));
-        }
+    if (kind == HALF_F16) {
+        products_sum(half_products_f16, 32, 2, a, r, n, out);
+    } else {
+        products_sum(half_products_bf16, 32, 2, a, r, n, out);
     }
-    out->sum_aa = vd_sum(aa);
-    out->sum_ar = vd_sum(ar);
-    out->sum_rr = vd_sum(rr); /* as precise as the others: their ratio is the cosine */
 }
 
 INLINE bool half_finish(half_kind kind, const pass_half *s, const half_low *low, size_t n_padding,

@@ -146,6 +146,8 @@ static bool block_bf16(const void *a, const void *r, size_t n, double floor, pl_
 }
 static bool block_bf16_dot(const void *a, const void *r, size_t n, double floor,
                            pl_metric_block *out) {
+    if (floor < (double)FLT_MIN)
+        return block_bf16(a, r, n, floor, out); /* quotients of subnormals */
     return block_half(HALF_BF16_DOT, a, r, n, floor, out);
 }
 #else
