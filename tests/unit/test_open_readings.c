@@ -129,12 +129,37 @@ static void test_padding__is_zeros_or_left_out(void **state) {
     }
 }
 
+/* com.microsoft MultiHeadAttention: "every token can only attend to previous tokens". Scores are
+ * equal, so a query's answer is the mean of the values it sees. With a bias it is spelt in other
+ * nodes. With as many queries as keys nothing is open. */
+static void test_unidirectional__the_last_query_sees_its_keys_or_all(void **state) {
+    (void)state;
+    static const char *const graphs[] = {
+        "() => (y) <float[1,2,1] q = {0, 0}, float[1,4,1] k = {0, 0, 0, 0}, "
+        "float[1,4,1] v = {1, 2, 4, 8}> "
+        "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, k, v) }",
+        "() => (y) <float[1,2,1] q = {0, 0}, float[1,4,1] k = {0, 0, 0, 0}, "
+        "float[1,4,1] v = {0, 1, 3, 7}, float[3] b = {0, 0, 1}> "
+        "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, k, v, b) }",
+        "() => (y) <float[1,2,1] q = {0, 0}, float[1,2,1] v = {1, 2}> "
+        "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, q, v) }",
+    };
+    for (int i = 0; i < 6; i++) {
+        const bool all = i % 2 != 0 && i / 2 < 2;
+        pl_tensor *y = replay(graphs[i / 2], 13, i % 2 != 0, 0);
+        assert_near(pl_tensor_get_f64(y, 0), 1, 1e-12);
+        assert_near(pl_tensor_get_f64(y, 1), all ? 15 / 4.0 : 3 / 2.0, 1e-12);
+        pl_tensor_unref(y);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lstm__clips_before_every_activation),
         cmocka_unit_test(test_mean_of_nothing__is_nan_or_zero),
         cmocka_unit_test(test_cubic_border__clamps_the_place_or_the_taps),
         cmocka_unit_test(test_padding__is_zeros_or_left_out),
+        cmocka_unit_test(test_unidirectional__the_last_query_sees_its_keys_or_all),
     };
     return cmocka_run_group_tests_name("open_readings", tests, NULL, NULL);
 }
