@@ -290,7 +290,7 @@ static void svm_pairs(const svm *s, const double *kernels, double *scores, doubl
 
 /* Probabilities of the classes from those of the pairs, r[i][j] = P(i | i or j): the iteration of
  * Wu, Lin and Weng (2004), algorithm 2, with libsvm's stopping rule. */
-static void svm_couple(int64_t n, const double *r, double *q, double *qp, double *p) {
+void pl_ml_couple(int64_t n, const double *r, double *q, double *qp, double *p) {
     for (int64_t i = 0; i < n; i++) {
         p[i] = 1.0 / (double)n;
         q[i * n + i] = 0;
@@ -338,7 +338,7 @@ static void svm_probabilities(const svm *s, svm_scratch *t) {
             t->r[j * n + i] = 1 - p;
         }
     }
-    svm_couple(n, t->r, t->q, t->qp, t->scores);
+    pl_ml_couple(n, t->r, t->q, t->qp, t->scores);
 }
 
 /* One row: scores (width of the output) and the index of the label. */
