@@ -185,13 +185,20 @@ static void linear_row(const pl_bound *c, const double *x, const double *ex, int
 static pl_status linear_bound(pl_bound *c, int slot) {
     const double *v = pl_b_x(c, 0), *e = pl_b_e(c, 0);
     int64_t n_rows = 0, n = 0;
+    size_t n_coefficients = 0;
     pl_b_scores scores;
     if (!pl_ml_rows(pl_b_in(c, 0), &n_rows, &n) || n == 0 || n_rows == 0) return PL_OK;
-    if (v == NULL) return pl_fail_memory(c->err, 1);
+    bool *unsure = pl_arena_array(c->scratch, (size_t)n_rows, sizeof(*unsure));
+    if (v == NULL || unsure == NULL) return pl_fail_memory(c->err, 1);
+    (void)pl_attr_floats(c->node, "coefficients", &n_coefficients);
     PL_TRY(pl_b_scores_open(c, slot, NULL, &scores));
-    for (int64_t r = 0; r < scores.n_rows && r < n_rows; r++)
+    const bool one = (int64_t)n_coefficients < 2 * n; /* model: its sign picks the label */
+    for (int64_t r = 0; r < scores.n_rows && r < n_rows; r++) {
         linear_row(c, v + r * n, e == NULL ? NULL : e + r * n, n, &scores, r);
-    const pl_status st = pl_b_scores_set(c, slot, &scores, NULL);
+        const int64_t last = (r + 1) * scores.width - 1;
+        unsure[r] = fabs(scores.s[last]) <= 8 * scores.e[last];
+    }
+    const pl_status st = pl_b_scores_set(c, slot, &scores, one ? unsure : NULL);
     pl_tensor_unref(scores.raw);
     return st;
 }

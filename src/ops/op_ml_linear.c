@@ -77,6 +77,12 @@ static int64_t largest(const double *x, int64_t n) {
     return at;
 }
 
+/* The score of the first of two classes that share one model: LinearClassifier-1 does not say. As a
+ * margin it is the opposite; the other reading is ONNX Runtime's without a post transform. */
+static double first_score(const pl_eval *c, pl_ml_transform transform, double second) {
+    return c->otherwise && transform == PL_ML_NONE ? 1 - second : -second;
+}
+
 pl_status pl_linear_classifier_eval(pl_eval *c) {
     const pl_ml_labels labels = pl_ml_labels_of(c->node, "classlabels_strings", "classlabels_ints");
     const pl_f64 *x = NULL;
@@ -99,7 +105,7 @@ pl_status pl_linear_classifier_eval(pl_eval *c) {
         if (n_models == 1) label = scores[0] > 0 ? 1 : second ? 0 : -1;
         if (second) {
             scores[1] = scores[0];
-            scores[0] = -scores[0];
+            scores[0] = first_score(c, transform, scores[1]);
         }
         pl_ml_apply(transform, scores, (size_t)width);
         if (pl_out(c, 0) != NULL) PL_TRY(pl_ml_set_label(c, &labels, pl_out(c, 0), i, label));
