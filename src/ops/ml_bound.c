@@ -277,7 +277,8 @@ static pl_status tree_bound(pl_bound *c, int slot, const tree_attrs *a) {
     for (int64_t i = 0; i < scores.n_rows * scores.width; i++) {
         const double y = fabs(scores.s[i]), sum = picks ? y : f.sum / by;
         if (terms > 1)
-            scores.e[i] = c->u * (pl_b_sum_error(terms, sum + f.base, y) + (mean ? y : 0));
+            scores.e[i] = c->u_acc * (pl_b_sum_error(terms, sum + f.base, y) + (mean ? y : 0));
+        scores.e[i] += pl_b_stored(c, y);
         if (pl_b_largest(c, 0) > 0) scores.e[i] += 2 * f.sum / by;
     }
     const pl_status st = pl_b_scores_set(c, slot, &scores, NULL);
