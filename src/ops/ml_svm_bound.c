@@ -229,6 +229,19 @@ static void coupled_errors(const classifier *k, double *out) {
     }
 }
 
+static pl_status coupling_init(pl_bound *c, classifier *k, size_t n) {
+    k->r = pl_arena_array(c->scratch, n * n, sizeof(double));
+    k->e_r = pl_arena_array(c->scratch, n * n, sizeof(double));
+    k->moved = pl_arena_array(c->scratch, n * n, sizeof(double));
+    k->q = pl_arena_array(c->scratch, n * n, sizeof(double));
+    k->qp = pl_arena_array(c->scratch, n, sizeof(double));
+    k->p = pl_arena_array(c->scratch, n, sizeof(double));
+    k->p_0 = pl_arena_array(c->scratch, n, sizeof(double));
+    const bool ok = k->r != NULL && k->e_r != NULL && k->moved != NULL && k->q != NULL &&
+                    k->qp != NULL && k->p != NULL && k->p_0 != NULL;
+    return ok ? PL_OK : pl_fail_memory(c->err, n * n);
+}
+
 static pl_status classifier_init(pl_bound *c, classifier *k, int64_t n) {
     const pl_ml_labels labels = pl_ml_labels_of(c->node, "classlabels_strings", "classlabels_ints");
     size_t n_per_class = 0, n_prob = 0;
@@ -241,17 +254,12 @@ static pl_status classifier_init(pl_bound *c, classifier *k, int64_t n) {
     k->prob_a = pl_attr_floats(c->node, "prob_a", &n_prob);
     if (n_prob == 0 || k->n_vectors == 0) k->prob_a = NULL;
     const size_t classes = (size_t)k->n_classes, pairs = classes * (classes - 1) / 2 + 2;
-    const size_t square = k->prob_a == NULL ? 1 : classes * classes;
-    double *all = pl_arena_array(c->scratch, 2 * pairs + 4 * square + 3 * classes, sizeof(double));
     k->kernels = pl_arena_array(c->scratch, (size_t)k->n_vectors + 1, sizeof(part));
-    if (all == NULL || k->kernels == NULL) return pl_fail_memory(c->err, pairs);
-    double **const to[] = { &k->pairs, &k->e_pairs, &k->r, &k->e_r, &k->moved,
-                            &k->q,     &k->qp,      &k->p, &k->p_0 };
-    for (int i = 0; i < 9; i++) {
-        *to[i] = all;
-        all += i < 2 ? pairs : i < 6 ? square : classes;
-    }
-    return PL_OK;
+    k->pairs = pl_arena_array(c->scratch, pairs, sizeof(double));
+    k->e_pairs = pl_arena_array(c->scratch, pairs, sizeof(double));
+    if (k->kernels == NULL || k->pairs == NULL || k->e_pairs == NULL)
+        return pl_fail_memory(c->err, pairs);
+    return k->prob_a == NULL ? PL_OK : coupling_init(c, k, classes);
 }
 
 /* One row: errors of its scores; true when a pair may be won by either class. */
