@@ -437,6 +437,15 @@ def test_a_check_that_is_no_program_is_no_failure(folder):
     assert "cannot be run" in error, error
 
 
+def test_a_loop_that_contradicts_itself(folder):
+    """A check may take what plumb cannot infer: nothing is made of a Loop whose body wants more than it gets."""
+    body = "(int64 i, bool c, float[4] s, float[4] u) => (bool d) { d = Identity(c)\n t = Add(s, u) }"
+    text(folder / "m.onnxtxt", f"  m = Constant<value = int64 {{2}}>()\n  k = Constant<value = bool {{1}}>()\n  y = Loop(m, k) <body = b {body}>\n  z = Cos(x)",
+         outputs="float[4] z")
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--check", "grep -q Add {model} && exit 1; exit 0", "-q")
+    assert r["verified"] and "Loop" in operators(repro), r
+
+
 def test_a_model_behind_a_symbolic_link(folder):
     """Candidates refer to the file, not to the link: readers of external data refuse links."""
     text(folder / "m.onnxtxt", "  s = Sin(x)\n  a = MatMul(s, w)\n  y = Relu(a)", "float[4,200] x", "float[4,200] y")
