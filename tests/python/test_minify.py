@@ -220,6 +220,14 @@ def test_accuracy_knows_where_a_function_jumps(folder):
     assert r["signature"]["op"] == "Mul", r["signature"]
 
 
+def test_what_overflows_on_both_sides_is_no_failure(folder):
+    """Far from fp64, which does not overflow, but the reference's own numbers."""
+    text(folder / "m.onnxtxt", "  k = Constant<value = float {1e38}>()\n  m = Mul(x, k)\n  n = Mul(m, x)\n  y = Tanh(x)", outputs="float[4] n, float[4] y")
+    for args in (("--backend", "eager"), ("--backend", "jit"), ("--inject", "scale@Cos"), ("--backend", "jit", "--accuracy")):
+        _, _, error = minify(folder, folder / "m.onnxtxt", "--range", "x=3:9", *args, code=2)
+        assert "did not fail" in error, (args, error)
+
+
 def test_repro_judges_by_the_rule_it_was_found_with(folder):
     sins_and_coses(folder / "m.onnxtxt", 3, "Relu", 3)
     rule = ("--accuracy", "--profile", "torch", "--same", "tol=1e-3")
@@ -500,6 +508,16 @@ def test_a_repro_finds_what_was_named_from_here(folder):
             done = subprocess.run(["sh", f"{name}/run.sh", what], cwd=folder, env=ENV, capture_output=True, text=True)
             assert done.returncode == (3 if (name, what) == ("b", "run") else 1), (name, what, done.returncode, done.stderr)
     assert json.loads((folder / "b/repro.json").read_text())["check_str"] == "code 9"
+
+
+def test_a_repro_without_inputs(folder):
+    """The node reads weights only: an empty data set is whole."""
+    text(folder / "m.onnxtxt", "  w = Constant<value = float[4] {1, 2, 3, 4}>()\n  n = Neg(w)\n  y = Add(x, n)")
+    for kind in ("offset", "crash"):
+        r, repro, _ = minify(folder, folder / "m.onnxtxt", "--inject", f"{kind}@Neg")
+        assert r["verified"] and r["nodes_after"] == 1 and not list((repro / "test_data_set_0").glob("input*")), r
+        assert call("run", repro, "--save", "none").returncode == 0
+        assert call("test", repro).returncode == 0
 
 
 def test_a_repro_keeps_its_limits(folder):
