@@ -658,6 +658,27 @@ def ort_bug():
     return lib, ROOT / "examples/identity_transpose.onnxtxt"
 
 
+def test_functions_in_branches_run_on_onnx_runtime(folder):
+    """ONNX Runtime refuses the graph that it made of such a model: it cannot be looked into, but it runs."""
+    if not ORT.exists():
+        raise Skip("ONNX Runtime is not here (tools/fetch-ort)")
+    import onnx
+    from onnx import TensorProto, helper
+    f = helper.make_function("own", "F", ["a"], ["c"], [helper.make_node("Sin", ["a"], ["b"]), helper.make_node("Cos", ["b"], ["c"])], [helper.make_opsetid("", 17)])
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])  # noqa: E731
+    call_f = lambda out: helper.make_node("F", ["x"], [out], domain="own")  # noqa: E731
+    t, e = (helper.make_graph([call_f(n)], f"{n}g", [], [value(n)]) for n in "te")
+    graph = helper.make_graph([call_f("p"), helper.make_node("If", ["k"], ["q"], then_branch=t, else_branch=e), helper.make_node("Add", ["p", "q"], ["y"])],
+                              "g", [value("x"), helper.make_tensor_value_info("k", TensorProto.BOOL, [])], [value("y")])
+    model = helper.make_model(graph, functions=[f], opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)])
+    model.ir_version = 8
+    onnx.save(model, str(folder / "m.onnx"))
+    query = call("minify", "--query", folder / "m.onnx", "--backend", "ort")
+    assert query.returncode == 0, query.stdout + query.stderr
+    found = call("analyze", folder / "m.onnx", "--backend", "ort", "-o", folder / "session")
+    assert found.returncode == 0 and "only the outputs are known" in found.stdout, found.stdout + found.stderr
+
+
 def test_onnx_runtime_bug_without_plumb(folder):
     lib, model = ort_bug()
     r, repro, _ = minify(folder, model, "--backend", f"ort:lib={lib}")
