@@ -495,7 +495,7 @@ typedef struct plumb_minify_options {
     int jobs;
     /* The user's own oracle instead of a backend: a command for /bin/sh. {model} is the candidate,
      * {dir} a folder with model.onnx and test_data_set_0/. Any exit code but 0 says that it fails,
-     * 125 that it cannot tell. */
+     * 125 that it cannot tell, 126 and 127 that it cannot be run. */
     const char *check;
     const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
     int fail_code;           /* it fails only with this exit code; -1 = as the original */
