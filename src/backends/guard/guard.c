@@ -160,7 +160,8 @@ pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
     pl_guard *g = pl_calloc(1, sizeof(*g));
     if (g == NULL) return pl_fail_memory(err, sizeof(*g));
     pl_status st = open_pair(ends, err);
-    if (st == PL_OK && ends[1] == CONTROL) { /* dup2 onto itself would leave close-on-exec set */
+    /* dup2 onto itself would leave close-on-exec set; 0 and 1 are opened anew before it is moved */
+    if (st == PL_OK && ends[1] <= CONTROL) {
         const int moved = fcntl(ends[1], F_DUPFD_CLOEXEC, CONTROL + 1);
         close(ends[1]);
         ends[1] = moved;
