@@ -162,6 +162,7 @@ static void test_guard__names_bad_results(void **state) {
         { ",fault=model", "wrote to the model's bytes while it compiled" },
         { ",fault=late-model", "wrote to the model's bytes while it ran" },
         { ",fault=garbage", "sent garbage" },
+        { ",fault=close", "closed its connection to plumb in run" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
