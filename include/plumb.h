@@ -455,7 +455,8 @@ PLUMB_API plumb_status plumb_report(const char *session, const char *path,
 
 /* The debugger in the browser: serves a session (its folder) or a model (for a comparison to be set
  * up; NULL: neither) on 127.0.0.1 until it is closed. The link holds a token without which nothing
- * is answered. Needs libmicrohttpd at build time, else PLUMB_E_UNSUPPORTED. */
+ * is answered. Needs libmicrohttpd, at build time and now, else
+ * PLUMB_E_UNSUPPORTED. */
 typedef struct plumb_viewer plumb_viewer;
 typedef struct plumb_viewer_options { /* all zero: a free port, no source files, no comparisons */
     int port;                         /* 0 = a free one */

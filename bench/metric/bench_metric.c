@@ -1,6 +1,6 @@
 /* GB/s of the metric pass beside a plain read of both arrays, in the same process, rounds
  * interleaved, the best of each counts. bench_metric [MB per array] [threads]; default 256 and 1.
- * Build: cc -O2 -Isrc bench/metric/bench_metric.c build/libplumb.a -lm -ldl -lpthread + its deps.
+ * Build: cc -O2 -Isrc bench/metric/bench_metric.c build/libplumb.a -lm -ldl -lpthread -lz
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/library.h"
 #include "kernels/cpu.h"
 #include "kernels/provider.h"
-#include "kernels/provider_int.h"
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* enums of cblas.h */
 
@@ -25,10 +25,19 @@ static pthread_once_t lib_once = PTHREAD_ONCE_INIT;
 static struct {
     sgemm_fn sgemm;
     dgemm_fn dgemm;
+    void (*set_threads)(int);
+    const char *(*corename)(void), *(*config)(void);
     char version[96];
     pl_status status;
     pl_err err;
 } lib;
+static const pl_symbol symbols[] = { { "cblas_sgemm", &lib.sgemm },
+                                     { "cblas_dgemm", &lib.dgemm },
+                                     { "openblas_set_num_threads", &lib.set_threads },
+                                     { "openblas_get_corename", &lib.corename },
+                                     { "openblas_get_config", &lib.config } };
+static pl_library library =
+    PL_LIBRARY("OpenBLAS", "libopenblas0-pthread", symbols, "libopenblas.so.0", "libopenblas.so");
 
 /* OpenBLAS reads its wishes from the environment, while it is loaded and never again; programs that
  * plumb starts must not inherit them. */
@@ -59,46 +68,27 @@ static const char *core_type(void) {
     return pl_cpu_isa_max() == PL_ISA_BASE ? NULL : "Prescott";
 }
 
-static void *lib_load(void) {
-    static const char *const names[] = { "libopenblas.so.0", "libopenblas.so" };
+static pl_status lib_load(pl_err *err) {
     wish core = { .name = "OPENBLAS_CORETYPE" }, threads = { .name = "OPENBLAS_NUM_THREADS" };
-    void *handle = NULL;
     wish_set(&core, core_type(), false);
     wish_set(&threads, "1", true);
-    for (size_t i = 0; i < sizeof names / sizeof *names && handle == NULL; i++)
-        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    const pl_status st = pl_library_open(&library, err);
     wish_undo(&threads);
     wish_undo(&core);
-    return handle;
+    return st;
 }
 
 static void lib_open(void) {
-    void *handle = lib_load();
-    if (handle == NULL) {
-        lib.status = pl_fail(&lib.err, PL_E_NOT_FOUND,
-                             "OpenBLAS is not here (libopenblas.so.0; Debian: "
-                             "libopenblas0-pthread): %s",
-                             dlerror());
+    if (lib_load(&lib.err) != PL_OK) {
+        lib.status = PL_E_NOT_FOUND;
         return;
     }
-    void (*set_threads)(int) = NULL;
-    const char *(*corename)(void) = NULL, *(*config)(void) = NULL;
-    const pl_symbol symbols[] = { { "cblas_sgemm", &lib.sgemm },
-                                  { "cblas_dgemm", &lib.dgemm },
-                                  { "openblas_set_num_threads", &set_threads },
-                                  { "openblas_get_corename", &corename },
-                                  { "openblas_get_config", &config } };
-    const char *missing = pl_symbols_load(handle, symbols, sizeof symbols / sizeof *symbols);
-    if (missing != NULL) {
-        lib.status = pl_fail(&lib.err, PL_E_NOT_FOUND, "libopenblas lacks %s", missing);
-        dlclose(handle);
-        return;
-    }
-    set_threads(1);
-    const char *words = config(); /* "OpenBLAS 0.3.21 DYNAMIC_ARCH …" */
+    lib.set_threads(1);
+    const char *words = lib.config(); /* "OpenBLAS 0.3.21 DYNAMIC_ARCH …" */
     const size_t first = strcspn(words, " ");
     const size_t n = words[first] == '\0' ? first : first + 1 + strcspn(words + first + 1, " ");
-    snprintf(lib.version, sizeof lib.version, "%.*s %s", (int)(n < 60 ? n : 60), words, corename());
+    snprintf(lib.version, sizeof lib.version, "%.*s %s", (int)(n < 60 ? n : 60), words,
+             lib.corename());
 }
 
 static pl_status blas_open(pl_err *err) {

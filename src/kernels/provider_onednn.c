@@ -14,11 +14,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/library.h"
 #include "base/size.h"
 #include "kernels/conv_int.h"
 #include "kernels/cpu.h"
 #include "kernels/provider.h"
-#include "kernels/provider_int.h"
 
 typedef struct dnnl_md {
     _Alignas(16) char bytes[2048];
@@ -127,45 +127,43 @@ static int isa_wanted(void) {
     return ISA_SSE41;
 }
 
-static const char *lib_symbols(void *handle) {
-    const pl_symbol symbols[] = {
-        { "dnnl_version", &lib.version },
-        { "dnnl_set_max_cpu_isa", &lib.set_max_cpu_isa },
-        { "dnnl_get_effective_cpu_isa", &lib.effective_isa },
-        { "dnnl_sgemm", &lib.sgemm },
-        { "dnnl_gemm_u8s8s32", &lib.gemm_u8s8 },
-        { "dnnl_gemm_s8s8s32", &lib.gemm_s8s8 },
-        { "dnnl_engine_create", &lib.engine_create },
-        { "dnnl_stream_create", &lib.stream_create },
-        { "dnnl_stream_destroy", &lib.stream_destroy },
-        { "dnnl_primitive_attr_create", &lib.attr_create },
-        { "dnnl_primitive_attr_set_scratchpad_mode", &lib.attr_set_scratchpad },
-        { "dnnl_memory_desc_init_by_strides", &lib.md_by_strides },
-        { "dnnl_memory_desc_init_by_tag", &lib.md_by_tag },
-        { "dnnl_memory_desc_equal", &lib.md_equal },
-        { "dnnl_memory_desc_get_size", &lib.md_size },
-        { "dnnl_dilated_convolution_forward_desc_init", &lib.conv_desc },
-        { "dnnl_primitive_desc_create", &lib.pd_create },
-        { "dnnl_primitive_desc_destroy", &lib.pd_destroy },
-        { "dnnl_primitive_desc_query_md", &lib.pd_md },
-        { "dnnl_reorder_primitive_desc_create", &lib.reorder_pd_create },
-        { "dnnl_primitive_create", &lib.primitive_create },
-        { "dnnl_primitive_execute", &lib.primitive_execute },
-        { "dnnl_primitive_destroy", &lib.primitive_destroy },
-        { "dnnl_memory_create", &lib.memory_create },
-        { "dnnl_memory_destroy", &lib.memory_destroy },
-    };
-    return pl_symbols_load(handle, symbols, sizeof symbols / sizeof *symbols);
-}
+static const pl_symbol symbols[] = {
+    { "dnnl_version", &lib.version },
+    { "dnnl_set_max_cpu_isa", &lib.set_max_cpu_isa },
+    { "dnnl_get_effective_cpu_isa", &lib.effective_isa },
+    { "dnnl_sgemm", &lib.sgemm },
+    { "dnnl_gemm_u8s8s32", &lib.gemm_u8s8 },
+    { "dnnl_gemm_s8s8s32", &lib.gemm_s8s8 },
+    { "dnnl_engine_create", &lib.engine_create },
+    { "dnnl_stream_create", &lib.stream_create },
+    { "dnnl_stream_destroy", &lib.stream_destroy },
+    { "dnnl_primitive_attr_create", &lib.attr_create },
+    { "dnnl_primitive_attr_set_scratchpad_mode", &lib.attr_set_scratchpad },
+    { "dnnl_memory_desc_init_by_strides", &lib.md_by_strides },
+    { "dnnl_memory_desc_init_by_tag", &lib.md_by_tag },
+    { "dnnl_memory_desc_equal", &lib.md_equal },
+    { "dnnl_memory_desc_get_size", &lib.md_size },
+    { "dnnl_dilated_convolution_forward_desc_init", &lib.conv_desc },
+    { "dnnl_primitive_desc_create", &lib.pd_create },
+    { "dnnl_primitive_desc_destroy", &lib.pd_destroy },
+    { "dnnl_primitive_desc_query_md", &lib.pd_md },
+    { "dnnl_reorder_primitive_desc_create", &lib.reorder_pd_create },
+    { "dnnl_primitive_create", &lib.primitive_create },
+    { "dnnl_primitive_execute", &lib.primitive_execute },
+    { "dnnl_primitive_destroy", &lib.primitive_destroy },
+    { "dnnl_memory_create", &lib.memory_create },
+    { "dnnl_memory_destroy", &lib.memory_destroy },
+};
+static pl_library library = PL_LIBRARY("oneDNN", "libdnnl2", symbols, "libdnnl.so.2");
 
-static pl_status lib_start(void *handle, pl_err *err) {
-    const char *missing = lib_symbols(handle);
-    if (missing != NULL) return pl_fail(err, PL_E_NOT_FOUND, "libdnnl lacks %s", missing);
+static pl_status lib_start(pl_err *err) {
+    if (pl_library_open(&library, err) != PL_OK) return PL_E_NOT_FOUND;
+    const char *missing = NULL;
     const dnnl_version_info *v = lib.version();
     if (v->major != 2)
         return pl_fail(err, PL_E_NOT_FOUND, "oneDNN is %d.%d, expected 2.x", v->major, v->minor);
     const pl_symbol threads = { "omp_set_num_threads", &lib.omp_threads };
-    if (v->cpu_runtime == RUNTIME_OMP) missing = pl_symbols_load(handle, &threads, 1);
+    if (v->cpu_runtime == RUNTIME_OMP) missing = pl_symbols_load(library.handle, &threads, 1);
     if (missing != NULL || (v->cpu_runtime != RUNTIME_OMP && v->cpu_runtime != RUNTIME_SEQUENTIAL))
         return pl_fail(err, PL_E_NOT_FOUND,
                        "oneDNN runs on threads (runtime %u) that cannot be held to one",
@@ -183,13 +181,7 @@ static pl_status lib_start(void *handle, pl_err *err) {
 }
 
 static void lib_open(void) {
-    void *handle = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL) {
-        lib.status = pl_fail(&lib.err, PL_E_NOT_FOUND,
-                             "oneDNN is not here (libdnnl.so.2; Debian: libdnnl2): %s", dlerror());
-        return;
-    }
-    lib.status = lib_start(handle, &lib.err);
+    lib.status = lib_start(&lib.err);
 }
 
 static pl_status onednn_open(pl_err *err) {
@@ -271,8 +263,8 @@ typedef struct conv_lib {
     size_t src_bytes, dst_bytes, weight_bytes;
 } conv_lib;
 
-static void conv_lib_free(void *library) {
-    conv_lib *l = library;
+static void conv_lib_free(void *kept) {
+    conv_lib *l = kept;
     if (l == NULL) return;
     void *primitives[] = { l->primitive, l->in, l->out }, *pds[] = { l->pd, l->in_pd, l->out_pd };
     for (int i = 0; i < 3; i++) {

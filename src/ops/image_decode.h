@@ -1,5 +1,6 @@
-/* Image files to pixels: JPEG, PNG, TIFF, WebP and JPEG 2000 through their libraries, BMP and PNM
- * by hand. The format is told by content.
+/* Image files to pixels: JPEG, PNG, TIFF, WebP and JPEG 2000 through their libraries, which are
+ * opened with the first such image (base/library.h), BMP and PNM by hand. The format is told by
+ * content.
  *
  * The bytes are a stranger's: sizes are checked against a limit before memory is taken, a library's
  * errors come back as a status, and nothing is printed. Alpha is dropped; 16 bits become 8. */
@@ -23,8 +24,9 @@ typedef struct pl_image {
 /* What Pillow refuses as a decompression bomb. */
 #define PL_IMAGE_PIXELS_MAX UINT64_C(178956970)
 
-/* PL_E_FORMAT: not an image, or a damaged one. PL_E_UNSUPPORTED: built without the library, or a
- * rare kind of the format. PL_E_LIMIT: more than max_pixels. */
+/* PL_E_FORMAT: not an image, or a damaged one. PL_E_UNSUPPORTED: the library was not
+ * there at build time or is not here, or a rare kind of the format. PL_E_LIMIT: more than
+ * max_pixels. */
 pl_status pl_image_decode(pl_bytes bytes, uint64_t max_pixels, pl_image *out, pl_err *err);
 void pl_image_release(pl_image *image);
 

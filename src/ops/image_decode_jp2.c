@@ -1,11 +1,36 @@
 /* JPEG 2000, files (JP2) and bare codestreams, through OpenJPEG. */
 #include "ops/image_decode.h"
 
-#ifdef HAVE_OPENJPEG
+#ifdef PL_SONAME_OPENJP2
 
 #include <openjpeg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/library.h"
+
+#define CALLS(X)                                                                                   \
+    X(opj_stream_default_create)                                                                   \
+    X(opj_stream_set_user_data)                                                                    \
+    X(opj_stream_set_user_data_length)                                                             \
+    X(opj_stream_set_read_function)                                                                \
+    X(opj_stream_set_skip_function)                                                                \
+    X(opj_stream_set_seek_function)                                                                \
+    X(opj_set_default_decoder_parameters)                                                          \
+    X(opj_set_info_handler)                                                                        \
+    X(opj_set_warning_handler)                                                                     \
+    X(opj_set_error_handler)                                                                       \
+    X(opj_setup_decoder)                                                                           \
+    X(opj_read_header)                                                                             \
+    X(opj_decode)                                                                                  \
+    X(opj_end_decompress)                                                                          \
+    X(opj_create_decompress)                                                                       \
+    X(opj_image_destroy)                                                                           \
+    X(opj_stream_destroy)                                                                          \
+    X(opj_destroy_codec)
+static struct { CALLS(PL_SLOT) } lib;
+static const pl_symbol symbols[] = { CALLS(PL_SLOT_SYMBOL) };
+static pl_library library = PL_LIBRARY("OpenJPEG", "libopenjp2-7", symbols, PL_SONAME_OPENJP2);
 
 typedef struct jp2_job {
     pl_bytes bytes;
@@ -51,13 +76,13 @@ static OPJ_BOOL on_seek(OPJ_OFF_T at, void *ctx) {
 }
 
 static opj_stream_t *open_stream(jp2_job *job) {
-    opj_stream_t *stream = opj_stream_default_create(OPJ_TRUE);
+    opj_stream_t *stream = lib.opj_stream_default_create(OPJ_TRUE);
     if (stream == NULL) return NULL;
-    opj_stream_set_user_data(stream, job, NULL);
-    opj_stream_set_user_data_length(stream, job->bytes.n_bytes);
-    opj_stream_set_read_function(stream, on_read);
-    opj_stream_set_skip_function(stream, on_skip);
-    opj_stream_set_seek_function(stream, on_seek);
+    lib.opj_stream_set_user_data(stream, job, NULL);
+    lib.opj_stream_set_user_data_length(stream, job->bytes.n_bytes);
+    lib.opj_stream_set_read_function(stream, on_read);
+    lib.opj_stream_set_skip_function(stream, on_skip);
+    lib.opj_stream_set_seek_function(stream, on_seek);
     return stream;
 }
 
@@ -123,11 +148,11 @@ static pl_status copy_pixels(const opj_image_t *image, pl_image *out, pl_err *er
 static pl_status decode(jp2_job *job, opj_codec_t *codec, opj_stream_t *stream, opj_image_t **image,
                         uint64_t max_pixels, pl_image *out, pl_err *err) {
     opj_dparameters_t parameters;
-    opj_set_default_decoder_parameters(&parameters);
-    (void)opj_set_info_handler(codec, on_message, job);
-    (void)opj_set_warning_handler(codec, on_message, job);
-    (void)opj_set_error_handler(codec, on_error, job);
-    if (!opj_setup_decoder(codec, &parameters) || !opj_read_header(stream, codec, image)) {
+    lib.opj_set_default_decoder_parameters(&parameters);
+    (void)lib.opj_set_info_handler(codec, on_message, job);
+    (void)lib.opj_set_warning_handler(codec, on_message, job);
+    (void)lib.opj_set_error_handler(codec, on_error, job);
+    if (!lib.opj_setup_decoder(codec, &parameters) || !lib.opj_read_header(stream, codec, image)) {
         return pl_fail(err, PL_E_FORMAT, "JPEG 2000: %s", job->message);
     }
     const opj_image_t *head = *image;
@@ -144,7 +169,7 @@ static pl_status decode(jp2_job *job, opj_codec_t *codec, opj_stream_t *stream, 
         return pl_fail(err, PL_E_LIMIT, "JPEG 2000: %llu x %llu pixels are above the limit",
                        (unsigned long long)width, (unsigned long long)height);
     }
-    if (!opj_decode(codec, stream, *image) || !opj_end_decompress(codec, stream)) {
+    if (!lib.opj_decode(codec, stream, *image) || !lib.opj_end_decompress(codec, stream)) {
         return pl_fail(err, PL_E_FORMAT, "JPEG 2000: %s", job->message);
     }
     /* A palette turns one component into three. */
@@ -154,9 +179,11 @@ static pl_status decode(jp2_job *job, opj_codec_t *codec, opj_stream_t *stream, 
 }
 
 pl_status pl_image_decode_jp2(pl_bytes bytes, uint64_t max_pixels, pl_image *out, pl_err *err) {
+    const pl_status opened = pl_library_open(&library, err);
+    if (opened != PL_OK) return pl_err_wrap(err, opened, "JPEG 2000");
     jp2_job job = { .bytes = bytes };
     opj_codec_t *codec =
-        opj_create_decompress(bytes.data[0] == 0xff ? OPJ_CODEC_J2K : OPJ_CODEC_JP2);
+        lib.opj_create_decompress(bytes.data[0] == 0xff ? OPJ_CODEC_J2K : OPJ_CODEC_JP2);
     opj_stream_t *stream = open_stream(&job);
     opj_image_t *image = NULL;
     pl_status st = PL_OK;
@@ -165,9 +192,9 @@ pl_status pl_image_decode_jp2(pl_bytes bytes, uint64_t max_pixels, pl_image *out
     } else {
         st = decode(&job, codec, stream, &image, max_pixels, out, err);
     }
-    opj_image_destroy(image);
-    if (stream != NULL) opj_stream_destroy(stream);
-    if (codec != NULL) opj_destroy_codec(codec);
+    lib.opj_image_destroy(image);
+    if (stream != NULL) lib.opj_stream_destroy(stream);
+    if (codec != NULL) lib.opj_destroy_codec(codec);
     return st;
 }
 

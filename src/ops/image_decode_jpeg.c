@@ -2,7 +2,7 @@
  * text of ONNX ImageDecoder-20 asks for. A truncated file is an error, as in Pillow. */
 #include "ops/image_decode.h"
 
-#ifdef HAVE_LIBJPEG
+#ifdef PL_SONAME_JPEG
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -11,6 +11,21 @@
 #include <jpeglib.h>
 
 #include "base/alloc.h"
+#include "base/library.h"
+
+/* lib.jpeg_create_decompress is a macro, which ends in lib.jpeg_CreateDecompress. */
+#define CALLS(X)                                                                                   \
+    X(jpeg_CreateDecompress)                                                                       \
+    X(jpeg_mem_src)                                                                                \
+    X(jpeg_read_header)                                                                            \
+    X(jpeg_start_decompress)                                                                       \
+    X(jpeg_read_scanlines)                                                                         \
+    X(jpeg_finish_decompress)                                                                      \
+    X(jpeg_std_error)                                                                              \
+    X(jpeg_destroy_decompress)
+static struct { CALLS(PL_SLOT) } lib;
+static const pl_symbol symbols[] = { CALLS(PL_SLOT_SYMBOL) };
+static pl_library library = PL_LIBRARY("libjpeg", "libjpeg62-turbo", symbols, PL_SONAME_JPEG);
 
 enum { SCANS_MAX = 500 }; /* a progressive file can ask for endless work */
 
@@ -61,12 +76,12 @@ static void cmyk_to_rgb(const jpeg_job *job, const uint8_t *from, uint8_t *to, s
 
 static void decode(jpeg_job *job) {
     struct jpeg_decompress_struct *info = &job->info;
-    jpeg_create_decompress(info);
+    lib.jpeg_create_decompress(info);
     info->client_data = job;
     info->progress = &job->progress;
     job->progress.progress_monitor = on_progress;
-    jpeg_mem_src(info, job->bytes.data, (unsigned long)job->bytes.n_bytes);
-    (void)jpeg_read_header(info, TRUE);
+    lib.jpeg_mem_src(info, job->bytes.data, (unsigned long)job->bytes.n_bytes);
+    (void)lib.jpeg_read_header(info, TRUE);
     const bool cmyk = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
     const bool grey = info->jpeg_color_space == JCS_GRAYSCALE;
     info->out_color_space = cmyk ? JCS_CMYK : grey ? JCS_GRAYSCALE : JCS_RGB;
@@ -81,18 +96,20 @@ static void decode(jpeg_job *job) {
             return;
         }
     }
-    (void)jpeg_start_decompress(info);
+    (void)lib.jpeg_start_decompress(info);
     while (info->output_scanline < info->output_height) {
         uint8_t *to =
             job->out->pixels + (size_t)info->output_scanline * width * (size_t)job->out->channels;
         JSAMPROW rows[1] = { cmyk ? job->row : to };
-        (void)jpeg_read_scanlines(info, rows, 1);
+        (void)lib.jpeg_read_scanlines(info, rows, 1);
         if (cmyk) cmyk_to_rgb(job, job->row, to, width);
     }
-    (void)jpeg_finish_decompress(info);
+    (void)lib.jpeg_finish_decompress(info);
 }
 
 pl_status pl_image_decode_jpeg(pl_bytes bytes, uint64_t max_pixels, pl_image *out, pl_err *err) {
+    const pl_status opened = pl_library_open(&library, err);
+    if (opened != PL_OK) return pl_err_wrap(err, opened, "JPEG");
     /* On the heap: what a longjmp leaves behind must not sit in registers. */
     jpeg_job *job = pl_calloc(1, sizeof(*job));
     if (job == NULL) return pl_fail_memory(err, sizeof(*job));
@@ -100,7 +117,7 @@ pl_status pl_image_decode_jpeg(pl_bytes bytes, uint64_t max_pixels, pl_image *ou
     job->max_pixels = max_pixels;
     job->out = out;
     job->err = err;
-    job->info.err = jpeg_std_error(&job->errors);
+    job->info.err = lib.jpeg_std_error(&job->errors);
     job->info.client_data = job;
     job->errors.error_exit = on_error;
     job->errors.emit_message = on_message;
@@ -109,7 +126,7 @@ pl_status pl_image_decode_jpeg(pl_bytes bytes, uint64_t max_pixels, pl_image *ou
     } else {
         job->status = pl_fail(err, PL_E_FORMAT, "JPEG: %s", job->message);
     }
-    jpeg_destroy_decompress(&job->info);
+    lib.jpeg_destroy_decompress(&job->info);
     const pl_status st = job->status;
     pl_free(job->row);
     pl_free(job);

@@ -2,17 +2,32 @@
  * many other kinds go through libtiff's own conversion to RGBA. */
 #include "ops/image_decode.h"
 
-#ifdef HAVE_LIBTIFF
-#include <tiffio.h>
-#endif
-
-/* Handlers per file came with 4.5.0; before it they are global, which a library must not touch. */
-#if defined(HAVE_LIBTIFF) && TIFFLIB_VERSION >= 20221213
+#ifdef PL_SONAME_TIFF
 
 #include <stdio.h>
 #include <string.h>
+#include <tiffio.h>
 
 #include "base/alloc.h"
+#include "base/library.h"
+
+#define CALLS(X)                                                                                   \
+    X(TIFFGetFieldDefaulted)                                                                       \
+    X(TIFFGetField)                                                                                \
+    X(TIFFIsTiled)                                                                                 \
+    X(TIFFScanlineSize)                                                                            \
+    X(TIFFReadScanline)                                                                            \
+    X(TIFFReadRGBAImageOriented)                                                                   \
+    X(TIFFOpenOptionsAlloc)                                                                        \
+    X(TIFFOpenOptionsSetErrorHandlerExtR)                                                          \
+    X(TIFFOpenOptionsSetWarningHandlerExtR)                                                        \
+    X(TIFFOpenOptionsSetMaxSingleMemAlloc)                                                         \
+    X(TIFFClientOpenExt)                                                                           \
+    X(TIFFOpenOptionsFree)                                                                         \
+    X(TIFFClose)
+static struct { CALLS(PL_SLOT) } lib;
+static const pl_symbol symbols[] = { CALLS(PL_SLOT_SYMBOL) };
+static pl_library library = PL_LIBRARY("libtiff", "libtiff6", symbols, PL_SONAME_TIFF);
 
 typedef struct tiff_job {
     pl_bytes bytes;
@@ -73,28 +88,28 @@ static toff_t on_size(thandle_t handle) {
 static int plain_samples(TIFF *tif) {
     uint16_t bits = 1, samples = 1, planar = PLANARCONFIG_CONTIG, photometric = 0, format = 1;
     uint16_t orientation = ORIENTATION_TOPLEFT;
-    (void)TIFFGetFieldDefaulted(tif, TIFFTAG_BITSPERSAMPLE, &bits);
-    (void)TIFFGetFieldDefaulted(tif, TIFFTAG_SAMPLESPERPIXEL, &samples);
-    (void)TIFFGetFieldDefaulted(tif, TIFFTAG_PLANARCONFIG, &planar);
-    (void)TIFFGetFieldDefaulted(tif, TIFFTAG_SAMPLEFORMAT, &format);
-    (void)TIFFGetFieldDefaulted(tif, TIFFTAG_ORIENTATION, &orientation);
-    if (TIFFGetField(tif, TIFFTAG_PHOTOMETRIC, &photometric) != 1) return 0;
+    (void)lib.TIFFGetFieldDefaulted(tif, TIFFTAG_BITSPERSAMPLE, &bits);
+    (void)lib.TIFFGetFieldDefaulted(tif, TIFFTAG_SAMPLESPERPIXEL, &samples);
+    (void)lib.TIFFGetFieldDefaulted(tif, TIFFTAG_PLANARCONFIG, &planar);
+    (void)lib.TIFFGetFieldDefaulted(tif, TIFFTAG_SAMPLEFORMAT, &format);
+    (void)lib.TIFFGetFieldDefaulted(tif, TIFFTAG_ORIENTATION, &orientation);
+    if (lib.TIFFGetField(tif, TIFFTAG_PHOTOMETRIC, &photometric) != 1) return 0;
     const bool colour = photometric == PHOTOMETRIC_RGB && (samples == 3 || samples == 4);
     const bool grey = photometric == PHOTOMETRIC_MINISBLACK && (samples == 1 || samples == 2);
     const bool plain = bits == 8 && format == SAMPLEFORMAT_UINT && planar == PLANARCONFIG_CONTIG &&
-                       orientation == ORIENTATION_TOPLEFT && TIFFIsTiled(tif) == 0;
+                       orientation == ORIENTATION_TOPLEFT && lib.TIFFIsTiled(tif) == 0;
     return plain && (colour || grey) ? samples : 0;
 }
 
 static pl_status read_plain(TIFF *tif, int samples, pl_image *out, pl_err *err) {
     const size_t row = (size_t)out->width * (size_t)samples;
-    const tmsize_t line = TIFFScanlineSize(tif);
+    const tmsize_t line = lib.TIFFScanlineSize(tif);
     if (line <= 0 || (size_t)line != row) return pl_fail(err, PL_E_FORMAT, "TIFF: bad row size");
     uint8_t *buf = pl_malloc(row);
     if (buf == NULL) return pl_fail_memory(err, row);
     pl_status st = PL_OK;
     for (uint32_t y = 0; y < out->height && st == PL_OK; y++) {
-        if (TIFFReadScanline(tif, buf, y, 0) != 1) {
+        if (lib.TIFFReadScanline(tif, buf, y, 0) != 1) {
             st = pl_fail(err, PL_E_FORMAT, "TIFF: row %u cannot be read", y);
         }
         uint8_t *to = out->pixels + (size_t)y * out->width * (size_t)out->channels;
@@ -112,7 +127,7 @@ static pl_status read_any(TIFF *tif, pl_image *out, pl_err *err) {
     uint32_t *raster = pl_calloc(n, sizeof(*raster));
     if (raster == NULL) return pl_fail_memory(err, n * sizeof(*raster));
     const int ok =
-        TIFFReadRGBAImageOriented(tif, out->width, out->height, raster, ORIENTATION_TOPLEFT, 1);
+        lib.TIFFReadRGBAImageOriented(tif, out->width, out->height, raster, ORIENTATION_TOPLEFT, 1);
     for (size_t i = 0; i < n && ok == 1; i++) {
         out->pixels[3 * i] = (uint8_t)TIFFGetR(raster[i]);
         out->pixels[3 * i + 1] = (uint8_t)TIFFGetG(raster[i]);
@@ -124,8 +139,8 @@ static pl_status read_any(TIFF *tif, pl_image *out, pl_err *err) {
 
 static pl_status decode(TIFF *tif, uint64_t max_pixels, pl_image *out, pl_err *err) {
     uint32_t width = 0, height = 0;
-    if (TIFFGetField(tif, TIFFTAG_IMAGEWIDTH, &width) != 1 ||
-        TIFFGetField(tif, TIFFTAG_IMAGELENGTH, &height) != 1) {
+    if (lib.TIFFGetField(tif, TIFFTAG_IMAGEWIDTH, &width) != 1 ||
+        lib.TIFFGetField(tif, TIFFTAG_IMAGELENGTH, &height) != 1) {
         return pl_fail(err, PL_E_FORMAT, "TIFF: no size");
     }
     const int samples = plain_samples(tif);
@@ -135,20 +150,22 @@ static pl_status decode(TIFF *tif, uint64_t max_pixels, pl_image *out, pl_err *e
 }
 
 pl_status pl_image_decode_tiff(pl_bytes bytes, uint64_t max_pixels, pl_image *out, pl_err *err) {
+    const pl_status opened = pl_library_open(&library, err);
+    if (opened != PL_OK) return pl_err_wrap(err, opened, "TIFF");
     tiff_job job = { .bytes = bytes };
-    TIFFOpenOptions *options = TIFFOpenOptionsAlloc();
+    TIFFOpenOptions *options = lib.TIFFOpenOptionsAlloc();
     if (options == NULL) return pl_fail_memory(err, 0);
-    TIFFOpenOptionsSetErrorHandlerExtR(options, on_error, &job);
-    TIFFOpenOptionsSetWarningHandlerExtR(options, on_warning, &job);
-    TIFFOpenOptionsSetMaxSingleMemAlloc(options, (tmsize_t)1 << 30);
-    TIFF *tif = TIFFClientOpenExt("image", "rm", &job, on_read, on_write, on_seek, on_close,
-                                  on_size, NULL, NULL, options);
-    TIFFOpenOptionsFree(options);
+    lib.TIFFOpenOptionsSetErrorHandlerExtR(options, on_error, &job);
+    lib.TIFFOpenOptionsSetWarningHandlerExtR(options, on_warning, &job);
+    lib.TIFFOpenOptionsSetMaxSingleMemAlloc(options, (tmsize_t)1 << 30);
+    TIFF *tif = lib.TIFFClientOpenExt("image", "rm", &job, on_read, on_write, on_seek, on_close,
+                                      on_size, NULL, NULL, options);
+    lib.TIFFOpenOptionsFree(options);
     if (tif == NULL) {
         return pl_fail(err, PL_E_FORMAT, "TIFF: %s", job.message[0] ? job.message : "bad header");
     }
     pl_status st = decode(tif, max_pixels, out, err);
-    TIFFClose(tif);
+    lib.TIFFClose(tif);
     /* Some paths of libtiff fill what is missing with zeros and go on. */
     if (st == PL_OK && job.message[0] != 0) st = pl_fail(err, PL_E_FORMAT, "TIFF: %s", job.message);
     return st;

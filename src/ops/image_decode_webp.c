@@ -1,13 +1,26 @@
 /* WebP through libwebp. Animations need another library (libwebpdemux): they are unsupported. */
 #include "ops/image_decode.h"
 
-#ifdef HAVE_LIBWEBP
+#ifdef PL_SONAME_WEBP
 
 #include <webp/decode.h>
 
+#include "base/library.h"
+
+#define CALLS(X)                                                                                   \
+    X(WebPGetFeaturesInternal)                                                                     \
+    X(WebPDecodeRGBInto)
+static struct { CALLS(PL_SLOT) } lib;
+static const pl_symbol symbols[] = { CALLS(PL_SLOT_SYMBOL) };
+static pl_library library = PL_LIBRARY("libwebp", "libwebp7", symbols, PL_SONAME_WEBP);
+
 pl_status pl_image_decode_webp(pl_bytes bytes, uint64_t max_pixels, pl_image *out, pl_err *err) {
+    const pl_status opened = pl_library_open(&library, err);
+    if (opened != PL_OK) return pl_err_wrap(err, opened, "WebP");
     WebPBitstreamFeatures features;
-    if (WebPGetFeatures(bytes.data, bytes.n_bytes, &features) != VP8_STATUS_OK ||
+    /* What WebPGetFeatures, an inline function, calls. */
+    if (lib.WebPGetFeaturesInternal(bytes.data, bytes.n_bytes, &features,
+                                    WEBP_DECODER_ABI_VERSION) != VP8_STATUS_OK ||
         features.width <= 0 || features.height <= 0) {
         return pl_fail(err, PL_E_FORMAT, "WebP: bad header");
     }
@@ -16,8 +29,8 @@ pl_status pl_image_decode_webp(pl_bytes bytes, uint64_t max_pixels, pl_image *ou
                           err));
     const size_t stride = (size_t)out->width * 3;
     /* Sides are at most 16384 (14 bits), so that stride fits. */
-    if (WebPDecodeRGBInto(bytes.data, bytes.n_bytes, out->pixels, stride * out->height,
-                          (int)stride) == NULL) {
+    if (lib.WebPDecodeRGBInto(bytes.data, bytes.n_bytes, out->pixels, stride * out->height,
+                              (int)stride) == NULL) {
         return pl_fail(err, PL_E_FORMAT, "WebP: damaged");
     }
     return PL_OK;

@@ -17,15 +17,32 @@ struct plumb_viewer {
     pl_server server;
 };
 
-#ifdef HAVE_MICROHTTPD
+#ifdef PL_SONAME_MICROHTTPD
 #include <microhttpd.h>
 
+#include "base/library.h"
+
+#define CALLS(X)                                                                                   \
+    X(MHD_lookup_connection_value)                                                                 \
+    X(MHD_add_response_header)                                                                     \
+    X(MHD_create_response_from_buffer)                                                             \
+    X(MHD_queue_response)                                                                          \
+    X(MHD_destroy_response)                                                                        \
+    X(MHD_create_response_from_callback)                                                           \
+    X(MHD_get_connection_info)                                                                     \
+    X(MHD_start_daemon)                                                                            \
+    X(MHD_stop_daemon)
+static struct { CALLS(PL_SLOT) } lib;
+static const pl_symbol symbols[] = { CALLS(PL_SLOT_SYMBOL) };
+static pl_library library =
+    PL_LIBRARY("libmicrohttpd", "libmicrohttpd12", symbols, PL_SONAME_MICROHTTPD);
+
 const char *pl_request_query(const pl_request *r, const char *key) {
-    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, key);
+    return lib.MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, key);
 }
 
 static const char *header(struct MHD_Connection *c, const char *name) {
-    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+    return lib.MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
 /* ---- who may ask ---- */
@@ -62,7 +79,7 @@ static const char *refusal(const pl_server *s, struct MHD_Connection *c) {
     if (!is_own_host(s, header(c, "Host"))) return "the Host of the request is not this server";
     if (origin != NULL && (strncmp(origin, "http://", 7) != 0 || !is_own_host(s, origin + 7)))
         return "the request comes from another page";
-    if (token == NULL) token = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
+    if (token == NULL) token = lib.MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
     if (!is_token(s, token)) return "the link's token is missing or wrong";
     return NULL;
 }
@@ -72,27 +89,27 @@ static const char *refusal(const pl_server *s, struct MHD_Connection *c) {
 static void add_headers(struct MHD_Response *r, const char *type) {
     char policy[1024];
     (void)snprintf(policy, sizeof policy, "%s; frame-ancestors 'none'", pl_page_policy);
-    (void)MHD_add_response_header(r, "Content-Type", type);
-    (void)MHD_add_response_header(r, "Content-Security-Policy", policy);
-    (void)MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    (void)MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
-    (void)MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
-    (void)MHD_add_response_header(r, "Cache-Control", "no-store");
+    (void)lib.MHD_add_response_header(r, "Content-Type", type);
+    (void)lib.MHD_add_response_header(r, "Content-Security-Policy", policy);
+    (void)lib.MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    (void)lib.MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    (void)lib.MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
+    (void)lib.MHD_add_response_header(r, "Cache-Control", "no-store");
 }
 
 static enum MHD_Result send_buf(struct MHD_Connection *c, unsigned code, const char *type,
                                 const char *name, const pl_buf *body) {
-    struct MHD_Response *r = MHD_create_response_from_buffer(
+    struct MHD_Response *r = lib.MHD_create_response_from_buffer(
         body->n_bytes, body->n_bytes > 0 ? body->data : NULL, MHD_RESPMEM_MUST_COPY);
     char disposition[96];
     if (r == NULL) return MHD_NO;
     add_headers(r, type);
     if (name != NULL) {
         (void)snprintf(disposition, sizeof disposition, "attachment; filename=\"%s\"", name);
-        (void)MHD_add_response_header(r, "Content-Disposition", disposition);
+        (void)lib.MHD_add_response_header(r, "Content-Disposition", disposition);
     }
-    const enum MHD_Result sent = MHD_queue_response(c, code, r);
-    MHD_destroy_response(r);
+    const enum MHD_Result sent = lib.MHD_queue_response(c, code, r);
+    lib.MHD_destroy_response(r);
     return sent;
 }
 
@@ -179,14 +196,14 @@ static enum MHD_Result send_events(pl_server *s, struct MHD_Connection *c) {
     if (e == NULL) return MHD_NO;
     e->server = s;
     struct MHD_Response *r =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, read_events, e, free_events);
+        lib.MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, read_events, e, free_events);
     if (r == NULL) {
         free_events(e);
         return MHD_NO;
     }
     add_headers(r, "text/event-stream");
-    const enum MHD_Result sent = MHD_queue_response(c, MHD_HTTP_OK, r);
-    MHD_destroy_response(r);
+    const enum MHD_Result sent = lib.MHD_queue_response(c, MHD_HTTP_OK, r);
+    lib.MHD_destroy_response(r);
     return sent;
 }
 
@@ -235,7 +252,7 @@ static enum MHD_Result answer_post(pl_server *s, struct MHD_Connection *c, const
 
 static pl_guest *guest_of(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        lib.MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info == NULL ? NULL : info->socket_context;
 }
 
@@ -251,7 +268,7 @@ static void come_or_go(void *cls, struct MHD_Connection *c, void **context,
     pl_server *s = cls;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+            lib.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
         *context = info == NULL ? NULL : pl_guests_enter(&s->guests, info->connect_fd);
     } else {
         pl_guests_leave(&s->guests, *context);
@@ -332,9 +349,11 @@ static pl_status open_socket(pl_server *s, int port, int *out, pl_err *err) {
 
 static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
     int fd = -1;
+    const pl_status opened = pl_library_open(&library, err);
+    if (opened != PL_OK) return pl_err_wrap(err, opened, "no server ('plumb report' needs none)");
     if (!pl_guests_init(&s->guests)) return pl_fail(err, PL_E_MEMORY, "no thread to be had");
     PL_TRY(open_socket(s, port, &fd, err));
-    s->daemon = MHD_start_daemon(
+    s->daemon = lib.MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_ERROR_LOG,
         (uint16_t)port, admit, s, handle, s, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)PL_GUESTS_SOCKETS,
@@ -347,7 +366,7 @@ static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
 }
 
 static void stop_daemon(pl_server *s) {
-    if (s->daemon != NULL) MHD_stop_daemon(s->daemon);
+    if (s->daemon != NULL) lib.MHD_stop_daemon(s->daemon);
     pl_guests_release(&s->guests);
 }
 
