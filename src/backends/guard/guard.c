@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -67,7 +68,7 @@ static bool find_around(const char *file, char *out, size_t n_out) {
 }
 
 static pl_status find_program(char *out, size_t n_out, pl_err *err) {
-    char exe[400];
+    char exe[PATH_MAX];
     Dl_info info;
     const char *named = getenv("PLUMB_GUARD");
     if (named != NULL && named[0] != '\0') {
@@ -158,7 +159,7 @@ static pl_status open_pair(int ends[2], pl_err *err) {
 }
 
 pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
-    char program[512];
+    char program[PATH_MAX + 64];
     int ends[2];
     PL_TRY(find_program(program, sizeof(program), err));
     pl_guard *g = pl_calloc(1, sizeof(*g));
