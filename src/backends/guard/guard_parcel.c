@@ -16,7 +16,7 @@
 
 enum { ALIGNMENT = 64, HEAD_BYTES = 16, DEPTH_MAX = 8, SEALS = F_SEAL_SHRINK | F_SEAL_WRITE };
 
-static const char magic[8] = { 'p', 'l', 'u', 'm', 'b', 'p', 'r', 'c' };
+static const char magic[8] = { 'p', 'l', 'u', 'm', 'b', 'b', 'l', 'b' };
 
 static size_t aligned(size_t n) {
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
