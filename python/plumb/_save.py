@@ -123,6 +123,15 @@ def _contents(thing):
     return list(thing) if isinstance(thing, list) else dict(thing) if isinstance(thing, dict) else None
 
 
+def _put_back(thing, contents):
+    now = _contents(thing)
+    if now is None or list(map(id, now)) == list(map(id, contents)) and (
+            isinstance(thing, list) or list(map(id, now.values())) == list(map(id, contents.values()))):
+        return
+    thing.clear()
+    (thing.extend if isinstance(thing, list) else thing.update)(contents)
+
+
 @contextlib.contextmanager
 def _attributes_kept(model):
     """torch.fx runs forward on proxies; what it sets and appends must not be found there by the run."""
@@ -134,9 +143,7 @@ def _attributes_kept(model):
             attributes.clear()
             attributes.update(values)
             for thing, contents in inside:
-                if contents is not None:
-                    thing.clear()
-                    (thing.extend if isinstance(thing, list) else thing.update)(contents)
+                _put_back(thing, contents)
 
 
 def _traced_by_fx(model):
