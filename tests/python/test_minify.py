@@ -698,6 +698,28 @@ def test_onnx_runtime_bug_without_plumb(folder):
     assert subprocess.run(node, cwd=repro, env=env).returncode == 0
 
 
+def test_odd_names_reach_onnx_runtime(folder):
+    """Quotes, backslashes, line ends, trigraphs: the C program asks for the names that the model has."""
+    import onnx
+    lib, model = ort_bug()
+    assert call("convert", model, folder / "m.onnx").returncode == 0
+    m = onnx.load(str(folder / "m.onnx"))
+    new = {v.name: f"{v.name} \"%s\\\\ ??/ ??=\n\t'`$(x)\u00fc" for v in (*m.graph.input, *m.graph.output)}
+    for value in (*m.graph.input, *m.graph.output):
+        value.name = new[value.name]
+    for node in m.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [new.get(n, n) for n in names]
+    onnx.save(m, str(folder / "odd.onnx"))
+    r, repro, _ = minify(folder, folder / "odd.onnx", "--backend", f"ort:lib={lib}", "--max-queries", "1")
+    assert r["verified"], r
+    subprocess.run(["cc", "-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wno-trigraphs", "-Werror", "repro_ort.c", "-o", "repro_ort", "-ldl", "-lm"], cwd=repro, check=True)
+    done = subprocess.run(["./repro_ort", lib], cwd=repro, capture_output=True, text=True)
+    assert done.returncode == 1 and "off by" in done.stdout, (done.returncode, done.stdout, done.stderr)
+    done = subprocess.run(["sh", repro / "run.sh", "query"], env=ENV, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+
+
 # ---- real models ----
 
 def planted(folder, name, fault, left=3, elements=None):
