@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -486,6 +487,8 @@ def test_repro_runs_by_itself(folder):
     assert json.loads((repro / "repro.json").read_text())["verified"]
     assert Path(f"{repro}.zip").exists() and shutil.which("unzip") is None or subprocess.run(
         ["unzip", "-tq", f"{repro}.zip"], capture_output=True).returncode == 0
+    modes = {i.filename.split("/", 1)[1]: i.external_attr >> 16 for i in zipfile.ZipFile(f"{repro}.zip").infolist()}
+    assert modes["run.sh"] & 0o777 == 0o755 and modes["model.onnx"] & 0o777 == 0o644, modes
     for what, code in (("run", 0), ("query", 1), ("analyze", 1)):
         done = subprocess.run([repro / "run.sh", what], capture_output=True, text=True, env=ENV, cwd=folder)
         assert done.returncode == code, (what, done.returncode, done.stderr)
