@@ -32,6 +32,8 @@ uint32_t pl_crc32(uint32_t crc, const void *data, size_t n_bytes); /* begin with
 /* Writing: each entry's CRC and size are known before its bytes. */
 typedef struct pl_zip_writer pl_zip_writer;
 pl_status pl_zip_writer_open(const char *path, pl_zip_writer **out, pl_err *err);
+/* Entries that begin from now on are programs, or not. */
+void pl_zip_writer_set_executable(pl_zip_writer *w, bool executable);
 pl_status pl_zip_writer_begin(pl_zip_writer *w, const char *name, uint64_t n_bytes, uint32_t crc,
                               pl_err *err);
 pl_status pl_zip_writer_append(pl_zip_writer *w, const void *data, size_t n_bytes, pl_err *err);

@@ -5,12 +5,13 @@
 #include "base/buf.h"
 #include "tensor/zip.h"
 
-enum { ZIP_VERSION = 20, ZIP64_VERSION = 45, DATE_1980 = 0x21, FLAG_UTF8 = 0x800 };
+enum { ZIP_VERSION = 20, ZIP64_VERSION = 45, DATE_1980 = 0x21, FLAG_UTF8 = 0x800, UNIX = 3 };
 
 struct pl_zip_writer {
     pl_file_writer *file;
     pl_buf directory;
     uint64_t n_entries, n_left; /* bytes of the open entry still to come */
+    bool executable;            /* of entries that begin now */
 };
 
 static void put_le(pl_buf *buf, uint64_t value, int n_bytes) {
@@ -57,6 +58,10 @@ static void put_common(pl_buf *buf, const char *name, bool wide, uint64_t n_byte
     put_le(buf, n_extra, 2);
 }
 
+void pl_zip_writer_set_executable(pl_zip_writer *w, bool executable) {
+    w->executable = executable;
+}
+
 pl_status pl_zip_writer_begin(pl_zip_writer *w, const char *name, uint64_t n_bytes, uint32_t crc,
                               pl_err *err) {
     const uint64_t offset = pl_file_writer_offset(w->file);
@@ -77,10 +82,10 @@ pl_status pl_zip_writer_begin(pl_zip_writer *w, const char *name, uint64_t n_byt
     }
     const uint64_t n_wide = (wide ? 16u : 0u) + (far ? 8u : 0u);
     pl_buf_append(dir, "PK\1\2", 4);
-    put_le(dir, ZIP64_VERSION, 2);
+    put_le(dir, ZIP64_VERSION | UNIX << 8, 2);
     put_common(dir, name, wide, n_bytes, crc, n_wide ? (size_t)n_wide + 4 : 0);
-    put_le(dir, 0, 8); /* comment, disk, attributes */
-    put_le(dir, 0, 2);
+    put_le(dir, 0, 6); /* comment, disk, internal attributes */
+    put_le(dir, (uint64_t)(w->executable ? 0100755 : 0100644) << 16, 4);
     put_le(dir, capped(offset), 4);
     pl_buf_append(dir, name, n_name);
     if (n_wide) {

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -486,6 +487,8 @@ def test_repro_runs_by_itself(folder):
     assert json.loads((repro / "repro.json").read_text())["verified"]
     assert Path(f"{repro}.zip").exists() and shutil.which("unzip") is None or subprocess.run(
         ["unzip", "-tq", f"{repro}.zip"], capture_output=True).returncode == 0
+    modes = {i.filename.split("/", 1)[1]: i.external_attr >> 16 for i in zipfile.ZipFile(f"{repro}.zip").infolist()}
+    assert modes["run.sh"] & 0o777 == 0o755 and modes["model.onnx"] & 0o777 == 0o644, modes
     for what, code in (("run", 0), ("query", 1), ("analyze", 1)):
         done = subprocess.run([repro / "run.sh", what], capture_output=True, text=True, env=ENV, cwd=folder)
         assert done.returncode == code, (what, done.returncode, done.stderr)
@@ -696,6 +699,28 @@ def test_onnx_runtime_bug_without_plumb(folder):
     shutil.copy(repro / "observed/output_0.pb", repro / "test_data_set_0/output_0.pb")
     assert subprocess.run(["./repro_ort", lib], cwd=repro).returncode == 0
     assert subprocess.run(node, cwd=repro, env=env).returncode == 0
+
+
+def test_odd_names_reach_onnx_runtime(folder):
+    """Quotes, backslashes, line ends, trigraphs: the C program asks for the names that the model has."""
+    import onnx
+    lib, model = ort_bug()
+    assert call("convert", model, folder / "m.onnx").returncode == 0
+    m = onnx.load(str(folder / "m.onnx"))
+    new = {v.name: f"{v.name} \"%s\\\\ ??/ ??=\n\t'`$(x)\u00fc" for v in (*m.graph.input, *m.graph.output)}
+    for value in (*m.graph.input, *m.graph.output):
+        value.name = new[value.name]
+    for node in m.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [new.get(n, n) for n in names]
+    onnx.save(m, str(folder / "odd.onnx"))
+    r, repro, _ = minify(folder, folder / "odd.onnx", "--backend", f"ort:lib={lib}", "--max-queries", "1")
+    assert r["verified"], r
+    subprocess.run(["cc", "-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wno-trigraphs", "-Werror", "repro_ort.c", "-o", "repro_ort", "-ldl", "-lm"], cwd=repro, check=True)
+    done = subprocess.run(["./repro_ort", lib], cwd=repro, capture_output=True, text=True)
+    assert done.returncode == 1 and "off by" in done.stdout, (done.returncode, done.stdout, done.stderr)
+    done = subprocess.run(["sh", repro / "run.sh", "query"], env=ENV, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
 
 
 # ---- real models ----

@@ -24,6 +24,7 @@ enum {
     LARGE = 1024, /* bytes: smaller weights stay in the model */
     HASHED_MAX = 1 << 20,
     INLINE_MAX = 1 << 16, /* a model with less than this in large weights has them all inside */
+    LOOSE_MAX = 64 << 20, /* bytes of tensors that no state may have any more */
     ALIGNMENT = 4096,
     TENSOR_DIMS = 1,
     TENSOR_DATA_TYPE = 2,
@@ -34,6 +35,7 @@ enum {
 
 typedef struct known_tensor {
     pl_tensor *tensor; /* held: its address stays its own */
+    bool original;
     pl_hash128 hash;
     int64_t offset; /* in the file; -1 = not there yet */
     const char *file;
@@ -41,15 +43,12 @@ typedef struct known_tensor {
 
 struct pl_mini_weights {
     pl_strmap known; /* address -> known_tensor */
+    size_t n_loose;  /* bytes that became known since the last sweep */
     pl_arena *arena;
     int fd;
     int64_t end;
     char file[32];
 };
-
-static void unref_tensor(void *object) {
-    pl_tensor_unref(object);
-}
 
 pl_status pl_mini_weights_new(pl_mini_weights **out, pl_err *err) {
     pl_mini_weights *w = pl_calloc(1, sizeof(*w));
@@ -68,9 +67,34 @@ pl_status pl_mini_weights_new(pl_mini_weights **out, pl_err *err) {
 void pl_mini_weights_free(pl_mini_weights *w) {
     if (w == NULL) return;
     if (w->fd >= 0) close(w->fd);
+    for (size_t i = 0; i < w->known.n_entries; i++)
+        pl_tensor_unref(((const known_tensor *)w->known.entries[i].value)->tensor);
     pl_strmap_release(&w->known);
     pl_arena_free(w->arena);
     pl_free(w);
+}
+
+/* Candidates come and go, and their tensors with them: who has only us cannot be asked for again.
+ */
+static pl_status sweep(pl_mini_weights *w, pl_err *err) {
+    pl_strmap left = PL_STRMAP_INIT;
+    for (size_t i = 0; i < w->known.n_entries; i++) {
+        const pl_strmap_entry *e = &w->known.entries[i];
+        const known_tensor *k = e->value;
+        if (!k->original && pl_tensor_is_sole(k->tensor)) continue;
+        if (pl_strmap_put_n(&left, e->key, e->n_key, e->value) == 0) continue;
+        pl_strmap_release(&left);
+        return pl_fail_memory(err, 1);
+    }
+    for (size_t i = 0; i < w->known.n_entries; i++) {
+        const pl_strmap_entry *e = &w->known.entries[i];
+        if (pl_strmap_get_n(&left, e->key, e->n_key) == NULL)
+            pl_tensor_unref(((const known_tensor *)e->value)->tensor);
+    }
+    pl_strmap_release(&w->known);
+    w->known = left;
+    w->n_loose = 0;
+    return PL_OK;
 }
 
 static pl_hash128 hash_content(const pl_tensor *t) {
@@ -98,17 +122,16 @@ static pl_status know_as(pl_mini_weights *w, pl_tensor *t, bool original, known_
     const uintptr_t address = (uintptr_t)t;
     *out = pl_strmap_get_n(&w->known, (const char *)&address, sizeof(address));
     if (*out != NULL) return PL_OK;
+    if (w->n_loose > LOOSE_MAX) PL_TRY(sweep(w, err));
     known_tensor *k = pl_arena_alloc(w->arena, sizeof(*k));
     char *key = pl_arena_alloc(w->arena, sizeof(address));
     if (k == NULL || key == NULL) return pl_fail_memory(err, sizeof(*k));
     memcpy(key, &address, sizeof(address));
-    *k = (known_tensor){ pl_tensor_ref(t), { address, (uint64_t)t->dtype }, -1, NULL };
+    *k = (known_tensor){ t, original, { address, (uint64_t)t->dtype }, -1, NULL };
     if (!original || pl_tensor_bytes(t) < HASHED_MAX) k->hash = hash_content(t);
-    if (pl_arena_defer(w->arena, unref_tensor, k->tensor) != 0) {
-        pl_tensor_unref(k->tensor);
-        return pl_fail_memory(err, 1);
-    }
     if (pl_strmap_put_n(&w->known, key, sizeof(address), k) != 0) return pl_fail_memory(err, 1);
+    pl_tensor_ref(t);
+    if (!original) w->n_loose += pl_tensor_bytes(t);
     *out = k;
     return PL_OK;
 }

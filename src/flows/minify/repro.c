@@ -250,6 +250,7 @@ pl_status pl_repro_verify(pl_repro *r, const char *program, const char *dir, pl_
 static pl_status zip_file(pl_zip_writer *zip, const char *path, const char *name, pl_err *err) {
     pl_file_map *map = NULL;
     PL_TRY(pl_file_map_open(path, &map, err));
+    pl_zip_writer_set_executable(zip, access(path, X_OK) == 0);
     pl_status st =
         pl_zip_writer_begin(zip, name, map->n_bytes, pl_crc32(0, map->data, map->n_bytes), err);
     if (st == PL_OK) st = pl_zip_writer_append(zip, map->data, map->n_bytes, err);

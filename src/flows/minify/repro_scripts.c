@@ -72,12 +72,17 @@ static double limit_of(const pl_repro *r, size_t i) {
     return off > 0 ? off / 2 : NEVER;
 }
 
-/* A name inside quotes. */
+/* A name inside quotes, for C: every byte of it. */
 static void put_string(pl_buf *out, const char *s) {
     pl_buf_putc(out, '"');
     for (; *s != '\0'; s++) {
-        if (*s == '"' || *s == '\\') pl_buf_putc(out, '\\');
-        if ((unsigned char)*s >= ' ') pl_buf_putc(out, *s);
+        const unsigned char c = (unsigned char)*s;
+        if (c < ' ' || c == 127 || c == '?') { /* ? begins a trigraph */
+            pl_buf_printf(out, "\\%03o", c);
+            continue;
+        }
+        if (c == '"' || c == '\\') pl_buf_putc(out, '\\');
+        pl_buf_putc(out, *s);
     }
     pl_buf_putc(out, '"');
 }

@@ -268,6 +268,16 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
 
 /* ---- README.md ---- */
 
+/* Text of others as a block of Markdown: every line of it. */
+static void put_block(pl_buf *out, const char *text) {
+    pl_buf_puts(out, "\n    ");
+    for (; *text != '\0'; text++) {
+        pl_buf_putc(out, *text);
+        if (*text == '\n' && text[1] != '\0') pl_buf_puts(out, "    ");
+    }
+    pl_buf_putc(out, '\n');
+}
+
 static void put_values(pl_buf *out, const char *what, const pl_datum *d) {
     char text[128];
     if (d == NULL) {
@@ -335,9 +345,12 @@ void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *
     }
     pl_buf_puts(out, ".\n");
     if (r->signature != NULL && r->signature->text[0] != '\0') {
-        pl_buf_printf(out, "\n    %s\n", r->signature->text);
+        put_block(out, r->signature->text);
     }
-    if (r->check != NULL) pl_buf_printf(out, "\nIt fails in the eyes of:\n\n    %s\n", r->check);
+    if (r->check != NULL) {
+        pl_buf_puts(out, "\nIt fails in the eyes of:\n");
+        put_block(out, r->check);
+    }
     put_how(r, out);
     if (!r->no_data) put_data(r, out);
     const size_t n = strlen(model_text);
