@@ -178,6 +178,11 @@ pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     if (x->pairs.a == NULL) PL_TRY(pl_analysis_pair(x, err)); /* A failed before it came to that */
     if (!x->options->bisect || x->a.backend == NULL || s->outcome == PL_OUTCOME_AGREE) return PL_OK;
+    if (s->n_blame == 0 && s->outcome != PL_OUTCOME_FAILED) { /* every trial would look right */
+        s->bisect_level = s->bisect_pass = "";
+        s->bisect_reason = "no operation is to blame: nothing tells a wrong run from a right one";
+        return PL_OK;
+    }
     pl_guilty_pass found;
     PL_TRY(pl_bisect_passes(x->a.options.spec, pl_backend_levels(x->a.backend),
                             pl_backend_passes(x->a.backend), is_bad, x, x->arena, &found, err));

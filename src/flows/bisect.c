@@ -127,10 +127,11 @@ static bool is_key(const char *item, size_t n, const char *key) {
     return n > n_key && strncmp(item, key, n_key) == 0 && item[n_key] == '=';
 }
 
-/* The spec with another level and with passes left out. */
+/* The spec with another level and with passes left out, besides those that it leaves out. */
 static void put_spec(const search *s, const bool *disabled, pl_buf *out) {
-    const char *colon = strchr(s->spec, ':');
+    const char *colon = strchr(s->spec, ':'), *joint = "disable=";
     const size_t n_name = colon == NULL ? strlen(s->spec) : (size_t)(colon - s->spec);
+    pl_buf names = PL_BUF_INIT;
     char separator = ':';
     pl_buf_append(out, s->spec, n_name);
     for (const char *item = colon; item != NULL && *item != '\0';) {
@@ -142,6 +143,9 @@ static void put_spec(const search *s, const bool *disabled, pl_buf *out) {
             pl_buf_putc(out, separator);
             pl_buf_append(out, item, n);
             separator = ',';
+        } else if (is_key(item, n, "disable")) {
+            pl_buf_printf(&names, "%s%.*s", joint, (int)(n - 8), item + 8);
+            joint = "+";
         }
         item += n;
     }
@@ -149,13 +153,14 @@ static void put_spec(const search *s, const bool *disabled, pl_buf *out) {
         pl_buf_printf(out, "%copt=%s", separator, s->level);
         separator = ',';
     }
-    const char *joint = "disable=";
     for (size_t i = 0; disabled != NULL && i < s->n_names; i++) {
         if (!disabled[i]) continue;
-        if (*joint == 'd') pl_buf_putc(out, separator);
-        pl_buf_printf(out, "%s%s", joint, s->names[i]);
+        pl_buf_printf(&names, "%s%s", joint, s->names[i]);
         joint = "+";
     }
+    if (!pl_buf_ok(&names)) out->failed = true;
+    if (names.n_bytes > 0) pl_buf_printf(out, "%c%s", separator, pl_buf_str(&names));
+    pl_buf_release(&names);
 }
 
 static pl_status is_bad(search *s, const bool *disabled, bool *bad, pl_err *err) {

@@ -153,7 +153,7 @@ static pl_status read_set(const pl_graph *graph, const char *path, pl_datum **in
         st = read_set_member(graph, path, list.names[i], in, &used, err);
     }
     pl_dir_list_free(&list);
-    if (st == PL_OK && !used) {
+    if (st == PL_OK && !used && graph->n_inputs > 0) {
         return pl_fail(err, PL_E_NOT_FOUND,
                        "%s holds no input_N.pb and no file named like an input", path);
     }

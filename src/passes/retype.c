@@ -384,28 +384,39 @@ static pl_status retype_outputs(retype *r, pl_node *node, pl_err *err) {
 
 /* ---- kinds of nodes ---- */
 
-/* What is made from nothing: SequenceEmpty-11 has a dtype (float unless given), Optional-15 a type.
- */
-static pl_status retype_attributes(const retype *r, pl_node *node, pl_err *err) {
+/* An attribute that names the type of what is made. */
+static pl_status retype_named(const retype *r, pl_node *node, const char *name, int64_t otherwise,
+                              pl_err *err) {
+    pl_attr *attr = (pl_attr *)(uintptr_t)pl_node_attr(node, name);
+    if (attr == NULL && takes_part((pl_dtype)otherwise)) {
+        attr = pl_node_add_attr(node, name, PL_ATTR_INT);
+        if (attr == NULL) return pl_fail_memory(err, sizeof(*attr));
+        attr->i = otherwise;
+    }
+    if (attr != NULL && attr->type == PL_ATTR_INT && takes_part((pl_dtype)attr->i))
+        attr->i = border(r, (pl_dtype)attr->i);
+    return PL_OK;
+}
+
+/* What is made from nothing: SequenceEmpty-11 has a dtype (float unless given), HannWindow-17 an
+ * output_datatype, Optional-15 a type. What is made like an input (EyeLike-9) has no default. */
+static pl_status retype_attributes(const retype *r, pl_node *node, bool sequence, pl_err *err) {
     pl_attr *type = (pl_attr *)(uintptr_t)pl_node_attr(node, "type");
-    pl_attr *dtype = (pl_attr *)(uintptr_t)pl_node_attr(node, "dtype");
     if (type != NULL && type->type == PL_ATTR_TYPE_PROTO)
         PL_TRY(border_type(r, type->type_proto, &type->type_proto, err));
     for (const pl_op_attr *a = node->def == NULL ? NULL : node->def->attrs;
-         dtype == NULL && a != NULL && a->name != NULL; a++) {
-        if (strcmp(a->name, "dtype") != 0 || a->type != PL_ATTR_INT) continue;
-        dtype = pl_node_add_attr(node, "dtype", PL_ATTR_INT);
-        if (dtype == NULL) return pl_fail_memory(err, sizeof(*dtype));
-        dtype->i = PL_F32;
+         a != NULL && a->name != NULL; a++) {
+        const bool dtype = strcmp(a->name, "dtype") == 0;
+        if (a->type != PL_ATTR_INT || (!dtype && strcmp(a->name, "output_datatype") != 0)) continue;
+        PL_TRY(retype_named(r, node, a->name, dtype && sequence ? PL_F32 : a->i, err));
     }
-    if (dtype != NULL && takes_part((pl_dtype)dtype->i)) dtype->i = border(r, (pl_dtype)dtype->i);
     return PL_OK;
 }
 
 /* Nothing inside changes type; at a border everything may. */
 static pl_status keep_apart(retype *r, pl_node *node, pl_err *err) {
     PL_TRY(retype_inputs(r, node, PL_COMPUTE_ORIGINAL, err));
-    if (r->options->everywhere) PL_TRY(retype_attributes(r, node, err));
+    if (r->options->everywhere) PL_TRY(retype_attributes(r, node, true, err));
     for (uint32_t i = 0; i < node->n_out && r->options->everywhere; i++) {
         pl_value *value = node->out[i];
         if (value == NULL) continue;
@@ -462,6 +473,7 @@ static pl_status retype_node(retype *r, pl_node *node, pl_err *err) {
     const pl_compute_rule rule = native                   ? PL_COMPUTE_NATIVE
                                  : r->options->everywhere ? PL_COMPUTE_LOW
                                                           : r->options->rule(r->options->ctx, node);
+    if (r->options->everywhere && !native) PL_TRY(retype_attributes(r, node, false, err));
     PL_TRY(retype_inputs(r, node, rule, err));
     return retype_outputs(r, node, err);
 }

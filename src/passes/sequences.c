@@ -13,9 +13,11 @@
 
 enum { MAX_ITEMS = 65536 };
 
+/* Sequences that grow at their end share one list: each knows its own length. */
 typedef struct items {
     pl_value **list;
-    size_t n;
+    size_t n, capacity;
+    size_t *n_used; /* of the list, by the longest */
     bool known;
 } items;
 
@@ -37,10 +39,12 @@ static const items *items_of(const taking_apart *t, const pl_value *value) {
 static pl_status set_items(taking_apart *t, const pl_value *value, pl_value *const *list,
                            size_t n) {
     items *to = &t->of[value->id];
-    to->list = pl_arena_array(t->arena, n + 1, sizeof(*to->list));
-    if (to->list == NULL) return pl_fail_memory(t->err, n);
+    to->capacity = 2 * n + 1;
+    to->list = pl_arena_array(t->arena, to->capacity, sizeof(*to->list));
+    to->n_used = pl_arena_alloc(t->arena, sizeof(*to->n_used));
+    if (to->list == NULL || to->n_used == NULL) return pl_fail_memory(t->err, n);
     if (n > 0) memcpy(to->list, list, n * sizeof(*list));
-    to->n = n;
+    to->n = *to->n_used = n;
     to->known = true;
     return PL_OK;
 }
@@ -79,12 +83,16 @@ static pl_status insert(taking_apart *t, const pl_node *node) {
     size_t at = 0;
     if (from == NULL || from->n >= MAX_ITEMS || !position(node, 2, from->n, from->n, &at))
         return PL_OK;
-    pl_value **list = pl_arena_array(t->arena, from->n + 1, sizeof(*list));
-    if (list == NULL) return pl_fail_memory(t->err, from->n);
-    memcpy(list, from->list, at * sizeof(*list));
-    list[at] = node->in[1];
-    memcpy(list + at + 1, from->list + at, (from->n - at) * sizeof(*list));
-    return set_items(t, node->out[0], list, from->n + 1);
+    items *to = &t->of[node->out[0]->id];
+    if (at == from->n && *from->n_used == from->n && from->n < from->capacity) {
+        *to = *from;
+    } else {
+        PL_TRY(set_items(t, node->out[0], from->list, from->n));
+    }
+    memmove(to->list + at + 1, to->list + at, (to->n - at) * sizeof(*to->list));
+    to->list[at] = node->in[1];
+    *to->n_used = ++to->n;
+    return PL_OK;
 }
 
 static pl_status erase(taking_apart *t, const pl_node *node) {
@@ -96,7 +104,7 @@ static pl_status erase(taking_apart *t, const pl_node *node) {
     PL_TRY(set_items(t, node->out[0], from->list, from->n));
     items *to = &t->of[node->out[0]->id];
     memmove(to->list + at, to->list + at + 1, (to->n - at - 1) * sizeof(*to->list));
-    to->n--;
+    *to->n_used = --to->n;
     return PL_OK;
 }
 
@@ -113,14 +121,18 @@ static bool piece_sizes(const pl_node *node, int64_t whole, int64_t *sizes, size
     }
     const bool each = node->n_in < 2 || node->in[1] == NULL ||
                       (node->in[1]->type != NULL && node->in[1]->type->rank == 0);
-    if (!each) {
-        *n = n_split;
-        memcpy(sizes, split, n_split * sizeof(*split));
-        return true;
+    if (!each) { /* those that do not fit are left to the run, which tells why */
+        int64_t left = whole;
+        for (size_t i = 0; i < n_split; i++) {
+            if (split[i] < 0 || split[i] > left) return false;
+            left -= split[i];
+            sizes[(*n)++] = split[i];
+        }
+        return left == 0;
     }
-    if (split[0] < 1 || (whole + split[0] - 1) / split[0] > 256) return false;
-    for (int64_t at = 0; at < whole; at += split[0])
-        sizes[(*n)++] = whole - at < split[0] ? whole - at : split[0];
+    if (split[0] < 1 || (whole > 0 && (whole - 1) / split[0] >= 256)) return false;
+    for (int64_t left = whole; left > 0; left -= sizes[(*n)++])
+        sizes[*n] = left < split[0] ? left : split[0];
     return true;
 }
 
@@ -229,7 +241,8 @@ static pl_list_use use_of(const pl_node *node) {
 
 static pl_status pass(taking_apart *t, const pl_node *node) {
     const items *same = items_of(t, node->in[0]);
-    return same == NULL ? PL_OK : set_items(t, node->out[0], same->list, same->n);
+    if (same != NULL) t->of[node->out[0]->id] = *same;
+    return PL_OK;
 }
 
 static pl_status visit(taking_apart *t, pl_node *node) {

@@ -19,11 +19,15 @@ enum { MAX_NODES = 1000000, MAX_DEPTH = 32, MAX_WORK = 4000000 };
 
 /* ---- constants ---- */
 
-/* *out is a new reference; NULL when the value is not known before the run. */
-static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_tensor **out,
-                      pl_err *err);
+typedef struct folding {
+    pl_arena *scratch;
+    pl_strmap known; /* value -> its tensor, held: what is read twice is computed once */
+} folding;
 
-static pl_status fold_node(const pl_node *node, int depth, pl_arena *scratch, pl_tensor **out,
+static pl_status fold_value(folding *f, const pl_value *value, int depth, pl_tensor **out,
+                            pl_err *err);
+
+static pl_status fold_node(folding *f, const pl_node *node, int depth, pl_tensor **out,
                            uint32_t slot, pl_err *err) {
     pl_status st = PL_OK;
     pl_datum **in = pl_calloc((size_t)node->n_in + 1, sizeof(*in));
@@ -36,11 +40,11 @@ static pl_status fold_node(const pl_node *node, int depth, pl_arena *scratch, pl
     for (uint32_t i = 0; i < node->n_in && known; i++) {
         pl_tensor *t = NULL;
         if (node->in[i] == NULL) continue;
-        PL_TRY_GOTO(done, st, fold(node->in[i], depth + 1, scratch, &t, err));
+        PL_TRY_GOTO(done, st, fold_value(f, node->in[i], depth + 1, &t, err));
         known = t != NULL;
         if (known) PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(t, &in[i], err));
     }
-    const pl_eval_setup setup = { .scratch = scratch };
+    const pl_eval_setup setup = { .scratch = f->scratch };
     if (!known) goto done;
     PL_TRY_GOTO(done, st, pl_eval_node(node, in, result, &setup, err));
     if (result[slot] != NULL && result[slot]->kind == PL_TYPE_TENSOR)
@@ -72,8 +76,8 @@ static pl_status fold_shape(const pl_node *node, pl_tensor **out, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_tensor **out,
-                      pl_err *err) {
+static pl_status fold_value(folding *f, const pl_value *value, int depth, pl_tensor **out,
+                            pl_err *err) {
     *out = NULL;
     if (value->init != NULL && !value->is_input) {
         *out = pl_tensor_ref(value->init);
@@ -84,7 +88,31 @@ static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_te
     const bool dims = (node->def->flags & PL_OP_DIMS) != 0;
     if (dims && node->in[0] != NULL) return fold_shape(node, out, err);
     if ((node->def->flags & (PL_OP_CONTROL | PL_OP_RANDOM)) != 0) return PL_OK;
-    return fold_node(node, depth, scratch, out, value->producer_slot, err);
+    pl_tensor *before = pl_strmap_get_n(&f->known, (const char *)&value->id, sizeof(value->id));
+    if (before != NULL) {
+        *out = pl_tensor_ref(before);
+        return PL_OK;
+    }
+    PL_TRY(fold_node(f, node, depth, out, value->producer_slot, err));
+    if (*out == NULL) return PL_OK; /* then nothing that reads it is known, and the search ends */
+    if (pl_strmap_put_n(&f->known, (const char *)&value->id, sizeof(value->id), *out) != 0) {
+        pl_tensor_unref(*out);
+        *out = NULL;
+        return pl_fail_memory(err, 1);
+    }
+    pl_tensor_ref(*out);
+    return PL_OK;
+}
+
+/* *out is a new reference; NULL when the value is not known before the run. */
+static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_tensor **out,
+                      pl_err *err) {
+    folding f = { .scratch = scratch, .known = PL_STRMAP_INIT };
+    const pl_status st = fold_value(&f, value, depth, out, err);
+    for (size_t i = 0; i < f.known.n_entries; i++)
+        pl_tensor_unref(f.known.entries[i].value);
+    pl_strmap_release(&f.known);
+    return st;
 }
 
 /* ---- the loop at work ---- */
@@ -99,11 +127,19 @@ typedef struct unrolling {
     pl_value **states; /* as they are now */
     pl_value **pieces; /* scan outputs: n_steps for each */
     size_t n_steps, pieces_capacity;
-    pl_value **map; /* by id: what stands for a value of the body */
+    size_t n_copied; /* nodes of one step, bodies included */
+    pl_value **map;  /* by id: what stands for a value of the body */
     size_t n_map;
     pl_arena *scratch;
     pl_err *err;
 } unrolling;
+
+static pl_status count_nodes(void *ctx, pl_graph *body, pl_err *err) {
+    *(size_t *)ctx += body->n_nodes;
+    for (size_t i = 0; i < body->n_nodes; i++)
+        PL_TRY(pl_node_each_body(body->nodes[i], count_nodes, ctx, err));
+    return PL_OK;
+}
 
 static pl_status open_loop(unrolling *u, pl_graph *graph, pl_node *node, pl_graph *body,
                            size_t n_states, size_t first_out, pl_err *err) {
@@ -121,6 +157,8 @@ static pl_status open_loop(unrolling *u, pl_graph *graph, pl_node *node, pl_grap
     if (body == NULL || body->n_outputs < first_out + n_states)
         return pl_node_fail(err, PL_E_INVALID, node, "its body has too few outputs");
     u->n_scans = body->n_outputs - first_out - n_states;
+    u->n_copied = 1;
+    PL_TRY(count_nodes(&u->n_copied, body, err));
     u->states = pl_calloc(n_states + 1, sizeof(pl_value *));
     u->map = pl_calloc(u->n_map + 1, sizeof(pl_value *));
     u->scratch = pl_arena_new();
@@ -139,7 +177,7 @@ static void close_loop(unrolling *u) {
 /* One copy of the body. The map holds its inputs; *cond (may be NULL) receives output 0. */
 static pl_status copy_step(unrolling *u, pl_value **cond) {
     const size_t step = u->n_steps;
-    if ((u->body->n_nodes + 1) * (step + 1) > MAX_NODES) {
+    if (step >= MAX_NODES / u->n_copied) {
         return pl_node_fail(u->err, PL_E_LIMIT, u->node,
                             "its gradient would need more than %d nodes", MAX_NODES);
     }
@@ -312,8 +350,9 @@ static pl_status expand_loop(pl_graph *graph, pl_node *node, pl_err *err) {
     const size_t n_states = node->n_in > 2 ? node->n_in - 2 : 0;
     PL_TRY_GOTO(done, st,
                 open_loop(&u, graph, node, pl_attr_graph(node, "body"), n_states, 1, err));
-    if (u.states == NULL || u.body->n_inputs < n_states + 2) {
-        st = pl_node_fail(err, PL_E_INVALID, node, "its body has too few inputs");
+    if (u.states == NULL || u.body->n_inputs != n_states + 2) {
+        st = pl_node_fail(err, PL_E_INVALID, node, "its body has %zu inputs, expected %zu",
+                          u.body->n_inputs, n_states + 2);
         goto done;
     }
     for (size_t i = 0; i < n_states && st == PL_OK; i++) {

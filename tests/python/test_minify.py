@@ -6,6 +6,7 @@ import math
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -219,6 +220,14 @@ def test_accuracy_knows_where_a_function_jumps(folder):
     assert r["signature"]["op"] == "Mul", r["signature"]
 
 
+def test_what_overflows_on_both_sides_is_no_failure(folder):
+    """Far from fp64, which does not overflow, but the reference's own numbers."""
+    text(folder / "m.onnxtxt", "  k = Constant<value = float {1e38}>()\n  m = Mul(x, k)\n  n = Mul(m, x)\n  y = Tanh(x)", outputs="float[4] n, float[4] y")
+    for args in (("--backend", "eager"), ("--backend", "jit"), ("--inject", "scale@Cos"), ("--backend", "jit", "--accuracy")):
+        _, _, error = minify(folder, folder / "m.onnxtxt", "--range", "x=3:9", *args, code=2)
+        assert "did not fail" in error, (args, error)
+
+
 def test_repro_judges_by_the_rule_it_was_found_with(folder):
     sins_and_coses(folder / "m.onnxtxt", 3, "Relu", 3)
     rule = ("--accuracy", "--profile", "torch", "--same", "tol=1e-3")
@@ -413,6 +422,51 @@ def test_check_gets_data(folder):
     assert r["nodes_after"] == 1 and r["signature"]["number"] == 3, r
 
 
+def test_names_that_a_shell_would_take_apart(folder):
+    """Of the model, and of the folder for temporary files; in the three ways to quote."""
+    model = folder / "my; touch ran;'\"$(touch ran).onnxtxt"
+    text(model, "  a = Sin(x)\n  b = Relu(a)\n  y = Cos(b)")
+    (folder / "t m'p").mkdir()
+    env = {**ENV, "TMPDIR": str(folder / "t m'p")}
+    for i, word in enumerate(("{model}", "'{model}'", '"{model}"', "\\'{model}")):
+        passes = call("minify", model, "--check", f"test -f {word}", "-q", "-o", folder / "no", cwd=folder, env=env)
+        assert (passes.returncode == 2 and "did not fail" in passes.stderr) == (i < 3), (word, passes.stderr)
+    done = call("minify", model, "--check", "grep -q Relu {model} && exit 1; exit 0 # don't", "-q", "-o", "out", cwd=folder, env=env)
+    assert done.returncode == 0 and done.stdout.startswith("1 of 3 nodes"), done.stderr
+    for what in ("run", "query"):  # the comment does not swallow the rest of run.sh
+        assert subprocess.run(["sh", "out/run.sh", what], cwd=folder, env=ENV, capture_output=True).returncode == 1, what
+    assert not (folder / "ran").exists()
+
+
+def test_a_check_that_is_no_program_is_no_failure(folder):
+    text(folder / "m.onnxtxt", "  y = Relu(x)")
+    (folder / "check.sh").write_text("#!/bin/sh\nexit 0\n")
+    _, _, error = minify(folder, folder / "m.onnxtxt", "--check", f"{folder}/check.sh {{model}}", code=2)
+    assert "cannot be run" in error, error
+
+
+def test_a_loop_that_contradicts_itself(folder):
+    """A check may take what plumb cannot infer: nothing is made of a Loop whose body wants more than it gets."""
+    body = "(int64 i, bool c, float[4] s, float[4] u) => (bool d) { d = Identity(c)\n t = Add(s, u) }"
+    text(folder / "m.onnxtxt", f"  m = Constant<value = int64 {{2}}>()\n  k = Constant<value = bool {{1}}>()\n  y = Loop(m, k) <body = b {body}>\n  z = Cos(x)",
+         outputs="float[4] z")
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--check", "grep -q Add {model} && exit 1; exit 0", "-q")
+    assert r["verified"] and "Loop" in operators(repro), r
+
+
+def test_a_model_behind_a_symbolic_link(folder):
+    """Candidates refer to the file, not to the link: readers of external data refuse links."""
+    text(folder / "m.onnxtxt", "  s = Sin(x)\n  a = MatMul(s, w)\n  y = Relu(a)", "float[4,200] x", "float[4,200] y")
+    body = (folder / "m.onnxtxt").read_text()
+    weights = ",".join(str(i % 97) for i in range(200 * 200))
+    (folder / "m.onnxtxt").write_text(body.replace("(float[4,200] y) {", f"(float[4,200] y) <float[200,200] w = {{{weights}}}> {{"))
+    call("convert", folder / "m.onnxtxt", folder / "m.onnx")
+    (folder / "link.onnx").symlink_to(folder / "m.onnx")
+    check = f"grep -q MatMul {{model}} || exit 0; {PLUMB} info {{model}} > {folder}/log 2>&1 && exit 1; exit 7"
+    r, _, _ = minify(folder, folder / "link.onnx", "--check", check, "-q")
+    assert r["nodes_after"] == 1 and not r["others"], r["others"]
+
+
 def test_query_answers_by_exit_code(folder):
     sins_and_coses(folder / "m.onnxtxt", 2, "Relu", 2)
     assert call("minify", "--query", folder / "m.onnxtxt", "--inject", "accuracy@Relu").returncode == 1
@@ -439,6 +493,43 @@ def test_repro_runs_by_itself(folder):
     assert call("test", repro, "--backend", "jit:inject=offset@Relu:1").returncode == 1
     assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
     assert call("run", repro, "--save", "none").returncode == 0
+
+
+def test_a_repro_finds_what_was_named_from_here(folder):
+    """A check and a program that were given as ./FILE: run.sh stays in the folder where it is called."""
+    text(folder / "m.onnxtxt", "  a = Sin(x)\n  b = Relu(a)\n  y = Cos(b)")
+    for name, body in (("check.sh", 'grep -q Relu "$1" && exit 1; exit 0'), ("engine.sh", 'grep -q Relu "$1/model.onnx" && exit 9; exit 8')):
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    for name, args in (("a", ("--check", "./check.sh {model}")), ("b", ("--backend", "cmd:./engine.sh", "--check-str", "code 9"))):
+        done = call("minify", "m.onnxtxt", *args, "-q", "-o", name, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        for what in ("run", "query"):
+            done = subprocess.run(["sh", f"{name}/run.sh", what], cwd=folder, env=ENV, capture_output=True, text=True)
+            assert done.returncode == (3 if (name, what) == ("b", "run") else 1), (name, what, done.returncode, done.stderr)
+    assert json.loads((folder / "b/repro.json").read_text())["check_str"] == "code 9"
+
+
+def test_a_repro_without_inputs(folder):
+    """The node reads weights only: an empty data set is whole."""
+    text(folder / "m.onnxtxt", "  w = Constant<value = float[4] {1, 2, 3, 4}>()\n  n = Neg(w)\n  y = Add(x, n)")
+    for kind in ("offset", "crash"):
+        r, repro, _ = minify(folder, folder / "m.onnxtxt", "--inject", f"{kind}@Neg")
+        assert r["verified"] and r["nodes_after"] == 1 and not list((repro / "test_data_set_0").glob("input*")), r
+        assert call("run", repro, "--save", "none").returncode == 0
+        assert call("test", repro).returncode == 0
+
+
+def test_a_repro_keeps_its_limits(folder):
+    """A time-out that was set by hand is one in the new process, too."""
+    text(folder / "m.onnxtxt", "  y = Relu(x)")
+    (folder / "slow.sh").write_text("#!/bin/sh\nsleep 2\nexit 7\n")
+    (folder / "slow.sh").chmod(0o755)
+    args = ("--backend", f"cmd:{folder}/slow.sh", "--max-queries", "1", "-q", "--memory-limit", "4000")
+    r, repro, _ = minify(folder, folder / "m.onnxtxt", "--timeout", "0.3", *args)
+    assert r["verified"] and r["signature"]["kind"] == "time-out", r
+    assert json.loads((repro / "repro.json").read_text())["context"]["memory_limit"] == 4000 << 20
+    assert "--timeout 0.3 --memory-limit 4000" in (repro / "run.sh").read_text()
 
 
 def test_stable_output_is_the_same_twice(folder):
@@ -481,6 +572,26 @@ def test_strip_weights_says_what_remains(folder):
     assert b"0.456" not in (repro / "model.onnxtxt").read_bytes()
 
 
+def float_pattern(x):
+    return "".join(f"\\x{b:02x}" for b in struct.pack("<f", x))
+
+
+def test_strip_weights_knows_weights_by_other_names(folder):
+    """What a Transpose made of a weight, what a Constant holds and what stands in a body are weights, too."""
+    secret = "float[4,4] w = {0.123,0.777,0.345,0.911,0.222,0.333,0.444,0.555,0.666,0.121,0.131,0.141,0.151,0.161,0.171,0.181}"
+    head = '<ir_version: 8, opset_import: ["" : 17]>\ng (float[4,4] x) => (float[4,4] y)'
+    models = (f"{head} <{secret}> {{ wt = Transpose<perm=[1,0]>(w)\n a = MatMul(x, wt)\n y = Cos(a) }}\n",
+              f"{head} {{ w = Constant<value = {secret.replace('w = ', '')}>()\n a = MatMul(x, w)\n y = Cos(a) }}\n",
+              f"{head} {{ c = Constant<value = bool {{1}}>()\n a = If(c)<then_branch = t () => (float[4,4] p) <{secret}> {{ p = MatMul(x, w) }}, "
+              "else_branch = e () => (float[4,4] q) { q = Sin(x) }>\n y = Cos(a) }\n")
+    check = f"LC_ALL=C grep -qaP '{float_pattern(0.777)}' {{dir}}/model.onnx && grep -q MatMul {{dir}}/model.onnx && exit 1; exit 0"
+    for i, model in enumerate(models):
+        (folder / f"m{i}.onnxtxt").write_text(model)
+        _, repro, _ = minify(folder, folder / f"m{i}.onnxtxt", "--check", check, "--strip-weights", "-q")
+        remains = json.loads((repro / "repro.json").read_text())["weights_of_the_original"]
+        assert "are the original's" in remains, (i, remains)
+
+
 def test_resume_goes_on_from_a_checkpoint(folder):
     bench.chain(folder / "m.onnxtxt", 100)
     check = ("--check", f"{oracle(folder)} {{model}} op=Relu")
@@ -489,6 +600,35 @@ def test_resume_goes_on_from_a_checkpoint(folder):
     r, _, log = minify(folder, folder / "m.onnxtxt", "--trust", "--resume", folder / "c")
     assert r["nodes_after"] == 1 and r["nodes_before"] == 201 and r["verified"], r
     assert f"Started off with {first['nodes_after']} nodes" in log, log
+
+
+def test_runs_do_not_mix_their_checkpoints(folder):
+    """--resume takes the smallest checkpoint: it must not be another model's."""
+    text(folder / "a.onnxtxt", "  a = Sin(x)\n  b = Relu(a)\n  y = Cos(b)")
+    text(folder / "b.onnxtxt", "  a = Sin(x)\n  b = Tanh(a)\n  y = Cos(b)")
+    minify(folder, folder / "a.onnxtxt", "--inject", "offset@Relu", "--checkpoints", folder / "c")
+    _, _, error = minify(folder, folder / "b.onnxtxt", "--inject", "offset@Tanh", "--checkpoints", folder / "c", code=2)
+    assert "checkpoints of another run" in error, error
+
+
+def test_what_is_not_ours_stays(folder):
+    text(folder / "m.onnxtxt", "  a = Sin(x)\n  y = Relu(a)")
+    for name in ("out.part", "out.checkpoints"):
+        (folder / name).mkdir()
+        (folder / name / "mine").write_text("mine")
+    assert call("minify", folder / "m.onnxtxt", "--inject", "offset@Relu", "-q", "-o", folder / "out").returncode == 0
+    assert (folder / "out.part/mine").exists() and (folder / "out.checkpoints/mine").exists()
+    assert len(list((folder / "out.checkpoints").iterdir())) == 1
+
+
+def test_what_exists_is_said_before_the_work(folder):
+    text(folder / "m.onnxtxt", "  a = Sin(x)\n  y = Relu(a)")
+    (folder / "good").mkdir()
+    (folder / "out.zip").write_text("")
+    for args in (("--good", folder / "good"), ("--zip",)):
+        done = call("minify", folder / "m.onnxtxt", "--inject", "offset@Relu", "-o", folder / "out", *args)
+        assert done.returncode == 2 and "exists already" in done.stderr and "Strategy" not in done.stderr, done.stderr
+        assert not (folder / "out").exists()
 
 
 def test_other_failures_are_listed_and_kept(folder):
@@ -516,6 +656,27 @@ def ort_bug():
     if not lib.exists():
         raise Skip("ONNX Runtime 1.27 is not here: tools/setup test")
     return lib, ROOT / "examples/identity_transpose.onnxtxt"
+
+
+def test_functions_in_branches_run_on_onnx_runtime(folder):
+    """ONNX Runtime refuses the graph that it made of such a model: it cannot be looked into, but it runs."""
+    if not ORT.exists():
+        raise Skip("ONNX Runtime is not here (tools/fetch-ort)")
+    import onnx
+    from onnx import TensorProto, helper
+    f = helper.make_function("own", "F", ["a"], ["c"], [helper.make_node("Sin", ["a"], ["b"]), helper.make_node("Cos", ["b"], ["c"])], [helper.make_opsetid("", 17)])
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])  # noqa: E731
+    call_f = lambda out: helper.make_node("F", ["x"], [out], domain="own")  # noqa: E731
+    t, e = (helper.make_graph([call_f(n)], f"{n}g", [], [value(n)]) for n in "te")
+    graph = helper.make_graph([call_f("p"), helper.make_node("If", ["k"], ["q"], then_branch=t, else_branch=e), helper.make_node("Add", ["p", "q"], ["y"])],
+                              "g", [value("x"), helper.make_tensor_value_info("k", TensorProto.BOOL, [])], [value("y")])
+    model = helper.make_model(graph, functions=[f], opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)])
+    model.ir_version = 8
+    onnx.save(model, str(folder / "m.onnx"))
+    query = call("minify", "--query", folder / "m.onnx", "--backend", "ort")
+    assert query.returncode == 0, query.stdout + query.stderr
+    found = call("analyze", folder / "m.onnx", "--backend", "ort", "-o", folder / "session")
+    assert found.returncode == 0 and "only the outputs are known" in found.stdout, found.stdout + found.stderr
 
 
 def test_onnx_runtime_bug_without_plumb(folder):

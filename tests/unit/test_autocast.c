@@ -463,8 +463,39 @@ static void test_bypass_pairs__outputs_keep_their_names(void **state) {
     pl_model_free(m);
 }
 
+/* What names its own type is made in double, not in float and cast: gold's bits. */
+static void test_fp64__what_is_made_is_double(void **state) {
+    static const char *const text =
+        "(float[3,3] x) => (h, r, u, e) <int64 n = {7}> { h = HannWindow(n) r = "
+        "RandomNormal<shape = [4], seed = 3.0>() u = RandomUniformLike<seed = 2.0, dtype = 1>(x) e "
+        "= EyeLike(x) }";
+    pl_datum *out[MAX_PORTS] = { NULL }, *gold[MAX_PORTS] = { NULL }, *in[MAX_PORTS] = { NULL };
+    pl_datum *wide[MAX_PORTS] = { NULL };
+    pl_tensor *x = NULL;
+    pl_err err = PL_ERR_INIT;
+    pl_model *model = NULL;
+    (void)state;
+    assert_int_equal(pl_model_parse_graph(text, 17, &model, &err), PL_OK);
+    assert_int_equal(pl_tensor_new_zero(PL_F32, 2, (const int64_t[]){ 3, 3 }, &x, &err), PL_OK);
+    assert_int_equal(pl_datum_of_tensor_take(x, &in[0], &err), PL_OK);
+    assert_int_equal(raise_all(model, in, wide), PL_OK);
+    assert_int_equal(run(model, true, in, gold, &err), PL_OK);
+    assert_int_equal(pl_model_fp64(model, NULL, &err), PL_OK);
+    assert_int_equal(run(model, false, wide, out, &err), PL_OK);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(out[i]->tensor->dtype, PL_F64);
+        assert_true(pl_tensor_identical(out[i]->tensor, gold[i]->tensor));
+    }
+    drop(out);
+    drop(gold);
+    drop(in);
+    drop(wide);
+    pl_model_free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp64__what_is_made_is_double),
         cmocka_unit_test(test_autocast__column_follows_pytorch),
         cmocka_unit_test(test_autocast__every_sample_of_the_table),
         cmocka_unit_test(test_autocast__casts_are_shared),

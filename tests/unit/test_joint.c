@@ -275,6 +275,21 @@ static void test_control__loops_are_unrolled(void **state) {
           12, true);
 }
 
+/* What is read twice is computed once: 28 sums of a value with itself are not 2^28 of them. */
+static void test_control__folding_is_linear(void **state) {
+    char text[2000];
+    size_t n = 0;
+    (void)state;
+    n += (size_t)snprintf(text, sizeof(text),
+                          "(double[2] x) => (y) <int64 m = {2}, double one = {1}> { y = Loop(m, "
+                          "\"\", x) <body = b (int64 i, bool c, double[2] v) => (bool d, double[2] "
+                          "w) { e0 = Constant<value_float = 0.5>() ");
+    for (int i = 1; i <= 28; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "e%d = Add(e%d, e%d) ", i, i - 1, i - 1);
+    snprintf(text + n, sizeof(text) - n, "t = Cast<to=9>(e28) d = Identity(t) w = Mul(v, x) }> }");
+    check(text, 17, true);
+}
+
 static void test_control__branches_are_differentiated(void **state) {
     (void)state;
     const char *text =
@@ -310,6 +325,20 @@ static void test_sequences__are_taken_apart(void **state) {
           "w) <body = b (double[N] e, double[1] f) => (double[N] g) { g = Mul(e, f) }> y = "
           "ConcatFromSequence<axis=0>(t) }",
           17, true);
+    /* Two that grow from one, and one more behind each. */
+    check(
+        "(double[2] x, double[3] z, double[1] w) => (y, u) { s = SequenceConstruct(x) a = "
+        "SequenceInsert(s, z) b = SequenceInsert(s, w) c = SequenceInsert(a, x) d = "
+        "SequenceInsert(b, z) y = ConcatFromSequence<axis=0>(c) u = ConcatFromSequence<axis=0>(d) "
+        "}",
+        17, true);
+    check("(double[3,2] x) => (y) <int64 n = {9223372036854775807}> { s = "
+          "SplitToSequence<axis=0>(x, n) y = ConcatFromSequence<axis=0>(s) }",
+          17, true);
+    /* Sizes that are not those of x: no gradient of a model that does not run. */
+    expect_failure("(double[3,2] x) => (y) <int64[2] n = {1, 1}> { s = SplitToSequence<axis=0>(x, "
+                   "n) y = ConcatFromSequence<axis=0>(s) }",
+                   "ConcatFromSequence");
 }
 
 /* ---- shapes that are not known ---- */
@@ -428,6 +457,7 @@ int main(void) {
         cmocka_unit_test(test_joint__gives_zeros_where_nothing_depends),
         cmocka_unit_test(test_joint__says_why_there_is_none),
         cmocka_unit_test(test_control__loops_are_unrolled),
+        cmocka_unit_test(test_control__folding_is_linear),
         cmocka_unit_test(test_control__branches_are_differentiated),
         cmocka_unit_test(test_sequences__are_taken_apart),
         cmocka_unit_test(test_shapes__may_be_open),

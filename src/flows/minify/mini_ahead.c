@@ -156,6 +156,7 @@ static void become_scout(pl_ahead *a, pid_t parent, path way, int fd) {
     /* What is killed in the midst of its work leaves its files where they are removed. */
     setenv("TMPDIR", a->m->work, 1);
     a->m->pool = pl_pool_new(1); /* the threads of the old one are not here; NULL works too */
+    a->m->accuracy.pool = a->m->pool;
     pl_oracle *o = a->m->oracle;
     pl_mini_weights_forked(o->weights);
     if (o->row->forked != NULL) o->row->forked(o);

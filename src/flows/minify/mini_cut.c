@@ -160,7 +160,7 @@ static pl_status finish(pl_mini *m, const pl_mini_state *from, const cutting *c,
     pl_datum **in = pl_calloc(model->graph->n_inputs + 1, sizeof(pl_datum *));
     if (in == NULL) {
         pl_model_free(model);
-        return pl_fail_memory(err, model->graph->n_inputs);
+        return pl_fail_memory(err, 1);
     }
     PL_TRY(pl_mini_state_new_take(model, in, &s, err));
     s->values = pl_mini_values_ref(from->values);

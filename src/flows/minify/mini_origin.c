@@ -3,6 +3,7 @@
  * The file gets a second name in the folder of the queries (ONNX wants external data there, and no
  * symbolic links), so that nothing is copied however much the weights weigh. Where that cannot be,
  * on another file system for example, weights are written once (mini_write.c). */
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,7 +53,8 @@ pl_status pl_mini_weights_use_file(pl_mini_weights *w, const pl_mini_state *s, c
     char *name = pl_path_join(dir, PL_ORIGINAL_FILE);
     if (name == NULL) return pl_fail_memory(err, 1);
     pl_status st = PL_OK;
-    if (link(s->file, name) == 0 && pl_file_map_open(name, &map, NULL) == PL_OK) {
+    const bool linked = linkat(AT_FDCWD, s->file, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+    if (linked && pl_file_map_open(name, &map, NULL) == PL_OK) {
         st = note_graph(w, s->model->graph, map, err);
     }
     pl_file_map_unref(map);

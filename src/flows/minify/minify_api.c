@@ -20,7 +20,7 @@ typedef struct job {
     plumb_minify_options options; /* with what a repro.json adds */
     const plumb_model *model;
     pl_arena *arena;
-    bool verified;
+    bool written, verified;
     char *repro; /* path; NULL = none */
     pl_buf notes;
 } job;
@@ -148,6 +148,9 @@ static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
     }
     if (o->inputs.seed == 0) o->inputs.seed = info->seed;
     if (o->threads == 0) o->threads = info->threads;
+    if (o->timeout <= 0) o->timeout = info->timeout;
+    if (o->memory_limit == 0) o->memory_limit = info->memory_limit;
+    if (o->check_str == NULL && info->check_str[0] != '\0') o->check_str = info->check_str;
     if (pl_context_is_plain(&o->context)) {
         m->recorded = (plumb_context){ .eval = info->eval,
                                        .amp = info->amp[0] == '\0' ? NULL : info->amp,
@@ -224,28 +227,24 @@ static pl_status own_program(const plumb_minify_options *o, char *out, size_t n_
 /* Written beside its name, asked there in a new process, then renamed: it appears whole. */
 static pl_status write_repro(job *j, const pl_mini_state *state, const char *path, bool failing,
                              pl_err *err) {
-    char program[4096], part[4096];
+    char program[4096], *part = NULL;
     pl_repro repro = { 0 };
     pl_buf spec = PL_BUF_INIT;
     pl_status st = PL_OK;
-    snprintf(part, sizeof(part), "%s.part", path);
     if (pl_path_exists(path)) return pl_fail(err, PL_E_EXISTS, "'%s' exists already", path);
-    pl_dir_remove(part, NULL);
     PL_TRY_GOTO(done, st, pl_oracle_spec(j->m.oracle, state, &spec, err));
     PL_TRY_GOTO(done, st, fill_repro(j, state, &spec, &repro));
     if (!failing) repro.signature = &j->m.oracle->target;
     repro.remains = failing ? j->m.remains : NULL;
     if (j->m.with_data) PL_TRY_GOTO(done, st, pl_repro_observe(&repro, err));
-    PL_TRY_GOTO(done, st, pl_repro_write(&repro, part, &j->notes, err));
+    PL_TRY_GOTO(done, st, pl_repro_stage(&repro, path, &j->notes, &part, err));
     PL_TRY_GOTO(done, st, own_program(j->m.options, program, sizeof(program), err));
     PL_TRY_GOTO(done, st, pl_repro_verify(&repro, program, part, err));
-    if (rename(part, path) != 0) {
-        st = pl_fail(err, PL_E_IO, "cannot rename '%s' to '%s'", part, path);
-        goto done;
-    }
+    PL_TRY_GOTO(done, st, pl_dir_publish(part, path, err));
     if (failing) j->verified = repro.verified;
 done:
-    if (st != PL_OK) pl_dir_remove(part, NULL);
+    if (st != PL_OK && part != NULL) pl_dir_remove(part, NULL);
+    pl_free(part);
     pl_repro_release(&repro);
     pl_buf_release(&spec);
     return st;
@@ -277,6 +276,7 @@ static pl_status finish(job *j, pl_err *err) {
     j->repro = pl_strdup(m->options->output);
     if (j->repro == NULL) return pl_fail_memory(err, 1);
     PL_TRY(write_repro(j, m->best, j->repro, true, err));
+    j->written = true;
     if (!j->verified) {
         pl_mini_log(m,
                     "WARNING: the written repro does not fail in a new process; see %s/repro.json",
@@ -294,7 +294,7 @@ static pl_status finish(job *j, pl_err *err) {
     }
     PL_TRY(write_others(j, err));
     if (m->checkpoints != NULL && m->options->checkpoints == NULL) {
-        pl_dir_remove(m->checkpoints, NULL);
+        pl_mini_checkpoints_remove(m);
     }
     pl_mini_log(m, "Wrote minimal repro out to %s", j->repro);
     return PL_OK;
@@ -387,7 +387,23 @@ static pl_status find_checkpoints(job *j, pl_err *err) {
         pl_buf_printf(&path, "%s.checkpoints", o->output);
     }
     j->m.checkpoints = pl_buf_take(&path);
-    return j->m.checkpoints == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (j->m.checkpoints == NULL) return pl_fail_memory(err, 1);
+    return pl_mini_checkpoints_check(&j->m, err);
+}
+
+/* Said before the work, not after it. */
+static pl_status check_outputs(const plumb_minify_options *o, pl_err *err) {
+    pl_buf zip = PL_BUF_INIT;
+    pl_buf_printf(&zip, "%s.zip", o->output == NULL ? "" : o->output);
+    const char *const paths[] = { o->output, o->zip && o->output != NULL ? pl_buf_str(&zip) : NULL,
+                                  o->good };
+    pl_status st = pl_buf_ok(&zip) ? PL_OK : pl_fail_memory(err, 1);
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]) && st == PL_OK; i++)
+        if (paths[i] != NULL && pl_path_exists(paths[i])) {
+            st = pl_fail(err, PL_E_EXISTS, "'%s' exists already", paths[i]);
+        }
+    pl_buf_release(&zip);
+    return st;
 }
 
 plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options, char **text,
@@ -398,10 +414,7 @@ plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *option
     pl_buf out = PL_BUF_INIT;
     pl_status st = PL_OK;
     PL_TRY_GOTO(done, st, start(&j, model, options, &err));
-    if (options->output != NULL && pl_path_exists(options->output)) {
-        st = pl_fail(&err, PL_E_EXISTS, "'%s' exists already", options->output);
-        goto done;
-    }
+    PL_TRY_GOTO(done, st, check_outputs(options, &err));
     PL_TRY_GOTO(done, st, find_checkpoints(&j, &err));
     PL_TRY_GOTO(done, st, prepare(&j, &state, &err));
     const pl_status ran = pl_mini_run(&j.m, state, &err);
@@ -411,7 +424,11 @@ plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *option
     if (st != PL_OK) { /* what was found comes first */
         char failure[400];
         pl_signature_describe(&j.m.oracle->target, failure, sizeof(failure));
-        st = pl_err_wrap(&err, st, "the model fails (%s), but there is no repro", failure);
+        st = j.written
+                 ? pl_err_wrap(&err, st,
+                               "the repro is written to '%s', but not what was to go with it",
+                               j.repro)
+                 : pl_err_wrap(&err, st, "the model fails (%s), but there is no repro", failure);
         goto done;
     }
     if (j.repro != NULL && !j.verified) {

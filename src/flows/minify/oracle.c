@@ -137,11 +137,12 @@ static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *
     if (seen.invalid || seen.n_items == 0) {
         out->answer = seen.invalid ? PL_ANSWER_INVALID : PL_ANSWER_PASSES;
     }
-    for (size_t i = 0; i < seen.n_items && !seen.invalid; i++)
-        if (matches(o, &seen.items[i])) {
-            out->answer = PL_ANSWER_FAILS;
-            out->seen = seen.items[i];
-        }
+    for (size_t i = 0; i < seen.n_items && !seen.invalid; i++) {
+        if (!matches(o, &seen.items[i])) continue;
+        out->answer = PL_ANSWER_FAILS;
+        out->seen = seen.items[i];
+        break; /* the most important of those that match */
+    }
     out->seconds = pl_api_seconds() - since;
     pl_observed_release(&seen);
     return st;

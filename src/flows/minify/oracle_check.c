@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/repro.h"
 #include "tensor/tensor_proto.h"
 
 enum { CANNOT_TELL = 125 }; /* as for `git bisect run` */
@@ -93,16 +94,25 @@ static pl_status write_candidate(pl_oracle *o, pl_mini_state *s, const char *dir
     return st;
 }
 
-static void substitute(pl_buf *out, const char *command, const char *model, const char *dir) {
+void pl_check_put_command(pl_buf *out, const char *command) {
+    char quote = '\0';
     for (const char *at = command; *at != '\0'; at++) {
-        if (strncmp(at, "{model}", 7) == 0) {
-            pl_buf_puts(out, model);
-            at += 6;
-        } else if (strncmp(at, "{dir}", 5) == 0) {
-            pl_buf_puts(out, dir);
-            at += 4;
-        } else {
-            pl_buf_putc(out, *at);
+        const bool model = strncmp(at, "{model}", 7) == 0;
+        if (model || strncmp(at, "{dir}", 5) == 0) {
+            const char *around = quote == '\'' ? "'\"" : quote == '"' ? "" : "\"";
+            pl_buf_puts(out, around);
+            pl_buf_puts(out, model ? "${plumb_model}" : "${plumb_dir}");
+            pl_buf_puts(out, quote == '\'' ? "\"'" : around);
+            at += model ? 6 : 4;
+            continue;
+        }
+        pl_buf_putc(out, *at);
+        if (*at == '\\' && quote != '\'' && at[1] != '\0') {
+            pl_buf_putc(out, *++at);
+        } else if (quote == '\0' && (*at == '\'' || *at == '"')) {
+            quote = *at;
+        } else if (*at == quote) {
+            quote = '\0';
         }
     }
 }
@@ -130,7 +140,7 @@ static pl_status read_result(pl_oracle *o, const pl_process_result *r, pl_observ
         snprintf(out->why, sizeof(out->why), "the check cannot tell (exit code %d)", CANNOT_TELL);
         return PL_OK;
     }
-    if (r->signal == 0 && r->exit_code == 127) {
+    if (r->signal == 0 && (r->exit_code == 126 || r->exit_code == 127)) { /* the shell's own */
         return pl_fail(err, PL_E_NOT_FOUND, "the check cannot be run: %.300s", s.text);
     }
     s.kind = PL_FAIL_CHECK;
@@ -149,7 +159,12 @@ static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observ
     const check *c = o->self;
     pl_buf command = PL_BUF_INIT;
     pl_process_result result = { 0 };
-    substitute(&command, c->command, model, dir);
+    pl_buf_puts(&command, "plumb_model=");
+    pl_buf_put_shell(&command, model);
+    pl_buf_puts(&command, " plumb_dir=");
+    pl_buf_put_shell(&command, dir);
+    pl_buf_puts(&command, "; ");
+    pl_check_put_command(&command, c->command);
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
     /* A scout's command is ended with the scout. */
     const pl_process_options options = { .env = c->env,

@@ -35,7 +35,8 @@ static pl_status run_reference(pl_repro *r, pl_err *err) {
 static pl_status run_backend(pl_repro *r, pl_err *err) {
     const size_t n = r->model->graph->n_outputs;
     const pl_backend_options guarded = { .guarded = strncmp(r->backend, "eager", 5) != 0,
-                                         .timeout_seconds = r->timeout > 0 ? r->timeout : 20 };
+                                         .timeout_seconds = r->timeout > 0 ? r->timeout : 20,
+                                         .memory_limit = r->memory_limit };
     const pl_compile_options compile = { .seed = r->seed,
                                          .threads = r->threads,
                                          .any_shape = true };
@@ -198,11 +199,24 @@ done:
     return st;
 }
 
+pl_status pl_repro_stage(const pl_repro *r, const char *dir, pl_buf *notes, char **temporary,
+                         pl_err *err) {
+    PL_TRY(pl_dir_stage(dir, temporary, err));
+    const pl_status st = write_all(r, *temporary, notes, err);
+    if (st == PL_OK) return PL_OK;
+    pl_dir_remove(*temporary, NULL);
+    pl_free(*temporary);
+    *temporary = NULL;
+    return st;
+}
+
 pl_status pl_repro_write(const pl_repro *r, const char *dir, pl_buf *notes, pl_err *err) {
+    char *temporary = NULL;
     if (pl_path_exists(dir)) return pl_fail(err, PL_E_EXISTS, "'%s' exists already", dir);
-    PL_TRY(pl_path_make_dirs(dir, err));
-    const pl_status st = write_all(r, dir, notes, err);
-    if (st != PL_OK) pl_dir_remove(dir, NULL);
+    PL_TRY(pl_repro_stage(r, dir, notes, &temporary, err));
+    const pl_status st = pl_dir_publish(temporary, dir, err);
+    if (st != PL_OK) pl_dir_remove(temporary, NULL);
+    pl_free(temporary);
     return st;
 }
 

@@ -17,6 +17,7 @@ typedef struct pl_repro {
     const char *backend;            /* spec; NULL = a check */
     const char *check, *fail_regex; /* the user's own oracle; NULL = none */
     int fail_code;                  /* -1 = any but 0 */
+    const char *check_str;          /* must be in the error's text; NULL = a similar text */
     const char *command;            /* default of run.sh: "run", "minify", "analyze" or "query" */
     const char *source;             /* the model it comes from; "" */
     const pl_signature *signature;  /* what the model shows; NULL = not known */
@@ -29,6 +30,7 @@ typedef struct pl_repro {
     bool no_data; /* shapes and types only: inputs are generated again */
     uint64_t seed;
     double timeout;
+    uint64_t memory_limit; /* bytes; 0 = none */
     int threads;
     bool eval, backward;      /* what was done to the model before */
     const char *amp;          /* "", "fp16", "bf16" */
@@ -48,7 +50,11 @@ typedef struct pl_repro {
 pl_status pl_repro_observe(pl_repro *r, pl_err *err);
 /* Data of observe. */
 void pl_repro_release(pl_repro *r);
-/* A new folder. What could not be packed is said in *notes (one line each), and in the README. */
+/* Writes all of it beside `dir`, under a name that nothing had (the caller's, to publish or to
+ * remove). What could not be packed is said in *notes (one line each), and in the README. */
+pl_status pl_repro_stage(const pl_repro *r, const char *dir, pl_buf *notes, char **temporary,
+                         pl_err *err);
+/* The same, and gives it its name. */
 pl_status pl_repro_write(const pl_repro *r, const char *dir, pl_buf *notes, pl_err *err);
 /* Asks the written files in a new process (`program` minify --query DIR) and writes the outcome
  * into repro.json. */
@@ -59,6 +65,9 @@ pl_status pl_repro_zip(const char *dir, const char *path, pl_err *err);
 void pl_repro_put_json(const pl_repro *r, pl_buf *out);
 void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *notes, pl_buf *out);
 void pl_repro_put_run(const pl_repro *r, pl_buf *out);
+/* A check for a shell in which plumb_model and plumb_dir are set: they stand for {model} and {dir}
+ * and stay one word whatever is in them, inside quotes too (oracle_check.c). */
+void pl_check_put_command(pl_buf *out, const char *command);
 bool pl_repro_is_ort(const pl_repro *r);
 typedef enum pl_script { PL_SCRIPT_PYTHON, PL_SCRIPT_NODE, PL_SCRIPT_C } pl_script;
 pl_status pl_repro_put_script(const pl_repro *r, pl_script which, pl_buf *out, pl_err *err);
@@ -72,10 +81,11 @@ typedef struct pl_repro_info {
     uint64_t seed;
     int threads;
     double timeout;
+    uint64_t memory_limit;
     bool eval, backward;
     const char *amp;
     int fail_code;
-    const char *fail_regex;
+    const char *fail_regex, *check_str;
     pl_accuracy_options rule;
 } pl_repro_info;
 pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *out, pl_err *err);

@@ -32,17 +32,17 @@ void pl_dump_run_dir(const char *debug_dir, char *out, size_t n_out) {
 /* ./repro is replaced only when it is a repro. */
 static pl_status copy_newest(const pl_repro *r, pl_err *err) {
     pl_buf notes = PL_BUF_INIT;
+    char *part = NULL;
     if (pl_path_exists("repro") && !pl_path_exists("repro/repro.json")) {
         return pl_fail(err, PL_E_EXISTS, "./repro exists and is no repro");
     }
-    pl_dir_remove("repro.part", NULL);
-    pl_status st = pl_repro_write(r, "repro.part", &notes, err);
+    pl_status st = pl_repro_stage(r, "repro", &notes, &part, err);
     pl_buf_release(&notes);
     if (st != PL_OK) return st;
     if (pl_path_exists("repro")) st = pl_dir_remove("repro", err);
-    if (st == PL_OK && rename("repro.part", "repro") != 0) {
-        st = pl_fail(err, PL_E_IO, "cannot rename repro.part to repro");
-    }
+    if (st == PL_OK) st = pl_dir_publish(part, "repro", err);
+    if (st != PL_OK) pl_dir_remove(part, NULL);
+    pl_free(part);
     return st;
 }
 

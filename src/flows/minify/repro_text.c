@@ -25,6 +25,7 @@ static void put_context(pl_json *json, const pl_repro *r) {
     pl_json_put_int(json, "seed", (int64_t)r->seed);
     pl_json_put_int(json, "threads", r->threads);
     pl_json_put_double(json, "timeout", r->timeout);
+    if (r->memory_limit > 0) pl_json_put_int(json, "memory_limit", (int64_t)r->memory_limit);
     pl_json_put_bool(json, "eval", r->eval);
     pl_json_put_string(json, "amp", or_empty(r->amp));
     pl_json_put_bool(json, "backward", r->backward);
@@ -54,6 +55,7 @@ void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
         pl_json_put_string(&json, "fail_regex", r->fail_regex);
         pl_json_put_int(&json, "fail_code", r->fail_code);
     }
+    if (r->check_str != NULL) pl_json_put_string(&json, "check_str", r->check_str);
     pl_json_put_string(&json, "command", command_of(r));
     pl_json_key(&json, "signature");
     if (r->signature != NULL) {
@@ -113,6 +115,7 @@ static void read_context(const pl_json_value *context, pl_arena *arena, pl_repro
     const pl_json_value *eval = pl_json_find(context, "eval");
     const pl_json_value *backward = pl_json_find(context, "backward");
     const pl_json_value *timeout = pl_json_find(context, "timeout");
+    const pl_json_value *memory = pl_json_find(context, "memory_limit");
     const char *amp = text_of(context, "amp", arena);
     if (seed != NULL && seed->is_integer && seed->integer >= 0) {
         out->seed = (uint64_t)seed->integer;
@@ -123,6 +126,9 @@ static void read_context(const pl_json_value *context, pl_arena *arena, pl_repro
     }
     if (timeout != NULL && timeout->kind == PL_JSON_NUMBER && timeout->number > 0) {
         out->timeout = timeout->number;
+    }
+    if (memory != NULL && memory->is_integer && memory->integer > 0) {
+        out->memory_limit = (uint64_t)memory->integer;
     }
     out->eval = eval != NULL && eval->kind == PL_JSON_BOOL && eval->boolean;
     out->backward = backward != NULL && backward->kind == PL_JSON_BOOL && backward->boolean;
@@ -146,14 +152,16 @@ static void read_rule(const pl_json_value *rule, pl_arena *arena, pl_accuracy_op
 pl_status pl_repro_read_info(const char *path, pl_arena *arena, pl_repro_info *out, pl_err *err) {
     pl_file_map *map = NULL;
     const pl_json_value *root = NULL;
-    *out =
-        (pl_repro_info){ .backend = "", .check = "", .fail_regex = "", .fail_code = -1, .amp = "" };
+    *out = (pl_repro_info){
+        .backend = "", .check = "", .fail_regex = "", .check_str = "", .fail_code = -1, .amp = ""
+    };
     PL_TRY(pl_file_map_open(path, &map, err));
     pl_status st = pl_json_read((const char *)map->data, map->n_bytes, arena, &root, err);
     if (st == PL_OK) {
         out->backend = text_of(root, "backend", arena);
         out->check = text_of(root, "check", arena);
         out->fail_regex = text_of(root, "fail_regex", arena);
+        out->check_str = text_of(root, "check_str", arena);
         const pl_json_value *code = pl_json_find(root, "fail_code");
         if (code != NULL && code->is_integer && code->integer >= 0 && code->integer < 256) {
             out->fail_code = (int)code->integer;
@@ -185,6 +193,8 @@ static void put_arguments(const pl_repro *r, pl_buf *out) {
     if (r->seed != 0) pl_buf_printf(out, " --seed %llu", (unsigned long long)r->seed);
     if (r->threads > 0) pl_buf_printf(out, " --threads %d", r->threads);
     if (r->timeout > 0) pl_buf_printf(out, " --timeout %g", r->timeout);
+    const unsigned long long megabytes = (r->memory_limit + (1 << 20) - 1) >> 20;
+    if (megabytes > 0) pl_buf_printf(out, " --memory-limit %llu", megabytes);
 }
 
 /* As `run` and `minify` spell it. A repro's model is made already: eval mode is not put on it
@@ -207,25 +217,14 @@ static void put_rule_arguments(const pl_repro *r, bool run, pl_buf *out) {
     pl_buf_put_shell(out, rule->same);
 }
 
-static void put_check(const pl_repro *r, pl_buf *out) {
-    for (const char *at = r->check; *at != '\0'; at++) {
-        if (strncmp(at, "{model}", 7) == 0) {
-            pl_buf_puts(out, "model.onnx");
-            at += 6;
-        } else if (strncmp(at, "{dir}", 5) == 0) {
-            pl_buf_puts(out, ".");
-            at += 4;
-        } else {
-            pl_buf_putc(out, *at);
-        }
-    }
-}
-
+/* It stays in the folder where it is called: a check, a program or a library may have been named
+ * from there. */
 void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
     pl_buf_printf(out,
                   "#!/bin/sh\n"
                   "# ./run.sh [run|minify|analyze|query]   (default: %s)\n"
-                  "cd \"$(dirname \"$0\")\" || exit 4\n"
+                  "plumb_dir=$(dirname \"$0\")\n"
+                  "plumb_model=$plumb_dir/model.onnx\n"
                   "plumb=${PLUMB:-plumb}\n"
                   "what=${1:-%s}\n"
                   "[ $# -gt 0 ] && shift\n"
@@ -233,16 +232,17 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
                   "run) ",
                   command_of(r), command_of(r));
     if (r->check != NULL) {
-        put_check(r, out);
+        pl_check_put_command(out, r->check);
+        pl_buf_putc(out, '\n'); /* it may end in a comment */
     } else {
-        pl_buf_puts(out, "exec \"$plumb\" run .");
+        pl_buf_puts(out, "exec \"$plumb\" run \"$plumb_dir\"");
         put_arguments(r, out);
         put_rule_arguments(r, true, out);
         pl_buf_puts(out, " \"$@\"");
     }
-    pl_buf_puts(out, " ;;\nanalyze) exec \"$plumb\" analyze .");
+    pl_buf_puts(out, " ;;\nanalyze) exec \"$plumb\" analyze \"$plumb_dir\"");
     put_arguments(r, out);
-    pl_buf_puts(out, " \"$@\" ;;\nminify) exec \"$plumb\" minify .");
+    pl_buf_puts(out, " \"$@\" ;;\nminify) exec \"$plumb\" minify \"$plumb_dir\"");
     if (r->check != NULL) {
         pl_buf_puts(out, " --check ");
         pl_buf_put_shell(out, r->check);
@@ -255,9 +255,13 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
         put_arguments(r, out);
         put_rule_arguments(r, false, out);
     }
-    if (r->signature != NULL) pl_buf_puts(out, " --signature repro.json");
+    if (r->check_str != NULL) {
+        pl_buf_puts(out, " --check-str ");
+        pl_buf_put_shell(out, r->check_str);
+    }
+    if (r->signature != NULL) pl_buf_puts(out, " --signature \"$plumb_dir/repro.json\"");
     pl_buf_puts(out, " \"$@\" ;;\n"
-                     "query) exec \"$plumb\" minify --query --trust . \"$@\" ;;\n"
+                     "query) exec \"$plumb\" minify --query --trust \"$plumb_dir\" \"$@\" ;;\n"
                      "*) echo \"usage: ./run.sh [run|minify|analyze|query]\" >&2; exit 2 ;;\n"
                      "esac\n");
 }

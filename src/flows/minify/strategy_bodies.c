@@ -130,7 +130,11 @@ static pl_status build(pl_mini *m, const pl_mini_state *from, size_t index, cons
     const pl_attr *a = pl_node_attr(node, attr);
     inlining x = { .graph = s->model->graph, .body = a == NULL ? NULL : a->graph, .node = node };
     const bool loop = strcmp(attr, "body") == 0;
-    if (x.body == NULL || (loop && x.body->n_outputs - 1 != node->n_in - 2)) goto done;
+    /* A user's check may take models that contradict themselves. */
+    if (x.body == NULL || (loop && (node->n_in < 2 || x.body->n_inputs != node->n_in ||
+                                    x.body->n_outputs + 1 != node->n_in))) {
+        goto done;
+    }
     PL_TRY_GOTO(done, st, loop ? bind_loop(&x, err) : move_values(&x, err));
     PL_TRY_GOTO(done, st, move_nodes(&x, err));
     PL_TRY_GOTO(done, st, replace_node(&x, loop ? 1 : 0, err));
