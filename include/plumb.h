@@ -351,8 +351,9 @@ typedef struct plumb_record_options {
 PLUMB_API plumb_status plumb_record(plumb_model *model, const plumb_record_options *options,
                                     char **text, plumb_error *err);
 
-/* The content store: what is in it; whether every blob is what its name says (*n_bad counts those
- * that are not; a recording may be given instead of a store); removing what no index names. */
+/* The content store, given by its own folder or its session's: what is in it; whether every blob is
+ * what its name says (*n_bad counts those that are not; a recording may be given instead of a
+ * store); removing what no index names. */
 PLUMB_API plumb_status plumb_store_ls(const char *dir, plumb_format format, char **text,
                                       plumb_error *err);
 PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format, size_t *n_bad,

@@ -41,7 +41,9 @@ TYPES = _types()
 
 def dense(tensor):
     """The tensor in C order in main memory, or Unsupported. Shares memory with it when it can."""
-    if tensor.layout != torch.strided or getattr(tensor, "is_nested", False):
+    if getattr(tensor, "is_nested", False):
+        raise Unsupported("nested tensor")
+    if tensor.layout != torch.strided:
         raise Unsupported(f"layout {tensor.layout}")
     if tensor.is_quantized:
         raise Unsupported(f"quantised tensor ({tensor.dtype})")
@@ -51,7 +53,14 @@ def dense(tensor):
         raise Unsupported(f"element type {tensor.dtype}")
     if type(tensor).__name__ in ("FakeTensor", "FunctionalTensor"):
         raise Unsupported(f"{type(tensor).__name__}: it has no data")
-    return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    try:
+        has_data = plain.numel() == 0 or plain.data_ptr() != 0
+    except RuntimeError:  # within torch.func
+        has_data = False
+    if not has_data:
+        raise Unsupported(f"{type(tensor).__name__} without memory of its own (a wrapper, or within torch.func)")
+    return plain
 
 
 def as_bytes(tensor):

@@ -1,5 +1,6 @@
 """save_intermediates: run, record, export, match, write."""
 import contextlib
+import copy
 import inspect
 import json
 import os
@@ -79,7 +80,9 @@ def _copied(thing):
     if isinstance(thing, (list, tuple)):
         return type(thing)(_copied(v) for v in thing)
     if isinstance(thing, dict):
-        return {k: _copied(v) for k, v in thing.items()}
+        same = copy.copy(thing)  # of its own class
+        same.update((k, _copied(v)) for k, v in thing.items())
+        return same
     return thing
 
 
@@ -95,16 +98,57 @@ def _eval_mode(model):
             m.training = flag
 
 
+def _own_modules(model):
+    return [m for m in model.modules() if not isinstance(m, torch.jit.ScriptModule)]
+
+
 @contextlib.contextmanager
 def _buffers_kept(model):
     """Both runs start from the same buffers, and the caller finds them unchanged."""
-    before = [(b, b.detach().clone(), b._version) for b in model.buffers() if b.layout == torch.strided]
+    bound = [(m._buffers, dict(m._buffers)) for m in _own_modules(model)]
+    before = [(b, b.detach().clone(), _watch.version(b)) for b in model.buffers() if b.layout == torch.strided]
     try:
         yield
     finally:
-        for b, copy, version in before:
-            if b._version != version:
-                b.copy_(copy)
+        for buffers, names in bound:
+            buffers.clear()
+            buffers.update(names)
+        for b, saved, version in before:
+            if b.is_inference() or b._version != version:
+                with torch.inference_mode(b.is_inference()):
+                    b.copy_(saved)
+
+
+def _contents(thing):
+    return list(thing) if isinstance(thing, list) else dict(thing) if isinstance(thing, dict) else None
+
+
+def _put_back(thing, contents):
+    now = _contents(thing)
+    if now is None or list(map(id, now)) == list(map(id, contents)) and (
+            isinstance(thing, list) or list(map(id, now.values())) == list(map(id, contents.values()))):
+        return
+    thing.clear()
+    (thing.extend if isinstance(thing, list) else thing.update)(contents)
+
+
+@contextlib.contextmanager
+def _attributes_kept(model):
+    """torch.fx runs forward on proxies; what it sets and appends must not be found there by the run."""
+    before = [(m.__dict__, dict(m.__dict__), [(v, _contents(v)) for v in m.__dict__.values()]) for m in _own_modules(model)]
+    try:
+        yield
+    finally:
+        for attributes, values, inside in before:
+            attributes.clear()
+            attributes.update(values)
+            for thing, contents in inside:
+                _put_back(thing, contents)
+
+
+def _traced_by_fx(model):
+    with torch.random.fork_rng(devices=[]), _attributes_kept(model), _buffers_kept(model):
+        return _fx.trace(model)
 
 
 def _in_order(model, kwargs):
@@ -307,8 +351,8 @@ def save_intermediates(model, inputs, onnx_path=None, out=None, *, input_names=N
         refused.append(f"{value.get('module') or 'model'}/{value.get('op')}{value.get('path', '')}: {why}")
     writer = _file.Writer(out)
     try:
-        with _eval_mode(model):
-            nodes, fx_reason = _fx.trace(model) if fx else (None, "not asked")
+        with _eval_mode(model), torch.random.fork_rng(devices=[]):
+            nodes, fx_reason = _traced_by_fx(model) if fx else (None, "not asked")
             random = torch.random.get_rng_state()
             run = _watch.Watcher(model, _sink(writer), refuse)
             run_args, run_kwargs = _copied(args), _copied(kwargs)

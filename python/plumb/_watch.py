@@ -12,6 +12,7 @@ returned) is a further name of that value, not a second record.
 """
 import contextlib
 import inspect
+import threading
 import types
 import weakref
 
@@ -148,6 +149,7 @@ class Watcher:
         self.expanded = {}
         self.entered = []                   # functions of torch whose Python code is running
         self.mode = _FunctionMode(self)
+        self.thread = None
 
     def restart(self):
         self.values, self.calls, self.module_calls = [], [], []
@@ -169,10 +171,11 @@ class Watcher:
         return entry[2]
 
     def add(self, tensor, has_version=True, **fields):
+        shape = ()  # a nested tensor has none
         try:
             with tracing_paused():  # a traced shape is made of tensors, and a node of the graph
-                shape = tuple(d if type(d) is int else None for d in tensor.shape)  # None: torch.export's symbols
                 summary = self.sink(tensor)
+                shape = tuple(d if type(d) is int else None for d in tensor.shape)  # None: torch.export's symbols
         except Exception as e:
             if type(e).__name__ != "Unsupported":
                 raise
@@ -279,6 +282,8 @@ class Watcher:
         watcher = self
 
         def __getitem__(tensor, index):
+            if watcher.elsewhere():
+                return original(tensor, index)
             return watcher.on_call(original, (tensor, index), {})
         return __getitem__
 
@@ -296,8 +301,14 @@ class Watcher:
 
     # ---- modules -----------------------------------------------------------------------------------
 
+    def elsewhere(self):
+        """Modes are of one thread; hooks and what is put into torch.Tensor are not."""
+        return threading.get_ident() != self.thread
+
     def before_module(self, path):
         def hook(_module, args, kwargs=None):
+            if self.elsewhere():
+                return
             if path == "" and not self.stack and self.tag and self.module_calls:
                 self.restart()  # an exporter that tries again, another way
             self.times[path] = self.times.get(path, 0) + 1
@@ -309,6 +320,10 @@ class Watcher:
 
     def after_module(self, path, leaf):
         def hook(module, _args, out):
+            if self.elsewhere():
+                return
+            while self.stack[-1][0] != path:  # raised what a module around it has caught
+                self.stack.pop()
             count = self.stack.pop()[1]
             with self.quiet():
                 outs = [self.add_returned(module, path, count, where, t) for where, t in tensors_in(out)]
@@ -368,6 +383,7 @@ class Watcher:
     @contextlib.contextmanager
     def watching(self, dispatch=True):
         """Records what runs inside, on this thread."""
+        self.thread = threading.get_ident()
         own = "__getitem__" in torch.Tensor.__dict__
         original = torch.Tensor.__getitem__
         with contextlib.ExitStack() as stack:

@@ -99,12 +99,32 @@ static plumb_status cmd_compile(void *self, const plumb_source *source, void **p
     return (plumb_status)st;
 }
 
+static void remove_in(const char *dir, const char *name) {
+    char *path = pl_path_join(dir, name);
+    if (path != NULL) unlink(path);
+    pl_free(path);
+}
+
+/* What an earlier run has left, perhaps before it failed, is not what this one makes. */
+static void remove_results(const cmd_program *p, size_t n_out) {
+    for (size_t i = 0; i <= n_out; i++) {
+        char name[40];
+        snprintf(name, sizeof(name), "output_%zu.pb", i);
+        remove_in(p->data, name);
+        remove_in(p->dir, name);
+    }
+    remove_in(p->dir, "intermediates.safetensors");
+}
+
 static pl_status write_inputs(const cmd_program *p, const plumb_run_args *args, pl_err *err) {
     for (size_t i = 0; i < args->n_in; i++) {
         char name[40];
         pl_buf bytes = PL_BUF_INIT;
-        if (args->in[i] == NULL) continue;
         snprintf(name, sizeof(name), "input_%zu.pb", i);
+        if (args->in[i] == NULL) {
+            remove_in(p->data, name); /* of an earlier run */
+            continue;
+        }
         pl_datum_proto_write(&bytes, p->source->inputs[i], pl_datum_of(args->in[i]));
         const pl_status st = pl_buf_ok(&bytes)
                                  ? write_in(p->data, name, bytes.data, bytes.n_bytes, err)
@@ -175,7 +195,6 @@ static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_
     char *path = output_path(p, i);
     if (path == NULL) return pl_fail_memory(err, 1);
     const pl_status st = read_file(p, path, i, out, err);
-    unlink(path); /* a later run must not find it */
     pl_free(path);
     return st;
 }
@@ -185,7 +204,6 @@ static pl_status check_count(const cmd_program *p, size_t n_out, pl_err *err) {
     char *path = output_path(p, n_out);
     if (path == NULL) return pl_fail_memory(err, 1);
     const bool extra = pl_path_exists(path);
-    unlink(path);
     pl_free(path);
     if (!extra) return PL_OK;
     return pl_fail(err, PL_E_BACKEND, "'%s' left output_%zu.pb, but the model has %zu output%s",
@@ -211,7 +229,6 @@ static pl_status show_intermediates(const cmd_program *p, const plumb_run_args *
         st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
     }
     pl_tensor_file_release(&file);
-    unlink(path);
     pl_free(path);
     return st;
 }
@@ -228,6 +245,7 @@ static bool same_as_plain(const plumb_run_args *args) {
 static plumb_status cmd_run(void *program, const plumb_run_args *args, plumb_error *error) {
     const cmd_program *p = program;
     pl_err *err = pl_err_of(error);
+    remove_results(p, args->n_out);
     pl_status st = write_inputs(p, args, err);
     if (st == PL_OK) st = call(p, err);
     for (size_t i = 0; i < args->n_out && st == PL_OK; i++)

@@ -1,13 +1,16 @@
 /* ort: ONNX Runtime behind the vtable. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/backend_int.h"
 #include "backends/ort_int.h"
 #include "base/alloc.h"
 #include "base/file.h"
 
-enum { LOG_ERRORS = 3, ALL_OPTIMISATIONS = 99, DISABLE_SINCE = 18 };
+enum { LOG_ERRORS = 3, ALL_OPTIMISATIONS = 99, DISABLE_SINCE = 18, FOLDER_SINCE = 22 };
 
 /* ---- opening ---- */
 
@@ -149,6 +152,23 @@ static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args,
     return add_providers(ort, options, err);
 }
 
+/* Versions without the option for the folder look for the data of a model in memory in the working
+ * folder, where there may be other data of that name. The way back, or -1: nothing was done. */
+static int enter_folder(const pl_ort *ort, const pl_ort_session_args *args) {
+    if (args->path != NULL || args->folder == NULL || ort->env.api.minor >= FOLDER_SINCE) return -1;
+    const int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (back < 0 || chdir(args->folder) == 0) return back;
+    close(back);
+    return -1;
+}
+
+static pl_status leave_folder(int back, pl_status st, pl_err *err) {
+    if (back < 0) return st;
+    if (fchdir(back) != 0 && st == PL_OK) st = pl_fail_errno(err, errno, "go back to", ".");
+    close(back);
+    return st;
+}
+
 pl_status pl_ort_session_new(const pl_ort *ort, const pl_ort_session_args *args, void **out,
                              pl_err *err) {
     const pl_ort_api *api = &ort->env.api;
@@ -156,11 +176,12 @@ pl_status pl_ort_session_new(const pl_ort *ort, const pl_ort_session_args *args,
     PL_TRY(pl_ort_check(api, api->CreateSessionOptions(&options), "make options", err));
     pl_status st = set_options(ort, args, options, err);
     if (st == PL_OK) {
+        const int back = enter_folder(ort, args);
         const pl_ort_status made =
             args->path != NULL
                 ? api->CreateSession(ort->env.env, args->path, options, out)
                 : api->CreateSessionFromArray(ort->env.env, args->onnx, args->n_onnx, options, out);
-        st = pl_ort_check(api, made, "compile", err);
+        st = leave_folder(back, pl_ort_check(api, made, "compile", err), err);
     }
     api->ReleaseSessionOptions(options);
     return st;

@@ -595,16 +595,23 @@ static size_t bytes_of(const pl_type *type) {
     return n;
 }
 
+static bool is_optional(const pl_value *v) {
+    return v->type != NULL && v->type->kind == PL_TYPE_OPTIONAL;
+}
+
 pl_ort_watch pl_ort_watch_of(const pl_value *value) {
     return (pl_ort_watch){ .name = value->name,
                            .stands_for = value->name,
                            .dtype = dtype_of(value),
-                           .n_bytes = bytes_of(value->type) };
+                           .n_bytes = bytes_of(value->type),
+                           .optional = is_optional(value) };
 }
 
 pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
     const place *p = place_of(map, value);
-    pl_ort_watch w = { .name = value->name, .layout = PL_ORT_PLAIN };
+    pl_ort_watch w = { .name = value->name,
+                       .layout = PL_ORT_PLAIN,
+                       .optional = is_optional(value) || (p->of != NULL && is_optional(p->of)) };
     /* Inputs and weights need nobody to stand for them. */
     if (p->of == NULL || p->of->producer == NULL) return w;
     w.stands_for = p->of->name;

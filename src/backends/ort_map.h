@@ -20,6 +20,7 @@ typedef struct pl_ort_watch {
     const char *stands_for; /* value of the model; NULL = it is none of them */
     pl_dtype dtype;         /* that the model's value has; PL_UNDEFINED = not known */
     size_t n_bytes;         /* that it should have; 0 = not known */
+    bool optional;          /* declared optional(...) */
     pl_ort_layout layout;
     int64_t channels;          /* BLOCKED: without the padding */
     int n_stacked;             /* leading dims of 1 that Loop and Scan have added */

@@ -250,7 +250,7 @@ static bool outputs_are_plain(const group *g) {
 static pl_status read_watched(const group *g, const pl_ort_watch *watch, void *value,
                               pl_datum **out, bool *mapped, pl_err *err) {
     pl_tensor *t = NULL;
-    PL_TRY(pl_ort_value_read(&g->p->ort->env, value, false, out, err));
+    PL_TRY(pl_ort_value_read(&g->p->ort->env, value, watch->optional, out, err));
     *mapped = watch->stands_for != NULL;
     if ((*out)->kind != PL_TYPE_TENSOR) return PL_OK;
     const pl_status st = pl_ort_watch_convert(watch, (*out)->tensor, &t, mapped, err);

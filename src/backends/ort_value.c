@@ -111,7 +111,7 @@ void pl_ort_input_release(const pl_ort_env *ort, pl_ort_input *input) {
 
 /* ---- out ---- */
 
-/* The C enum and TensorProto disagree from 24 on. */
+/* The C enum and TensorProto disagree from 24 on; making a tensor takes TensorProto's numbers. */
 static pl_dtype dtype_of(int element_type) {
     switch (element_type) {
     case 24: return PL_U2;
@@ -231,10 +231,9 @@ pl_status pl_ort_value_read(const pl_ort_env *ort, void *value, bool optional, p
     int type = 0, has_value = 1;
     pl_datum *d = NULL;
     if (value == NULL) return pl_fail(err, PL_E_BACKEND, "ort gave no value (NULL)");
-    if (optional) {
-        ORT_TRY(HasValue(value, &has_value), "read an optional");
-        if (!has_value) return wrap_optional(NULL, out, err);
-    }
+    /* Asking an empty optional for its type crashes, and a watched one is not always declared. */
+    ORT_TRY(HasValue(value, &has_value), "read an optional");
+    if (!has_value) return wrap_optional(NULL, out, err);
     ORT_TRY(GetValueType(value, &type), "read a value's type");
     if (type == PL_ORT_TENSOR) {
         PL_TRY(read_tensor(ort, value, &d, err));

@@ -1,13 +1,14 @@
 /* The heap behind one switch. With the injection off an allocation pays one relaxed load. */
 #include "base/alloc.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/size.h"
 
@@ -95,6 +96,23 @@ void *pl_large_alloc(size_t n_bytes) {
     if (p != NULL) (void)madvise(p, whole, MADV_HUGEPAGE); /* small pages serve as well */
 #endif
     return p;
+}
+
+/* "NAME:  123 kB" in text, in bytes; 0 when it is not there. */
+static uint64_t meminfo_bytes(const char *text, const char *name) {
+    const char *at = strstr(text, name);
+    return at == NULL ? 0 : strtoull(at + strlen(name), NULL, 10) * 1024;
+}
+
+bool pl_memory_holds(size_t n_bytes) {
+    char text[4096];
+    const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return true;
+    text[n] = '\0';
+    const uint64_t memory = meminfo_bytes(text, "MemAvailable:");
+    return memory == 0 || n_bytes <= memory + meminfo_bytes(text, "SwapFree:");
 }
 
 char *pl_strndup(const char *s, size_t n) {

@@ -4,6 +4,7 @@
 #ifndef PL_ALLOC_H
 #define PL_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 void *pl_malloc(size_t n_bytes);
@@ -14,6 +15,9 @@ void *pl_aligned_alloc(size_t alignment, size_t n_bytes); /* free with pl_free *
 /* The same for what is read again and again: from 2 MB on in large pages, where the system has them
  * to give. At least 64-byte aligned. */
 void *pl_large_alloc(size_t n_bytes);
+/* Whether the system has so much to give: Linux promises memory that it has not, and kills who
+ * touches it. True when it does not tell; the limit of a control group is not looked at. */
+bool pl_memory_holds(size_t n_bytes);
 char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t n); /* copies exactly n bytes and adds a NUL */
 void pl_free(void *p);

@@ -184,6 +184,16 @@ plumb_format pl_args_format(const pl_args *args) {
     return pl_args_flag(args, "json") ? PLUMB_JSON : PLUMB_TEXT;
 }
 
+bool pl_args_format_name(const pl_args *args, const char **out, plumb_error *err) {
+    *out = pl_args_value(args, "format");
+    if (pl_args_format(args) != PLUMB_JSON) return true;
+    if (*out != NULL && strcmp(*out, "json") != 0)
+        return pl_args_fail(err, PLUMB_E_USAGE, "--json and --format %s contradict each other",
+                            *out);
+    *out = "json";
+    return true;
+}
+
 plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_model **out,
                                 plumb_error *err) {
     char inner[4096]; /* a folder: a repro, or an ONNX test case */

@@ -12,7 +12,8 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "limit", 20, 0, 1000000000, &limit, err) ||
-        !pl_args_double(args, "tol", 0, &o->tol, err)) {
+        !pl_args_double(args, "tol", 0, &o->tol, err) ||
+        !pl_args_format_name(args, &o->format, err)) {
         return false;
     }
     o->limit = (size_t)limit;
@@ -34,8 +35,6 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_er
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->metric = pl_args_value(args, "metric");
-    o->format = pl_args_value(args, "format");
-    if (pl_args_format(args) == PLUMB_JSON) o->format = "json";
     o->colour = o->format == NULL && isatty(STDOUT_FILENO);
     return true;
 }

@@ -13,7 +13,8 @@ static bool read_numbers(const pl_args *args, plumb_compare_options *o, plumb_er
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "limit", 20, 0, 1000000000, &limit, err) ||
-        !pl_args_double(args, "tol", 0, &o->tol, err))
+        !pl_args_double(args, "tol", 0, &o->tol, err) ||
+        !pl_args_format_name(args, &o->format, err))
         return false;
     o->limit = (size_t)limit;
     o->has_tol = pl_args_value(args, "tol") != NULL;
@@ -33,8 +34,6 @@ static bool read_options(const pl_args *args, plumb_compare_options *o, plumb_er
     o->write_baseline = pl_args_value(args, "write-baseline");
     o->metric = pl_args_value(args, "metric");
     o->sort = pl_args_value(args, "sort");
-    o->format = pl_args_value(args, "format");
-    if (pl_args_format(args) == PLUMB_JSON) o->format = "json";
     o->colour = o->format == NULL && isatty(STDOUT_FILENO);
     o->pack = pl_args_flag(args, "pack");
     o->plugins = pl_args_all(args, "plugin", &o->n_plugins);

@@ -40,7 +40,8 @@ static bool read_check(const pl_args *args, plumb_check_options *o, bool *checke
         return pl_args_fail(err, PLUMB_E_USAGE,
                             "--accuracy and --no-accuracy contradict each other");
     if (!pl_args_int(args, "runs", o->run.repeat, 1, 1000, &runs, err) ||
-        !pl_cli_context(args, &context, err) || !pl_args_double(args, "tol", 0, &o->tol, err)) {
+        !pl_cli_context(args, &context, err) || !pl_args_double(args, "tol", 0, &o->tol, err) ||
+        !pl_args_format_name(args, &o->format, err)) {
         return false;
     }
     o->mode = strict ? PLUMB_CHECK_STRICT : accuracy ? PLUMB_CHECK_ACCURACY : PLUMB_CHECK_NONE;
@@ -58,8 +59,6 @@ static bool read_check(const pl_args *args, plumb_check_options *o, bool *checke
     o->same = pl_args_value(args, "same");
     o->baseline = pl_args_value(args, "baseline");
     o->write_baseline = pl_args_value(args, "write-baseline");
-    o->format = pl_args_value(args, "format");
-    if (o->run.format == PLUMB_JSON) o->format = "json";
     *checked = accuracy || o->eval || o->amp != NULL || o->backward || o->format != NULL;
     if (o->format != NULL && strcmp(o->format, "json") == 0 && !accuracy && !o->eval &&
         o->amp == NULL && !o->backward) {

@@ -37,7 +37,8 @@ const pl_command pl_command_store = {
     .name = "store",
     .usage = "ls|verify|gc DIR [options]",
     .summary = "list, verify or clean a content store",
-    .details = "verify reads every blob and compares its hash with its name; it takes a recording "
+    .details = "DIR is a store or a session.\n"
+               "verify reads every blob and compares its hash with its name; it takes a recording "
                "too.\n"
                "gc removes what no index names, and what killed writers left; it refuses while "
                "one writes.\n"

@@ -11,19 +11,28 @@
 extern const pl_command pl_command_view;
 extern char **environ;
 
-/* Fails silently: the link is on stdout either way. */
+/* Fails silently: the link is on stdout either way. The browser may outlive us: it gets a group of
+ * its own, so that Ctrl-C is not for it, and none of the signals that are blocked here. */
 static void open_browser(const char *link) {
     char name[] = "xdg-open";
     char *url = NULL;
     pid_t pid = 0;
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none;
     if (asprintf(&url, "%s", link) < 0) return;
     char *const argv[] = { name, url, NULL };
     posix_spawn_file_actions_init(&actions);
     for (int fd = 0; fd < 3; fd++)
         posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
-    (void)posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    sigemptyset(&none);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    (void)posix_spawnp(&pid, argv[0], &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
     free(url);
 }
 

@@ -58,6 +58,8 @@ bool pl_args_fail(plumb_error *err, plumb_status status, const char *format, ...
 bool pl_args_no_memory(plumb_error *err);
 /* --json or not. */
 plumb_format pl_args_format(const pl_args *args);
+/* --format, or "json" for --json; NULL when neither is given. Two that differ are an error. */
+bool pl_args_format_name(const pl_args *args, const char **out, plumb_error *err);
 
 /* Opens MODEL and applies --function, --from, --to where the command has them. */
 plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_model **out,

@@ -36,7 +36,6 @@
     X(max_abs_r)                                                                                   \
     X(max_a)                                                                                       \
     X(max_r)                                                                                       \
-    X(max_excluded)                                                                                \
     X(floor)
 
 #endif

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/json.h"
 #include "flows/api.h"
 #include "store/recording.h"
@@ -61,11 +62,24 @@ static void listing_end(listing *l, const char *what) {
     }
 }
 
-static pl_status list_store(const char *dir, bool check, listing *l, pl_err *err) {
+/* The store in a session's folder, or `path` itself. */
+static pl_status store_at(const char *path, char **out, pl_err *err) {
+    char *session = pl_path_join(path, "session.json");
+    if (session == NULL) return pl_fail_memory(err, 1);
+    *out = pl_path_exists(session) ? pl_path_join(path, "store") : pl_strdup(path);
+    pl_free(session);
+    return *out == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static pl_status list_store(const char *path, bool check, listing *l, pl_err *err) {
     pl_store *store = NULL;
-    PL_TRY(pl_store_open(dir, PL_STORE_READ, &store, err));
+    char *dir = NULL;
+    PL_TRY(store_at(path, &dir, err));
+    pl_status st = pl_store_open(dir, PL_STORE_READ, &store, err);
+    pl_free(dir);
+    if (st != PL_OK) return st;
     listing_begin(l, "blobs");
-    const pl_status st = pl_store_each(store, check, listing_add, l, err);
+    st = pl_store_each(store, check, listing_add, l, err);
     listing_end(l, check ? "checked" : "blobs");
     pl_store_close(store);
     return st;
@@ -115,7 +129,10 @@ plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format format, c
     pl_store_gc_result result;
     pl_buf out = PL_BUF_INIT;
     pl_json j;
-    pl_status st = pl_store_gc(dir, dry_run != 0, &result, &err);
+    char *store = NULL;
+    pl_status st = store_at(dir, &store, &err);
+    if (st == PL_OK) st = pl_store_gc(store, dry_run != 0, &result, &err);
+    pl_free(store);
     if (st == PL_OK && format == PLUMB_JSON) {
         pl_json_init(&j, &out, true);
         pl_json_object_begin(&j);

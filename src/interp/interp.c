@@ -190,12 +190,20 @@ static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err) {
 
 /* ---- whole runs ---- */
 
+/* The element type of a sequence or an optional, however deep. */
+static bool elements_fit(const pl_type *type, const pl_datum *d) {
+    while (type->elem != NULL)
+        type = type->elem;
+    return type->kind != PL_TYPE_TENSOR || type->dtype == PL_UNDEFINED ||
+           d->elem_dtype == PL_UNDEFINED || d->elem_dtype == type->dtype;
+}
+
 pl_status pl_interp_check_input(const pl_value *value, const pl_datum *d, bool any_shape,
                                 pl_err *err) {
     const pl_type *type = value->type;
     char found[200];
     if (type == NULL || type->kind == PL_TYPE_NONE) return PL_OK;
-    bool fits = d->kind == type->kind;
+    bool fits = d->kind == type->kind && elements_fit(type, d);
     if (fits && d->kind == PL_TYPE_TENSOR) {
         const pl_tensor *t = d->tensor;
         fits = type->dtype == PL_UNDEFINED || t->dtype == type->dtype;

@@ -11,6 +11,7 @@
 
 typedef struct cpu_info {
     pl_isa max, used;
+    bool bf16;
     char name[49];
 } cpu_info;
 
@@ -46,6 +47,7 @@ static void cpu_read_x86(void) {
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         cpu.max = PL_ISA_AVX512;
+    cpu.bf16 = cpu.max == PL_ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
     cpu_read_name();
 }
 #endif
@@ -71,6 +73,9 @@ pl_isa pl_cpu_isa(void) {
 }
 pl_isa pl_cpu_isa_max(void) {
     return cpu_get()->max;
+}
+bool pl_cpu_multiplies_bf16(void) {
+    return cpu_get()->bf16 && cpu_get()->used == PL_ISA_AVX512;
 }
 const char *pl_isa_name(pl_isa isa) {
     return (unsigned)isa < PL_ISA_COUNT ? isa_names[isa] : "unknown";

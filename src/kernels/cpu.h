@@ -5,6 +5,8 @@
 #ifndef PL_CPU_H
 #define PL_CPU_H
 
+#include <stdbool.h>
+
 typedef enum pl_isa {
     PL_ISA_BASE = 0, /* x86-64 as in 2003 (SSE2), or plain C elsewhere */
     PL_ISA_AVX2,     /* AVX2, FMA, F16C */
@@ -20,8 +22,9 @@ typedef enum pl_isa {
 #define PL_TABLE_OF(isa, name) ((void)(isa), &name##_base)
 #endif
 
-pl_isa pl_cpu_isa(void);     /* the one in use */
-pl_isa pl_cpu_isa_max(void); /* what the machine offers, PLUMB_CPU left aside */
+pl_isa pl_cpu_isa(void);           /* the one in use */
+pl_isa pl_cpu_isa_max(void);       /* what the machine offers, PLUMB_CPU left aside */
+bool pl_cpu_multiplies_bf16(void); /* AVX-512 is in use, and there is AVX512_BF16 */
 const char *pl_isa_name(pl_isa isa);
 const char *pl_cpu_name(void); /* brand string, "AMD EPYC …"; "unknown CPU" */
 

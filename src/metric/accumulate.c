@@ -102,7 +102,6 @@ void pl_accumulators_merge(pl_accumulators *acc, const pl_accumulators *more, in
     if (more->max_ulp > acc->max_ulp) acc->max_ulp = more->max_ulp;
     acc->max_a = fmax(acc->max_a, more->max_a);
     acc->max_r = fmax(acc->max_r, more->max_r);
-    acc->max_excluded = fmax(acc->max_excluded, more->max_excluded);
     acc->floor = fmax(acc->floor, more->floor);
 }
 
@@ -170,7 +169,6 @@ static void take_block(const pl_metric_block *b, int64_t n, double floor, pl_acc
     out->max_abs = b->max_abs;
     out->max_a = b->max_a;
     out->max_r = b->max_r;
-    out->max_excluded = b->max_excluded;
     out->n_excluded = b->n_excluded;
     out->n_mismatch = b->n_mismatch;
     out->n_subnormal = b->n_subnormal;

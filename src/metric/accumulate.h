@@ -46,7 +46,6 @@ typedef struct pl_accumulators {
     double sum_sq, sum_abs, sum_rel, sum_rr, sum_aa, sum_ar;
     double max_abs, max_abs_a, max_abs_r; /* |d| and both values at max_abs_index */
     double max_a, max_r;                  /* of the finite values in finite pairs */
-    double max_excluded;                  /* max |d| among n_excluded */
     double floor;
 } pl_accumulators;
 

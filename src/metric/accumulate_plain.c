@@ -48,7 +48,6 @@ static void add_pair(pl_accumulators *out, const pair *p, double tiny, int64_t a
     if (p->abs_r > out->max_r) out->max_r = p->abs_r;
     if (p->abs_r <= out->floor) {
         out->n_excluded++;
-        if (p->d > out->max_excluded) out->max_excluded = p->d;
     } else {
         out->sum_rel += p->d / p->abs_r;
     }

@@ -14,11 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PL_METRIC_BLOCK = 16384 }; /* elements; fixed, so that results do not depend on threads */
+enum {
+    PL_METRIC_BLOCK = 16384, /* elements; fixed, so that results do not depend on threads */
+    PL_METRIC_SETS = 4       /* of kernels */
+};
 
 typedef struct pl_metric_block {
     double sum_sq, sum_abs, sum_rel, sum_rr, sum_aa, sum_ar;
-    double max_abs, max_a, max_r, max_excluded;
+    double max_abs, max_a, max_r;
     int64_t n_excluded;  /* |r| <= floor */
     int64_t n_mismatch;  /* a != r */
     int64_t n_subnormal; /* r subnormal in the array's own type */
@@ -36,7 +39,8 @@ typedef struct pl_metric_kernels {
 
 /* The table of the instruction set in use. */
 const pl_metric_kernels *pl_metric_kernels_get(void);
-/* For tests: isa as pl_isa in kernels/cpu.h; NULL when the CPU lacks it. */
-const pl_metric_kernels *pl_metric_kernels_of(int isa);
+/* For tests: set as pl_isa in kernels/cpu.h, the last one AVX-512 with AVX512_BF16; NULL when the
+ * CPU lacks it. */
+const pl_metric_kernels *pl_metric_kernels_of(int set);
 
 #endif

@@ -193,15 +193,21 @@ pl_status pl_onnx_read_tensor(pl_onnx_reader *r, pl_bytes bytes, const char **na
     return pl_fail_memory(err, info.name.n_bytes);
 }
 
-/* Puts values[i] at indices[i] of a zero tensor. Indices are linear, or one row of coordinates. */
+/* Indices are linear, or one row of coordinates. */
+static pl_status check_sparse(const pl_tensor *values, const pl_tensor *indices, int rank,
+                              pl_err *err) {
+    const bool rows = indices->rank == 2 && indices->dims[1] == rank;
+    if (indices->dtype == PL_I64 && values->rank == 1 && (indices->rank == 1 || rows) &&
+        indices->dims[0] == values->n_elements)
+        return PL_OK;
+    return pl_fail(err, PL_E_INVALID, "sparse tensor: values and indices do not fit together");
+}
+
+/* Puts values[i] at indices[i] of a zero tensor. */
 static pl_status densify(const pl_tensor *values, const pl_tensor *indices, pl_tensor *dense,
                          pl_err *err) {
     const int64_t nnz = values->n_elements;
     const int64_t per = indices->rank == 2 ? indices->dims[1] : 1;
-    if (indices->dtype != PL_I64 || values->rank != 1 || indices->rank < 1 || indices->rank > 2 ||
-        indices->dims[0] != nnz || (per != 1 && per != dense->rank)) {
-        return pl_fail(err, PL_E_INVALID, "sparse tensor: values and indices do not fit together");
-    }
     const size_t size = pl_dtype_bytes(values->dtype);
     const pl_i64 *index = indices->data;
     for (int64_t i = 0; i < nnz; i++) {
@@ -260,7 +266,12 @@ pl_status pl_onnx_read_sparse(pl_onnx_reader *r, pl_bytes bytes, const char **na
                      "sparse tensor '%s': malformed, or values or indices missing", *name);
         goto done;
     }
-    PL_TRY_GOTO(done, st, pl_tensor_new_zero(values->dtype, rank, dims, &dense, err));
+    PL_TRY_GOTO(done, st, check_sparse(values, indices, rank, err));
+    st = pl_tensor_new_zero(values->dtype, rank, dims, &dense, err);
+    if (st != PL_OK) {
+        st = pl_err_wrap(err, st, "sparse tensor '%.200s', made dense", *name);
+        goto done;
+    }
     PL_TRY_GOTO(done, st, densify(values, indices, dense, err));
     *out = dense;
     dense = NULL;

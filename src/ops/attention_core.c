@@ -23,7 +23,8 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi) {
 static key_range keys_of(const pl_attention *a, int64_t b, int64_t i) {
     key_range r = { 0, a->visible == NULL ? a->kv_len : clamp(a->visible[b], 0, a->kv_len) };
     const int64_t causal_end = i + (a->shift == NULL ? 0 : a->shift[b]) + 1;
-    if (a->causal) r.end = pl_i64_min(r.end, pl_i64_max(causal_end, 0));
+    const bool bound = a->causal && !(a->last_free && i == a->q_len - 1);
+    if (bound) r.end = pl_i64_min(r.end, pl_i64_max(causal_end, 0));
     if (a->window > 0) r.first = pl_i64_max(0, causal_end - a->window);
     r.first = pl_i64_min(r.first, r.end);
     return r;

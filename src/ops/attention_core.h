@@ -35,9 +35,10 @@ typedef struct pl_attention {
     /* A query whose bias is -inf for all keys gives zeros, as ONNX Attention-24 wants, else NaN. */
 
     /* Query i of batch b sees the keys [first, end): end = min(visible[b], i + shift[b] + 1), the
-     * second only when causal; first = end - window when window > 0. NULL arrays: kv_len and 0. */
+     * second only when causal, and not for the last query when that is free; first = end - window
+     * when window > 0. NULL arrays: kv_len and 0. */
     const int64_t *visible, *shift;
-    bool causal;
+    bool causal, last_free;
     int64_t window;
 
     const void *sink; /* one more logit per query head that takes its share of the softmax; NULL */

@@ -59,6 +59,12 @@ static inline double pl_b_stored(const pl_bound *c, double y) {
 }
 /* c(K) of a sum of K terms: min(K + 1, 2 + sqrt(K)/2). */
 double pl_b_chain(double k);
+/* In units of roundoff, of a sum y >= 0 of k terms, s the sum of their sizes, that a runtime adds
+ * in any order, one chain at worst. Each rounding is off by u of the sum so far, this way or that,
+ * so they add in quadrature: terms of one sign let that sum grow to |y| (sqrt(k)/2 |y| is four
+ * deviations), terms that cancel keep it below s, whatever k. One more is the last rounding. A few
+ * terms are off by k + 1 roundings at most. */
+double pl_b_sum_error(double k, double s, double y);
 
 /* ---- setting ---- */
 /* A zeroed bound for output i; *e is its data, NULL when the output is not wanted. */

@@ -109,11 +109,7 @@ static pl_status sum_once(dot_run *r, pl_tensor **out) {
     return st;
 }
 
-/* Roundings of a sum of k terms that a runtime adds in any order, one chain at worst. Each is off
- * by u of the sum so far, this way or that, so they add in quadrature: terms of one sign let that
- * sum grow to |y| (sqrt(k)/2 |y| is four deviations), terms that cancel keep it below S, whatever
- * k. One more is the last rounding. A few terms are off by k + 1 roundings at most. */
-static double chain_error(double k, double s, double y) {
+double pl_b_sum_error(double k, double s, double y) {
     enum { STEADY = 2 };
     const double drift = sqrt(k) / 2 * y;
     return fmin(sqrt(STEADY * s * STEADY * s + drift * drift) + y, (k + 1) * s);
@@ -139,7 +135,7 @@ static pl_status add_local(dot_run *r, double *e) {
         ps = s->data;
     }
     for (int64_t i = 0; i < y->n_elements; i++)
-        e[i] = r->c->u_acc * chain_error(r->dot->k, fabs(ps[i]), fabs(py[i]));
+        e[i] = r->c->u_acc * pl_b_sum_error(r->dot->k, fabs(ps[i]), fabs(py[i]));
     pl_b_add_stored(r->c, py, e, y->n_elements);
     pl_tensor_unref(s);
     return PL_OK;

@@ -47,7 +47,13 @@ static pl_status real_value(pl_bound *c, operand o, pl_tensor **out) {
     return combine(c, *out, o.scale, o.axis, true);
 }
 
-/* Its error: (Ex + Ez) * scale. *out stays NULL when it is exact. */
+static void each(pl_tensor *t, pl_b_map_fn fn) {
+    double *v = t->data;
+    for (int64_t i = 0; i < t->n_elements; i++)
+        v[i] = fn(v[i]);
+}
+
+/* Its error: (Ex + Ez) * |scale|. *out stays NULL when it is exact. */
 static pl_status real_error(pl_bound *c, operand o, pl_tensor **out) {
     const double ez = o.zero < 0 ? 0 : pl_b_largest(c, o.zero);
     if (pl_b_e(c, o.x) == NULL && ez == 0) return PL_OK;
@@ -56,13 +62,9 @@ static pl_status real_error(pl_bound *c, operand o, pl_tensor **out) {
     double *e = (*out)->data;
     for (int64_t i = 0; i < x->n_elements; i++)
         e[i] = ez + (pl_b_e(c, o.x) == NULL ? 0 : pl_b_e(c, o.x)[i]);
-    return combine(c, *out, o.scale, o.axis, true);
-}
-
-static void each(pl_tensor *t, pl_b_map_fn fn) {
-    double *v = t->data;
-    for (int64_t i = 0; i < t->n_elements; i++)
-        v[i] = fn(v[i]);
+    PL_TRY(combine(c, *out, o.scale, o.axis, true));
+    each(*out, pl_b_abs);
+    return PL_OK;
 }
 
 /* ---- products ---- */
@@ -72,6 +74,7 @@ typedef struct product {
     int opset;
     operand a, b;
     pl_b_map_fn power, root; /* errors add as they are (abs) or in quadrature (square, sqrt) */
+    double alpha;            /* that the operator multiplies by */
 } product;
 
 /* root(op(power(x), power(y))) added to *sum, which starts as NULL. Consumes neither. */
@@ -98,6 +101,13 @@ done:
     return st;
 }
 
+/* The root of the sum: not of alpha, which multiplied it once. */
+static void finish_error(const product *p, pl_tensor *sum) {
+    double *e = sum == NULL ? NULL : sum->data;
+    for (int64_t i = 0; e != NULL && i < sum->n_elements; i++)
+        e[i] = p->alpha == 0 ? 0 : p->root(e[i] / p->alpha) * fabs(p->alpha);
+}
+
 /* What uncertain codes of both operands come to; NULL when there are none. */
 static pl_status product_error(pl_bound *c, const product *p, pl_tensor **out) {
     pl_tensor *a = NULL, *b = NULL, *ea = NULL, *eb = NULL;
@@ -110,7 +120,7 @@ static pl_status product_error(pl_bound *c, const product *p, pl_tensor **out) {
     PL_TRY_GOTO(done, st, add_term(c, p, ea, b, out));
     PL_TRY_GOTO(done, st, add_term(c, p, a, eb, out));
     PL_TRY_GOTO(done, st, add_term(c, p, ea, eb, out));
-    if (*out != NULL) each(*out, p->root);
+    finish_error(p, *out);
 done:
     pl_tensor_unref(a);
     pl_tensor_unref(b);
@@ -138,14 +148,14 @@ static pl_status integer_bound(pl_bound *c, const product *p) {
 
 pl_status pl_matmul_integer_bound(pl_bound *c) {
     const product p = {
-        "MatMul", 13,      { 0, -1, 2, rank_of(c, 0) - 2 }, { 1, -1, 3, rank_of(c, 1) - 1 },
-        pl_b_abs, pl_b_abs
+        "MatMul", 13, { 0, -1, 2, rank_of(c, 0) - 2 }, { 1, -1, 3, rank_of(c, 1) - 1 }, pl_b_abs,
+        pl_b_abs, 1
     };
     return integer_bound(c, &p);
 }
 
 pl_status pl_conv_integer_bound(pl_bound *c) {
-    const product p = { "Conv", 11, { 0, -1, 2, -1 }, { 1, -1, 3, 0 }, pl_b_abs, pl_b_abs };
+    const product p = { "Conv", 11, { 0, -1, 2, -1 }, { 1, -1, 3, 0 }, pl_b_abs, pl_b_abs, 1 };
     return integer_bound(c, &p);
 }
 
@@ -203,15 +213,37 @@ static pl_status requantize(pl_bound *c, const requant *q) {
     return st;
 }
 
+/* float8: the sum itself is in float. Adds c(K) u sum|terms| to *e, which may be NULL. */
+static pl_status add_float_sum(pl_bound *c, const product *p, pl_tensor **e) {
+    const product sizes = { p->op, p->opset, p->a, p->b, pl_b_abs, pl_b_abs, 1 };
+    const pl_tensor *x = pl_b_in(c, p->a.x);
+    const double k = x->rank == 0 ? 1 : (double)x->dims[x->rank - 1];
+    pl_tensor *a = NULL, *b = NULL, *sum = NULL;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, real_value(c, p->a, &a));
+    PL_TRY_GOTO(done, st, real_value(c, p->b, &b));
+    PL_TRY_GOTO(done, st, add_term(c, &sizes, a, b, &sum));
+    double *to = sum->data;
+    for (int64_t i = 0; i < sum->n_elements; i++)
+        to[i] =
+            0x1p-24 * pl_b_chain(k) * to[i] + (*e == NULL ? 0 : ((const double *)(*e)->data)[i]);
+    pl_tensor_unref(*e);
+    *e = sum;
+done:
+    pl_tensor_unref(a);
+    pl_tensor_unref(b);
+    return st;
+}
+
 static pl_status requantize_product(pl_bound *c, const product *p, int y_scale, int y_zero) {
     const int scales[] = { y_scale, p->a.scale, p->b.scale, -1 };
+    const bool in_float = pl_dtype_is_float(c->in_native[p->a.x]);
     pl_tensor *e = NULL;
     pl_status st = product_error(c, p, &e);
-    requant q = { .scales = scales, .zero = y_zero, .e = e == NULL ? NULL : e->data };
-    if (st == PL_OK && pl_dtype_is_float(c->in_native[p->a.x])) {
-        q.inexact = true; /* float8: the sum itself is in float */
-        q.own = 64 * 0x1p-24 * pl_tensor_max_abs(pl_b_out(c, 0));
-    }
+    if (st == PL_OK && in_float && pl_b_out(c, 0) != NULL) st = add_float_sum(c, p, &e);
+    const requant q = {
+        .scales = scales, .zero = y_zero, .e = e == NULL ? NULL : e->data, .inexact = in_float
+    };
     if (st == PL_OK) st = requantize(c, &q);
     pl_tensor_unref(e);
     return st;
@@ -219,14 +251,14 @@ static pl_status requantize_product(pl_bound *c, const product *p, int y_scale, 
 
 pl_status pl_qlinear_matmul_bound(pl_bound *c) {
     const product p = {
-        "MatMul",    13,  { 0, 1, 2, rank_of(c, 0) - 2 }, { 3, 4, 5, rank_of(c, 3) - 1 },
-        pl_b_square, sqrt
+        "MatMul", 13, { 0, 1, 2, rank_of(c, 0) - 2 }, { 3, 4, 5, rank_of(c, 3) - 1 }, pl_b_square,
+        sqrt,     1
     };
     return requantize_product(c, &p, 6, 7);
 }
 
 pl_status pl_qlinear_conv_bound(pl_bound *c) {
-    const product p = { "Conv", 11, { 0, 1, 2, -1 }, { 3, 4, 5, 0 }, pl_b_square, sqrt };
+    const product p = { "Conv", 11, { 0, 1, 2, -1 }, { 3, 4, 5, 0 }, pl_b_square, sqrt, 1 };
     return requantize_product(c, &p, 6, 7);
 }
 
@@ -279,7 +311,7 @@ done:
 }
 
 pl_status pl_qlinear_mul_bound(pl_bound *c) {
-    const product p = { "Mul", 14, OF_A, OF_B, pl_b_abs, pl_b_abs };
+    const product p = { "Mul", 14, OF_A, OF_B, pl_b_abs, pl_b_abs, 1 };
     return requantize_product(c, &p, C_SCALE, C_ZERO);
 }
 
@@ -383,22 +415,29 @@ static pl_status product_to_float(pl_bound *c, const product *p, int bias) {
 
 pl_status pl_matmul_integer_to_float_bound(pl_bound *c) {
     const product p = {
-        "MatMul",    13,  { 0, 2, 4, rank_of(c, 0) - 2 }, { 1, 3, 5, rank_of(c, 1) - 1 },
-        pl_b_square, sqrt
+        "MatMul", 13, { 0, 2, 4, rank_of(c, 0) - 2 }, { 1, 3, 5, rank_of(c, 1) - 1 }, pl_b_square,
+        sqrt,     1
     };
     return product_to_float(c, &p, 6);
 }
 
 pl_status pl_qgemm_bound(pl_bound *c) {
     const int columns = pl_attr_int(c->node, "transB") != 0 ? 0 : 1;
-    const product p = { "Gemm", 13, { 0, 1, 2, -1 }, { 3, 4, 5, columns }, pl_b_square, sqrt };
+    const product p = { "Gemm",
+                        13,
+                        { 0, 1, 2, -1 },
+                        { 3, 4, 5, columns },
+                        pl_b_square,
+                        sqrt,
+                        pl_attr_float(c->node, "alpha") };
     if (pl_b_out(c, 0) == NULL) return PL_OK;
     if (pl_b_in(c, 7) == NULL) return product_to_float(c, &p, -1);
     return requantize_product(c, &p, 7, 8);
 }
 
-/* The codes of input 0 are made inside: those near a tie may be either. */
-static pl_status dynamic_codes(pl_bound *c, pl_tensor **out) {
+/* The codes of input 0 are made inside: those near a tie may be either. *step_error: what an
+ * uncertain range makes of the step, relative. */
+static pl_status dynamic_codes(pl_bound *c, pl_tensor **out, double *step_error) {
     const pl_tensor *a = pl_b_in(c, 0);
     const double *x = pl_b_x(c, 0), *ex = pl_b_e(c, 0);
     double low = 0, high = 0;
@@ -409,6 +448,7 @@ static pl_status dynamic_codes(pl_bound *c, pl_tensor **out) {
         high = fmax(high, x[i]);
     }
     if (high == low) return PL_OK;
+    *step_error = 2 * pl_b_largest(c, 0) / (high - low);
     const double step = (high - low) / 255, slack = pl_b_round_slack(PL_F32) * 2;
     const double zero = -low / step, near = slack * zero + 8 * pl_b_largest(c, 0) / step;
     /* Another zero point moves the ends of the range by one code. */
@@ -424,16 +464,20 @@ static pl_status dynamic_codes(pl_bound *c, pl_tensor **out) {
 }
 
 pl_status pl_dynamic_quantize_matmul_bound(pl_bound *c) {
-    const product p = { "MatMul",    13,  { 0, -1, -1, -1 }, { 1, 2, 3, rank_of(c, 1) - 1 },
-                        pl_b_square, sqrt };
+    const product p = {
+        "MatMul", 13, { 0, -1, -1, -1 }, { 1, 2, 3, rank_of(c, 1) - 1 }, pl_b_square, sqrt, 1
+    };
     pl_tensor *codes = NULL, *b = NULL, *e = NULL;
     pl_status st = PL_OK;
+    double step_error = 0;
     if (pl_b_out(c, 0) == NULL) return PL_OK;
-    PL_TRY_GOTO(done, st, dynamic_codes(c, &codes));
+    PL_TRY_GOTO(done, st, dynamic_codes(c, &codes, &step_error));
     PL_TRY_GOTO(done, st, real_value(c, p.b, &b));
     PL_TRY_GOTO(done, st, add_term(c, &p, codes, b, &e));
     each(e, sqrt);
-    const scaled s = { .p = &p, .e = e, .bias = 4, .own = 5 * c->u_acc + pl_b_scale_error(c, 2) };
+    const scaled s = {
+        .p = &p, .e = e, .bias = 4, .own = 5 * c->u_acc + step_error + pl_b_scale_error(c, 2)
+    };
     st = scaled_bound(c, &s);
 done:
     pl_tensor_unref(codes);

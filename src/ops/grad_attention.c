@@ -15,14 +15,14 @@ static pl_value *input(const pl_grad *c, uint32_t i) {
 typedef struct attention {
     pl_grad *c;
     int rank; /* of Q */
-    int64_t q_heads, kv_heads, q_len, kv_len, past_len, head_size;
+    int64_t q_heads, kv_heads, q_len, kv_len, past_len, head_size, v_size;
     pl_value *q, *k, *v; /* (batch, heads, len, size) */
 } attention;
 
-/* (batch, len, heads * size) as (batch, heads, len, size). */
-static pl_value *split_heads(pl_grad *c, pl_value *x, int64_t heads) {
+/* (batch, len, heads * size) as (batch, heads, len, size). No -1: there may be no keys. */
+static pl_value *split_heads(pl_grad *c, pl_value *x, int64_t heads, int64_t size) {
     static const int64_t perm[4] = { 0, 2, 1, 3 };
-    const int64_t dims[4] = { 0, 0, heads, -1 };
+    const int64_t dims[4] = { 0, 0, heads, size };
     return pl_g_transpose(c, pl_g_reshape(c, x, dims, 4), perm, 4);
 }
 
@@ -34,9 +34,12 @@ static void load(attention *a) {
     const bool flat = a->rank == 3;
     a->q_heads = flat ? pl_attr_int(node, "q_num_heads") : pl_g_dim(c, node->in[Q], 1);
     a->kv_heads = flat ? pl_attr_int(node, "kv_num_heads") : pl_g_dim(c, node->in[K], 1);
-    a->q = flat ? split_heads(c, node->in[Q], a->q_heads) : node->in[Q];
-    a->k = flat ? split_heads(c, node->in[K], a->kv_heads) : node->in[K];
-    a->v = flat ? split_heads(c, node->in[V], a->kv_heads) : node->in[V];
+    a->head_size = pl_g_dim(c, node->in[Q], a->rank - 1) / (flat ? a->q_heads : 1);
+    a->v_size = pl_g_dim(c, node->in[V], a->rank - 1) / (flat ? a->kv_heads : 1);
+    if (c->st != PL_OK) return;
+    a->q = flat ? split_heads(c, node->in[Q], a->q_heads, a->head_size) : node->in[Q];
+    a->k = flat ? split_heads(c, node->in[K], a->kv_heads, a->head_size) : node->in[K];
+    a->v = flat ? split_heads(c, node->in[V], a->kv_heads, a->v_size) : node->in[V];
     /* Lengths may be open where nothing hangs on them. */
     const bool groups = a->q_heads != a->kv_heads;
     const bool hides = pl_attr_int(node, "is_causal") != 0 || input(c, NONPAD) != NULL;
@@ -50,12 +53,11 @@ static void load(attention *a) {
     a->q_len = a->kv_len = -1;
     if (groups || hides) a->q_len = pl_g_dim(c, node->in[Q], a->rank - 2);
     if (groups || hides || cuts) a->kv_len = pl_g_dim(c, node->in[K], a->rank - 2) + a->past_len;
-    a->head_size = pl_g_dim(c, node->in[Q], a->rank - 1) / (flat ? a->q_heads : 1);
 }
 
 /* Query heads that share a key head stand below each other: one product for all. */
 static pl_value *grouped(const attention *a, pl_value *x, int64_t last) {
-    const int64_t dims[4] = { 0, a->kv_heads, -1, last };
+    const int64_t dims[4] = { 0, a->kv_heads, a->q_heads / a->kv_heads * a->q_len, last };
     return a->q_heads == a->kv_heads ? x : pl_g_reshape(a->c, x, dims, 4);
 }
 
@@ -167,7 +169,7 @@ static double scale_of(const attention *a) {
 }
 
 pl_status pl_attention_grad(pl_grad *c) {
-    static const int64_t back[4] = { 0, 2, 1, 3 }, flat[3] = { 0, 0, -1 };
+    static const int64_t back[4] = { 0, 2, 1, 3 };
     const double cap = pl_attr_float(c->node, "softcap");
     attention a = { .c = c };
     pl_value *y[4] = { NULL }, *stage[4], *blind = NULL;
@@ -186,8 +188,8 @@ pl_status pl_attention_grad(pl_grad *c) {
     pl_value *p = pl_g1_int(c, "Softmax", s, "axis", 3);
     if (blind != NULL) p = pl_g3(c, "Where", blind, pl_g_number(c, p, 0), p);
     stage[3] = p;
-    const int64_t v_size = pl_g_dim(c, c->node->in[V], a.rank - 1) / (a.rank == 3 ? a.kv_heads : 1);
-    y[0] = ungrouped(&a, pl_g2(c, "MatMul", grouped(&a, p, a.kv_len), a.v), v_size);
+    y[0] = ungrouped(&a, pl_g2(c, "MatMul", grouped(&a, p, a.kv_len), a.v), a.v_size);
+    const int64_t flat[3] = { 0, 0, a.q_heads * a.v_size };
     if (a.rank == 3) y[0] = pl_g_reshape(c, pl_g_transpose(c, y[0], back, 4), flat, 3);
     for (uint32_t i = 1; i < 4 && i < c->node->n_out; i++) {
         if (c->dy[i] == NULL) continue;

@@ -15,10 +15,11 @@ typedef struct heads {
     int mask, bias;                /* numbers of inputs; -1 = none */
 } heads;
 
-/* (batch, len, heads * size) as (batch, heads, len, size). */
+/* (batch, len, heads * size) as (batch, heads, len, size). No -1: there may be no keys. */
 static pl_value *split(pl_grad *c, pl_value *x, int64_t n) {
     static const int64_t perm[4] = { 0, 2, 1, 3 };
-    return pl_g_transpose(c, pl_g_reshape(c, x, (const int64_t[]){ 0, 0, n, -1 }, 4), perm, 4);
+    const int64_t last = pl_g_dim(c, x, 2), dims[4] = { 0, 0, n, last / n };
+    return pl_g_transpose(c, pl_g_reshape(c, x, dims, 4), perm, 4);
 }
 
 /* Part `which` of (batch, len, heads, parts, size). */
@@ -66,8 +67,9 @@ static pl_value *causal(pl_grad *c, int64_t queries, int64_t keys, int64_t past)
 
 /* y and the scores before the softmax. */
 static pl_value *attend(const heads *h, pl_value **scores) {
-    static const int64_t perm[4] = { 0, 2, 1, 3 }, flat[3] = { 0, 0, -1 };
+    static const int64_t perm[4] = { 0, 2, 1, 3 };
     pl_grad *c = h->c;
+    const int64_t flat[3] = { 0, 0, h->n * pl_g_dim(c, h->v, 3) };
     const double given = pl_attr_float(c->node, "scale");
     const int64_t queries = pl_g_dim(c, h->q, 2), keys = pl_g_dim(c, h->k, 2);
     /* As in grad_attention.c: scaled before the product. */

@@ -1,106 +1,206 @@
 /* Error bounds of the classic machine-learning operators (ai.onnx.ml). plumb adds in double and
- * rounds once; runtimes add in float. */
+ * rounds once; runtimes add in float. Support vector machines: ml_svm_bound.c. */
 #include "ops/ml_bound.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ops/ml_util.h"
 
 /* ---- scores ---- */
 
-/* After the post transform: SOFTMAX and LOGISTIC never widen an error; PROBIT may, in its tails. */
-static double transformed(const pl_bound *c, double e, double y) {
-    const bool word = pl_attr_string(c->node, "post_transform").n_bytes > 0;
-    const int64_t number = word ? PL_ML_LOGISTIC : pl_attr_int(c->node, "post_transform");
-    if (word ? pl_attr_string_is(c->node, "post_transform", "NONE") : number == PL_ML_NONE)
-        return e;
-    const bool probit =
-        number == PL_ML_PROBIT || pl_attr_string_is(c->node, "post_transform", "PROBIT");
-    return probit ? e * 2.51 * exp(y * y / 2) + 4 * c->u * fabs(y) : e + 4 * c->u;
+static pl_ml_transform transform_of(const pl_node *node) {
+    static const char *const names[] = { "NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT" };
+    if (pl_attr_string(node, "post_transform").n_bytes == 0)
+        return (pl_ml_transform)pl_attr_int(node, "post_transform"); /* TreeEnsemble-5 */
+    for (int i = PL_ML_PROBIT; i > PL_ML_NONE; i--)
+        if (pl_attr_string_is(node, "post_transform", names[i])) return (pl_ml_transform)i;
+    return PL_ML_NONE;
 }
 
-/* Labels of rows whose two best scores are closer than their errors: any. Strings have no bound. */
-static pl_status label_bound(pl_bound *c, const double *scores, const double *e, int64_t n_rows,
-                             int64_t width) {
-    const pl_tensor *labels = pl_b_out(c, 0);
-    double *to = NULL;
-    if (labels == NULL || labels->dtype == PL_STRING || width < 1) return PL_OK;
-    PL_TRY(pl_b_new(c, 0, &to));
-    for (int64_t r = 0; r < n_rows && r < labels->n_elements; r++) {
-        const double *s = scores + r * width;
-        double best = -HUGE_VAL, second = -HUGE_VAL, error = 0;
-        for (int64_t k = 0; k < width; k++) {
-            second = fmax(second, fmin(best, s[k]));
-            best = fmax(best, s[k]);
-            error = fmax(error, e[r * width + k]);
-        }
-        if (width == 1) second = 0; /* compared with 0 */
-        if (best - second <= 16 * error) to[r] = HUGE_VAL;
+static bool is_named(const char *const *names, const char *name) {
+    while (names != NULL && *names != NULL)
+        if (strcmp(*names++, name) == 0) return true;
+    return strcmp(name, "post_transform") == 0;
+}
+
+/* Output `slot` of the node without some of its attributes. */
+static pl_status run_without(pl_bound *c, int slot, const char *const *without, pl_tensor **out) {
+    pl_node node = *c->node;
+    pl_bound other = *c;
+    pl_tensor **in = pl_arena_array(c->scratch, (size_t)c->n_in + 1, sizeof(*in));
+    node.attrs = pl_arena_array(c->scratch, (size_t)node.n_attrs + 1, sizeof(*node.attrs));
+    if (node.attrs == NULL || in == NULL) return pl_fail_memory(c->err, node.n_attrs);
+    node.n_attrs = 0;
+    for (uint32_t i = 0; i < c->node->n_attrs; i++)
+        if (!is_named(without, c->node->attrs[i].name))
+            node.attrs[node.n_attrs++] = c->node->attrs[i];
+    other.node = &node;
+    return pl_b_apply(&other, in, PL_F64, slot, out);
+}
+
+pl_status pl_b_scores_open(pl_bound *c, int slot, const char *const *without, pl_b_scores *out) {
+    *out = (pl_b_scores){ .width = 0 };
+    if (pl_b_out(c, slot) == NULL || pl_b_out(c, slot)->n_elements == 0) return PL_OK;
+    PL_TRY(run_without(c, slot, without, &out->raw));
+    const pl_tensor *t = out->raw;
+    out->s = t->data;
+    out->e = pl_arena_array(c->scratch, (size_t)t->n_elements + 1, sizeof(double));
+    if (out->e == NULL) {
+        pl_tensor_unref(out->raw);
+        out->raw = NULL;
+        return pl_fail_memory(c->err, (size_t)t->n_elements);
     }
+    out->n_rows = t->rank < 1 ? 1 : t->dims[0];
+    out->width = out->n_rows == 0 ? 0 : t->n_elements / out->n_rows;
     return PL_OK;
 }
 
-/* All scores are off by own + inherited, then transformed. `slot` is the output with the scores; of
- * a classifier output 0 has the labels. */
-static pl_status set_scores(pl_bound *c, int slot, double own, double inherited) {
+/* ---- post transforms ---- */
+
+/* One row: scores s off by e, the answer y, and n of each. */
+typedef struct score_row {
+    double u;
+    const double *s, *e, *y;
+    int64_t n;
+} score_row;
+
+/* Of a small probability only the difference from 1 is known. */
+static void logistic_row(const score_row *r, double *out) {
+    for (int64_t i = 0; i < r->n; i++) {
+        const double slope = r->y[i] * (1 - r->y[i]) * exp(fmin(r->e[i], 1));
+        out[i] = r->e[i] * fmin(0.25, slope) + 3 * r->u;
+    }
+}
+
+/* d log y_i = d s_i - sum of y_j d s_j; the differences from the largest are rounded, too. */
+static void softmax_row(const score_row *r, bool zeros, double *out) {
+    double top = -HUGE_VAL, mean = 0;
+    bool jumps = false;
+    for (int64_t i = 0; i < r->n; i++)
+        top = fmax(top, r->s[i]);
+    for (int64_t i = 0; i < r->n; i++) {
+        const double from_zero = fabs(fabs(r->s[i]) - 1e-7); /* below it a score counts as none */
+        jumps = jumps || (zeros && r->e[i] > 0 && from_zero <= 8 * r->e[i]);
+        mean += r->y[i] * (r->e[i] + r->u * (top - r->s[i]));
+    }
+    for (int64_t i = 0; i < r->n; i++) {
+        const double off = r->e[i] + r->u * (top - r->s[i]) + mean + 6 * r->u;
+        out[i] = fmin(1, r->y[i] * expm1(off));
+        if (zeros && fabs(r->s[i]) <= 1e-7) out[i] += r->e[i];
+        if (jumps) out[i] = HUGE_VAL;
+    }
+}
+
+/* Winitzki's formula (ml_util.c) is the root of a difference of two nearly equal numbers in the
+ * middle, and steep at the ends. */
+static void probit_row(const score_row *r, double *out) {
+    for (int64_t i = 0; i < r->n; i++) {
+        const double y = fabs(r->y[i]), p = r->s[i], log_ = log(4 * p * (1 - p));
+        const double v = 2 / (3.14159265358979323846 * 0.147) + 0.5 * log_;
+        const double off = 2 * r->u * (fabs(v) + sqrt(fabs(v * v - log_ / 0.147)));
+        out[i] =
+            (r->e[i] + r->u) * 2.51 * exp(y * y / 2) + fmin(sqrt(2 * off), off / y) + 4 * r->u * y;
+    }
+}
+
+static void transform_row(pl_ml_transform transform, const score_row *r, double *out) {
+    switch (transform) {
+    case PL_ML_NONE: memcpy(out, r->e, (size_t)r->n * sizeof(*out)); break;
+    case PL_ML_LOGISTIC: logistic_row(r, out); break;
+    case PL_ML_SOFTMAX: softmax_row(r, false, out); break;
+    case PL_ML_SOFTMAX_ZERO: softmax_row(r, true, out); break;
+    case PL_ML_PROBIT: probit_row(r, out); break;
+    }
+}
+
+/* ---- labels ---- */
+
+static bool nearly_tied(const double *s, const double *e, int64_t n) {
+    int64_t best = 0, second = -1;
+    for (int64_t k = 1; k < n; k++)
+        if (s[k] > s[best]) best = k;
+    for (int64_t k = 0; k < n; k++)
+        if (k != best && (second < 0 || s[k] > s[second])) second = k;
+    if (second < 0) return fabs(s[0]) <= 8 * e[0]; /* compared with 0 */
+    return s[best] - s[second] <= 8 * (e[best] + e[second]) && e[best] + e[second] > 0;
+}
+
+/* Strings have no bound. */
+static pl_status label_bound(pl_bound *c, const pl_b_scores *scores, const bool *unsure) {
+    const pl_tensor *labels = pl_b_out(c, 0);
+    const int64_t w = scores->width;
+    double *to = NULL;
+    if (labels == NULL || labels->dtype == PL_STRING) return PL_OK;
+    PL_TRY(pl_b_new(c, 0, &to));
+    for (int64_t r = 0; r < scores->n_rows && r < labels->n_elements; r++)
+        if (unsure != NULL ? unsure[r] : nearly_tied(scores->s + r * w, scores->e + r * w, w))
+            to[r] = HUGE_VAL;
+    return PL_OK;
+}
+
+pl_status pl_b_scores_set(pl_bound *c, int slot, const pl_b_scores *scores, const bool *unsure) {
     const pl_tensor *y = pl_b_out(c, slot);
     const double *v = pl_b_y(c, slot);
+    const int64_t w = scores->width;
     double *e = NULL;
-    PL_TRY(pl_b_new(c, slot, &e));
-    if (e == NULL || y->n_elements == 0) return PL_OK;
+    if (w == 0 || y->n_elements != scores->n_rows * w) return PL_OK;
     if (v == NULL) return pl_fail_memory(c->err, 1);
-    for (int64_t i = 0; i < y->n_elements; i++)
-        e[i] = transformed(c, own + inherited, v[i]) + c->u * fabs(v[i]);
-    if (slot == 0) return PL_OK;
-    const int64_t n_rows = y->rank < 1 ? 1 : y->dims[0];
-    return label_bound(c, v, e, n_rows, n_rows == 0 ? 0 : y->n_elements / n_rows);
-}
-
-static double sum_abs(const pl_node *node, const char *name, size_t *n) {
-    const float *f = pl_attr_floats(node, name, n);
-    double sum = 0;
-    for (size_t i = 0; i < *n; i++)
-        sum += fabs((double)f[i]);
-    return sum;
-}
-
-static double max_abs(const pl_node *node, const char *name) {
-    size_t n = 0;
-    const float *f = pl_attr_floats(node, name, &n);
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)f[i]));
-    return most;
+    PL_TRY(pl_b_new(c, slot, &e));
+    const pl_ml_transform transform = transform_of(c->node);
+    for (int64_t r = 0; r < scores->n_rows; r++) {
+        const score_row row = { c->u, scores->s + r * w, scores->e + r * w, v + r * w, w };
+        transform_row(transform, &row, e + r * w);
+    }
+    return slot == 0 ? PL_OK : label_bound(c, scores, unsure);
 }
 
 /* ---- linear models ---- */
 
-/* One bound for all scores of the model: the largest sum of |terms| of any row and any model. */
+static double float_at(const pl_node *node, const char *name, size_t i) {
+    size_t n = 0;
+    const float *f = pl_attr_floats(node, name, &n);
+    return i < n ? (double)f[i] : 0;
+}
+
+static void linear_row(const pl_bound *c, const double *x, const double *ex, int64_t n,
+                       const pl_b_scores *scores, int64_t row) {
+    size_t n_coefficients = 0;
+    const float *w = pl_attr_floats(c->node, "coefficients", &n_coefficients);
+    const int64_t n_models = (int64_t)n_coefficients / n;
+    for (int64_t k = 0; k < scores->width && n_models > 0; k++) {
+        const int64_t m = k < n_models ? k : n_models - 1; /* two columns of one model */
+        double sum = fabs(float_at(c->node, "intercepts", (size_t)m)), squares = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double a = fabs((double)w[m * n + i]), d = ex == NULL ? 0 : a * ex[i];
+            sum += a * fabs(x[i]);
+            squares += d * d;
+        }
+        const int64_t at = row * scores->width + k;
+        scores->e[at] =
+            c->u * pl_b_sum_error((double)n + 1, sum, fabs(scores->s[at])) + sqrt(squares);
+    }
+}
+
 static pl_status linear_bound(pl_bound *c, int slot) {
-    const pl_tensor *x = pl_b_in(c, 0);
     const double *v = pl_b_x(c, 0), *e = pl_b_e(c, 0);
     int64_t n_rows = 0, n = 0;
     size_t n_coefficients = 0;
-    const float *w = pl_attr_floats(c->node, "coefficients", &n_coefficients);
-    if (pl_b_out(c, slot) == NULL) slot = 0;
-    if (!pl_ml_rows(x, &n_rows, &n) || n == 0 || n_rows == 0) return PL_OK;
-    if (v == NULL) return pl_fail_memory(c->err, 1);
-    double most = 0, inherited = 0;
-    for (int64_t r = 0; r < n_rows; r++) {
-        for (size_t m = 0; (int64_t)(m + 1) * n <= (int64_t)n_coefficients; m++) {
-            double sum = 0, squares = 0;
-            for (int64_t k = 0; k < n; k++) {
-                const double a = fabs((double)w[(int64_t)m * n + k]);
-                const double d = e == NULL ? 0 : a * e[r * n + k];
-                sum += a * fabs(v[r * n + k]);
-                squares += d * d;
-            }
-            most = fmax(most, sum);
-            inherited = fmax(inherited, sqrt(squares));
-        }
+    pl_b_scores scores;
+    if (!pl_ml_rows(pl_b_in(c, 0), &n_rows, &n) || n == 0 || n_rows == 0) return PL_OK;
+    bool *unsure = pl_arena_array(c->scratch, (size_t)n_rows, sizeof(*unsure));
+    if (v == NULL || unsure == NULL) return pl_fail_memory(c->err, 1);
+    (void)pl_attr_floats(c->node, "coefficients", &n_coefficients);
+    PL_TRY(pl_b_scores_open(c, slot, NULL, &scores));
+    const bool one = (int64_t)n_coefficients < 2 * n; /* model: its sign picks the label */
+    for (int64_t r = 0; r < scores.n_rows && r < n_rows; r++) {
+        linear_row(c, v + r * n, e == NULL ? NULL : e + r * n, n, &scores, r);
+        const int64_t last = (r + 1) * scores.width - 1;
+        unsure[r] = fabs(scores.s[last]) <= 8 * scores.e[last];
     }
-    const double own = c->u * pl_b_chain((double)n + 1) * (most + max_abs(c->node, "intercepts"));
-    return set_scores(c, slot, own, inherited);
+    const pl_status st = pl_b_scores_set(c, slot, &scores, one ? unsure : NULL);
+    pl_tensor_unref(scores.raw);
+    return st;
 }
 
 pl_status pl_linear_regressor_bound(pl_bound *c) {
@@ -111,70 +211,94 @@ pl_status pl_linear_classifier_bound(pl_bound *c) {
     return linear_bound(c, 1);
 }
 
-/* ---- support vector machines ---- */
-
-/* Generous: the largest value a kernel can have times the sum of |coefficients|. */
-static pl_status svm_bound(pl_bound *c, int slot) {
-    size_t n_params = 0, n_coefficients = 0, n_rho = 0;
-    const float *params = pl_attr_floats(c->node, "kernel_params", &n_params);
-    const pl_tensor *x = pl_b_in(c, 0);
-    const double sum = sum_abs(c->node, "coefficients", &n_coefficients);
-    const double rho = sum_abs(c->node, "rho", &n_rho);
-    const int64_t n = x->rank < 1 ? 1 : x->dims[x->rank - 1];
-    const double gamma = n_params > 0 ? fabs((double)params[0]) : 1;
-    const double first = n_params > 1 ? fabs((double)params[1]) : 0;
-    const double degree = n_params > 2 ? fabs((double)params[2]) : 1;
-    const double vectors = fmax(max_abs(c->node, "support_vectors"), 1);
-    const double dot = (double)n * pl_tensor_max_abs(x) * vectors;
-    const bool linear = pl_attr_string_is(c->node, "kernel_type", "LINEAR");
-    double kernel = 1, slope = (gamma + 1) * (double)n * vectors;
-    if (linear) kernel = dot;
-    if (pl_attr_string_is(c->node, "kernel_type", "POLY")) {
-        kernel = pow(gamma * dot + first, degree);
-        slope *= fmax(1, degree * pow(gamma * dot + first, fmax(0, degree - 1)));
-    }
-    const double terms = (double)(n + (int64_t)n_coefficients);
-    const double inside = linear ? 0 : slope * dot; /* what the kernel's argument is off by */
-    const double own = c->u * pl_b_chain(terms) * (sum * (kernel + fmin(inside, kernel)) + rho);
-    return set_scores(c, slot, 2 * own, sum * slope * pl_b_largest(c, 0));
-}
-
-pl_status pl_svm_regressor_bound(pl_bound *c) {
-    return svm_bound(c, 0);
-}
-
-pl_status pl_svm_classifier_bound(pl_bound *c) {
-    return svm_bound(c, 1);
-}
-
 /* ---- trees ---- */
 
+typedef struct forest_size {
+    double n_trees;
+    double sum;  /* of the largest |weight| of each tree */
+    double base; /* largest */
+} forest_size;
+
+static double largest_of(const pl_node *node, const char *list, const char *tensor) {
+    size_t n = 0;
+    const float *f = pl_attr_floats(node, list, &n);
+    const pl_tensor *t = pl_attr_tensor(node, tensor);
+    double most = t == NULL ? 0 : pl_tensor_max_abs(t);
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)f[i]));
+    return most;
+}
+
+typedef struct tree_attrs {
+    const char *weights, *as_tensor, *tree_ids; /* ids: of each weight; NULL = not known */
+} tree_attrs;
+
+/* Weights of one tree stand together; where they do not, a tree counts more than once. */
+static forest_size measure_forest(const pl_node *node, const tree_attrs *a) {
+    size_t n_ids = 0, n_roots = 0, n_weights = 0;
+    const int64_t *ids = a->tree_ids == NULL ? NULL : pl_attr_ints(node, a->tree_ids, &n_ids);
+    const float *w = pl_attr_floats(node, a->weights, &n_weights);
+    const pl_tensor *t = pl_attr_tensor(node, a->as_tensor);
+    forest_size f = { .base = largest_of(node, "base_values", "base_values_as_tensor") };
+    (void)pl_attr_ints(node, "tree_roots", &n_roots);
+    if (ids == NULL) {
+        f.n_trees = (double)n_roots;
+        f.sum = f.n_trees * largest_of(node, a->weights, a->as_tensor);
+    }
+    double most = 0;
+    for (size_t i = 0; i < n_ids; i++) {
+        const bool in_tensor = t != NULL && (int64_t)i < t->n_elements;
+        const double x = in_tensor       ? pl_tensor_get_f64(t, (int64_t)i)
+                         : i < n_weights ? (double)w[i]
+                                         : 0;
+        most = fmax(most, fabs(x));
+        if (i + 1 < n_ids && ids[i + 1] == ids[i]) continue;
+        f.n_trees++;
+        f.sum += most;
+        most = 0;
+    }
+    return f;
+}
+
 /* Leaves are picked exactly unless the input is not; then any leaf is possible. */
-static pl_status tree_bound(pl_bound *c, int slot, const char *weights, const char *as_tensor) {
-    size_t n_ids = 0, n_roots = 0;
-    const int64_t *ids = pl_attr_ints(c->node, "nodes_treeids", &n_ids);
-    (void)pl_attr_ints(c->node, "tree_roots", &n_roots);
-    const pl_tensor *t = pl_attr_tensor(c->node, as_tensor);
-    double trees = (double)n_roots, most = max_abs(c->node, weights);
-    for (size_t i = 0; i < n_ids; i++)
-        if (i == 0 || ids[i] != ids[i - 1]) trees++;
-    if (t != NULL) most = fmax(most, pl_tensor_max_abs(t));
-    const double base = max_abs(c->node, "base_values");
-    const double own =
-        trees <= 1 && base == 0 ? 0 : c->u * pl_b_chain(trees) * (sqrt(trees) * most + base);
-    return set_scores(c, slot, own, pl_b_largest(c, 0) > 0 ? 2 * trees * most : 0);
+static pl_status tree_bound(pl_bound *c, int slot, const tree_attrs *a) {
+    const forest_size f = measure_forest(c->node, a);
+    const int64_t number = pl_attr_int(c->node, "aggregate_function"); /* 0 when it is a word */
+    const bool word = pl_attr_string(c->node, "aggregate_function").n_bytes > 0;
+    const bool mean = word ? pl_attr_string_is(c->node, "aggregate_function", "AVERAGE")
+                           : a->tree_ids == NULL && number == 0;
+    const bool picks = word ? pl_attr_string_is(c->node, "aggregate_function", "MIN") ||
+                                  pl_attr_string_is(c->node, "aggregate_function", "MAX")
+                            : a->tree_ids == NULL && number > 1;
+    const double by = mean && f.n_trees > 0 ? f.n_trees : 1;
+    const double terms = (picks ? 1 : f.n_trees) + (f.base > 0 ? 1 : 0);
+    pl_b_scores scores;
+    PL_TRY(pl_b_scores_open(c, slot, NULL, &scores));
+    for (int64_t i = 0; i < scores.n_rows * scores.width; i++) {
+        const double y = fabs(scores.s[i]), sum = picks ? y : f.sum / by;
+        if (terms > 1)
+            scores.e[i] = c->u_acc * (pl_b_sum_error(terms, sum + f.base, y) + (mean ? y : 0));
+        scores.e[i] += pl_b_stored(c, y);
+        if (pl_b_largest(c, 0) > 0) scores.e[i] += 2 * f.sum / by;
+    }
+    const pl_status st = pl_b_scores_set(c, slot, &scores, NULL);
+    pl_tensor_unref(scores.raw);
+    return st;
 }
 
 pl_status pl_tree_regressor_bound(pl_bound *c) {
-    return tree_bound(c, 0, "target_weights", "target_weights_as_tensor");
+    static const tree_attrs a = { "target_weights", "target_weights_as_tensor", "target_treeids" };
+    return tree_bound(c, 0, &a);
 }
 
 pl_status pl_tree_classifier_bound(pl_bound *c) {
-    return tree_bound(c, 1, "class_weights", "class_weights_as_tensor");
+    static const tree_attrs a = { "class_weights", "class_weights_as_tensor", "class_treeids" };
+    return tree_bound(c, 1, &a);
 }
 
 pl_status pl_tree_ensemble_bound(pl_bound *c) {
-    return tree_bound(c, 0, "", "leaf_weights");
+    static const tree_attrs a = { "", "leaf_weights", NULL };
+    return tree_bound(c, 0, &a);
 }
 
 /* ---- element by element ---- */
@@ -230,16 +354,19 @@ done:
 /* y = (x - offset) * scale. */
 pl_status pl_scaler_bound(pl_bound *c) {
     const pl_tensor *y = pl_b_out(c, 0);
-    const double *v = pl_b_y(c, 0), *ex = pl_b_e(c, 0);
+    const double *v = pl_b_y(c, 0), *x = pl_b_x(c, 0), *ex = pl_b_e(c, 0);
     size_t n_scale = 0;
     const float *scale = pl_attr_floats(c->node, "scale", &n_scale);
     double *e = NULL;
     if (y == NULL || y->n_elements == 0) return PL_OK;
-    if (v == NULL) return pl_fail_memory(c->err, 1);
+    if (v == NULL || x == NULL) return pl_fail_memory(c->err, 1);
     PL_TRY(pl_b_new(c, 0, &e));
     for (int64_t i = 0; i < y->n_elements; i++) {
         const double s = n_scale == 0 ? 1 : fabs((double)scale[(size_t)i % n_scale]);
         e[i] = 2 * c->u * fabs(v[i]) + (ex == NULL ? 0 : s * ex[i]);
+        /* An integer that float does not hold is rounded first. */
+        if (!pl_dtype_is_float(c->in_native[0]) && fabs(x[i]) > 0x1p24)
+            e[i] += c->u * s * fabs(x[i]);
     }
     return PL_OK;
 }
@@ -248,9 +375,13 @@ pl_status pl_scaler_bound(pl_bound *c) {
 pl_status pl_normalizer_bound(pl_bound *c) {
     const pl_tensor *y = pl_b_out(c, 0);
     const double *x = pl_b_x(c, 0), *v = pl_b_y(c, 0), *ex = pl_b_e(c, 0);
+    const bool max = pl_attr_string_is(c->node, "norm", "MAX");
     int64_t n_rows = 0, n = 0;
     double *e = NULL;
     if (y == NULL || y->n_elements == 0 || !pl_ml_rows(pl_b_in(c, 0), &n_rows, &n)) return PL_OK;
+    /* A sum of n numbers above zero; of squares, whose root halves what is off. */
+    const double sum = max ? 0 : pl_b_sum_error((double)n, 1, 1);
+    const double own = 2 + (pl_attr_string_is(c->node, "norm", "L2") ? sum / 2 : sum);
     if (x == NULL || v == NULL) return pl_fail_memory(c->err, 1);
     PL_TRY(pl_b_new(c, 0, &e));
     for (int64_t r = 0; r < n_rows; r++) {
@@ -260,7 +391,7 @@ pl_status pl_normalizer_bound(pl_bound *c) {
             inherited += ex == NULL ? 0 : ex[k];
         }
         for (int64_t k = r * n; k < (r + 1) * n; k++) {
-            e[k] = c->u * (2 + pl_b_chain((double)n) / 2) * fabs(v[k]);
+            e[k] = c->u * own * fabs(v[k]);
             if (ex != NULL && norm > 0) e[k] += (ex[k] + fabs(v[k]) * inherited) / norm;
         }
     }

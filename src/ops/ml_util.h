@@ -22,6 +22,9 @@ pl_status pl_ml_transform_of(const pl_eval *c, pl_ml_transform *out);
 /* One row of n scores, in place. */
 void pl_ml_apply(pl_ml_transform transform, double *scores, size_t n);
 double pl_ml_logistic(double x);
+/* SVMClassifier: probabilities p of n classes from those of the pairs, r[i][j] = P(i | i or j); q
+ * (n x n) and qp (n) are scratch. */
+void pl_ml_couple(int64_t n, const double *r, double *q, double *qp, double *p);
 
 /* Class labels: strings when there are any, else ints. */
 typedef struct pl_ml_labels {

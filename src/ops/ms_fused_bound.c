@@ -10,8 +10,14 @@ static bool has(const pl_bound *c, int i) {
     return pl_b_in(c, i) != NULL;
 }
 
+/* Any two of the three may be added first. */
+static double three_element(const pl_bound *c, const double *x, const double *e, double y) {
+    const double first = fmax(fabs(x[0] + x[1]), fmax(fabs(x[0] + x[2]), fabs(x[1] + x[2])));
+    return e[0] + e[1] + e[2] + pl_b_round(c, first) + pl_b_round(c, y);
+}
+
 pl_status pl_ms_bias_add_bound(pl_bound *c) {
-    return pl_b_expand(c, "(i0, i1, i2) => (o0) { t = Add(i0, i1) o0 = Add(t, i2) }");
+    return pl_b_each(c, three_element);
 }
 
 /* ---- Gelu ---- */
@@ -58,7 +64,7 @@ pl_status pl_ms_bias_softmax_bound(pl_bound *c) {
 /* t = i0 + i1 (+ bias). */
 static const char *sum_text(pl_bound *c, const char *bias) {
     if (bias == NULL) return "t = Add(i0, i1) ";
-    return pl_arena_printf(c->scratch, "t0 = Add(i0, i1) t = Add(t0, %s) ", bias);
+    return pl_arena_printf(c->scratch, "t = com.microsoft.BiasAdd(i0, %s, i1) ", bias);
 }
 
 pl_status pl_ms_skip_layer_norm_bound(pl_bound *c) {
@@ -93,10 +99,10 @@ pl_status pl_ms_embed_bound(pl_bound *c) {
     const char *text = pl_arena_printf(
         c->scratch,
         "(i0, i2, i3, i5, i6%s%s) => (o0, o2) <int64[1] zero = {0}, int64[1] len = {%lld}> { "
-        "w = Gather(i2, i0) %s a = Add(w, p) %s o2 = Identity(t) "
+        "w = Gather(i2, i0) %s %s o2 = Identity(t) "
         "o0 = LayerNormalization<axis=-1, epsilon=%.9g>(t, i5, i6) }",
         segment ? ", i1, i4" : "", positions ? ", i8" : "", (long long)ids->dims[1], position,
-        segment ? "s = Gather(i4, i1) t = Add(a, s)" : "t = Identity(a)",
+        segment ? "s = Gather(i4, i1) t = Sum(w, p, s)" : "t = Add(w, p)",
         pl_attr_float(c->node, "epsilon"));
     return pl_b_expand(c, text);
 }
@@ -183,7 +189,8 @@ pl_status pl_ms_skip_group_norm_bound(pl_bound *c) {
     return pl_b_expand(
         c, pl_arena_printf(c->scratch,
                            "(i0, i1, i2, i3%s) => (o0, o1) { d = Constant<value_ints=[%s]>() "
-                           "k = Reshape(i3, d) t0 = Add(i0, k) %s o1 = Identity(t) %s }",
+                           "k = Reshape(i3, d) %s o1 = Identity(t) %s }",
                            has(c, 4) ? ", i4" : "", dims,
-                           has(c, 4) ? "t = Add(t0, i4)" : "t = Identity(t0)", text));
+                           has(c, 4) ? "t = com.microsoft.BiasAdd(i0, i4, k)" : "t = Add(i0, k)",
+                           text));
 }

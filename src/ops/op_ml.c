@@ -132,9 +132,12 @@ static pl_status float_like_first(pl_infer *c) {
 
 /* ---- Normalizer-1 ---- */
 
+/* MAX is "X / max(X)" in the schema, which ONNX Runtime takes by the word ('m'); the ONNX reference
+ * and scikit-learn, for which it is there, mean the largest absolute value (onnx issue 8452). */
 static double row_norm(const pl_f64 *x, int64_t n, char kind) {
-    double norm = 0;
+    double norm = kind == 'm' && n > 0 ? x[0] : 0;
     for (int64_t i = 0; i < n; i++) {
+        if (kind == 'm') norm = fmax(norm, x[i]);
         if (kind == 'M') norm = fmax(norm, fabs(x[i]));
         if (kind == '1') norm += fabs(x[i]);
         if (kind == '2') norm += x[i] * x[i];
@@ -147,7 +150,7 @@ static pl_status normalizer_eval(pl_eval *c) {
     pl_tensor *y = pl_out(c, 0);
     int64_t n_rows = 0, n = 0;
     char kind = 0;
-    if (pl_attr_string_is(c->node, "norm", "MAX")) kind = 'M';
+    if (pl_attr_string_is(c->node, "norm", "MAX")) kind = c->otherwise ? 'm' : 'M';
     if (pl_attr_string_is(c->node, "norm", "L1")) kind = '1';
     if (pl_attr_string_is(c->node, "norm", "L2")) kind = '2';
     if (kind == 0) return pl_eval_fail(c, "norm is not MAX, L1 or L2");
@@ -320,7 +323,7 @@ const pl_op_def pl_ops_ml[] = {
       .samples = PL_SAMPLES({ "(int64[5] x) => (y) { y = ai.onnx.ml.LabelEncoder<classes_strings = [\"a\", \"b\"]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "LinearClassifier", ML, .since = 1, X_IN(PL_T_ML), CLASSES,
       .attrs = PL_ATTRS(PL_A_REQUIRED("coefficients", FLOATS), PL_A_LIST("intercepts", FLOATS), PL_A_INT("multi_class", 0), LABELS, POST),
-      .infer = pl_linear_classifier_infer, .eval = pl_linear_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_linear_classifier_bound, MODEL, PL_EMIT_BREAK("picks labels, often strings"),
+      .infer = pl_linear_classifier_infer, .eval = pl_linear_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_linear_classifier_bound, MODEL, PL_EMIT_BREAK("picks labels, often strings"), .flags = PL_OP_OPEN,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.LinearClassifier<coefficients = [0.5, -1.0, 1.0, 2.0, -0.5, 0.25], intercepts = [0.1, 0.2, 0.3], classlabels_ints = [4, 5, 6], post_transform = \"SOFTMAX\">(x) }", NULL, 0 },
                             { "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.LinearClassifier<coefficients = [0.5, -1.0], intercepts = [0.1], classlabels_strings = [\"n\", \"p\"], post_transform = \"LOGISTIC\">(x) }", NULL, 0 }) },
     { .name = "LinearRegressor", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"),
@@ -328,7 +331,7 @@ const pl_op_def pl_ops_ml[] = {
       .infer = pl_linear_regressor_infer, .eval = pl_linear_regressor_eval, .grad = pl_grad_linear_regressor, .bound = pl_linear_regressor_bound, MODEL, PL_EMIT_BREAK("a classical model: a library routine"),
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.LinearRegressor<coefficients = [0.5, -1.0, 1.0, 2.0], intercepts = [0.1, 0.2], targets = 2>(x) }", NULL, 0 }) },
     { .name = "Normalizer", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"), .attrs = PL_ATTRS(PL_A_STRING("norm", "MAX")),
-      .infer = float_like_first, .eval = normalizer_eval, .grad = pl_grad_normalizer, .bound = pl_normalizer_bound, MODEL, .emit = pl_emit_normalizer,
+      .infer = float_like_first, .eval = normalizer_eval, .grad = pl_grad_normalizer, .bound = pl_normalizer_bound, MODEL, .emit = pl_emit_normalizer, .flags = PL_OP_OPEN,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer<norm = \"L2\">(x) }", NULL, 0 },
                             { "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer<norm = \"L1\">(x) }", NULL, 0 },
                             { "(float[3,4] x) => (y) { y = ai.onnx.ml.Normalizer(x) }", NULL, 0 }) },

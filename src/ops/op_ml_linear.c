@@ -77,6 +77,12 @@ static int64_t largest(const double *x, int64_t n) {
     return at;
 }
 
+/* The score of the first of two classes that share one model: LinearClassifier-1 does not say. As a
+ * margin it is the opposite; the other reading is ONNX Runtime's without a post transform. */
+static double first_score(const pl_eval *c, pl_ml_transform transform, double second) {
+    return c->otherwise && transform == PL_ML_NONE ? 1 - second : -second;
+}
+
 pl_status pl_linear_classifier_eval(pl_eval *c) {
     const pl_ml_labels labels = pl_ml_labels_of(c->node, "classlabels_strings", "classlabels_ints");
     const pl_f64 *x = NULL;
@@ -99,7 +105,7 @@ pl_status pl_linear_classifier_eval(pl_eval *c) {
         if (n_models == 1) label = scores[0] > 0 ? 1 : second ? 0 : -1;
         if (second) {
             scores[1] = scores[0];
-            scores[0] = -scores[0];
+            scores[0] = first_score(c, transform, scores[1]);
         }
         pl_ml_apply(transform, scores, (size_t)width);
         if (pl_out(c, 0) != NULL) PL_TRY(pl_ml_set_label(c, &labels, pl_out(c, 0), i, label));
@@ -290,7 +296,7 @@ static void svm_pairs(const svm *s, const double *kernels, double *scores, doubl
 
 /* Probabilities of the classes from those of the pairs, r[i][j] = P(i | i or j): the iteration of
  * Wu, Lin and Weng (2004), algorithm 2, with libsvm's stopping rule. */
-static void svm_couple(int64_t n, const double *r, double *q, double *qp, double *p) {
+void pl_ml_couple(int64_t n, const double *r, double *q, double *qp, double *p) {
     for (int64_t i = 0; i < n; i++) {
         p[i] = 1.0 / (double)n;
         q[i * n + i] = 0;
@@ -338,7 +344,7 @@ static void svm_probabilities(const svm *s, svm_scratch *t) {
             t->r[j * n + i] = 1 - p;
         }
     }
-    svm_couple(n, t->r, t->q, t->qp, t->scores);
+    pl_ml_couple(n, t->r, t->q, t->qp, t->scores);
 }
 
 /* One row: scores (width of the output) and the index of the label. */

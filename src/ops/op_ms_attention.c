@@ -170,9 +170,13 @@ static pl_status join_past(pl_eval *c, const packed_ports *p, pl_attention *a) {
     return PL_OK;
 }
 
-/* The shift of causal masks is the length of the past. */
+/* The shift of causal masks is the length of the past. "Every token can only attend to previous
+ * tokens" leaves open where queries stand among more keys than queries without a past: at the
+ * first ones here, as in ONNX Attention-24. The other reading is ONNX Runtime's on CPU (1.22 to
+ * 1.30), whose mask ends before the last query. */
 static pl_status set_causal(pl_eval *c, pl_attention *a, int64_t past_len) {
     a->causal = pl_attr_int(c->node, "unidirectional") != 0 && a->q_len > 1;
+    a->last_free = c->otherwise;
     int64_t *shift = pl_scratch(c, (size_t)a->batch, sizeof(*shift));
     if (shift == NULL) return pl_eval_memory(c);
     for (int64_t b = 0; b < a->batch; b++)
@@ -691,7 +695,7 @@ const pl_op_def pl_ops_ms_attention[] = {
                      { "past_value", F, SAME | OPT }, { "past_sequence_length", I32, OPT }, { "cache_indirection", I32, OPT }), KV_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT), PL_A_FLOAT("scale", 0),
                         PL_A_INT("unidirectional", 0)),
-      RULES(multi_head_infer, multi_head_eval, pl_ms_multi_head_grad, pl_ms_multi_head_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
+      RULES(multi_head_infer, multi_head_eval, pl_ms_multi_head_grad, pl_ms_multi_head_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"), .flags = PL_OP_OPEN,
       .samples = PL_SAMPLES(
           { "(float[2,3,8] q, float[2,5,8] k, float[2,5,6] v, float[22] b) => (y) <int32[2,5] m = {1,1,1,1,0, 1,1,0,0,0}> "
             "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, v, b, m) }", NULL, 0 },

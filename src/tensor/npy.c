@@ -174,7 +174,7 @@ static pl_status parse_descr(npy_header *h, pl_err *err) {
         return fail_descr(h, err);
     }
     h->item_size = size;
-    h->swap = order == '>' && size > 1;
+    h->swap = order == '>' && (size > 1 || h->kind == 'U'); /* U1 has four bytes */
     if (h->kind == 'U' || h->kind == 'S') {
         h->dtype = PL_STRING;
         if (h->kind == 'U') h->item_size *= 4;

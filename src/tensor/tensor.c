@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/size.h"
 
-enum { STORAGE_ALIGNMENT = 64, CAST_BLOCK = 1024 };
+enum { STORAGE_ALIGNMENT = 64, CAST_BLOCK = 1024, LARGE = 256 << 20 };
 
 struct pl_storage {
     int refs;
@@ -130,8 +130,10 @@ static pl_status tensor_new(pl_dtype dtype, int rank, const int64_t *dims, bool 
     pl_tensor *t = NULL;
     PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
     const size_t n_bytes = pl_tensor_bytes(t);
-    t->storage->heap = lasting ? pl_large_alloc(n_bytes)
-                               : pl_aligned_alloc(STORAGE_ALIGNMENT, n_bytes > 0 ? n_bytes : 1);
+    const bool holds = n_bytes < LARGE || pl_memory_holds(n_bytes);
+    if (holds)
+        t->storage->heap = lasting ? pl_large_alloc(n_bytes)
+                                   : pl_aligned_alloc(STORAGE_ALIGNMENT, n_bytes > 0 ? n_bytes : 1);
     if (!t->storage->heap) {
         pl_tensor_unref(t);
         return pl_fail_memory(err, n_bytes);

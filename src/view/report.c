@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/strmap.h"
 #include "compare/session_print.h"
 #include "flows/api.h"
 #include "view/page.h"
@@ -103,16 +104,28 @@ static pl_status put_point(report *r, size_t point, pl_buf *out, pl_err *err) {
     return st;
 }
 
+/* "<" in JSON stands only inside strings: escaped, no text can end the script element. */
+#define ESCAPED "\\u003c"
+
+/* What it takes in the file. */
+static uint64_t escaped_bytes(const pl_buf *json) {
+    uint64_t n = json->n_bytes;
+    for (size_t i = 0; i < json->n_bytes; i++)
+        if (json->data[i] == '<') n += sizeof ESCAPED - 2;
+    return n;
+}
+
 static pl_status add_point(report *r, size_t point, pl_err *err) {
     pl_buf text = PL_BUF_INIT;
     if (r->taken[point]) return PL_OK;
     r->taken[point] = true;
     const pl_status st = put_point(r, point, &text, err);
     if (st == PL_OK && text.n_bytes > 0) {
-        if (text.n_bytes + 1 > r->room) {
+        const uint64_t size = escaped_bytes(&text) + 1;
+        if (size > r->room) {
             r->n_left_out++;
         } else {
-            r->room -= text.n_bytes + 1;
+            r->room -= size;
             if (r->n_tensors++ > 0) pl_buf_putc(&r->tensors, ',');
             pl_buf_append(&r->tensors, text.data, text.n_bytes);
         }
@@ -121,11 +134,24 @@ static pl_status add_point(report *r, size_t point, pl_err *err) {
     return st;
 }
 
-static pl_status add_value(report *r, const char *value, pl_err *err) {
+static pl_status add_value(report *r, const pl_strmap *by_value, const char *value, pl_err *err) {
+    const uintptr_t at = value == NULL ? 0 : (uintptr_t)pl_strmap_get(by_value, value);
+    return at == 0 ? PL_OK : add_point(r, at - 1, err);
+}
+
+/* The blamed and the first that diverges. */
+static pl_status add_named(report *r, pl_err *err) {
     const pl_session *s = pl_viewed_session(r->viewed);
-    for (size_t i = 0; value != NULL && i < s->n_points; i++)
-        if (strcmp(s->points[i].value, value) == 0) return add_point(r, i, err);
-    return PL_OK;
+    pl_strmap by_value = { 0 };
+    pl_status st = PL_OK;
+    for (size_t i = s->n_points; i > 0 && st == PL_OK; i--) /* of two, the first stays */
+        if (pl_strmap_put(&by_value, s->points[i - 1].value, (void *)(uintptr_t)i) != 0)
+            st = pl_fail_memory(err, s->n_points);
+    for (size_t i = 0; i < s->n_blame && st == PL_OK; i++)
+        st = add_value(r, &by_value, s->blame[i].value, err);
+    if (st == PL_OK) st = add_value(r, &by_value, s->first_divergence, err);
+    pl_strmap_release(&by_value);
+    return st;
 }
 
 enum { LEFT_OUT_MAX = 32 }; /* so many that do not fit, then no more are tried */
@@ -139,9 +165,7 @@ static pl_status add_tensors(report *r, pl_err *err) {
         st = pl_fail_memory(err, s->n_points);
         goto done;
     }
-    for (size_t i = 0; i < s->n_blame && st == PL_OK; i++)
-        st = add_value(r, s->blame[i].value, err);
-    if (st == PL_OK) st = add_value(r, s->first_divergence, err);
+    st = add_named(r, err);
     for (size_t i = 0; i < s->n_points && st == PL_OK; i++)
         if (s->points[i].is_output) st = add_point(r, i, err);
     if (st == PL_OK) st = pl_session_order(s, s->metric, PL_SORT_WORST, order, err);
@@ -154,13 +178,12 @@ done:
 
 /* ---- the file ---- */
 
-/* "<" in JSON stands only inside strings: escaped, no text can end the script element. */
 static pl_status append_json(pl_file_writer *w, const pl_buf *json, pl_err *err) {
     size_t from = 0;
     for (size_t i = 0; i < json->n_bytes; i++) {
         if (json->data[i] != '<') continue;
         PL_TRY(pl_file_writer_append(w, json->data + from, i - from, err));
-        PL_TRY(pl_file_writer_append(w, "\\u003c", 6, err));
+        PL_TRY(pl_file_writer_append(w, ESCAPED, sizeof ESCAPED - 1, err));
         from = i + 1;
     }
     return pl_file_writer_append(w, json->data + from, json->n_bytes - from, err);
@@ -199,8 +222,8 @@ static pl_status write_html(report *r, const char *path, pl_err *err) {
         st = pl_fail_memory(err, session.n_bytes);
         goto done;
     }
-    const uint64_t fixed = pl_page_head_bytes + pl_page_tail_bytes + session.n_bytes +
-                           graph.n_bytes + reference.n_bytes + 160;
+    const uint64_t fixed = pl_page_head_bytes + pl_page_tail_bytes + escaped_bytes(&session) +
+                           escaped_bytes(&graph) + escaped_bytes(&reference) + 160;
     if (fixed > size) {
         st =
             pl_fail(err, PL_E_LIMIT,

@@ -61,11 +61,12 @@ static bool is_own_host(const pl_server *s, const char *host) {
     char name[64], port[16];
     struct in_addr address;
     const char *colon = host == NULL ? NULL : strrchr(host, ':');
-    if (colon == NULL || (size_t)(colon - host) >= sizeof name) return false;
-    memcpy(name, host, (size_t)(colon - host));
-    name[colon - host] = '\0';
+    const size_t n = host == NULL ? 0 : colon != NULL ? (size_t)(colon - host) : strlen(host);
+    if (n == 0 || n >= sizeof name) return false;
+    memcpy(name, host, n);
+    name[n] = '\0';
     (void)snprintf(port, sizeof port, "%u", s->port);
-    if (strcmp(colon + 1, port) != 0) return false;
+    if (strcmp(colon != NULL ? colon + 1 : "80", port) != 0) return false; /* RFC 9110 4.2.1 */
     if (strcmp(name, "localhost") == 0) return true;
     if (inet_pton(AF_INET, name, &address) != 1) return false;
     /* Listening everywhere, it has as many addresses; a name that lies is none of them. */
@@ -229,7 +230,8 @@ static enum MHD_Result answer_post(pl_server *s, struct MHD_Connection *c, const
     pl_status st = PL_OK;
     if (strcmp(path, "/api/notes") == 0) {
         pthread_mutex_lock(&s->mutex);
-        st = pl_notes_put(s, text, body->n_bytes, &err);
+        st = pl_api_check_page(&(const pl_request){ s, c, "", 0 }, &err);
+        if (st == PL_OK) st = pl_notes_put(s, text, body->n_bytes, &err);
         pthread_mutex_unlock(&s->mutex);
     } else if (strcmp(path, "/api/analyze") == 0) {
         st = pl_job_start(s, "analyze", text, body->n_bytes, &err);
@@ -399,21 +401,24 @@ pl_status pl_server_show(pl_server *s, const char *session, pl_err *err) {
     pl_buf json = PL_BUF_INIT;
     PL_TRY(pl_viewed_open(session, &fresh, err));
     pl_viewed_put_session(fresh, &json);
-    if (!pl_buf_ok(&json)) {
-        pl_buf_release(&json);
-        pl_viewed_close(fresh);
-        return pl_fail_memory(err, json.n_bytes);
-    }
     pthread_mutex_lock(&s->mutex);
-    pl_viewed *old = s->viewed;
-    pl_buf_release(&s->session);
-    pl_buf_reset(&s->emitted);
-    pl_buf_reset(&s->executed);
-    s->viewed = fresh;
-    s->session = json;
+    /* Pages made for another session are told by it; it takes the place of the closing brace. */
+    if (pl_buf_ok(&json)) json.n_bytes--;
+    pl_buf_printf(&json, ",\"serial\":%u}", s->serial + 1);
+    const bool ok = pl_buf_ok(&json);
+    pl_viewed *closed = ok ? s->viewed : fresh;
+    pl_buf unused = ok ? s->session : json;
+    if (ok) {
+        pl_buf_reset(&s->emitted);
+        pl_buf_reset(&s->executed);
+        s->viewed = fresh;
+        s->session = json;
+        s->serial++;
+    }
     pthread_mutex_unlock(&s->mutex);
-    pl_viewed_close(old);
-    return PL_OK;
+    pl_buf_release(&unused);
+    pl_viewed_close(closed);
+    return ok ? PL_OK : pl_fail_memory(err, 1);
 }
 
 pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err *err) {

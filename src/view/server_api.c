@@ -12,7 +12,7 @@
 #include "view/server_int.h"
 #include "view/slice.h"
 
-enum { RECENT_READ = 1024, RECENT_SHOWN = 20 };
+enum { RECENT_SHOWN = 20 };
 
 typedef struct recent_session {
     const char *name;
@@ -201,13 +201,14 @@ static int by_age(const void *a, const void *b) {
 
 /* Sessions in plumb-out, where those started in the page go, the newest first. */
 static void put_recent(pl_json *j) {
-    recent_session found[RECENT_READ];
+    recent_session *found = NULL;
     pl_dir_list list = { 0 };
     size_t n = 0;
     pl_json_key(j, "recent");
     pl_json_array_begin(j);
     if (pl_dir_list_read(PL_SESSIONS_DIR, &list, NULL) == PL_OK) {
-        for (size_t i = 0; i < list.n_names && n < RECENT_READ; i++) {
+        found = pl_calloc(list.n_names + 1, sizeof *found);
+        for (size_t i = 0; i < list.n_names && found != NULL; i++) {
             struct stat file;
             char path[512];
             const int length =
@@ -216,7 +217,7 @@ static void put_recent(pl_json *j) {
                 continue;
             found[n++] = (recent_session){ list.names[i], (int64_t)file.st_mtime };
         }
-        qsort(found, n, sizeof *found, by_age);
+        if (n > 1) qsort(found, n, sizeof *found, by_age);
         for (size_t i = 0; i < n && i < RECENT_SHOWN; i++) {
             pl_json_array_begin(j);
             pl_json_string(j, found[i].name);
@@ -225,6 +226,7 @@ static void put_recent(pl_json *j) {
         }
         pl_dir_list_free(&list);
     }
+    pl_free(found);
     pl_json_array_end(j);
 }
 
@@ -261,6 +263,13 @@ static pl_status get_setup(const pl_request *r, pl_reply *reply, pl_err *err) {
     return PL_OK;
 }
 
+pl_status pl_api_check_page(const pl_request *r, pl_err *err) {
+    int64_t serial = 0;
+    PL_TRY(query_int(r, "session", r->server->serial, &serial, err));
+    if (serial == r->server->serial) return PL_OK;
+    return pl_fail(err, PL_E_EXISTS, "another session is shown now: reload the page to see it");
+}
+
 pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_err *err) {
     static const struct {
         const char *path;
@@ -273,6 +282,7 @@ pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_
         { "/api/emitted", get_emitted }, { "/api/baseline", get_baseline },
         { "/api/map", get_map },
     };
+    PL_TRY(pl_api_check_page(r, err));
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (strcmp(path, routes[i].path) == 0) return routes[i].answer(r, reply, err);
     return pl_fail(err, PL_E_NOT_FOUND, "there is no '%.100s' here", path);

@@ -109,23 +109,52 @@ done:
     return st;
 }
 
+/* ---- made once ---- */
+
+typedef pl_status (*maker)(const char *model, const char *spec, pl_buf *out, pl_err *err);
+
+/* Compiling may take minutes, in which others are served: the session that is shown afterwards may
+ * be another one. */
+static pl_status make_unlocked(pl_server *s, maker make, pl_buf *made, pl_err *err) {
+    char *model = pl_path_join(pl_viewed_path(s->viewed), "model.onnx");
+    char *spec = pl_strdup(pl_viewed_session(s->viewed)->a.spec);
+    pl_status st = model == NULL || spec == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK) {
+        pthread_mutex_unlock(&s->mutex);
+        st = make(model, spec, made, err);
+        pthread_mutex_lock(&s->mutex);
+    }
+    if (st == PL_OK && !pl_buf_ok(made)) st = pl_fail_memory(err, 1);
+    pl_free(model);
+    pl_free(spec);
+    return st;
+}
+
+/* What *kept has, else what `make` gives, which is then kept for the session that it is of. */
+static pl_status get_once(pl_server *s, maker make, pl_buf *kept, pl_buf *out, pl_err *err) {
+    const unsigned serial = s->serial;
+    pl_buf made = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    PL_TRY(pl_job_check_spec(pl_viewed_session(s->viewed)->a.spec, err));
+    if (kept->n_bytes > 0) {
+        pl_buf_append(out, kept->data, kept->n_bytes);
+        return PL_OK;
+    }
+    st = make_unlocked(s, make, &made, err);
+    if (st == PL_OK) {
+        pl_buf_append(out, made.data, made.n_bytes);
+        if (s->serial == serial && kept->n_bytes == 0) pl_buf_append(kept, made.data, made.n_bytes);
+        if (!pl_buf_ok(kept)) pl_buf_reset(kept);
+    }
+    pl_buf_release(&made);
+    return st;
+}
+
 pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err) {
     const pl_session *session = s->viewed != NULL ? pl_viewed_session(s->viewed) : NULL;
     if (session == NULL || pl_viewed_model(s->viewed) == NULL || *session->a.spec == '\0')
         return pl_fail(err, PL_E_NOT_FOUND, "the session does not say what A executed");
-    PL_TRY(pl_job_check_spec(session->a.spec, err));
-    if (s->executed.n_bytes == 0) {
-        char *model = pl_path_join(pl_viewed_path(s->viewed), "model.onnx");
-        if (model == NULL) return pl_fail_memory(err, 1);
-        const pl_status st = put_executed(model, session->a.spec, &s->executed, err);
-        pl_free(model);
-        if (st != PL_OK || !pl_buf_ok(&s->executed)) {
-            pl_buf_reset(&s->executed);
-            return st != PL_OK ? st : pl_fail_memory(err, 1);
-        }
-    }
-    pl_buf_append(out, s->executed.data, s->executed.n_bytes);
-    return PL_OK;
+    return get_once(s, put_executed, &s->executed, out, err);
 }
 
 pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err) {
@@ -133,17 +162,5 @@ pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err) {
     const char *spec = session != NULL ? session->a.spec : "";
     if (strcmp(spec, "jit") != 0 && strncmp(spec, "jit:", 4) != 0)
         return pl_fail(err, PL_E_NOT_FOUND, "only jit emits C");
-    PL_TRY(pl_job_check_spec(spec, err));
-    if (s->emitted.n_bytes == 0) {
-        char *model = pl_path_join(pl_viewed_path(s->viewed), "model.onnx");
-        if (model == NULL) return pl_fail_memory(err, 1);
-        const pl_status st = emit(model, spec, &s->emitted, err);
-        pl_free(model);
-        if (st != PL_OK) {
-            pl_buf_reset(&s->emitted);
-            return st;
-        }
-    }
-    pl_buf_append(out, s->emitted.data, s->emitted.n_bytes);
-    return PL_OK;
+    return get_once(s, emit, &s->emitted, out, err);
 }

@@ -36,6 +36,7 @@ typedef struct pl_server {
     char *program; /* plumb itself, which runs comparisons; NULL = none are offered */
     pthread_mutex_t mutex;
     pl_viewed *viewed; /* NULL until a comparison has made a session */
+    unsigned serial;   /* of what is shown, counted from 1 */
     pl_buf session;    /* its JSON, made once */
     pl_buf emitted;    /* C of its A, once asked for */
     pl_buf executed;   /* the graph that its A executes, once asked for */
@@ -62,6 +63,8 @@ typedef struct pl_request {
 const char *pl_request_query(const pl_request *r, const char *key);
 
 /* server_api.c, under the server's mutex */
+/* PL_E_EXISTS when the page that asks was made for a session that is no longer shown. */
+pl_status pl_api_check_page(const pl_request *r, pl_err *err);
 pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_err *err);
 /* server_notes.c: pins, notes, pairs made by hand and accepted divergences, kept in
  * SESSION/notes.json; beside it map.json and baseline.json, for --map and --baseline. */
@@ -73,7 +76,8 @@ bool pl_notes_any(const pl_server *s); /* of the two files */
 /* SESSION/NAME when it is there, else NULL. Caller frees. */
 char *pl_notes_file(const pl_server *s, const char *name);
 
-/* server_emitted.c: compiled behind the guard when first asked for */
+/* server_emitted.c: compiled behind the guard when first asked for; the mutex, which is held, is
+ * given up meanwhile */
 pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err);
 pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err); /* the graph that A executes */
 

@@ -210,15 +210,18 @@ static pl_status read_request(pl_server_job *job, const pl_json_value *root, pl_
 static pl_status spawn(pl_server_job *job, int *read_end, pl_err *err) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
+    sigset_t none;
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return pl_fail_errno(err, errno, "make a pipe for", "analyze");
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+    sigemptyset(&none);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setsigmask(&attr, &none); /* ours may be blocked: sigwait in src/cli */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
     size_t n_env = 0;
     while (environ[n_env] != NULL)
         n_env++;

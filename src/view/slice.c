@@ -41,6 +41,25 @@ void pl_slice_default(const pl_tensor *t, int64_t flat, pl_slice *out) {
     out->max_rows = out->max_cols = PL_PICTURE_MAX;
 }
 
+/* ---- elements ---- */
+
+pl_dtype pl_view_whole(const pl_tensor *a, const pl_tensor *b) {
+    const pl_tensor *t = a != NULL ? a : b;
+    const bool is_whole = t != NULL && (t->dtype == PL_I64 || t->dtype == PL_U64);
+    return is_whole && (b == NULL || b->dtype == t->dtype) ? t->dtype : PL_UNDEFINED;
+}
+
+double pl_view_difference(const pl_tensor *a, const pl_tensor *b, int64_t i) {
+    const pl_dtype whole = pl_view_whole(a, b);
+    if (whole != PL_UNDEFINED) {
+        const int64_t x = pl_tensor_get_i64(a, i), y = pl_tensor_get_i64(b, i);
+        const bool is_less = whole == PL_I64 ? x < y : (uint64_t)x < (uint64_t)y;
+        return is_less ? -(double)((uint64_t)y - (uint64_t)x) : (double)((uint64_t)x - (uint64_t)y);
+    }
+    const double x = pl_tensor_get_f64(a, i), y = pl_tensor_get_f64(b, i);
+    return x == y || (isnan(x) && isnan(y)) ? 0 : x - y;
+}
+
 /* ---- a picture under way ---- */
 
 typedef struct picture {
@@ -49,8 +68,10 @@ typedef struct picture {
     int64_t base;               /* flat index of the slice's first element */
     int64_t row_step, col_step; /* in elements of the dense tensor */
     int64_t rows, cols;         /* cells */
-    int64_t stride;             /* within a cell, > 1 when sampled */
-    bool exact, wide;           /* doubles */
+    int64_t row_stride;         /* within a cell, > 1 when sampled */
+    int64_t col_stride;
+    bool exact, wide; /* doubles */
+    pl_dtype whole;   /* cells are 64-bit integers; PL_UNDEFINED = they are not */
 } picture;
 
 static pl_status check_axis(const pl_tensor *t, int axis, int64_t first, int64_t *n, pl_err *err) {
@@ -61,9 +82,17 @@ static pl_status check_axis(const pl_tensor *t, int axis, int64_t first, int64_t
     return PL_OK;
 }
 
+/* Whole rows are left out first: they are far apart in the file. Of each cell something is seen. */
+static void choose_strides(picture *p) {
+    const pl_slice *s = &p->slice;
+    const int64_t less = (s->n_rows * s->n_cols - 1) / PL_SCAN_MAX + 1;
+    p->row_stride = pl_i64_min(less, s->n_rows / p->rows);
+    p->col_stride = pl_i64_min((less - 1) / p->row_stride + 1, s->n_cols / p->cols);
+}
+
 static pl_status picture_init(picture *p, const pl_tensor *t, const pl_slice *slice, pl_err *err) {
     int64_t step = 1;
-    *p = (picture){ .shape = t, .slice = *slice, .stride = 1 };
+    *p = (picture){ .shape = t, .slice = *slice, .row_stride = 1, .col_stride = 1 };
     pl_slice *s = &p->slice;
     if (s->row_axis >= t->rank || s->col_axis >= t->rank ||
         (s->row_axis >= 0 && s->row_axis == s->col_axis))
@@ -92,19 +121,18 @@ static pl_status picture_init(picture *p, const pl_tensor *t, const pl_slice *sl
     p->rows = pl_i64_min(s->n_rows, s->max_rows);
     p->cols = pl_i64_min(s->n_cols, s->max_cols);
     p->exact = p->rows == s->n_rows && p->cols == s->n_cols;
-    while (s->n_rows / p->stride > 0 && s->n_cols / p->stride > 0 &&
-           (s->n_rows / p->stride) * (s->n_cols / p->stride) > PL_SCAN_MAX)
-        p->stride++;
+    if (p->rows > 0 && p->cols > 0) choose_strides(p);
     return PL_OK;
+}
+
+static int64_t place(const picture *p, int64_t r, int64_t c) {
+    return p->base + (p->slice.row + r) * p->row_step + (p->slice.col + c) * p->col_step;
 }
 
 static double element(const picture *p, const pl_tensor *a, const pl_tensor *b, int64_t r,
                       int64_t c) {
-    const int64_t i = p->base + (p->slice.row + r) * p->row_step + (p->slice.col + c) * p->col_step;
-    const double x = pl_tensor_get_f64(a, i);
-    if (b == NULL) return x;
-    const double y = pl_tensor_get_f64(b, i);
-    return x == y || (isnan(x) && isnan(y)) ? 0 : x - y; /* infinities of one sign agree */
+    const int64_t i = place(p, r, c);
+    return b == NULL ? pl_tensor_get_f64(a, i) : pl_view_difference(a, b, i);
 }
 
 /* A cell with a NaN is NaN in every mode but "sample": what is rare must stay visible. */
@@ -116,8 +144,8 @@ static double reduce(const picture *p, const pl_tensor *a, const pl_tensor *b, i
     int64_t n = 0;
     if (p->slice.mode == PL_REDUCE_SAMPLE || p->exact)
         return element(p, a, b, (r0 + r1 - 1) / 2, (c0 + c1 - 1) / 2);
-    for (int64_t r = r0; r < r1; r += p->stride) {
-        for (int64_t c = c0; c < c1; c += p->stride) {
+    for (int64_t r = r0; r < r1; r += p->row_stride) {
+        for (int64_t c = c0; c < c1; c += p->col_stride) {
             const double x = element(p, a, b, r, c);
             if (isnan(x)) return x;
             if (fabs(x) > fabs(largest)) largest = x;
@@ -133,7 +161,10 @@ static void put_cells(const picture *p, const pl_tensor *a, const pl_tensor *b, 
         for (int64_t c = 0; c < p->cols; c++) {
             const double x = reduce(p, a, b, r, c);
             const float narrow = (float)x;
-            if (p->wide) {
+            if (p->whole != PL_UNDEFINED) {
+                const int64_t digits = pl_tensor_get_i64(a, place(p, r, c));
+                pl_buf_append(out, &digits, sizeof digits);
+            } else if (p->wide) {
                 pl_buf_append(out, &x, sizeof x);
             } else {
                 pl_buf_append(out, &narrow, sizeof narrow);
@@ -161,8 +192,12 @@ static void put_header(const picture *p, const char *sides, pl_buf *out) {
     pl_json_put_ints(j, "index", s->index, (size_t)p->shape->rank);
     pl_json_put_ints(j, "dims", p->shape->dims, (size_t)p->shape->rank);
     pl_json_put_string(j, "mode", p->exact ? "exact" : mode_name(s->mode));
-    pl_json_put_string(j, "type", p->wide ? "f64" : "f32");
-    pl_json_put_bool(j, "sampled", p->stride > 1 && !p->exact);
+    pl_json_put_string(j, "type",
+                       p->whole == PL_I64   ? "i64"
+                       : p->whole == PL_U64 ? "u64"
+                       : p->wide            ? "f64"
+                                            : "f32");
+    pl_json_put_bool(j, "sampled", (p->row_stride > 1 || p->col_stride > 1) && !p->exact);
     pl_json_object_end(j);
 }
 
@@ -175,6 +210,7 @@ pl_status pl_slice_put(const pl_view_pair *pair, const pl_slice *slice, pl_buf *
     if (!pair->joint && a != NULL) b = NULL; /* another shape is another picture */
     PL_TRY(picture_init(&p, a != NULL ? a : b, slice, err));
     p.wide = is_wide(a) || is_wide(b);
+    p.whole = p.exact ? pl_view_whole(a, b) : PL_UNDEFINED;
     const char *sides = a == NULL ? "b" : b == NULL ? "a" : p.exact ? "ab" : "abd";
     put_header(&p, sides, &head);
     while (head.n_bytes % 8 != 0 && pl_buf_ok(&head))

@@ -25,10 +25,17 @@ typedef struct pl_slice {
 
 /* The last two axes that are longer than one, at the element `flat` (counted in C order). */
 void pl_slice_default(const pl_tensor *t, int64_t flat, pl_slice *out);
+/* a - b at element i as the comparison sees it: NaN on both sides and equal infinities differ by
+ * nothing, and integers are subtracted before they are rounded to a double. */
+double pl_view_difference(const pl_tensor *a, const pl_tensor *b, int64_t i);
+/* The type of 64-bit integers when all that is there has it, else PL_UNDEFINED. */
+pl_dtype pl_view_whole(const pl_tensor *a, const pl_tensor *b);
+
 /* A picture: "PLSL", a little-endian 32-bit length, so many bytes of JSON (padded to eight with
  * spaces), then for each side that the JSON names ("a", "b", "d") its cells, row by row, as
- * little-endian floats where those hold the tensors' values, else doubles. An exact picture has no
- * "d": the reader subtracts. PL_E_INVALID when the slice lies outside. */
+ * little-endian floats where those hold the tensors' values, else doubles, or as they are where an
+ * exact picture shows 64-bit integers. An exact picture has no "d": the reader subtracts.
+ * PL_E_INVALID when the slice lies outside. */
 pl_status pl_slice_put(const pl_view_pair *pair, const pl_slice *slice, pl_buf *out, pl_err *err);
 
 /* Histograms, quantiles, worst elements, channels, a sample of pairs; as JSON. Of more than four

@@ -1,6 +1,8 @@
 /* Figures about a whole pair: one scan; of a large one, blocks that are spread over it, because a
  * sample of single elements would touch every page of the file. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,22 +11,25 @@
 #include "base/size.h"
 #include "view/slice.h"
 
-enum { N_BINS = 48, N_DECADES = 48, DECADE_FIRST = -40, N_WORST = 20, N_SCATTER = 400 };
+enum { N_BINS = 48, N_WORST = 20, N_SCATTER = 400 };
+enum { DECADE_FIRST = -324, N_DECADES = 324 + 309 }; /* every double */
 enum { N_CHANNELS_MAX = 1024, N_SORTED_MAX = 1 << 17 };
 enum { WHOLE_MAX = 1 << 22, N_BLOCKS = 1024, BLOCK = 2048 };
 
 typedef struct side_figures {
-    double min, max, sum, sum_sq;
+    double min, max, sum;
+    double first, off, off_sq; /* sums of what lies between an element and the first */
     int64_t n_nan, n_inf, n_zero, n;
 } side_figures;
 
 typedef struct worst_element {
     int64_t at;
-    double a, b, badness;
+    double badness;
 } worst_element;
 
 typedef struct figures {
     const pl_tensor *a, *b;
+    pl_dtype whole; /* of 64-bit integers, which a double does not hold; or PL_UNDEFINED */
     int64_t n_seen; /* elements, of which place() has the indices */
     bool sampled;
     side_figures side[2];
@@ -44,8 +49,10 @@ static void see_side(side_figures *f, double x) {
         if (f->n == 0 || x < f->min) f->min = x;
         if (f->n == 0 || x > f->max) f->max = x;
         f->n_zero += x == 0;
+        if (f->n == 0) f->first = x;
         f->sum += x;
-        f->sum_sq += x * x;
+        f->off += x - f->first;
+        f->off_sq += (x - f->first) * (x - f->first);
         f->n++;
     }
 }
@@ -57,23 +64,25 @@ static double badness_of(double a, double b) {
     return isfinite(d) ? d : (double)INFINITY;
 }
 
-static void see_worst(figures *f, int64_t at, double a, double b, double badness) {
+static double badness_at(const figures *f, int64_t i) {
+    if (f->whole != PL_UNDEFINED) return fabs(pl_view_difference(f->a, f->b, i));
+    return badness_of(pl_tensor_get_f64(f->a, i), pl_tensor_get_f64(f->b, i));
+}
+
+static void see_worst(figures *f, int64_t at, double badness) {
     size_t k = f->n_worst;
     if (k == N_WORST && badness <= f->worst[k - 1].badness) return;
     if (k < N_WORST) f->n_worst++;
     for (k = f->n_worst - 1; k > 0 && f->worst[k - 1].badness < badness; k--)
         f->worst[k] = f->worst[k - 1];
-    f->worst[k] = (worst_element){ at, a, b, badness };
+    f->worst[k] = (worst_element){ at, badness };
 }
 
-static void see_error(figures *f, int64_t at, double a, double b) {
-    const double d = badness_of(a, b);
+static void see_error(figures *f, int64_t at, double d) {
     if (d > 0) {
-        see_worst(f, at, a, b, d);
+        see_worst(f, at, d);
         if (isfinite(d)) {
-            const int decade = (int)floor(log10(d)) - DECADE_FIRST;
-            const int last = N_DECADES - 1;
-            f->decades[decade < 0 ? 0 : decade > last ? last : decade]++;
+            f->decades[(int)floor(log10(d)) - DECADE_FIRST]++;
         }
     } else {
         f->n_equal++;
@@ -98,9 +107,9 @@ static void scan(figures *f) {
         if (f->a != NULL) see_side(&f->side[0], a);
         if (f->b != NULL) see_side(&f->side[1], b);
         if (f->a == NULL || f->b == NULL) continue;
-        see_error(f, i, a, b);
-        if (k % every == 0 && f->n_sorted < N_SORTED_MAX)
-            f->sorted[f->n_sorted++] = badness_of(a, b);
+        const double d = f->whole != PL_UNDEFINED ? badness_at(f, i) : badness_of(a, b);
+        see_error(f, i, d);
+        if (k % every == 0 && f->n_sorted < N_SORTED_MAX) f->sorted[f->n_sorted++] = d;
     }
 }
 
@@ -109,23 +118,31 @@ static void see_known(figures *f, int64_t at) {
     if (f->a == NULL || f->b == NULL || at < 0 || at >= f->a->n_elements) return;
     for (size_t i = 0; i < f->n_worst; i++)
         if (f->worst[i].at == at) return;
-    const double a = pl_tensor_get_f64(f->a, at), b = pl_tensor_get_f64(f->b, at);
-    const double d = badness_of(a, b);
-    if (d > 0) see_worst(f, at, a, b, d);
+    const double d = badness_at(f, at);
+    if (d > 0) see_worst(f, at, d);
 }
 
 /* ---- as JSON ---- */
 
+/* null when nothing is finite. */
+static void put_figure(pl_json *j, const char *key, int64_t n, double x) {
+    pl_json_key(j, key);
+    if (n > 0) {
+        pl_json_double(j, x);
+    } else {
+        pl_json_null(j);
+    }
+}
+
 static void put_side(pl_json *j, const char *key, const pl_tensor *t, const side_figures *f) {
     if (t == NULL) return;
-    const double n = (double)f->n, mean = f->n > 0 ? f->sum / n : 0;
-    const double variance = f->n > 0 ? f->sum_sq / n - mean * mean : 0;
+    const double n = (double)f->n, off = f->off / n, variance = f->off_sq / n - off * off;
     pl_json_key(j, key);
     pl_json_object_begin(j);
-    pl_json_put_double(j, "min", f->min);
-    pl_json_put_double(j, "max", f->max);
-    pl_json_put_double(j, "mean", mean);
-    pl_json_put_double(j, "std", variance > 0 ? sqrt(variance) : 0);
+    put_figure(j, "min", f->n, f->min);
+    put_figure(j, "max", f->n, f->max);
+    put_figure(j, "mean", f->n, f->sum / n);
+    put_figure(j, "std", f->n, isnan(variance) ? (double)INFINITY : sqrt(fmax(variance, 0)));
     pl_json_put_int(j, "nan", f->n_nan);
     pl_json_put_int(j, "inf", f->n_inf);
     pl_json_put_int(j, "zero", f->n_zero);
@@ -160,6 +177,30 @@ static void put_histogram(pl_json *j, const figures *f) {
     if (f->b != NULL) pl_json_put_ints(j, "bins_b", counts[1], N_BINS);
 }
 
+static void put_digits(pl_json *j, bool is_negative, uint64_t twos_complement) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%s%" PRIu64, is_negative ? "-" : "",
+                   is_negative ? 0 - twos_complement : twos_complement);
+    pl_json_string(j, text);
+}
+
+/* 64-bit integers and their difference as text: JSON's readers have doubles. */
+static void put_whole(pl_json *j, const figures *f, int64_t i) {
+    const int64_t x = pl_tensor_get_i64(f->a, i), y = pl_tensor_get_i64(f->b, i);
+    pl_json_key(j, "whole");
+    pl_json_array_begin(j);
+    if (f->whole == PL_I64) {
+        put_digits(j, x < 0, (uint64_t)x);
+        put_digits(j, y < 0, (uint64_t)y);
+        put_digits(j, x < y, (uint64_t)x - (uint64_t)y);
+    } else {
+        put_digits(j, false, (uint64_t)x);
+        put_digits(j, false, (uint64_t)y);
+        put_digits(j, (uint64_t)x < (uint64_t)y, (uint64_t)x - (uint64_t)y);
+    }
+    pl_json_array_end(j);
+}
+
 static void put_worst(pl_json *j, const figures *f) {
     pl_json_key(j, "worst");
     pl_json_array_begin(j);
@@ -171,8 +212,9 @@ static void put_worst(pl_json *j, const figures *f) {
         }
         pl_json_object_begin(j);
         pl_json_put_ints(j, "index", index, (size_t)f->a->rank);
-        pl_json_put_double(j, "a", f->worst[i].a);
-        pl_json_put_double(j, "b", f->worst[i].b);
+        pl_json_put_double(j, "a", pl_tensor_get_f64(f->a, f->worst[i].at));
+        pl_json_put_double(j, "b", pl_tensor_get_f64(f->b, f->worst[i].at));
+        if (f->whole != PL_UNDEFINED) put_whole(j, f, f->worst[i].at);
         pl_json_object_end(j);
     }
     pl_json_array_end(j);
@@ -194,7 +236,7 @@ static void put_quantiles(pl_json *j, figures *f) {
     pl_json_object_end(j);
 }
 
-/* The largest error in each index of axis 1 (axis 0 of a vector or matrix). */
+/* The largest error in each index of axis 1 (the last of a vector or matrix). */
 static void put_channels(pl_json *j, const figures *f) {
     const pl_tensor *t = f->a;
     const int axis = t->rank > 2 ? 1 : t->rank - 1;
@@ -205,7 +247,7 @@ static void put_channels(pl_json *j, const figures *f) {
         inner *= t->dims[i];
     for (int64_t k = 0; k < f->n_seen; k++) {
         const int64_t i = place(f, k);
-        const double d = badness_of(pl_tensor_get_f64(f->a, i), pl_tensor_get_f64(f->b, i));
+        const double d = badness_at(f, i);
         double *slot = &largest[i / inner % t->dims[axis]];
         if (d > *slot) *slot = d;
     }
@@ -228,6 +270,17 @@ static void put_scatter(pl_json *j, const figures *f) {
     pl_json_array_end(j);
 }
 
+/* From the first to the last in which there is an error. */
+static void put_decades(pl_json *j, const figures *f) {
+    int first = 0, end = N_DECADES;
+    while (end > 0 && f->decades[end - 1] == 0)
+        end--;
+    while (first < end && f->decades[first] == 0)
+        first++;
+    pl_json_put_ints(j, "decades", f->decades + first, (size_t)(end - first));
+    pl_json_put_int(j, "decade_first", DECADE_FIRST + first);
+}
+
 static void put_all(figures *f, const char *why, pl_buf *out) {
     const pl_tensor *t = f->a != NULL ? f->a : f->b;
     pl_json json, *j = &json;
@@ -241,8 +294,7 @@ static void put_all(figures *f, const char *why, pl_buf *out) {
     put_side(j, "b", f->b, &f->side[1]);
     put_histogram(j, f);
     if (f->a != NULL && f->b != NULL) {
-        pl_json_put_ints(j, "decades", f->decades, N_DECADES);
-        pl_json_put_int(j, "decade_first", DECADE_FIRST);
+        put_decades(j, f);
         pl_json_put_int(j, "equal", f->n_equal);
         put_quantiles(j, f);
         put_worst(j, f);
@@ -263,6 +315,7 @@ pl_status pl_figures_put(const pl_view_pair *pair, int64_t worst, pl_buf *out, p
         st = pl_fail(err, PL_E_NOT_FOUND, "%s", pair->why);
         goto done;
     }
+    f->whole = pl_view_whole(f->a, f->b);
     f->sampled = t->n_elements > WHOLE_MAX;
     f->n_seen = f->sampled ? (int64_t)N_BLOCKS * BLOCK : t->n_elements;
     f->sorted = pl_calloc(N_SORTED_MAX, sizeof *f->sorted);

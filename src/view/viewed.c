@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "compare/layout.h"
@@ -18,6 +19,7 @@ struct pl_viewed {
     pl_store *store;
     pl_recording *recordings[2]; /* of A and B, opened when first asked for */
     bool tried[2];
+    struct stat opened[2]; /* as they were then */
     /* Opened last: checking the hash of a large tensor takes long, and the page asks again and
      * again for slices of one. They are mapped files, so that keeping them costs nothing. */
     struct {
@@ -113,6 +115,37 @@ static pl_status hash_of(const pl_tensor *t, bool probe, pl_hash128 *out, pl_err
     return st;
 }
 
+/* Only a file that is written over in place: one that another was moved onto stays mapped as it
+ * was. */
+static bool is_rewritten(const pl_viewed *v, int which) {
+    const struct stat *was = &v->opened[which];
+    struct stat now;
+    if (!v->tried[which] || stat((which == 0 ? &v->session->a : &v->session->b)->path, &now) != 0)
+        return false;
+    if (now.st_dev != was->st_dev || now.st_ino != was->st_ino) return v->recordings[which] == NULL;
+    return now.st_size != was->st_size || now.st_mtim.tv_sec != was->st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != was->st_mtim.tv_nsec;
+}
+
+/* Mapped bytes that are gone end the process; those that are others were never compared. */
+static void forget_rewritten(pl_viewed *v) {
+    for (int which = 0; which < 2; which++) {
+        if (!is_rewritten(v, which)) continue;
+        for (int i = 0; i < N_RECENT; i++) {
+            pl_view_pair_release(&v->recent[i].pair);
+            v->recent[i].used = false;
+        }
+        pl_recording_close(v->recordings[which]);
+        v->recordings[which] = NULL;
+        v->tried[which] = false;
+    }
+}
+
+/* A stranger's session may name a pipe or a terminal, and opening that waits for ever. */
+static bool is_file_or_folder(const char *path, struct stat *info) {
+    return stat(path, info) == 0 && (S_ISREG(info->st_mode) || S_ISDIR(info->st_mode));
+}
+
 /* The session's word for where the recording lies is not enough: the tensor must have the hash that
  * the comparison saw, so that a session from a stranger shows no file that he does not know. A
  * large one that plumb recorded has its hash beside it: it opens at once. */
@@ -121,6 +154,8 @@ static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_te
     const pl_side_info *info = which == 0 ? &v->session->a : &v->session->b;
     if (!side->has_hash && !side->has_probe)
         return pl_fail(err, PL_E_NOT_FOUND, "the session has no hash of it");
+    if (!v->tried[which] && !is_file_or_folder(info->path, &v->opened[which]))
+        return pl_fail(err, PL_E_NOT_FOUND, "'%s' is no recording", info->path);
     if (!v->tried[which]) {
         const pl_status st = pl_recording_open(info->path, &v->recordings[which], err);
         v->tried[which] = st != PL_E_MEMORY;
@@ -229,6 +264,7 @@ pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *
     memset(out, 0, sizeof *out);
     if (point >= v->session->n_points)
         return pl_fail(err, PL_E_NOT_FOUND, "there is no sync point %zu", point);
+    forget_rewritten(v);
     for (int i = 0; i < N_RECENT; i++) {
         if (!v->recent[i].used || v->recent[i].point != point) continue;
         copy_pair(&v->recent[i].pair, out);

@@ -28,8 +28,13 @@ static void put_tensor(pl_buf *b, const pl_tensor *t) {
     pl_buf_puts(b, pl_tensor_describe(t, text, sizeof text));
     if (t->n_elements != 1 || !pl_tensor_is_contiguous(t)) return;
     const pl_dtype_class c = pl_dtype_class_of(t->dtype);
-    if (c != PL_CLASS_STRING && c != PL_CLASS_COMPLEX)
+    if (c == PL_CLASS_UINT) {
+        pl_buf_printf(b, " {%llu}", (unsigned long long)pl_tensor_get_i64(t, 0));
+    } else if (c == PL_CLASS_INT) {
+        pl_buf_printf(b, " {%lld}", (long long)pl_tensor_get_i64(t, 0));
+    } else if (c != PL_CLASS_STRING && c != PL_CLASS_COMPLEX) {
         pl_buf_printf(b, " {%.9g}", pl_tensor_get_f64(t, 0));
+    }
 }
 
 static void put_item(pl_buf *b, const pl_attr *a, size_t i) {

@@ -14,7 +14,14 @@
 #include "view/viewed.h"
 
 enum { VIEW_FORMAT = 2, HASH_SHOWN = 12 };
-enum { IS_INPUT = 1, IS_OUTPUT = 2, IS_ACCEPTED = 4, HAS_MATCH = 8, IS_MEASURED = 16 };
+enum {
+    IS_INPUT = 1,
+    IS_OUTPUT = 2,
+    IS_ACCEPTED = 4,
+    HAS_MATCH = 8,
+    IS_MEASURED = 16,
+    HAS_ZERO = 32
+};
 
 static const char *const columns[] = {
     "value",     "node",       "op",       "module",    "source",     "counterpart",
@@ -24,11 +31,12 @@ static const char *const columns[] = {
     "verdict",   "reason",     "sample",   "worst",     "limits_from"
 };
 
+/* Of a cosine, what counts is its distance from 1. */
 static void put_number(pl_json *j, double x) {
     char digits[32];
     if (isnan(x)) {
         pl_json_null(j);
-    } else if (isinf(x) || x == 0) {
+    } else if (isinf(x) || x == 0 || (x < 1 && x > 1 - 1e-4)) {
         pl_json_double(j, x);
     } else {
         (void)snprintf(digits, sizeof digits, "%.8g", x);
@@ -175,7 +183,8 @@ static void put_values(pl_json *j, const pl_session *s, const pl_sync_point *p) 
 static int64_t point_flags(const pl_sync_point *p) {
     return (p->is_input ? IS_INPUT : 0) | (p->is_output ? IS_OUTPUT : 0) |
            (p->accepted ? IS_ACCEPTED : 0) | (p->metadata_match ? HAS_MATCH : 0) |
-           (p->measured ? IS_MEASURED : 0);
+           (p->measured ? IS_MEASURED : 0) |
+           (p->measured && pl_accumulators_zero_reference(&p->acc) ? HAS_ZERO : 0);
 }
 
 static void put_point(pl_json *j, writer *w, const pl_sync_point *p) {

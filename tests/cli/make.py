@@ -40,6 +40,17 @@ def big_weights():
                  initializers=[w])
 
 
+def sparse(shape, indices_shape="1"):
+    """y = the sum of a sparse initializer of this shape ("2x3") with one element, 7 at its start."""
+    dims, indices = ([int(n) for n in text.split("x")] for text in (shape, indices_shape))
+    m = onnx.ModelProto.FromString(model([node("ReduceSum", ["w"], ["y"], keepdims=0)], inputs=()))
+    w = m.graph.sparse_initializer.add(dims=dims)
+    w.values.CopyFrom(helper.make_tensor("w", FLOAT, [1], [7.0]))
+    w.indices.CopyFrom(helper.make_tensor("", TensorProto.INT64, indices, [0] * indices[-1]))
+    m.graph.output[0].type.tensor_type.ClearField("shape")
+    return m.SerializeToString()
+
+
 def cycle():
     return model([node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"]),
                   node("Neg", ["b"], ["y"])])
@@ -128,7 +139,7 @@ def main():
     name, _, argument = kind.partition(":")
     make = globals()[name]
     with open(out, "wb") as f:
-        f.write(make(argument) if argument else make())
+        f.write(make(*argument.split(",")) if argument else make())
 
 
 main()

@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -510,6 +512,137 @@ def test_failures_leave_nothing(folder):
     if not OLD_EXPORTER:
         raises(ValueError, plumb.save_intermediates, Twice(), x, folder / "d.onnx", folder / "d", exporter="dynamo")
     assert os.listdir(folder) == []
+
+
+class Stateful(nn.Module):
+    """Keeps what it saw in attributes, counts in a buffer that it binds anew, and draws random numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+        self.register_buffer("total", torch.zeros(1))
+        self.cache, self.seen = None, []
+
+    def forward(self, x):
+        if self.cache is not None:
+            x = torch.cat([self.cache, x])
+        self.cache = x
+        self.seen.append(x)
+        self.count = self.count + 1
+        self.total += 1
+        return x * torch.rand(4) + self.count + self.total
+
+
+def test_left_as_it_was(folder):
+    """torch.fx runs forward too, on proxies: neither the run nor the caller may notice."""
+    net, x = Stateful(), torch.randn(3, 4)
+    torch.manual_seed(5)  # as record() does
+    want = Stateful()(x)
+    result, file = record(folder, net, x, export=False)
+    state = torch.random.get_rng_state()
+    assert torch.equal(state, torch.manual_seed(5).get_state()), "the random state was not put back"
+    assert np.array_equal(file.of_module(""), want.numpy())
+    assert float(net.count) == 0 and float(net.total) == 0
+    assert [type(t) for t in net.seen] == [torch.Tensor] and type(net.cache) is torch.Tensor
+
+
+class Catches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bad, self.good = Fails("run"), nn.Linear(3, 3)
+
+    def forward(self, x):
+        try:
+            return self.bad(x)
+        except ZeroDivisionError:
+            return self.good(x) * 2
+
+
+def test_caught_exceptions(folder):
+    net, x = Catches(), torch.randn(2, 3)
+    result, file = record(folder, net, x, input_names=["x"], output_names=["y"])
+    assert np.array_equal(file.of_module(""), net.eval()(x).detach().numpy())
+    assert "y" in result.mapped, result.unmapped
+    check_mapped(folder, result, file)
+
+
+class Wrapper(torch.Tensor):
+    """A tensor with no memory of its own."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        out = func(*(a.inner if isinstance(a, cls) else a for a in args), **(kwargs or {}))
+        return cls(out) if isinstance(out, torch.Tensor) else out
+
+
+class NoMemory(nn.Module):
+    def forward(self, x):
+        wrapped = Wrapper(x) * 2
+        nested = torch.nested.nested_tensor([x, x[:1]])
+        try:
+            from torch.func import vmap
+        except ImportError:
+            from functorch import vmap
+        return wrapped.inner + 1, torch.nested.to_padded_tensor(nested, 0.0), vmap(lambda row: row.sin() + 1)(x)
+
+
+def test_tensors_without_memory(folder):
+    x = torch.randn(2, 3)
+    result, file = record(folder, NoMemory(), x, export=False)
+    assert np.array_equal(file.of_module("", 0, "[0]"), (x * 2 + 1).numpy())
+    assert np.array_equal(file.of_module("", 0, "[2]"), (x.sin() + 1).numpy())
+    said = " ".join(result.not_recorded)
+    assert "Wrapper without memory" in said and "nested tensor" in said and "model/sin" in said, said
+
+
+def test_inference_tensors_and_own_dicts(folder):
+    class Batch(dict):
+        @property
+        def x(self):
+            return self["x"]
+
+    class Takes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, batch):
+            return self.norm(batch.x)
+    with torch.inference_mode():
+        net = Takes().eval()
+    record(folder, net, (Batch(x=torch.randn(2, 3)),), export=False)
+
+
+def test_other_threads(folder):
+    other, done = torch.arange(10.0), threading.Event()
+
+    def work():
+        while not done.wait(0.0005):
+            other[3]
+
+    class Slow(nn.Module):
+        def forward(self, x):
+            for _ in range(20):
+                x = x + 1
+                time.sleep(0.001)
+            return x
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        result, _ = record(folder, Slow(), torch.randn(2), export=False, fx=False)
+    finally:
+        done.set()
+        thread.join()
+    assert len(result.keys) == 21, result.keys
 
 
 # ---- the model -----------------------------------------------------------------------------------

@@ -10,7 +10,9 @@
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,6 +162,7 @@ static void test_guard__names_bad_results(void **state) {
         { ",fault=model", "wrote to the model's bytes while it compiled" },
         { ",fault=late-model", "wrote to the model's bytes while it ran" },
         { ",fault=garbage", "sent garbage" },
+        { ",fault=close", "closed its connection to plumb in run" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -248,6 +251,70 @@ static void test_guard__survives_1000_crashes(void **state) {
     assert_int_equal(count_children(getpid()), 0);
 }
 
+/* Entries of a folder, without . and .. */
+static size_t count_entries(const char *path) {
+    size_t n = 0;
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    while (readdir(dir) != NULL)
+        n++;
+    closedir(dir);
+    return n - 2;
+}
+
+/* A child is killed when it is not wanted any more, and then cleans nothing up itself. */
+static void test_guard__leaves_no_files(void **state) {
+    char folder[] = "/tmp/plumb-test-XXXXXX", before[600];
+    const pl_backend_options guarded = { .guarded = true, .timeout_seconds = 10 };
+    const char *tmp = getenv("TMPDIR");
+    query q;
+    pl_backend *b = NULL;
+    pl_program *p = NULL;
+    pl_datum *out[1] = { NULL };
+    (void)state;
+    query_run(&q, "relu_plugin", "", 10, 0); /* for its model and input */
+    snprintf(before, sizeof(before), "%s", tmp == NULL ? "" : tmp);
+    assert_non_null(mkdtemp(folder));
+    setenv("TMPDIR", folder, 1);
+    assert_int_equal(pl_backend_open("cmd:/bin/true", &guarded, &b, NULL), PL_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pl_program_new(b, q.model, NULL, &p, NULL), PL_OK);
+        assert_int_equal(pl_program_run(p, q.in, out, NULL), PL_E_BACKEND); /* left no output */
+        pl_program_free(p);
+    }
+    assert_int_equal(count_entries(folder), 1); /* the guard's */
+    pl_backend_close(b);
+    assert_int_equal(count_entries(folder), 0);
+    if (tmp == NULL) {
+        unsetenv("TMPDIR");
+    } else {
+        setenv("TMPDIR", before, 1);
+    }
+    assert_int_equal(rmdir(folder), 0);
+    query_release(&q);
+}
+
+/* A daemon may have closed its standard streams: their numbers are then given to other things. */
+static void test_guard__needs_no_standard_streams(void **state) {
+    (void)state;
+    if (SANITIZED) skip(); /* the sanitizer turns a fault of the child into its own exit */
+    for (int closed = 1; closed < 8; closed++) {
+        int status = 0;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            query q;
+            for (int fd = 0; fd < 3; fd++)
+                if ((closed >> fd & 1) != 0) close(fd);
+            query_run(&q, "relu_plugin", "", 10, 0);
+            const int first = q.status == PL_OK ? 0 : 1;
+            query_run(&q, "faulty_plugin", ",fault=abort", 10, 0);
+            _exit(first + (strstr(q.failure.stderr_tail, "about to") != NULL ? 0 : 2));
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (status != 0) fail_msg("streams %d closed: %d", closed, WEXITSTATUS(status));
+    }
+}
+
 static void test_parcel__carries_everything(void **state) {
     pl_tensor *t = NULL;
     pl_datum *strings = NULL, *list = NULL, *none = NULL;
@@ -318,6 +385,8 @@ int main(void) {
         cmocka_unit_test(test_guard__asks_what_is_supported),
         cmocka_unit_test(test_guard__synchronize_finds_a_late_fault),
         cmocka_unit_test(test_guard__survives_1000_crashes),
+        cmocka_unit_test(test_guard__leaves_no_files),
+        cmocka_unit_test(test_guard__needs_no_standard_streams),
         cmocka_unit_test(test_parcel__carries_everything),
         cmocka_unit_test(test_parcel__survives_flipped_bytes),
     };

@@ -188,6 +188,78 @@ static void test_qlinear_conv__uncertain_codes_go_through(void **state) {
     close_graph(&f);
 }
 
+/* The largest element sets the step: all codes move with it. */
+static void test_dynamic_matmul__an_uncertain_range_moves_the_step(void **state) {
+    (void)state;
+    fixture f = { 0 };
+    open_graph(&f,
+               "(float[1,2] a) => (y) <uint8[2,1] b = {0, 1}, float s = {1}, uint8 z = {0}> "
+               "{ y = com.microsoft.DynamicQuantizeMatMul(a, b, s, z) }",
+               17);
+    put(&f, 0, (const double[]){ 0, 2.55 }, 1e-4);
+    run(&f);
+    assert_true(bound_at(&f, 0, 0) >= 1e-4 && bound_at(&f, 0, 0) < 4e-4);
+    close_graph(&f);
+}
+
+/* alpha * sqrt(3^2 + 4^2), whatever its sign. */
+static void test_qgemm__alpha_multiplies_the_error_once(void **state) {
+    (void)state;
+    static const char *const alphas[] = { "1.0", "-4.0", "0.25", "0.0" };
+    static const double expected[] = { 5, 20, 1.25, 0 };
+    for (int i = 0; i < 4; i++) {
+        fixture f = { 0 };
+        char graph[300];
+        snprintf(graph, sizeof(graph),
+                 "(uint8[1,2] a) => (y) <uint8[2,1] b = {3, 4}, float s = {1}, uint8 z = {0}> "
+                 "{ y = com.microsoft.QGemm<alpha=%s>(a, s, z, b, s, z) }",
+                 alphas[i]);
+        open_graph(&f, graph, 17);
+        put(&f, 0, (const double[]){ 10, 20 }, 1);
+        run(&f);
+        const double e = bound_at(&f, 0, 0);
+        if (!(e >= expected[i] && e <= 1.001 * expected[i])) fail_msg("%s: %g", alphas[i], e);
+        close_graph(&f);
+    }
+}
+
+/* Two errors of one code each, one of them by a scale below zero: they do not cancel. */
+static void test_qlinear_add__errors_have_no_sign(void **state) {
+    (void)state;
+    fixture f = { 0 };
+    open_graph(&f,
+               "(uint8[1] a, uint8[1] b) => (y) <float n = {-1}, float s = {1}, uint8 z = {0}> "
+               "{ y = com.microsoft.QLinearAdd(a, n, z, b, s, z, s, z) }",
+               17);
+    put(&f, 0, (const double[]){ 10 }, 1);
+    put(&f, 1, (const double[]){ 100 }, 1);
+    run(&f);
+    assert_true(value_at(&f, 0, 0) == 90 && bound_at(&f, 0, 0) >= 2);
+    close_graph(&f);
+}
+
+/* 2^16 and 128 times 2^-9: a sum in float loses them all. Exactly it is just above the middle of
+ * codes 16 and 18, without them just below. */
+static void test_qlinear_matmul__float8_is_added_in_float(void **state) {
+    (void)state;
+    fixture f = { 0 };
+    double a[129], b[129];
+    open_graph(
+        &f,
+        "(float8e4m3fn[1,129] a, float8e4m3fn[129,1] b) => (y) <float s = {1}, float8e4m3fn z "
+        "= {0}, float sy = {3855.0625}> { y = QLinearMatMul(a, s, z, b, s, z, sy, z) }",
+        21);
+    for (int i = 0; i < 129; i++) {
+        a[i] = i == 0 ? 256 : 1;
+        b[i] = i == 0 ? 256 : 0x1p-9;
+    }
+    put(&f, 0, a, -1);
+    put(&f, 1, b, -1);
+    run(&f);
+    assert_true(value_at(&f, 0, 0) == 18 && bound_at(&f, 0, 0) == 2);
+    close_graph(&f);
+}
+
 static void test_shape__does_not_depend_on_elements(void **state) {
     (void)state;
     fixture f = { 0 };
@@ -277,6 +349,10 @@ int main(void) {
         cmocka_unit_test(test_dynamic_quantize__zeros_and_ties),
         cmocka_unit_test(test_matmul_integer__is_exact_but_for_uncertain_codes),
         cmocka_unit_test(test_qlinear_conv__uncertain_codes_go_through),
+        cmocka_unit_test(test_dynamic_matmul__an_uncertain_range_moves_the_step),
+        cmocka_unit_test(test_qgemm__alpha_multiplies_the_error_once),
+        cmocka_unit_test(test_qlinear_add__errors_have_no_sign),
+        cmocka_unit_test(test_qlinear_matmul__float8_is_added_in_float),
         cmocka_unit_test(test_shape__does_not_depend_on_elements),
         cmocka_unit_test(test_gather__keeps_its_indices),
         cmocka_unit_test(test_scatter__adds_what_is_added),

@@ -377,6 +377,20 @@ static void test_bounds_nn__attention_rows_have_their_own(void **state) {
 #undef MHA
 }
 
+/* Three numbers, two of which nearly cancel, added in any order. */
+static void test_bounds_nn__any_two_of_three_may_be_added_first(void **state) {
+    (void)state;
+    static const char graph[] = "(float[4,8,16] x, float[16] b, float[4,8,16] s) => (y) "
+                                "{ y = com.microsoft.BiasAdd(x, b, s) }";
+    static const char *const ranges[] = { "x=999:1001 b=-1001:-999 s=-1:1",
+                                          "x=999:1001 s=-1001:-999 b=-1:1",
+                                          "b=999:1001 s=-1001:-999 x=-1:1" };
+    for (int i = 0; i < 3; i++) {
+        assert_true(q_of(graph, 17, ranges[i]) < 1.01);
+        assert_true(looseness(graph, 17, ranges[i]) > 1.5e-5); /* 2^-24 * 1000 of 3 */
+    }
+}
+
 /* ---- the naive reference ---- */
 
 static double native_mean(const char *graph, bool native) {
@@ -421,6 +435,7 @@ int main(void) {
         cmocka_unit_test(test_bounds_nn__unlimited_stays_unlimited),
         cmocka_unit_test(test_bounds_nn__stay_small_along_a_chain),
         cmocka_unit_test(test_bounds_nn__attention_rows_have_their_own),
+        cmocka_unit_test(test_bounds_nn__any_two_of_three_may_be_added_first),
         cmocka_unit_test(test_bounds_nn__naive_reference_adds_in_one_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

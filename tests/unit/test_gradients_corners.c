@@ -203,6 +203,22 @@ static void test_gradients_corners__of_nothing_are_zeros(void **state) {
           "(float[2,0,8] q, float[2,3,4] k, float[2,3,4] v) => (y) "
           "{ y = Attention<q_num_heads=2, kv_num_heads=1>(q, k, v) }",
           { NULL } },
+        { 23,
+          "(float[2,3,8] q, float[2,0,4] k, float[2,0,6] v) => (y) "
+          "{ y = Attention<q_num_heads=2, kv_num_heads=1>(q, k, v) }",
+          { NULL } },
+        { 24,
+          "(float[2,3,8] q, float[2,0,8] k, float[2,0,8] v, float[3,0] m) => (y) "
+          "{ y = Attention<q_num_heads=2, kv_num_heads=2, is_causal=1>(q, k, v, m) }",
+          { NULL } },
+        { 23,
+          "(float[2,3,8] q, float[2,0,8] k, float[2,0,8] v, float[2,2,4,4] a, float[2,2,4,4] b) "
+          "=> (y, c, d) { y, c, d = Attention<q_num_heads=2, kv_num_heads=2>(q, k, v, , a, b) }",
+          { NULL } },
+        { 17,
+          "(float[2,3,8] q, float[2,0,8] k, float[2,0,6] v) => (y) "
+          "{ y = com.microsoft.MultiHeadAttention<num_heads=2, unidirectional=1>(q, k, v) }",
+          { NULL } },
     };
     (void)state;
     size_t n_bad = 0;

@@ -137,6 +137,33 @@ static void test_lanes__rows_of_every_length(void **state) {
     }
 }
 
+static float scale_at(int64_t i) {
+    return (float)(i % 5 + 1) / 17.0f;
+}
+
+/* Scales of rows or channels that are inputs go through a map with casts to float. */
+static void test_lanes__scales_of_rows_and_channels(void **state) {
+    static const char *const graphs[] = {
+        "g (float[9] x) => (y) <uint8[9,2] a = {1, 200, 3, 40, 5, 6, 77, 8, 9, 10, 11, 12, 13, 14, "
+        "15, 16, 17, 18}, uint8[9] za = {1, 2, 3, 4, 5, 6, 7, 8, 9}, int8[2,3] b = {-7, 60, 5, 4, "
+        "-30, 2}, float s = {0.3}, int8 zb = {2}, float sy = {0.7}, uint8 zy = {100}> "
+        "{ y = QLinearMatMul(a, x, za, b, s, zb, sy, zy) }",
+        "g (float[9] x) => (y) <uint8[1,1,3] a = {1, 200, 3}, uint8 za = {7}, int8[9,1,2] w = {-7, "
+        "60, 5, 4, -30, 2, 1, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, -1}, float s = {0.3}, int8[9] zw = {0, "
+        "0, 0, 1, 0, 0, 0, 0, 0}, float sy = {0.7}, uint8 zy = {100}> "
+        "{ y = QLinearConv(a, s, za, w, x, zw, sy, zy) }",
+    };
+    const int64_t n = 9;
+    (void)state;
+    for (size_t i = 0; i < sizeof(graphs) / sizeof(graphs[0]); i++) {
+        pl_datum *jit = run(graphs[i], "jit:threads=1", 1, &n, scale_at);
+        pl_datum *eager = run(graphs[i], "eager", 1, &n, scale_at);
+        assert_true(same_bits(jit, eager));
+        pl_datum_unref(jit);
+        pl_datum_unref(eager);
+    }
+}
+
 static float special(int64_t i) {
     static const float values[] = { NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-40f, -1e-40f, 3.0f };
     return values[i % 8];
@@ -248,6 +275,7 @@ static void test_algebra__is_as_exact_as_one_by_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lanes__scales_of_rows_and_channels),
         cmocka_unit_test(test_lanes__bits_do_not_depend_on_the_place),
         cmocka_unit_test(test_lanes__bits_do_not_depend_on_threads),
         cmocka_unit_test(test_lanes__rows_of_every_length),

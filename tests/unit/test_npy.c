@@ -132,6 +132,12 @@ static void test_npy__reads_strings(void **state) {
     assert_int_equal(s[0].n_bytes, 3);
     assert_int_equal(s[1].n_bytes, 1);
     pl_tensor_unref(t);
+    put_npy(&buf, 1, "{'descr': '>U1', 'fortran_order': False, 'shape': (1,)}", "\0\0\0\xE9", 4);
+    assert_int_equal(read_copy(buf.data, buf.n_bytes, &t, NULL), PL_OK);
+    s = t->data;
+    assert_int_equal(s[0].n_bytes, 2);
+    assert_memory_equal(s[0].data, "\xC3\xA9", 2);
+    pl_tensor_unref(t);
     put_npy(&buf, 1, "{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}", "\0\xD8\0\0", 4);
     assert_fails(&buf, PL_E_FORMAT, "not Unicode");
     put_npy(&buf, 1, "{'descr': '<U0', 'fortran_order': False, 'shape': (999999999999,)}", "", 0);

@@ -129,12 +129,79 @@ static void test_padding__is_zeros_or_left_out(void **state) {
     }
 }
 
+/* com.microsoft MultiHeadAttention: "every token can only attend to previous tokens". Scores are
+ * equal, so a query's answer is the mean of the values it sees. With a bias it is spelt in other
+ * nodes. With as many queries as keys nothing is open. */
+static void test_unidirectional__the_last_query_sees_its_keys_or_all(void **state) {
+    (void)state;
+    static const char *const graphs[] = {
+        "() => (y) <float[1,2,1] q = {0, 0}, float[1,4,1] k = {0, 0, 0, 0}, "
+        "float[1,4,1] v = {1, 2, 4, 8}> "
+        "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, k, v) }",
+        "() => (y) <float[1,2,1] q = {0, 0}, float[1,4,1] k = {0, 0, 0, 0}, "
+        "float[1,4,1] v = {0, 1, 3, 7}, float[3] b = {0, 0, 1}> "
+        "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, k, v, b) }",
+        "() => (y) <float[1,2,1] q = {0, 0}, float[1,2,1] v = {1, 2}> "
+        "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, q, v) }",
+    };
+    for (int i = 0; i < 6; i++) {
+        const bool all = i % 2 != 0 && i / 2 < 2;
+        pl_tensor *y = replay(graphs[i / 2], 13, i % 2 != 0, 0);
+        assert_near(pl_tensor_get_f64(y, 0), 1, 1e-12);
+        assert_near(pl_tensor_get_f64(y, 1), all ? 15 / 4.0 : 3 / 2.0, 1e-12);
+        pl_tensor_unref(y);
+    }
+}
+
+/* ONNX ai.onnx.ml Normalizer-1 says "X / max(X)", its reference divides by the largest |x|. */
+static void test_normalizer__divides_by_the_largest_or_the_farthest(void **state) {
+    (void)state;
+    static const char graph[] = "() => (y) <float[3,2] x = {1, -4, -1, -2, 3, 2}> "
+                                "{ y = ai.onnx.ml.Normalizer<norm=\"MAX\">(x) }";
+    static const double expected[2][6] = { { 0.25, -1, -0.5, -1, 1, 2 / 3.0 },
+                                           { 1, -4, 1, 2, 1, 2 / 3.0 } };
+    for (int otherwise = 0; otherwise < 2; otherwise++) {
+        pl_tensor *y = replay(graph, 13, otherwise != 0, 0);
+        for (int64_t i = 0; i < 6; i++)
+            assert_near(pl_tensor_get_f64(y, i), expected[otherwise][i], 1e-12);
+        pl_tensor_unref(y);
+    }
+}
+
+/* One model for two classes: what the first class scores ai.onnx.ml LinearClassifier-1 does not
+ * say. That a post transform is applied it does. */
+static void test_linear_classifier__scores_the_first_class_by_its_margin_or_the_rest(void **state) {
+    (void)state;
+    static const char *const graphs[] = {
+        "() => (l, y) <float[1,1] x = {0.25}> { l, y = ai.onnx.ml.LinearClassifier<coefficients="
+        "[1.0], intercepts=[0.0], classlabels_ints=[3, 5]>(x) }",
+        "() => (l, y) <float[1,1] x = {0.25}> { l, y = ai.onnx.ml.LinearClassifier<coefficients="
+        "[1.0], intercepts=[0.0], classlabels_ints=[3, 5], post_transform=\"SOFTMAX\">(x) }",
+    };
+    const double soft = 1 / (1 + exp(-0.5));
+    for (int otherwise = 0; otherwise < 2; otherwise++) {
+        pl_tensor *y = replay(graphs[0], 13, otherwise != 0, 1);
+        assert_near(pl_tensor_get_f64(y, 0), otherwise != 0 ? 0.75 : -0.25, 1e-12);
+        assert_near(pl_tensor_get_f64(y, 1), 0.25, 1e-12);
+        pl_tensor_unref(y);
+        y = replay(graphs[1], 13, otherwise != 0, 1);
+        assert_near(pl_tensor_get_f64(y, 1), soft, 1e-12);
+        pl_tensor_unref(y);
+        y = replay(graphs[0], 13, otherwise != 0, 0);
+        assert_near(pl_tensor_get_f64(y, 0), 5, 0);
+        pl_tensor_unref(y);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lstm__clips_before_every_activation),
         cmocka_unit_test(test_mean_of_nothing__is_nan_or_zero),
         cmocka_unit_test(test_cubic_border__clamps_the_place_or_the_taps),
         cmocka_unit_test(test_padding__is_zeros_or_left_out),
+        cmocka_unit_test(test_unidirectional__the_last_query_sees_its_keys_or_all),
+        cmocka_unit_test(test_normalizer__divides_by_the_largest_or_the_farthest),
+        cmocka_unit_test(test_linear_classifier__scores_the_first_class_by_its_margin_or_the_rest),
     };
     return cmocka_run_group_tests_name("open_readings", tests, NULL, NULL);
 }

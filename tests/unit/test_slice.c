@@ -179,6 +179,115 @@ static void test_figures__empty_and_missing(void **state) {
     pl_view_pair_release(&empty);
 }
 
+static pl_tensor *wholes(pl_dtype dtype, const int64_t *values, int64_t n) {
+    pl_tensor *t = NULL;
+    assert_int_equal(pl_tensor_new(dtype, 1, &n, &t, NULL), PL_OK);
+    memcpy(t->data, values, (size_t)n * sizeof *values);
+    return t;
+}
+
+/* Beyond 2^53 two that differ are the same double; the ends differ by more than an int64 holds. */
+static void test_figures__integers_digit_by_digit(void **state) {
+    static const struct {
+        pl_dtype dtype;
+        int64_t a[3], b[3];
+        const char *type, *worst[2][3];
+    } cases[] = {
+        { PL_I64,
+          { INT64_MIN, 9007199254740993, 4 },
+          { INT64_MAX, 9007199254740992, 4 },
+          "\"type\":\"i64\"",
+          { { "-9223372036854775808", "9223372036854775807", "-18446744073709551615" },
+            { "9007199254740993", "9007199254740992", "1" } } },
+        { PL_U64,
+          { -1, 1, 4 },
+          { 1, 2, 4 },
+          "\"type\":\"u64\"",
+          { { "18446744073709551615", "1", "18446744073709551614" }, { "1", "2", "-1" } } },
+    };
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        pl_view_pair pair = { .a = wholes(cases[i].dtype, cases[i].a, 3),
+                              .b = wholes(cases[i].dtype, cases[i].b, 3),
+                              .joint = true };
+        pl_buf out = PL_BUF_INIT;
+        pl_arena *arena = pl_arena_new();
+        pl_slice slice;
+        char header[512];
+        const pl_json_value *json = figures(&pair, &out, arena);
+        assert_int_equal(pl_json_find(json, "equal")->integer, 1);
+        const pl_json_value *w = pl_json_find(json, "worst")->first;
+        for (int k = 0; k < 2; k++, w = w->next) {
+            const pl_json_value *text = pl_json_find(w, "whole")->first;
+            for (int m = 0; m < 3; m++, text = text->next)
+                assert_string_equal(text->string, cases[i].worst[k][m]);
+        }
+        pl_buf_reset(&out);
+        pl_slice_default(pair.a, -1, &slice);
+        assert_int_equal(pl_slice_put(&pair, &slice, &out, NULL), PL_OK);
+        const void *cells = cells_of(&out, header, sizeof header);
+        assert_non_null(strstr(header, cases[i].type));
+        assert_memory_equal(cells, cases[i].a, sizeof cases[i].a);
+        assert_memory_equal((const char *)cells + sizeof cases[i].a, cases[i].b, sizeof cases[i].b);
+        pl_buf_release(&out);
+        pl_arena_free(arena);
+        pl_view_pair_release(&pair);
+    }
+}
+
+static double figure(const pl_json_value *json, const char *key) {
+    const pl_json_value *v = pl_json_find(pl_json_find(json, "a"), key);
+    return v->kind == PL_JSON_NULL ? (double)NAN : v->number;
+}
+
+static void test_figures__deviation_far_from_zero(void **state) {
+    (void)state;
+    pl_view_pair pair = { 0 };
+    pl_buf out = PL_BUF_INIT;
+    pl_arena *arena = pl_arena_new();
+    assert_int_equal(pl_tensor_new(PL_F64, 1, (const int64_t[]){ 100 }, &pair.a, NULL), PL_OK);
+    double *x = pair.a->data;
+    for (int i = 0; i < 100; i++)
+        x[i] = 1e8 + (i % 2 == 0 ? 1 : -1);
+    assert_true(figure(figures(&pair, &out, arena), "std") == 1);
+    for (int i = 0; i < 100; i++)
+        x[i] = 0.1;
+    pl_buf_reset(&out);
+    assert_true(figure(figures(&pair, &out, arena), "std") == 0);
+    for (int i = 0; i < 100; i++)
+        x[i] = (double)NAN;
+    pl_buf_reset(&out);
+    const pl_json_value *json = figures(&pair, &out, arena);
+    assert_true(isnan(figure(json, "min")) && isnan(figure(json, "max")) &&
+                isnan(figure(json, "mean")) && isnan(figure(json, "std")));
+    pl_buf_release(&out);
+    pl_arena_free(arena);
+    pl_view_pair_release(&pair);
+}
+
+/* A row of 64 million: what the sample leaves out is marked, every cell has some of it. */
+static void test_slice__a_long_row_is_sampled(void **state) {
+    enum { N = 1 << 26, STRIDE = N / PL_SCAN_MAX };
+    (void)state;
+    pl_view_pair pair = { 0 };
+    pl_buf out = PL_BUF_INIT;
+    pl_slice slice;
+    char header[512];
+    assert_int_equal(pl_tensor_new(PL_U8, 1, (const int64_t[]){ N }, &pair.a, NULL), PL_OK);
+    memset(pair.a->data, 1, N);
+    for (size_t i = 0; i < N; i += STRIDE)
+        ((uint8_t *)pair.a->data)[i] = 0;
+    pl_slice_default(pair.a, -1, &slice);
+    slice.mode = PL_REDUCE_MEAN;
+    assert_int_equal(pl_slice_put(&pair, &slice, &out, NULL), PL_OK);
+    const float *cells = cells_of(&out, header, sizeof header);
+    assert_non_null(strstr(header, "\"sampled\":true"));
+    for (int i = 0; i < PL_PICTURE_MAX; i++)
+        assert_true(cells[i] == 0); /* one in STRIDE was read, not one in two */
+    pl_buf_release(&out);
+    pl_view_pair_release(&pair);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slice__small_is_exact),
@@ -187,6 +296,9 @@ int main(void) {
         cmocka_unit_test(test_figures__finds_the_worst_elements),
         cmocka_unit_test(test_figures__sample_of_a_large_one_has_the_known_worst),
         cmocka_unit_test(test_figures__empty_and_missing),
+        cmocka_unit_test(test_figures__integers_digit_by_digit),
+        cmocka_unit_test(test_figures__deviation_far_from_zero),
+        cmocka_unit_test(test_slice__a_long_row_is_sampled),
     };
     return cmocka_run_group_tests_name("slice", tests, NULL, NULL);
 }

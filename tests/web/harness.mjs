@@ -64,7 +64,7 @@ const delayWorkers = (ms) => {
     set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), ms); }
   };
 };
-export async function open(url, size = { width: 1440, height: 900 }, workerDelay = slow ? 100 : 0) {
+export async function open(url, size = { width: 1440, height: 900 }, workerDelay = slow ? 100 : 0, before = null) {
   const context = await browser.newContext({ viewport: size, acceptDownloads: true });
   if (workerDelay) await context.addInitScript(delayWorkers, workerDelay);
   const page = await context.newPage();
@@ -73,6 +73,7 @@ export async function open(url, size = { width: 1440, height: 900 }, workerDelay
   page.on("pageerror", (e) => page.problems.push(String(e)));
   page.on("console", (m) => { if (m.type() === "error") page.problems.push(m.text()); });
   page.on("request", (r) => { if (!/^(file|blob|data|http:\/\/127\.0\.0\.1)/.test(r.url())) page.problems.push(`asked for ${r.url()}`); });
+  await before?.(page);
   await page.goto(url);
   await page.waitForSelector("#app[data-ready]", { timeout: 60000 });
   return page;
@@ -86,8 +87,8 @@ export const settled = (page) => page.waitForFunction(() => document.querySelect
 /** The graph is laid out and drawn as it was last asked for. */
 export const drawn = (page) => page.waitForFunction(() => [...document.querySelectorAll("#graph, #graph-b")].every((c) => c.ariaBusy === "false"), null, { timeout: 20000 });
 
-export function serve(args, cwd = dir) {
-  const child = spawn(plumb, ["view", "--no-open", "--port", "0", ...args], { cwd, stdio: ["ignore", "pipe", "pipe"] });
+export function serve(args, cwd = dir, env = process.env) {
+  const child = spawn(plumb, ["view", "--no-open", "--port", "0", ...args], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
   let err = "";
   child.stderr.on("data", (d) => { err += d; });
   return new Promise((done, fail) => {

@@ -14,7 +14,7 @@ async function load(name) {
   return import(pathToFileURL(out));
 }
 const { parseQuery } = await load("query"), { encode, decode, defaults } = await load("state");
-const { layout } = await load("layout"), { outline, scene } = await load("groups"), { byDivergence, list } = await load("rows"), { compareGraphs, graphOfSchedule, merge } = await load("variants"), { readPicture, difference } = await load("data");
+const { layout } = await load("layout"), { outline, scene } = await load("groups"), { byDivergence, list } = await load("rows"), { compareGraphs, graphOfSchedule, merge } = await load("variants"), { readPicture, difference } = await load("data"), { paint } = await load("heat"), { number, score } = await load("dom");
 
 let count = 0, failed = 0;
 function test(name, f) {
@@ -32,22 +32,36 @@ test("query: words, shapes, metrics, fields, negation", () => {
   const fits = (q, p = point({})) => parseQuery(q, metrics, null)(p);
   equal(["conv", "[1,64,*]", "[1,64]", "[1,*]", "psnr<40", "psnr>=38", "psnr<38", "mae<=0.5", "q>4", "op=conv", "module=a", "module=a.b", "module=a.c", "-conv", "-relu", "conv psnr<40", "nothing=1", "psnr<x", "local<1", ""].map((q) => fits(q)),
     [true, true, false, false, true, true, false, true, false, true, true, true, false, false, true, true, false, false, false, true]);
+  equal(["module=my block", "module=\"my block\"", "module=\"my block.x\"", "-\"nothing like it\""].map((q) => fits(q, point({ module: "my block" }))), [false, true, false, true], "quotes keep a blank");
 });
 
 test("query: any text is a query and never an exception", () => {
-  for (const q of ["[", "]", "[,", "<", "psnr<", "-", "--", "=", "a=", "(((", "\\", "*", "psnr<<40", "x".repeat(100000)]) parseQuery(q, metrics, null)(point({}));
+  for (const q of ["[", "]", "[,", "<", "psnr<", "-", "--", "=", "a=", "(((", "\\", "*", "psnr<<40", "constructor=1", "__proto__=1", "__proto__<1", "\"", "a\"b c", "x".repeat(100000)]) parseQuery(q, metrics, null)(point({}));
 });
 
 test("state: round trip through the address, also of names with commas and markup", () => {
   const s = { ...defaults, value: "a,b#<x>&=%", open: ["a.b", "x,y", "%2C"], metric: "mae", log: true, sort: "operation" };
   equal(decode(encode(s)), s);
+  equal(decode(encode({ ...defaults, open: ["cut\ud83d"] })).open, ["cut\ufffd"], "half of a character");
   equal(decode("#sort=evil&theme=<&group=__proto__"), defaults, "what is not known is left out");
 });
 
 test("rows: structural, then non-finite, then the worst by the metric's direction, then exact", () => {
   const p = [point({ index: 0, class: "exact", metrics: [Infinity, 0] }), point({ index: 1, metrics: [30, 9] }), point({ index: 2, metrics: [20, 1] }), point({ index: 3, class: "nonfinite" }), point({ index: 4, class: "structural" })];
-  equal([...p].sort(byDivergence(0, true)).map((x) => x.index), [4, 3, 2, 1, 0]);
-  equal([...p].sort(byDivergence(1, false)).map((x) => x.index), [4, 3, 1, 2, 0]);
+  equal(byDivergence(p, metrics, 0).map((x) => x.index), [4, 3, 2, 1, 0]);
+  equal(byDivergence(p, metrics, 1).map((x) => x.index), [4, 3, 1, 2, 0]);
+});
+
+test("rows: where the reference is 0 by max_abs, without a figure last, whatever stands between", () => {
+  const more = [...metrics, { name: "max_abs", higher: false }];
+  const p = [[null, 1], [30, 9], [null, 1], [-Infinity, 0.5, true], [-Infinity, 2, true], [-Infinity, 7], [20, 1], [null, 1]].map(([psnr, most, zero], index) => point({ index, zero, metrics: [psnr, 0, most] }));
+  equal(byDivergence(p, more, 0).map((x) => x.index), [4, 3, 5, 6, 1, 0, 2, 7]);
+});
+
+test("numbers: beside 1, and whole ones", () => {
+  equal([score(1 - 3e-10), score(0.99999), score(1), score(0.9998), score(null)], ["1-3e-10", "1-0.00001", "1", "0.9998", "–"]);
+  equal([number(2 ** 53 - 1, 9), number(12345678901, 9), number(12345678901), number(1e20, 9)], ["9007199254740991", "12345678901", "1.23e+10", "1.00000000e+20"]);
+  equal([0.1 + 2 ** -30, 1e-5 + 2 ** -43, 1e-40].map((x) => Math.fround(Number(number(Math.fround(x), 9))) === Math.fround(x)), [true, true, true], "nine digits are a float");
 });
 
 test("layout: edges go down, boxes do not overlap, cycles end", () => {
@@ -124,6 +138,8 @@ test("variants: jit's schedule as a graph, whatever it holds", () => {
   const given = graphOf([["Conv", "c", "x"], ["Relu", "r", "c"], ["Reshape", "v", "r"], ["Tanh", "y", "v"]]);
   const g = graphOfSchedule(given, "step 0: call\n  * %2 call  # Conv c\n  * %3 map  # Relu r\n    shows r\nstep 1: loop\n  * %4 map # Tanh y\n");
   equal(g.nodes.map((n) => [n.op, g.values[n.outputs[0]], n.inputs.map((v) => g.values[v])]), [["Conv+Relu", "r", ["x"]], ["Tanh", "y", ["r"]]]);
+  const views = graphOf([["Conv", "v0", "x"], ...Array.from({ length: 16 }, (_, i) => ["Concat", `v${i + 1}`, ...Array(6).fill(`v${i}`)]), ["Tanh", "y", "v16"]]);
+  equal(graphOfSchedule(views, "step 0: call\n # Conv v0\nstep 1: loop\n # Tanh y\n").nodes.map((n) => n.inputs.map((v) => views.values[v])), [["x"], ["v0"]], "views of views: 6 to the power of 16 paths");
   for (const text of ["", "step x\n# # #", "step 0: call\n # Conv nothing", "step 99999999999999999999: a\n # Conv c"]) graphOfSchedule(given, text);
 });
 
@@ -137,7 +153,21 @@ test("rows: modules are a tree with roll-up; one of a single value is left out",
 
 test("picture: only what is whole is read", () => {
   for (const n of [0, 4, 8, 16]) { let failed = false; try { readPicture(new ArrayBuffer(n)); } catch { failed = true; } ok(failed, `${n} bytes`); }
+  const head = new TextEncoder().encode(JSON.stringify({ sides: "ab", rows: 1, cols: 2, type: "u64" }).padEnd(64)), bytes = new Uint8Array(8 + 64 + 32), view = new DataView(bytes.buffer);
+  bytes.set(new TextEncoder().encode("PLSL"));
+  view.setUint32(4, 64, true);
+  bytes.set(head, 8);
+  [2n ** 64n - 1n, 5n, 2n ** 64n - 2n, 7n].forEach((x, i) => view.setBigUint64(72 + 8 * i, x, true));
+  const p = readPicture(bytes.buffer);
+  equal([[...p.d], [...p.whole.a].map(String), [...p.whole.d].map(String)], [[1, -2], ["18446744073709551615", "5"], ["1", "-2"]], "64-bit integers");
   equal([difference(Infinity, Infinity), difference(NaN, NaN), difference(3, 1)], [0, 0, 2]);
+});
+
+test("heat: every double has a colour", () => {
+  const cells = [1.7e308, -1.7e308, 0, NaN, Infinity, -Infinity], image = { data: new Uint8ClampedArray(4 * cells.length) };
+  for (const kind of ["value", "difference"]) for (const log of [false, true]) paint(image, cells, kind, { lo: -1.7e308, hi: 1.7e308 }, log);
+  paint(image, cells, "value", { lo: -1.7e308, hi: 1.7e308 }, false);
+  equal([...image.data.slice(0, 8)], [253, 231, 37, 255, 68, 1, 84, 255], "the ends of the map");
 });
 
 console.log(`1..${count}`);

@@ -7,6 +7,7 @@ export class App {
   listing: Listing = { rows: [], shown: [] };
   readonly byValue = new Map<string, Point>();
   graph: Graph | null = null;
+  reference: Graph | null = null; // of B, when that is another model
   constructor(readonly source: Source, readonly session: Session, readonly store: Store) {
     for (const p of session.points) if (!this.byValue.has(p.value)) this.byValue.set(p.value, p);
     this.relist();
@@ -35,10 +36,13 @@ export class App {
   /** B's op, where the graph tells it. */
   opOfB(p: Point): string {
     if (!p.counterpart) return "";
-    const found = this.graph?.producer.get(p.counterpart)?.op;
+    const found = (this.session.has_reference ? this.reference : this.graph)?.producer.get(p.counterpart)?.op;
     return found ?? (p.counterpart === p.value ? p.op : p.counterpart);
   }
 }
+
+/** What made it; a recording may not say. */
+export const opOf = (p: Point): string => p.op || (p.input ? "input" : "–");
 
 export const dots: Record<string, string> = { g: "●", y: "◆", r: "▲", "-": "○" };
 export const colourNames: Record<string, string> = { g: "green", y: "yellow", r: "red", "-": "no colour" };

@@ -11,7 +11,7 @@ export interface Point {
   index: number;
   value: string; node: string; op: string; module: string; source: string; counterpart: string; paired_by: string;
   confidence: number | null; relation: string; layout: string;
-  input: boolean; output: boolean; accepted: boolean; match: boolean; measured: boolean; metadata_reason: string;
+  input: boolean; output: boolean; accepted: boolean; match: boolean; measured: boolean; zero: boolean; metadata_reason: string;
   a: Side | null; b: Side | null; class: string | null; precision: string | null;
   metrics: (number | null)[]; colours: string; limits: ([number, number] | null)[];
   propagated: number | null; local: number | null; amplified: number | null; q: number | null; excuse: string;
@@ -35,17 +35,20 @@ export interface GraphNode {
 /** stands_for: of the graph that A executes, which value of the model each of its values carries. */
 export interface Graph { stands_for?: (string | null)[]; name: string; values: string[]; types: string[]; weights: Set<number>; inputs: number[]; outputs: number[]; nodes: GraphNode[]; producer: Map<string, GraphNode> }
 
-export interface SideStats { min: number; max: number; mean: number; std: number; nan: number; inf: number; zero: number }
+/** null: no element is finite. */
+export interface SideStats { min: number | null; max: number | null; mean: number | null; std: number | null; nan: number; inf: number; zero: number }
 export interface Stats {
   dims: number[]; n: number; seen: number; why: string; a?: SideStats; b?: SideStats; lo: number; hi: number;
   bins_a?: number[]; bins_b?: number[]; decades?: number[]; decade_first?: number; equal?: number;
-  quantiles?: Record<string, number>; worst?: { index: number[]; a: number; b: number }[];
+  quantiles?: Record<string, number>; worst?: { index: number[]; a: number; b: number; whole?: string[] }[]; // whole: A, B, A - B, digit by digit
   channel_axis?: number; channels?: number[]; scatter?: number[];
 }
 export interface SliceRequest { axes: [number, number]; index: number[]; at: [number, number]; of: [number, number]; mode: string; max: number }
 export interface Picture {
   rows: number; cols: number; of: [number, number]; at: [number, number]; axes: [number, number]; index: number[]; dims: number[];
   mode: string; sampled: boolean; a: ArrayLike<number> | null; b: ArrayLike<number> | null; d: ArrayLike<number> | null;
+  edges?: number[][]; // of a part of another picture: where its rows and columns begin, and the end
+  whole?: Record<string, ArrayLike<bigint>>; // the same of 64-bit integers, digit by digit
 }
 export interface SourceText { first: number; line: number; lines: string[] }
 
@@ -94,6 +97,7 @@ class Row implements Point {
   get accepted(): boolean { return !!(this.get("flags") & 4); }
   get match(): boolean { return !!(this.get("flags") & 8); }
   get measured(): boolean { return !!(this.get("flags") & 16); }
+  get zero(): boolean { return !!(this.get("flags") & 32); } // the reference is 0 everywhere, A is not
   get metadata_reason(): string { return this.get("metadata_reason"); }
   get a(): Side | null { return this.side(this.get("a")); }
   get b(): Side | null { return this.side(this.get("b")); }
@@ -144,12 +148,12 @@ export function readGraph(raw: any): Graph | null {
 
 function readStats(raw: any): Stats {
   const side = (s: any): SideStats | undefined =>
-    s && { ...s, min: must(s.min), max: must(s.max), mean: must(s.mean), std: must(s.std) };
+    s && { ...s, min: num(s.min), max: num(s.max), mean: num(s.mean), std: num(s.std) };
   const quantiles: Record<string, number> = {};
   for (const [k, v] of Object.entries(raw.quantiles ?? {})) quantiles[k] = must(v);
   return {
     ...raw, a: side(raw.a), b: side(raw.b), lo: must(raw.lo), hi: must(raw.hi), quantiles,
-    worst: raw.worst?.map((w: any) => ({ index: w.index, a: must(w.a), b: must(w.b) })),
+    worst: raw.worst?.map((w: any) => ({ index: w.index, a: must(w.a), b: must(w.b), whole: w.whole })),
     channels: raw.channels?.map(must), scatter: raw.scatter?.map(must),
   };
 }
@@ -163,19 +167,24 @@ export function readPicture(buffer: ArrayBuffer): Picture {
   const n = view.getUint32(4, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, n)));
   const cells = head.rows * head.cols;
-  const parts: Record<string, ArrayLike<number>> = {};
+  const parts: Record<string, ArrayLike<number>> = {}, whole: Record<string, ArrayLike<bigint>> = {};
+  const isWhole = head.type === "i64" || head.type === "u64";
   let offset = 8 + n;
   for (const side of head.sides as string) {
-    parts[side] = head.type === "f64" ? new Float64Array(buffer, offset, cells) : new Float32Array(buffer, offset, cells);
-    offset += cells * (head.type === "f64" ? 8 : 4);
-    if (offset % 8 && head.type === "f64") throw new Error("a slice is not aligned");
+    if (isWhole) whole[side] = head.type === "u64" ? new BigUint64Array(buffer, offset, cells) : new BigInt64Array(buffer, offset, cells);
+    parts[side] = isWhole ? Float64Array.from(whole[side], Number) : head.type === "f64" ? new Float64Array(buffer, offset, cells) : new Float32Array(buffer, offset, cells);
+    offset += cells * (head.type === "f32" ? 4 : 8);
+    if (offset % 8 && head.type !== "f32") throw new Error("a slice is not aligned");
   }
-  if (parts.a && parts.b && !parts.d) {
+  if (whole.a && whole.b) { // a difference of doubles would lose what is beyond 2^53
+    whole.d = Array.from(whole.a, (x, i) => x - whole.b[i]);
+    parts.d = Float64Array.from(whole.d, Number);
+  } else if (parts.a && parts.b && !parts.d) {
     const d = new Float64Array(cells);
     for (let i = 0; i < cells; i++) d[i] = difference(parts.a[i], parts.b[i]);
     parts.d = d;
   }
-  return { ...head, a: parts.a ?? null, b: parts.b ?? null, d: parts.d ?? null };
+  return { ...head, a: parts.a ?? null, b: parts.b ?? null, d: parts.d ?? null, whole: isWhole ? whole : undefined };
 }
 
 /** The part of a stored picture that a request asks for, as near as it goes. */
@@ -184,13 +193,12 @@ function crop(p: Picture, r: SliceRequest): Picture {
   const rows = Math.max(1, Math.min(p.rows - r0, Math.round((r.of[0] * p.rows) / p.of[0])));
   const cols = Math.max(1, Math.min(p.cols - c0, Math.round((r.of[1] * p.cols) / p.of[1])));
   if (rows === p.rows && cols === p.cols) return p;
-  const cut = (x: ArrayLike<number> | null): Float64Array | null => {
-    if (!x) return null;
-    const out = new Float64Array(rows * cols);
-    for (let i = 0; i < rows; i++) for (let k = 0; k < cols; k++) out[i * cols + k] = x[(r0 + i) * p.cols + c0 + k];
-    return out;
-  };
-  return { ...p, rows, cols, at: r.at, of: p.mode === "exact" ? [rows, cols] : r.of, a: cut(p.a), b: cut(p.b), d: cut(p.d) };
+  const pick = <T>(x: ArrayLike<T>): T[] => Array.from({ length: rows * cols }, (_, i) => x[(r0 + Math.floor(i / cols)) * p.cols + c0 + (i % cols)]);
+  const cut = (x: ArrayLike<number> | null): Float64Array | null => x && Float64Array.from(pick(x));
+  const whole = p.whole && Object.fromEntries(Object.entries(p.whole).map(([side, x]) => [side, pick(x)]));
+  const edges = ([[r0, rows], [c0, cols]] as const).map(([from, n], k) => Array.from({ length: n + 1 }, (_, i) => p.at[k] + Math.floor(((from + i) * p.of[k]) / (k ? p.cols : p.rows))));
+  const at = edges.map((e) => e[0]) as [number, number], of = edges.map((e) => e[e.length - 1] - e[0]) as [number, number];
+  return { ...p, rows, cols, at, of, edges, a: cut(p.a), b: cut(p.b), d: cut(p.d), whole };
 }
 
 class Inlined implements Source {
@@ -233,18 +241,24 @@ class Inlined implements Source {
 class Server implements Source {
   readonly live = true;
   readonly token = new URLSearchParams(location.search).get("token") ?? "";
+  private serial = 0; // of the session that this page is of; the server may show another one by now
+  private of(path: string): string { return this.serial ? `${path}${path.includes("?") ? "&" : "?"}session=${this.serial}` : path; }
   async get(path: string): Promise<Response> {
-    const answer = await fetch(path, { headers: { "X-Plumb-Token": this.token }, cache: "no-store" });
+    const answer = await fetch(this.of(path), { headers: { "X-Plumb-Token": this.token }, cache: "no-store" });
     if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `${answer.status} ${answer.statusText}`);
     return answer;
   }
   async post(path: string, body: unknown): Promise<any> {
-    const answer = await fetch(path, { method: "POST", headers: { "X-Plumb-Token": this.token, "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    const answer = await fetch(this.of(path), { method: "POST", headers: { "X-Plumb-Token": this.token, "Content-Type": "application/json" }, body: JSON.stringify(body) });
     const result = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Error(result.error ?? `${answer.status} ${answer.statusText}`);
     return result;
   }
-  async session(): Promise<Session | null> { return readSession(await (await this.get("/api/session")).json()); }
+  async session(): Promise<Session | null> {
+    const raw = await (await this.get("/api/session")).json();
+    this.serial = raw?.serial ?? 0;
+    return readSession(raw);
+  }
   async graph(of: GraphOf = "given"): Promise<Graph | null> { return readGraph(await (await this.get(`/api/graph?of=${of}`)).json()); }
   async stats(point: number): Promise<Stats> { return readStats(await (await this.get(`/api/stats?point=${point}`)).json()); }
   async slice(point: number, r: SliceRequest | null): Promise<Picture> {

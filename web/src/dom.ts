@@ -28,10 +28,21 @@ export function fill(e: Element, ...children: Child[]): void {
   append(e, children);
 }
 
+/** Makes parts of `root` anew by f, and leaves the focus on what stands for what had it: whoever uses the keyboard goes on from there. */
+export function keepFocus(root: Element, f: () => void): void {
+  const all = (): HTMLElement[] => [...root.querySelectorAll<HTMLElement>("button, input, select, textarea, canvas, summary")];
+  const was = document.activeElement as HTMLElement | null, at = was ? all().indexOf(was) : -1;
+  f();
+  if (!was || at < 0) return;
+  const name = (e: HTMLElement): string => e.id || (e.getAttribute("aria-label") ?? e.textContent ?? "");
+  const now = all(), same = (e?: HTMLElement): boolean => !!e && e.tagName === was.tagName && name(e) === name(was);
+  (now.includes(was) ? was : same(now[at]) ? now[at] : now.find(same))?.focus({ preventScroll: true });
+}
+
 /** Names from strangers on one line: control characters and bidirectional overrides become visible. */
 export function clean(s: string, max = 400): string {
   const cut = s.length > max ? s.slice(0, max) + "…" : s;
-  return cut.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
+  return cut.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 
 export function number(x: number | null | undefined, digits = 4): string {
@@ -41,8 +52,13 @@ export function number(x: number | null | undefined, digits = 4): string {
   if (x === -Infinity) return "-inf";
   if (x === 0) return "0";
   const m = Math.abs(x);
-  if (Number.isInteger(x) && m < 1e9) return String(x);
-  return m >= 1e-3 && m < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(Math.max(0, digits - 2));
+  if (Number.isInteger(x) && m < (digits < 7 ? 1e9 : 2 ** 53)) return String(x);
+  return m >= 1e-3 && m < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(digits < 7 ? Math.max(0, digits - 2) : digits - 1);
+}
+
+/** A metric or a limit of one: as the command line prints it, a cosine's digits are those of its distance from 1. */
+export function score(x: number | null | undefined, digits = 4): string {
+  return x !== null && x !== undefined && x < 1 && x > 1 - 1e-4 ? `1-${Number((1 - x).toPrecision(2))}` : number(x, digits);
 }
 
 /** A canvas of the element's own size in device pixels; draws in CSS pixels. */

@@ -31,7 +31,8 @@ const squeeze = (x: number, unit: number): number => Math.sign(x) * Math.log10(1
 
 export function paint(image: ImageData, cells: ArrayLike<number>, kind: "value" | "difference", range: Range, log: boolean): void {
   const most = Math.max(Math.abs(range.lo), Math.abs(range.hi)) || 1;
-  const span = range.hi - range.lo || 1;
+  const half = Number.isFinite(range.hi - range.lo) ? 1 : 0.5; // the range of doubles is wider than a double
+  const low = range.lo * half, span = range.hi * half - low || 1;
   for (let i = 0; i < cells.length; i++) {
     const x = cells[i];
     let c: Rgb;
@@ -39,7 +40,7 @@ export function paint(image: ImageData, cells: ArrayLike<number>, kind: "value" 
     else if (x === Infinity) c = reserved.plus;
     else if (x === -Infinity) c = reserved.minus;
     else if (kind === "difference") c = at(diverging, 0.5 + (log ? squeeze(x, most) : x / most) / 2);
-    else c = at(viridis, log ? 0.5 + squeeze(x, most) / 2 : (x - range.lo) / span);
+    else c = at(viridis, log ? 0.5 + squeeze(x, most) / 2 : (x * half - low) / span);
     image.data.set([c[0], c[1], c[2], 255], i * 4);
   }
 }

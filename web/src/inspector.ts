@@ -1,8 +1,8 @@
 // Everything about the selected sync point: metadata, metrics, the three errors, and its tensors.
-import { colourNames, colourVars, dots, type App } from "./app";
+import { colourNames, colourVars, dots, opOf, type App } from "./app";
 import { channels, errorHistogram, histogram, scatter } from "./charts";
-import { difference, type GraphNode, type Picture, type Point, type Side, type SliceRequest, type Stats } from "./data";
-import { clean, fill, h, number } from "./dom";
+import { difference, type GraphNode, type Picture, type Point, type Run, type Side, type SliceRequest, type Stats } from "./data";
+import { clean, fill, h, keepFocus, number, score } from "./dom";
 import { paint, rangeOf } from "./heat";
 
 const same = (x: unknown, y: unknown): boolean => JSON.stringify(x) === JSON.stringify(y);
@@ -14,7 +14,8 @@ export class Inspector {
   private more = h("div", { id: "distribution" });
   private shown: Point | null = null;
   private stats: Stats | null = null;
-  private picture: Picture | null = null;
+  private first: Picture | null = null; // as plumb chooses it
+  private picture: Picture | null = null; // as it is shown
   private cursor: [number, number] | null = null; // cell of the picture
   private readout = h("output", { class: "mono readout", id: "readout", "aria-live": "polite" });
   private maps: { side: "a" | "b" | "d"; canvas: HTMLCanvasElement; image: HTMLCanvasElement }[] = [];
@@ -28,14 +29,16 @@ export class Inspector {
 
   update(): void {
     const p = this.app.point;
-    if (!p) { fill(this.body, ...this.summary()); this.shown = null; return; }
+    if (!p) { fill(this.body, ...this.summary()); this.shown = null; this.asked++; this.element.setAttribute("aria-busy", "false"); return; }
     const fresh = this.shown !== p;
     this.shown = p;
-    const extra = h("div");
-    fill(this.body, this.head(p), this.errors(p), extra, this.tensors, this.metrics(p), this.metadata(p), this.attributes(p), this.more);
-    this.onpoint?.(p, extra);
-    if (fresh) { this.stats = null; this.picture = null; this.cursor = null; fill(this.tensors, h("p", { class: "quiet" }, "…")); fill(this.more); }
-    void this.load(p, fresh);
+    keepFocus(this.body, () => {
+      const extra = h("div");
+      fill(this.body, this.head(p), this.errors(p), extra, this.tensors, this.metrics(p), this.metadata(p), this.attributes(p), this.more);
+      this.onpoint?.(p, extra);
+    });
+    if (fresh) { this.stats = null; this.first = this.picture = null; this.cursor = this.pendingJump = null; fill(this.tensors, h("p", { class: "quiet" }, "…")); fill(this.more); }
+    void this.load(p);
   }
 
   /** An operation without a sync point: what the graph knows of it. */
@@ -51,7 +54,7 @@ export class Inspector {
     const s = this.app.session;
     return [h("h2", {}, `Verdict: ${s.verdict}`), h("p", {}, clean(s.reason)),
       ...(s.observer_effect ? [h("p", { class: "warn" }, `Recording changes the outputs. ${clean(s.observer_note)}`)] : []),
-      table([["A", clean(`${s.a.spec || s.a.backend} ${s.a.version}`)], ["B", clean(`${s.b.spec || s.b.backend} ${s.b.version}`)],
+      table([["A", run(s.a)], ["B", run(s.b)],
         ...(s.a.failure ? [["A failed", clean(s.a.failure)]] : []), ...(s.b.failure ? [["B failed", clean(s.b.failure)]] : []),
         ["profile", s.profile], ...(s.replayed + s.unreplayed ? [["replayed in fp64", `${s.replayed} values${s.unreplayed ? `, ${s.unreplayed} could not be` : ""}`]] : []), ...(s.created ? [["created", clean(s.created)]] : [])]),
       ...(s.blame.length ? [h("h3", {}, "Blame"), h("ol", { id: "blame" }, ...s.blame.slice(0, 50).map((b) => h("li", {}, h("button", { onclick: () => this.app.select(this.app.byValue.get(b.value)) },
@@ -67,15 +70,16 @@ export class Inspector {
     const c = p.colours[this.app.metric] ?? "-";
     return h("div", {}, h("h2", { id: "point-name" }, clean(p.value)),
       h("p", {}, h("span", { class: colourVars[c], title: colourNames[c] }, `${dots[c]} `), h("strong", { class: `verdict ${p.verdict}`, id: "point-verdict" }, p.verdict),
-        ` · ${clean(p.op || "input", 60)}${p.node ? ` · ${clean(p.node, 160)}` : ""}`),
+        ` · ${clean(opOf(p), 60)}${p.node ? ` · ${clean(p.node, 160)}` : ""}`),
       p.reason ? h("p", {}, clean(p.reason)) : null,
       p.blame ? h("p", { class: "warn", id: "kind" }, `Blamed: ${clean(p.blame.kind)} ${clean(p.blame.where)}; effect on the outputs ${number(p.blame.effect)}`) : null,
-      p.excuse ? h("p", {}, `Excuse: ${clean(p.excuse)}`) : null, p.accepted ? h("p", {}, "Accepted by the baseline.") : null);
+      p.excuse ? h("p", {}, `Excuse: ${clean(p.excuse)}`) : null, p.accepted ? h("p", {}, "Accepted by the baseline.") : null,
+      this.app.session.samples > 1 ? h("p", { class: "quiet", id: "sample" }, `of sample ${p.sample}, the worst of ${this.app.session.samples}`) : null);
   }
 
   private errors(p: Point): HTMLElement {
     const worst = Math.max(p.local ?? 0, p.propagated ?? 0, p.amplified ?? 0) || 1;
-    const bar = (x: number | null): HTMLElement => h("meter", { min: 0, max: 1, value: x === null ? 0 : Math.min(1, x / worst), "aria-label": "share of the largest" });
+    const bar = (x: number | null): HTMLElement => h("meter", { min: 0, max: 1, value: x === null ? 0 : x === worst ? 1 : x / worst, "aria-label": "share of the largest" });
     const row = (name: string, title: string, x: number | null): HTMLElement => h("tr", {}, h("th", { title }, name), h("td", { class: "mono" }, number(x)), h("td", {}, bar(x)));
     return h("div", {}, h("h3", {}, "Whose error"), h("table", { id: "errors" },
       row("local", "the segment replayed in fp64 on A's own inputs, against A's value (rms)", p.local),
@@ -87,8 +91,8 @@ export class Inspector {
     const s = this.app.session;
     return h("details", { open: true }, h("summary", {}, "Metrics"), h("table", { id: "metrics" }, ...s.metrics.map((m, i) => {
       const c = p.colours[i] ?? "-", l = p.limits[i], unit = m.unit.startsWith("=") ? "" : m.unit;
-      return h("tr", { class: i === this.app.metric ? "current" : "" }, h("th", { title: m.long }, clean(m.name)), h("td", { class: "mono" }, `${number(p.metrics[i], 6)} ${unit}`),
-        h("td", { class: colourVars[c], title: colourNames[c] }, dots[c]), h("td", { class: "quiet" }, l ? `${m.higher ? "≥" : "≤"} ${number(l[0])}, ${number(l[1])}` : ""));
+      return h("tr", { class: i === this.app.metric ? "current" : "" }, h("th", { title: m.long }, clean(m.name)), h("td", { class: "mono" }, `${score(p.metrics[i], 6)} ${unit}`),
+        h("td", { class: colourVars[c], title: colourNames[c] }, dots[c]), h("td", { class: "quiet" }, l ? `${m.higher ? "≥" : "≤"} ${score(l[0])}, ${score(l[1])}` : ""));
     })), p.class ? h("p", { class: "quiet" }, `class ${p.class}, precision ${p.precision ?? "–"}, paired by ${clean(p.paired_by || "–")} (${number(p.confidence)})${p.layout ? `, layout ${clean(p.layout)}` : ""}`) : null);
   }
 
@@ -116,9 +120,8 @@ export class Inspector {
   // ---- tensors ----
 
   private request(): SliceRequest | null {
-    const s = this.app.state, base = this.picture;
-    if (!s.axes && !s.index && !s.window) return null;
-    if (!base) return null;
+    const s = this.app.state, base = this.first!;
+    if (!s.axes && !s.index && !s.window && (s.reduce === "max" || base.mode === "exact")) return null;
     const ints = (text: string): number[] => text.split(",").map((x) => Math.trunc(Number(x)) || 0);
     const axes = (s.axes ? ints(s.axes) : base.axes) as [number, number];
     const index = base.dims.map((d, i) => Math.min(Math.max(0, d - 1), Math.max(0, (s.index ? ints(s.index)[i] : base.index[i]) ?? 0)));
@@ -128,41 +131,47 @@ export class Inspector {
     return { axes, index, at, of: [Math.max(1, Math.min(w[2] || 1, size[0] - at[0])), Math.max(1, Math.min(w[3] || 1, size[1] - at[1]))], mode: s.reduce, max: 256 };
   }
 
-  private async load(p: Point, fresh: boolean): Promise<void> {
+  private async load(p: Point): Promise<void> {
     const ask = ++this.asked;
     this.element.setAttribute("aria-busy", "true");
-    await this.fetch(p, fresh, ask);
+    await this.fetch(p, ask);
     if (ask === this.asked) this.element.setAttribute("aria-busy", "false");
   }
 
-  private async fetch(p: Point, fresh: boolean, ask: number): Promise<void> {
-    const start = performance.now();
+  /** Answers may come in another order than they were asked for: what is late is dropped before it is kept. */
+  private async fetch(p: Point, ask: number): Promise<void> {
+    const start = performance.now(), { source } = this.app;
     try {
-      if (!this.stats) this.stats = await this.app.source.stats(p.index);
+      const stats = this.stats ?? await source.stats(p.index);
       if (ask !== this.asked) return;
-      if (fresh || !this.picture) this.picture = await this.app.source.slice(p.index, null);
+      this.stats = stats;
+      const first = this.first ?? await source.slice(p.index, null);
       if (ask !== this.asked) return;
-      const request = this.request() ?? (this.app.state.reduce !== "max" && this.picture.mode !== "exact"
-        ? { axes: this.picture.axes, index: this.picture.index, at: [0, 0] as [number, number], of: this.picture.of, mode: this.app.state.reduce, max: 256 } : null);
+      this.first = first;
+      const request = this.request();
+      let picture = first, refused = "";
       if (request) {
-        try { this.picture = await this.app.source.slice(p.index, request); }
-        catch (e) { if (ask === this.asked) { this.drawTensors(p); this.readout.textContent = (e as Error).message; } return; }
-      } else if (!fresh && !this.isDefault(this.picture)) this.picture = await this.app.source.slice(p.index, null);
-      if (ask !== this.asked) return;
+        try { picture = await source.slice(p.index, request); }
+        catch (e) { picture = this.picture ?? first; refused = (e as Error).message; }
+        if (ask !== this.asked) return;
+      }
+      this.picture = picture;
+      if (!this.cursor) this.clearReadout(); // it told of another slice, or of another point
       this.drawTensors(p);
+      if (refused) { this.readout.textContent = refused; return; }
       this.element.dataset.ms = (performance.now() - start).toFixed(1);
     } catch (e) {
       if (ask === this.asked) fill(this.tensors, h("h3", {}, "Tensors"), h("p", { class: "quiet", id: "no-tensors" }, clean((e as Error).message)));
     }
   }
 
-  private isDefault(p: Picture): boolean { return !this.app.state.axes && p.at[0] === 0 && p.at[1] === 0 && p.of.every((n, i) => p.axes[i] < 0 || n === p.dims[p.axes[i]]); }
-
   private drawTensors(p: Point): void {
     const s = this.stats!, width = Math.max(180, this.body.clientWidth - 30);
-    fill(this.tensors, h("h3", {}, "Tensors"), s.why ? h("p", { class: "quiet" }, clean(s.why)) : null, this.heatmaps(), this.readout, this.pickers());
-    fill(this.more, h("h3", {}, "Distribution"), histogram(s, width), errorHistogram(s, width), this.sides(s), scatter(s, width),
-      channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)), this.worst(s), s.seen < s.n ? h("p", { class: "quiet" }, `a sample of ${s.seen} of ${s.n} elements`) : null);
+    keepFocus(this.body, () => {
+      fill(this.tensors, h("h3", {}, "Tensors"), s.why ? h("p", { class: "quiet" }, clean(s.why)) : null, this.heatmaps(), this.readout, this.pickers());
+      fill(this.more, h("h3", {}, "Distribution"), histogram(s, width), errorHistogram(s, width), this.sides(s), scatter(s, width),
+        channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)), this.worst(s), s.seen < s.n ? h("p", { class: "quiet" }, `a sample of ${s.seen} of ${s.n} elements`) : null);
+    });
     void p;
     this.drawMaps();
     if (!this.readout.textContent) this.readout.textContent = "move over a heatmap, or focus it and use the arrow keys";
@@ -179,7 +188,7 @@ export class Inspector {
     if (!s.worst?.length) return null;
     return h("div", {}, h("h3", {}, "Worst elements"), h("table", { id: "worst" }, h("tr", {}, h("th", {}, "index"), h("th", {}, "A"), h("th", {}, "B"), h("th", {}, "A − B")),
       ...s.worst.map((w) => h("tr", {}, h("td", {}, h("button", { onclick: () => this.jump(w.index) }, `[${w.index.join(",")}]`)),
-        h("td", { class: "mono" }, number(w.a, 7)), h("td", { class: "mono" }, number(w.b, 7)), h("td", { class: "mono" }, number(difference(w.a, w.b), 5))))));
+        ...(w.whole ?? [number(w.a, 7), number(w.b, 7), number(difference(w.a, w.b), 5)]).map((x) => h("td", { class: "mono" }, x))))));
   }
 
   private pickers(): HTMLElement {
@@ -274,20 +283,25 @@ export class Inspector {
     }
   }
 
+  private clearReadout(): void {
+    this.readout.textContent = "";
+    for (const key of Object.keys(this.readout.dataset)) delete this.readout.dataset[key];
+  }
+
   /** The linked cursor: one cell, the same in all three. */
   private point(cell: [number, number]): void {
     const p = this.picture!;
     this.cursor = cell;
     this.drawCursor();
     const i = cell[0] * p.cols + cell[1], index = [...p.index];
-    const first = [0, 1].map((k) => p.at[k] + Math.floor((cell[k] * p.of[k]) / (k ? p.cols : p.rows)));
-    const last = [0, 1].map((k) => p.at[k] + Math.floor(((cell[k] + 1) * p.of[k]) / (k ? p.cols : p.rows)) - 1);
+    const edge = (k: number, n: number): number => p.edges?.[k][n] ?? p.at[k] + Math.floor((n * p.of[k]) / (k ? p.cols : p.rows));
+    const first = [0, 1].map((k) => edge(k, cell[k])), last = [0, 1].map((k) => edge(k, cell[k] + 1) - 1);
     const text = index.map((x, axis) => {
       const k = p.axes.indexOf(axis);
       return k < 0 ? String(x) : first[k] === last[k] || p.mode === "exact" ? String(first[k]) : `${first[k]}…${last[k]}`;
     });
-    const value = (x: ArrayLike<number> | null): string => (x ? number(x[i], 9) : "–");
-    this.readout.textContent = `[${text.join(",")}]  A ${value(p.a)}  B ${value(p.b)}  A−B ${value(p.d)}${p.mode === "exact" ? "" : ` (${p.mode})`}`;
+    const value = (side: "a" | "b" | "d"): string => String(p.whole?.[side]?.[i] ?? (p[side] ? number(p[side][i], 9) : "–"));
+    this.readout.textContent = `[${text.join(",")}]  A ${value("a")}  B ${value("b")}  A−B ${value("d")}${p.mode === "exact" ? "" : ` (${p.mode})`}`;
     this.readout.dataset.index = text.join(",");
     if (p.a) this.readout.dataset.a = String(p.a[i]);
     if (p.b) this.readout.dataset.b = String(p.b[i]);
@@ -335,9 +349,10 @@ export class Inspector {
   /** A slice, a range or a map was chosen: the tensors alone change. */
   async reslice(loads: boolean): Promise<void> {
     if (!this.shown) return;
-    if (loads) { this.cursor = null; await this.load(this.shown, false); }
-    else if (this.stats && this.picture) this.drawTensors(this.shown);
-    this.finishJump();
+    const p = this.shown;
+    if (loads) { this.cursor = null; await this.load(p); }
+    else if (this.stats && this.picture) this.drawTensors(p);
+    if (this.shown === p) this.finishJump();
   }
 
   private pickChannel(axis: number, c: number): void {
@@ -348,6 +363,8 @@ export class Inspector {
     this.app.store.set({ axes: p.axes.join(), index: index.join() });
   }
 }
+
+const run = (r: Run): string => clean([r.spec || r.backend, r.version, r.path].filter((x) => x).join(" "));
 
 function table(rows: string[][]): HTMLElement {
   return h("table", {}, ...rows.map((r) => h("tr", {}, ...r.map((c, i) => (i === 0 ? h("th", {}, c) : h("td", { class: "mono" }, c))))));

@@ -4,6 +4,11 @@ import { h } from "./dom";
 import type { Navigator } from "./navigator";
 import type { Structure } from "./structure";
 
+/** A dialog is open, other than this one: keys are not for what lies behind it. */
+export function behind(own: HTMLDialogElement | null = null): boolean {
+  return [...document.querySelectorAll("dialog")].some((d) => d.open && d !== own);
+}
+
 export function keys(app: App, navigator: Navigator, structure: Structure): { element: HTMLDialogElement; toggle(): void } {
   const { store } = app;
   const cycle = <T extends string>(all: readonly T[], now: T): T => all[(all.indexOf(now) + 1) % all.length];
@@ -31,12 +36,13 @@ export function keys(app: App, navigator: Navigator, structure: Structure): { el
   const element = h("dialog", { id: "help-dialog", "aria-label": "Keys" }, h("h2", {}, "Keys"),
     h("table", {}, ...table.map(([k, text]) => h("tr", {}, h("th", {}, ...k.map((x) => h("kbd", {}, name[x] ?? x))), h("td", {}, text)))),
     app.source.live ? h("p", { class: "quiet" }, "b pins the selection, 1 to 9 go to pins, Ctrl+Z undoes a pin, note, pair or acceptance.") : null,
-    h("p", { class: "quiet" }, "Search: words, shapes [1,64,*], attributes axis=1, fields op=Conv verdict=culprit dtype=float module=a.b, metrics psnr<40 q>4; - in front of a part turns it round. "
+    h("p", { class: "quiet" }, "Search: words, shapes [1,64,*], attributes axis=1, fields op=Conv verdict=culprit dtype=float module=a.b, metrics psnr<40 q>4; - in front of a part turns it round, quotes keep a blank. "
       + "Graph: drag or scroll moves, Ctrl and wheel zooms, double click folds. Letters: = same, . within, C culprit, i inherited, a amplified, N nondeterministic, M mismatch, - unpaired, ? unverified."),
     h("button", { onclick: () => toggle() }, "Close"));
   function toggle(): void { if (element.open) element.close(); else element.showModal(); }
   addEventListener("keydown", (e) => {
     const target = e.target as HTMLElement;
+    if (behind(element) || (e.key === " " && target.closest?.("button, summary, input[type=checkbox]"))) return; // a dialog's own keys; what the space presses
     const typing = target instanceof HTMLInputElement && target.type !== "checkbox" || target instanceof HTMLSelectElement || target instanceof HTMLTextAreaElement;
     if (typing) {
       if (e.key === "Escape") navigator.focusRows();
@@ -47,7 +53,6 @@ export function keys(app: App, navigator: Navigator, structure: Structure): { el
       return;
     }
     if (element.open && e.key !== "?") return;
-    if (e.key === " " && target instanceof HTMLButtonElement) return;
     const row = table.find(([k]) => k.includes(e.key));
     if (row) { e.preventDefault(); row[2](); }
   });

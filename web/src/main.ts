@@ -55,10 +55,11 @@ async function show(source: Source, session: Session): Promise<void> {
   if (app.point) navigator.reveal();
   code.update();
   inspector.update();
-  const graph = source.graph();
+  const graph = source.graph(), reference = session.has_reference ? source.graph("reference").catch(() => null) : null; // without it the page lacks only B's names of operations
   await painted();
   root.dataset.paint = performance.now().toFixed(0);
   app.graph = await graph;
+  app.reference = await reference;
   if (app.state.query) app.relist();
   navigator.update();
   structure.start();

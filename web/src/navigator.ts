@@ -1,7 +1,7 @@
 // The list of sync points: only the rows on screen exist, so that 100,000 scroll as well as ten.
-import { colourNames, colourVars, dots, type App } from "./app";
+import { colourNames, colourVars, dots, opOf, type App } from "./app";
 import type { Point } from "./data";
-import { clean, cssColour, fill, h, number, sized } from "./dom";
+import { clean, cssColour, fill, h, keepFocus, score, sized } from "./dom";
 import { colourOf, type Heading } from "./rows";
 
 const ROW = 24;
@@ -106,13 +106,13 @@ export class Navigator {
       for (const p of app.session.points) this.counts[colourOf(p, app.metric)]++;
     }
     const n = this.counts;
-    fill(this.colours, ...["r", "y", "g", "-"].map((c) => {
+    keepFocus(this.colours, () => fill(this.colours, ...["r", "y", "g", "-"].map((c) => {
       const hidden = app.state.hide.includes(c);
       return h("button", {
         class: `chip ${colourVars[c]}`, "aria-pressed": String(!hidden), "aria-label": `${colourNames[c]}: ${n[c]}`, "data-colour": c,
         onclick: () => app.store.set({ hide: hidden ? app.state.hide.replace(c, "") : app.state.hide + c }),
       }, `${dots[c]} ${n[c]}`);
-    }));
+    })));
   }
 
   /** The limits in force: those of the selection, else of the most common precision. */
@@ -123,7 +123,7 @@ export class Navigator {
     const cmp = m.higher ? "≥" : "≤";
     const unit = m.unit.startsWith("=") ? "" : m.unit;
     fill(this.legend, `${clean(m.long)}${unit ? ` (${unit})` : ""}, ${m.higher ? "higher" : "lower"} is better`,
-      limits ? ` · ${dots.g} ${cmp} ${number(limits[0])} · ${dots.y} ${cmp} ${number(limits[1])} · ${dots.r} else` : "",
+      limits ? ` · ${dots.g} ${cmp} ${score(limits[0])} · ${dots.y} ${cmp} ${score(limits[1])} · ${dots.r} else` : "",
       limits && p?.precision ? ` (${p.precision})` : "");
   }
 
@@ -146,16 +146,16 @@ export class Navigator {
 
   private pointRow(p: Point, i: number): HTMLElement {
     const { app } = this, c = colourOf(p, app.metric), letter = app.session.verdicts[p.verdict] ?? "?";
-    const b = app.opOfB(p), score = number(p.metrics[app.metric]);
+    const b = app.opOfB(p), figure = score(p.metrics[app.metric]);
     const selected = p.value === app.state.value;
     return h("div", {
       class: `row${selected ? " selected" : ""}`, role: "option", id: `row-${i}`, "aria-selected": String(selected), "data-value": p.value,
       "aria-setsize": app.listing.rows.length, "aria-posinset": i + 1, title: `${clean(p.value)}\n${clean(p.reason)}`,
-      "aria-label": `${clean(p.op || "input", 60)} ${clean(p.value, 120)}, ${score}, ${p.verdict}, ${colourNames[c]}`, onclick: () => { app.select(p); },
+      "aria-label": `${clean(opOf(p), 60)} ${clean(p.value, 120)}, ${figure}, ${p.verdict}, ${colourNames[c]}`, onclick: () => { app.select(p); },
     },
       h("span", { class: `dot ${colourVars[c]}` }, dots[c]), h("span", { class: "letter" }, letter),
-      h("span", { class: "op" }, clean(p.op || "input", 60)), h("span", { class: "op b" }, clean(b || "–", 60)),
-      h("span", { class: "score" }, score), h("span", { class: "name" }, h("bdi", {}, clean(p.value.replace(/_output_0$/, ""), 160))), h("span", { class: `verdict ${p.verdict}` }, p.verdict));
+      h("span", { class: "op" }, clean(opOf(p), 60)), h("span", { class: "op b" }, clean(b || "–", 60)),
+      h("span", { class: "score" }, figure), h("span", { class: "name" }, h("bdi", {}, clean(p.value.replace(/_output_0$/, ""), 160))), h("span", { class: `verdict ${p.verdict}` }, p.verdict));
   }
 
   private headingRow(g: Heading): HTMLElement {

@@ -1,18 +1,19 @@
 // The search box: words, shapes `[1,64,*]`, attributes `axis=1`, fields `op=Conv verdict=culprit`, metrics `psnr<40`.
-// Parts are joined by "and"; a "-" in front turns one round.
+// Parts are joined by "and"; a "-" in front turns one round; quotes keep a blank: module="my block".
 import type { Graph, Metric, Point } from "./data";
 
 export type Test = (p: Point) => boolean;
 const compare: Record<string, (x: number, y: number) => boolean> = {
   "<": (x, y) => x < y, "<=": (x, y) => x <= y, ">": (x, y) => x > y, ">=": (x, y) => x >= y,
 };
-const fields: Record<string, (p: Point) => string[]> = {
+const fields: Record<string, ((p: Point) => string[]) | undefined> = {
+  __proto__: null as never, // what is no field is not found, "constructor" included
   op: (p) => [p.op], module: (p) => [p.module], verdict: (p) => [p.verdict], class: (p) => [p.class ?? ""],
   dtype: (p) => [p.a?.dtype ?? "", p.b?.dtype ?? ""], value: (p) => [p.value], node: (p) => [p.node], paired: (p) => [p.paired_by],
   precision: (p) => [p.precision ?? ""], relation: (p) => [p.relation],
 };
 
-function words(text: string): string[] { return text.match(/-?\[[^\]]*\]?|\S+/g) ?? []; }
+function words(text: string): string[] { return (text.match(/-?\[[^\]]*\]?|("[^"]*"?|\S)+/g) ?? []).map((w) => w.replace(/"/g, "")).filter((w) => w); }
 
 function shape(pattern: string): Test {
   const want = pattern.replace(/[[\]\s]/g, "").split(",");
@@ -32,7 +33,7 @@ function metric(name: string, op: string, limit: number, metrics: Metric[]): Tes
 }
 
 function attribute(name: string, value: string, graph: Graph | null): Test {
-  return (p) => !!graph?.producer.get(p.value)?.attrs.some(([n, text]) => n.toLowerCase() === name && text.replace(/\s/g, "").toLowerCase() === value);
+  return (p) => !!graph?.producer.get(p.value)?.attrs.some(([n, text]) => n.toLowerCase() === name && text.replace(/[\s"]/g, "").toLowerCase() === value.replace(/\s/g, ""));
 }
 
 function one(word: string, metrics: Metric[], graph: Graph | null): Test {
@@ -46,7 +47,8 @@ function one(word: string, metrics: Metric[], graph: Graph | null): Test {
   const pair = /^([a-z_]+)=(.+)$/i.exec(word);
   if (pair) {
     const [name, value] = [pair[1].toLowerCase(), pair[2].toLowerCase()];
-    if (fields[name]) return (p) => fields[name](p).some((x) => x.toLowerCase() === value || (name === "module" && x.toLowerCase().startsWith(value + ".")));
+    const field = fields[name];
+    if (field) return (p) => field(p).some((x) => x.toLowerCase() === value || (name === "module" && x.toLowerCase().startsWith(value + ".")));
     return attribute(name, value, graph);
   }
   const text = word.toLowerCase();

@@ -1,5 +1,5 @@
 // The navigator's list, without a screen: which points, in which order, under which headings.
-import type { Graph, Point, Session } from "./data";
+import type { Graph, Metric, Point, Session } from "./data";
 import { parseQuery } from "./query";
 import type { State } from "./state";
 
@@ -11,15 +11,16 @@ const classRank: Record<string, number> = { structural: 4, nonfinite: 3, finite:
 const verdictRank: Record<string, number> = { culprit: 9, mismatch: 8, nondeterministic: 7, amplified: 6, inherited: 5, unverified: 3, unpaired: 3, within: 2, same: 1 };
 export const rankOf = (v: string): number => verdictRank[v] ?? 0;
 
-/** Negative when x is worse: by class first, then by the metric's own direction. */
-export function byDivergence(metric: number, higher: boolean): (x: Point, y: Point) => number {
-  const rank = (p: Point): number => (p.class === null ? 1 : classRank[p.class] ?? 1);
-  return (x, y) => {
-    if (rank(x) !== rank(y)) return rank(y) - rank(x);
-    const [a, b] = [x.metrics[metric], y.metrics[metric]];
-    if (a === b || a === null || b === null) return x.index - y.index;
-    return (higher ? a - b : b - a) || x.index - y.index;
-  };
+/** The worst first, in the order of pl_session_order: by class, by the metric's own direction (no figure is the least), then, where the reference is 0, by max_abs. */
+export function byDivergence(points: Point[], metrics: Metric[], metric: number): Point[] {
+  const sign = metrics[metric].higher ? -1 : 1, largest = metrics.findIndex((m) => m.name === "max_abs");
+  const keys = points.map((point) => {
+    const x = point.metrics[metric];
+    return { point, rank: point.class === null ? 1 : classRank[point.class] ?? 1, bad: x === null ? -Infinity : sign * x, size: (point.zero && point.metrics[largest]) || 0, index: point.index };
+  });
+  const more = (x: number, y: number): number => (x === y ? 0 : x > y ? -1 : 1);
+  keys.sort((x, y) => more(x.rank, y.rank) || more(x.bad, y.bad) || more(x.size, y.size) || x.index - y.index);
+  return keys.map((k) => k.point);
 }
 
 export function colourOf(p: Point, metric: number): string { return p.colours[metric] ?? "-"; }
@@ -42,10 +43,10 @@ function heading(group: string, label: string, points: Point[], metric: number, 
 export function list(session: Session, graph: Graph | null, s: State): Listing {
   const metric = metricIndex(session, s.metric);
   const test = parseQuery(s.query, session.metrics, graph);
-  const shown = session.points.filter((p) => !s.hide.includes(colourOf(p, metric)) && (!s.verdict || p.verdict === s.verdict) && test(p));
-  if (s.sort === "similarity") shown.sort(byDivergence(metric, session.metrics[metric].higher));
+  const found = session.points.filter((p) => !s.hide.includes(colourOf(p, metric)) && (!s.verdict || p.verdict === s.verdict) && test(p));
+  const shown = s.sort === "similarity" ? byDivergence(found, session.metrics, metric) : found;
   if (s.group === "none") return { rows: shown.map((point) => ({ point, depth: 0 })), shown };
-  const root = tree(shown, s.group === "module" ? modulePath(shown) : (p) => [p.op || "(input)"]);
+  const root = tree(shown, s.group === "module" ? modulePath(shown) : (p) => [p.op || (p.input ? "(input)" : "(no op)")]);
   const rows: Row[] = [], visible: Point[] = [];
   const put = (g: Group, depth: number): void => {
     for (const item of g.items) {

@@ -3,38 +3,52 @@ import type { App } from "./app";
 import type { GraphNode, Point, Server } from "./data";
 import { clean, fill, h } from "./dom";
 import type { Inspector } from "./inspector";
+import { behind } from "./keys";
 import { follow, setupForm, type Setup } from "./setup";
 import type { Structure } from "./structure";
 
 interface Pair { a: string | null; b: string | null }
 interface Notes { pins: string[]; accepted: string[]; notes: Record<string, string>; pairs: Pair[] }
+/** Notes by names that may be any: "constructor" has none before it is given one. */
+const readNotes = (n: any): Notes => ({ pins: n.pins ?? [], accepted: n.accepted ?? [], notes: Object.assign(Object.create(null), n.notes), pairs: n.pairs ?? [] });
+const alerts = (e: Error): void => alert(e.message);
 
 class Noted {
-  notes: Notes = { pins: [], accepted: [], notes: {}, pairs: [] };
+  notes: Notes = readNotes({});
   private undone: string[] = [];
-  constructor(private server: Server, private app: App, private changed: () => void) {}
+  private loaded: Promise<void> | null = null; // until it is over
+  private unread = ""; // why there is nothing to change
+  constructor(private server: Server, private app: App, private changed: (typed?: boolean) => void) {}
   get canUndo(): boolean { return this.undone.length > 0; }
-  async load(): Promise<void> {
+  /** Again when the window is come back to: another one may have changed them. */
+  load(): void { if (!this.loaded && !this.saving) this.loaded = this.read().finally(() => { this.loaded = null; }); }
+  private async read(): Promise<void> {
     try {
-      const n = await (await this.server.get("/api/notes")).json();
-      this.notes = { pins: n.pins ?? [], accepted: n.accepted ?? [], notes: n.notes ?? {}, pairs: n.pairs ?? [] };
-      if (n.pins?.length || n.accepted?.length || n.pairs?.length || Object.keys(this.notes.notes).length) this.changed();
-    } catch { /* a session without a folder has none */ }
+      const now = readNotes(await (await this.server.get("/api/notes")).json());
+      this.unread = "";
+      if (JSON.stringify(now) === JSON.stringify(this.notes)) return;
+      this.notes = now;
+      this.undone = [];
+      this.changed();
+    } catch (e) { this.unread = (e as Error).message; }
   }
-  change(f: (n: Notes) => void): void {
+  /** The whole is saved: it must have been read, or what others wrote would be gone. typed: the page shows it already. */
+  change(f: (n: Notes) => void, typed = false): void {
+    if (this.loaded) { void this.loaded.then(() => this.change(f, typed)); return; }
+    if (this.unread) { alert(`not saved: ${this.unread}`); return; }
     this.undone.push(JSON.stringify(this.notes));
     f(this.notes);
-    void this.save();
+    void this.save(typed);
   }
   undo(): void {
     const last = this.undone.pop();
     if (!last) return;
-    this.notes = JSON.parse(last);
+    this.notes = readNotes(JSON.parse(last));
     void this.save();
   }
   /** One at a time, and the newest last: two on the way could arrive the other way round. */
-  private async save(): Promise<void> {
-    this.changed();
+  private async save(typed = false): Promise<void> {
+    this.changed(typed);
     this.dirty = true;
     if (this.saving) return;
     this.saving = true;
@@ -71,13 +85,14 @@ function pairing(app: App, noted: Noted, value: string, now: string): HTMLElemen
 export function addServerSide(server: Server, app: App, inspector: Inspector, structure: Structure, tools: HTMLElement): void {
   const pins = h("span", { id: "pins" }), dialog = h("dialog", { id: "setup-dialog" });
   const undo = h("button", { id: "undo", title: "undo the last pin, note, pair or acceptance (Ctrl+Z)", hidden: true, onclick: () => noted.undo() }, "Undo");
-  const baseline = h("button", { id: "baseline", title: "save what is accepted for plumb compare --baseline and analyze --baseline; it also stands in the session's folder", hidden: true, onclick: () => void download(server, "/api/baseline", "baseline.json") });
-  const noted = new Noted(server, app, () => {
+  const baseline = h("button", { id: "baseline", title: "save what is accepted for plumb compare --baseline and analyze --baseline; it also stands in the session's folder", hidden: true, onclick: () => void download(server, "/api/baseline", "baseline.json").catch(alerts) });
+  const noted = new Noted(server, app, (typed) => {
     const { notes } = noted;
     fill(pins, ...notes.pins.slice(0, 9).map((v, i) => h("button", { title: clean(v), "aria-label": `Pin ${i + 1}: ${clean(v, 80)}`, onclick: () => noted.go(i) }, String(i + 1))));
     undo.hidden = !noted.canUndo;
     baseline.hidden = !notes.accepted.length;
     baseline.textContent = `Baseline (${notes.accepted.length})`;
+    if (typed) return; // a button that is being pressed must not be made anew
     if (app.point) inspector.update(); else if (shownNode) inspector.showNode(shownNode);
   });
   let shownNode: GraphNode | null = null;
@@ -85,14 +100,14 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, st
     const { notes } = noted;
     shownNode = null;
     const text = h("textarea", { id: "note", rows: 2, "aria-label": "Note", placeholder: "note", value: notes.notes[p.value] ?? "" });
-    text.onchange = () => noted.change((n) => { if (text.value) n.notes[p.value] = text.value; else delete n.notes[p.value]; });
+    text.onchange = () => noted.change((n) => { if (text.value) n.notes[p.value] = text.value; else delete n.notes[p.value]; }, true);
     const button = (id: string, label: string, title: string, on: boolean | null, f: () => void): HTMLElement => h("button", { id, title, "aria-pressed": on === null ? undefined : String(on), onclick: f }, label);
     const pinned = notes.pins.includes(p.value), accepted = notes.accepted.includes(p.value), node = app.graph?.producer.get(p.value);
     const canShrink = app.session.model.path !== "" && app.session.a.spec !== "";
     fill(into, h("div", { class: "bar" },
       button("pin", pinned ? "Unpin" : "Pin", "keep it at hand (b)", pinned, () => noted.toggle("pins", p.value)),
       button("accept", accepted ? "Accepted ✓" : "Accept", "this divergence is known: it goes to the baseline", accepted, () => noted.toggle("accepted", p.value)),
-      ...(["a", "b"] as const).filter((s) => p[s]?.kept).map((s) => button(`npy-${s}`, `${s.toUpperCase()}.npy`, "save the tensor", null, () => void save(server, p, s))),
+      ...(["a", "b"] as const).filter((s) => p[s]?.kept).map((s) => button(`npy-${s}`, `${s.toUpperCase()}.npy`, "save the tensor", null, () => void save(server, p, s).catch(alerts))),
       canShrink && node ? button("repro", "Repro of this op", "cut this operation out and pack it as a repro", null, () => void minify(server, app, dialog, node)) : null,
       canShrink && p.blame ? button("minify", "Minify", "shrink the model to the smallest that fails in the same way", null, () => void minify(server, app, dialog, null)) : null), text,
       canPair(app) && !p.input ? pairing(app, noted, p.value, p.counterpart) : null);
@@ -104,19 +119,21 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, st
   };
   addEventListener("keydown", (e) => {
     const typing = e.target instanceof HTMLInputElement || e.target instanceof HTMLTextAreaElement || e.target instanceof HTMLSelectElement;
-    if (typing) return;
+    if (typing || behind()) return;
     if ((e.ctrlKey || e.metaKey) && e.key === "z") { e.preventDefault(); noted.undo(); }
-    if (!e.ctrlKey && !e.altKey && /^[1-9]$/.test(e.key)) noted.go(Number(e.key) - 1);
-    if (!e.ctrlKey && !e.altKey && e.key === "b" && app.point) noted.toggle("pins", app.point.value);
+    if (e.ctrlKey || e.altKey || e.metaKey) return;
+    if (/^[1-9]$/.test(e.key)) noted.go(Number(e.key) - 1);
+    if (e.key === "b" && app.point) noted.toggle("pins", app.point.value);
   });
   const open = async (): Promise<void> => {
     const setup: Setup = await (await server.get("/api/setup")).json();
     fill(dialog, setup.offered ? setupForm(server, setup, app) : h("p", {}, "this server starts no comparisons"), h("button", { onclick: () => dialog.close() }, "Close"));
     dialog.showModal();
   };
-  tools.append(pins, undo, baseline, h("button", { id: "open-setup", onclick: () => void open() }, "Compare…"));
+  tools.append(pins, undo, baseline, h("button", { id: "open-setup", onclick: () => void open().catch(alerts) }, "Compare…"));
   document.body.append(dialog);
-  void noted.load();
+  noted.load();
+  addEventListener("focus", () => noted.load());
 }
 
 /** Shrinks the session's model on A, or only the part that is one operation; the repro's folder is told at the end. */

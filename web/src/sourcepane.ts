@@ -22,7 +22,7 @@ export class SourcePane {
   private crumbs(p: Point): HTMLElement {
     const parts = p.module ? p.module.slice(0, 1000).split(".") : [];
     const nav = h("nav", { class: "crumbs", id: "crumbs", "aria-label": "Module path" });
-    const go = (module: string) => () => this.app.store.set({ query: module ? `module=${module}` : "" });
+    const go = (module: string) => () => this.app.store.set({ query: !module ? "" : /\s/.test(module) ? `module="${module}"` : `module=${module}` });
     nav.append(h("button", { onclick: go("") }, "model"));
     parts.forEach((part, i) => nav.append(" › ", h("button", { onclick: go(parts.slice(0, i + 1).join(".")) }, clean(part, 80))));
     return nav;

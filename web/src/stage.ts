@@ -7,6 +7,7 @@ import { colourOf } from "./rows";
 import type { Change } from "./variants";
 
 declare const WORKER_SOURCE: string;
+let workerUrl = "";
 
 /** What a stage shows: a graph, its points, and what became of each node on the other side. */
 export interface Scenery { graph: Graph; title: string; pointOf: (Point | null)[]; change: Change[] | null; told: (node: number) => string; nodeOf(p: Point): GraphNode | null }
@@ -54,7 +55,8 @@ export class Stage {
     fill(this.note);
     if (!this.worker && !this.workerFailed) {
       try {
-        this.worker = new Worker(URL.createObjectURL(new Blob([WORKER_SOURCE], { type: "text/javascript" })));
+        workerUrl ||= URL.createObjectURL(new Blob([WORKER_SOURCE], { type: "text/javascript" })); // one, however many stages come and go
+        this.worker = new Worker(workerUrl);
         this.worker.onmessage = (e) => { if (e.data.id === this.asked) this.take(e.data.scene); };
         this.worker.onerror = () => { this.worker = null; this.workerFailed = true; this.relayout(); };
       } catch { this.workerFailed = true; }
@@ -257,7 +259,7 @@ export class Stage {
 
   private draw(): void {
     const start = performance.now(), { clientWidth: w, clientHeight: hgt } = this.box;
-    if (!w || !this.shown.items.length) return;
+    if (!w || (!this.shown.items.length && this.laid !== this.asked)) return; // what was shown stays until the next is laid out
     const g = sized(this.canvas, w, hgt), { x, y, k } = this;
     const [left, top, right, bottom] = [-x / k, -y / k, (w - x) / k, (hgt - y) / k];
     const visible = (i: Item): boolean => i.x < right && i.x + i.width > left && i.y < bottom && i.y + i.height > top;
@@ -407,8 +409,9 @@ export class Stage {
   save(): void {
     this.canvas.toBlob((b) => {
       if (!b) return;
-      const a = h("a", { href: URL.createObjectURL(b), download: "plumb-graph.png" });
-      a.click();
+      const url = URL.createObjectURL(b);
+      h("a", { href: url, download: "plumb-graph.png" }).click();
+      URL.revokeObjectURL(url);
     });
   }
 

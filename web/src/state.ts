@@ -32,7 +32,7 @@ export function encode(s: State): string {
   const out = new URLSearchParams();
   for (const key of Object.keys(defaults) as (keyof State)[]) {
     const value = s[key], base = defaults[key];
-    if (Array.isArray(value)) { if (value.length) out.set(key, value.map(encodeURIComponent).join(",")); }
+    if (Array.isArray(value)) { if (value.length) out.set(key, value.map(safeEncode).join(",")); }
     else if (value !== base) out.set(key, typeof value === "boolean" ? (value ? "1" : "0") : String(value));
   }
   return out.toString();
@@ -57,6 +57,11 @@ export function decode(text: string): State {
   one("palette", "default", "blue");
   one("theme", "auto", "light", "dark");
   return s;
+}
+
+/** A name that was cut in the middle of a character cannot be encoded. */
+function safeEncode(x: string): string {
+  return encodeURIComponent(x.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd"));
 }
 
 function safeDecode(x: string): string {

@@ -142,10 +142,13 @@ export function graphOfSchedule(given: Graph, schedule: string): Graph {
 
 /** Inputs that no step makes (views) are replaced by what they are made from. */
 function through(given: Graph, nodes: GraphNode[]): GraphNode[] {
-  const made = new Set(nodes.flatMap((n) => n.outputs));
-  const sources = (v: number, depth: number): number[] => {
-    const maker = made.has(v) || depth > 16 ? undefined : given.producer.get(given.values[v]);
-    return maker ? maker.inputs.filter((x) => x >= 0 && !given.weights.has(x)).flatMap((x) => sources(x, depth + 1)) : [v];
+  const made = new Set(nodes.flatMap((n) => n.outputs)), known = new Map<number, number[]>();
+  const sources = (v: number, depth: number): number[] => { // each once: views of views have as many paths as they like
+    const old = known.get(v), maker = old || made.has(v) || depth > 16 ? undefined : given.producer.get(given.values[v]);
+    if (!maker) return old ?? [v];
+    const found = [...new Set(maker.inputs.filter((x) => x >= 0 && !given.weights.has(x)).flatMap((x) => sources(x, depth + 1)))];
+    known.set(v, found);
+    return found;
   };
   return nodes.map((n) => ({ ...n, inputs: [...new Set(n.inputs.flatMap((v) => sources(v, 0)))] }));
 }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -22,7 +23,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 
-enum { CONTROL = 3, END_WAIT_MS = 5000 };
+enum {
+    CONTROL = 3,
+    END_WAIT_MS = 5000,
+    CLOSED_WAIT_MS = 1000, /* for the end of a child whose socket is closed */
+};
 
 struct pl_guard {
     pid_t pid;
@@ -63,7 +68,7 @@ static bool find_around(const char *file, char *out, size_t n_out) {
 }
 
 static pl_status find_program(char *out, size_t n_out, pl_err *err) {
-    char exe[400];
+    char exe[PATH_MAX];
     Dl_info info;
     const char *named = getenv("PLUMB_GUARD");
     if (named != NULL && named[0] != '\0') {
@@ -154,13 +159,14 @@ static pl_status open_pair(int ends[2], pl_err *err) {
 }
 
 pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
-    char program[512];
+    char program[PATH_MAX + 64];
     int ends[2];
     PL_TRY(find_program(program, sizeof(program), err));
     pl_guard *g = pl_calloc(1, sizeof(*g));
     if (g == NULL) return pl_fail_memory(err, sizeof(*g));
     pl_status st = open_pair(ends, err);
-    if (st == PL_OK && ends[1] == CONTROL) { /* dup2 onto itself would leave close-on-exec set */
+    /* dup2 onto itself would leave close-on-exec set; 0 and 1 are opened anew before it is moved */
+    if (st == PL_OK && ends[1] <= CONTROL) {
         const int moved = fcntl(ends[1], F_DUPFD_CLOEXEC, CONTROL + 1);
         close(ends[1]);
         ends[1] = moved;
@@ -181,9 +187,25 @@ pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
     return PL_OK;
 }
 
+/* False when the guard still runs: a child that cannot be ended, in a driver say, holds it. */
+static bool wait_for_guard(const pl_guard *g) {
+    const int64_t deadline = pl_clock_ms() + END_WAIT_MS;
+    for (;;) {
+        pl_guard_msg m;
+        struct pollfd fd = { g->control, POLLIN, 0 };
+        const int64_t left = deadline - pl_clock_ms();
+        if (left <= 0) return false;
+        if (poll(&fd, 1, (int)left) <= 0) continue;
+        if (pl_guard_receive(g->control, &m, MSG_DONTWAIT) == ECONNRESET) return true;
+        pl_guard_msg_close(&m);
+    }
+}
+
 void pl_guard_stop(pl_guard *g) {
     if (g == NULL) return;
-    close(g->control); /* its sign to end everything */
+    shutdown(g->control, SHUT_WR); /* its sign to end everything */
+    if (!wait_for_guard(g)) kill(g->pid, SIGKILL);
+    close(g->control);
     while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     pl_free(g->preload);
@@ -287,8 +309,8 @@ static bool take_end(pl_guard *g, int flags) {
 }
 
 /* Waits for the end that the guard will tell, now that the child is dead or killed. */
-static bool wait_for_end(pl_guard_child *c) {
-    const int64_t deadline = pl_clock_ms() + END_WAIT_MS;
+static bool wait_for_end(pl_guard_child *c, int64_t wait_ms) {
+    const int64_t deadline = pl_clock_ms() + wait_ms;
     while (!c->ended) {
         const int64_t left = deadline - pl_clock_ms();
         struct pollfd fd = { c->guard->control, POLLIN, 0 };
@@ -342,10 +364,17 @@ static pl_status describe_end(const pl_guard_child *c, const char *doing, bool t
 
 static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_out,
                               pl_failure *failure, pl_err *err) {
-    if (timed_out) send_kill(c, true);
-    if (wait_for_end(c)) return describe_end(c, doing, timed_out, failure, err);
+    /* A backend that closes whatever it finds has cut itself off, and runs on. */
+    const bool cut_off = !timed_out && !wait_for_end(c, CLOSED_WAIT_MS);
+    if (timed_out || cut_off) send_kill(c, true);
+    const bool ended = wait_for_end(c, END_WAIT_MS);
+    if (ended && !cut_off) return describe_end(c, doing, timed_out, failure, err);
     if (failure != NULL) *failure = (pl_failure){ .happened = true, .timed_out = timed_out };
-    return pl_fail(err, PL_E_BACKEND, "plumb-guard is gone; backend '%s' was in %s", c->spec,
+    if (!ended) {
+        return pl_fail(err, PL_E_BACKEND, "plumb-guard is gone; backend '%s' was in %s", c->spec,
+                       doing);
+    }
+    return pl_fail(err, PL_E_BACKEND, "backend '%s' closed its connection to plumb in %s", c->spec,
                    doing);
 }
 
@@ -371,7 +400,7 @@ static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline,
         if (error == 0) return PL_OK;
         if (error != ECONNRESET) { /* it sends what is no message */
             send_kill(c, true);
-            wait_for_end(c);
+            wait_for_end(c, END_WAIT_MS);
             return pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage in %s", c->spec, doing);
         }
         return child_failed(c, doing, false, failure, err);
@@ -577,7 +606,7 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
         st = show_value(c, args, &reply, err);
         if (st != PL_OK) { /* nobody will read the rest */
             send_kill(c, true);
-            wait_for_end(c);
+            wait_for_end(c, END_WAIT_MS);
             return st;
         }
     }

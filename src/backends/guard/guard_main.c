@@ -7,7 +7,8 @@
  * no core. Orphans of a child (programs that it started) come to the guard, which is their
  * subreaper, and are killed. Memory: the resident private and shared-memory pages of the child and
  * its descendants are read from /proc every few milliseconds (address-space limits would break
- * runtimes that reserve more than they use, and sanitizers). */
+ * runtimes that reserve more than they use, and sanitizers). Each child has a folder of its own as
+ * TMPDIR, since what is killed cleans nothing up; it goes with the child. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@
 #include "backends/guard/guard_msg.h"
 #include "backends/guard/guard_proc.h"
 #include "base/alloc.h"
+#include "base/file.h"
 
 enum {
     CONTROL = 3,
@@ -52,6 +55,7 @@ typedef struct guard {
     child children[MAX_CHILDREN];
     int signals;
     pl_backend *warm; /* NULL = none */
+    char *tmp;        /* holds the children's folders; NULL = it could not be made */
     bool done;
 } guard;
 
@@ -107,7 +111,29 @@ static void read_tail(child *c) {
     }
 }
 
-static void run_child(guard *g, int socket, int pipe_end) {
+/* ---- folders for what children leave ---- */
+
+/* The caller's to free; NULL when there is none. */
+static char *folder_of(const guard *g, uint64_t id) {
+    char name[32];
+    snprintf(name, sizeof(name), "%llu", (unsigned long long)id);
+    return g->tmp == NULL ? NULL : pl_path_join(g->tmp, name);
+}
+
+static void enter_folder(const guard *g, uint64_t id) {
+    char *folder = folder_of(g, id);
+    if (folder != NULL && mkdir(folder, 0700) == 0) setenv("TMPDIR", folder, 1);
+    pl_free(folder);
+}
+
+/* What a descendant still writes there goes with the guard. */
+static void remove_folder(const guard *g, uint64_t id) {
+    char *folder = folder_of(g, id);
+    if (folder != NULL) pl_dir_remove(folder, NULL);
+    pl_free(folder);
+}
+
+static void run_child(guard *g, uint64_t id, int socket, int pipe_end) {
     sigset_t none;
     const struct rlimit no_core = { 0, 0 };
     setsid();
@@ -125,6 +151,7 @@ static void run_child(guard *g, int socket, int pipe_end) {
     close(g->signals);
     close(CONTROL);
     close(pipe_end);
+    enter_folder(g, id);
     _exit(pl_guard_child_serve(socket, g->warm));
 }
 
@@ -157,7 +184,7 @@ static void start_child(guard *g, const pl_guard_msg *m) {
     const pid_t pid = fork();
     if (pid == 0) {
         close(ends[0]);
-        run_child(g, m->fds[0], ends[1]);
+        run_child(g, m->number[0], m->fds[0], ends[1]);
     }
     close(ends[1]);
     if (pid < 0) {
@@ -196,7 +223,9 @@ static void child_ended(guard *g, pid_t pid, int status) {
         c->tail[c->n_tail] = '\0';
         c->ended = true;
         c->status = status;
+        const uint64_t id = c->id;
         finish_child(c);
+        remove_folder(g, id);
         return;
     }
 }
@@ -294,6 +323,15 @@ static void end_all(guard *g) {
             if (g->children[i].pid == pid) g->children[i].pid = 0;
         }
     }
+    if (g->tmp != NULL) pl_dir_remove(g->tmp, NULL);
+    pl_free(g->tmp);
+}
+
+/* Closed standard streams would be taken by the next descriptors, which children then use as such.
+ */
+static void fill_standard_streams(void) {
+    for (int fd = 0; fd < CONTROL; fd++)
+        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
 }
 
 int main(void) {
@@ -305,6 +343,7 @@ int main(void) {
     }
     fcntl(CONTROL, F_SETFD, FD_CLOEXEC);
     close_range(CONTROL + 1, ~0U, 0);
+    fill_standard_streams();
     pl_alloc_keep_freed(); /* children inherit it: a backend is as fast here as in plumb itself */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigemptyset(&mask);
@@ -312,6 +351,7 @@ int main(void) {
     sigprocmask(SIG_BLOCK, &mask, NULL);
     g.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     if (g.signals < 0) return 4;
+    if (pl_dir_temporary(&g.tmp, NULL) != PL_OK) g.tmp = NULL;
     while (!g.done)
         loop_once(&g);
     end_all(&g);

@@ -1,6 +1,6 @@
 /* Named data in one memfd: how tensors travel between plumb and a guarded child.
  *
- *   8 bytes   "plumbprc"
+ *   8 bytes   "plumbblb"
  *   8 bytes   length of the description
  *   ...       description: protobuf wire format, field 1 repeated, one entry per item
  *   ...       data, 64-aligned, at the offsets that the entries name

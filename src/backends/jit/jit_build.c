@@ -32,26 +32,62 @@ static const char *const flags_fixed[] = {
 
 /* ---- where things lie ---- */
 
+/* Code is loaded from here: nobody else may write to it. */
+static pl_status make_private(const char *dir, pl_err *err) {
+    struct stat info;
+    PL_TRY(pl_path_make_dirs(dir, err));
+    if (stat(dir, &info) != 0) return pl_fail_errno(err, errno, "look at", dir);
+    if (info.st_uid == getuid() && ((info.st_mode & 022) == 0 || chmod(dir, 0700) == 0)) {
+        return PL_OK;
+    }
+    return pl_fail(err, PL_E_IO, "'%s' belongs to another user or may be written by others", dir);
+}
+
 static pl_status cache_dir(char **out, pl_err *err) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char base[600];
-    if (xdg != NULL && xdg[0] == '/') {
-        snprintf(base, sizeof(base), "%s/plumb/jit", xdg);
-    } else if (home != NULL && home[0] == '/') {
-        snprintf(base, sizeof(base), "%s/.cache/plumb/jit", home);
+    char last[64];
+    snprintf(last, sizeof(last), "plumb-jit-%ld", (long)getuid());
+    char *dir = xdg != NULL && xdg[0] == '/'     ? pl_path_join(xdg, "plumb/jit")
+                : home != NULL && home[0] == '/' ? pl_path_join(home, ".cache/plumb/jit")
+                                                 : pl_path_join("/tmp", last);
+    if (dir == NULL) return pl_fail_memory(err, 1);
+    const pl_status st = make_private(dir, err);
+    if (st == PL_OK) {
+        *out = dir;
     } else {
-        snprintf(base, sizeof(base), "/tmp/plumb-jit-%ld", (long)getuid());
+        pl_free(dir);
     }
-    PL_TRY(pl_path_make_dirs(base, err));
+    return st;
+}
+
+/* A file of the cache ends with the hash of what stands before: one that was cut off would crash
+ * whoever loads it, time after time. */
+static pl_status write_entry(const char *path, const pl_file_map *made, pl_err *err) {
+    const pl_hash128 hash = pl_hash128_of(made->data, made->n_bytes);
+    pl_file_writer *w = NULL;
+    PL_TRY(pl_file_writer_open(path, &w, err));
+    pl_status st = pl_file_writer_append(w, made->data, made->n_bytes, err);
+    if (st == PL_OK) st = pl_file_writer_append(w, &hash, sizeof(hash), err);
+    if (st == PL_OK) return pl_file_writer_commit_take(w, err);
+    pl_file_writer_abort_take(w);
+    return st;
+}
+
+/* Whole, and made by this user: the folder may not always have been ours alone. */
+static bool entry_is_good(const char *path) {
     struct stat info;
-    /* Code is loaded from here: nobody else may write to it. */
-    if (stat(base, &info) != 0) return pl_fail_errno(err, errno, "look at", base);
-    if (info.st_uid != getuid() || ((info.st_mode & 022) != 0 && chmod(base, 0700) != 0)) {
-        return pl_fail(err, PL_E_IO, "'%s' belongs to another user or may be written by others",
-                       base);
+    pl_file_map *map = NULL;
+    pl_hash128 hash;
+    if (stat(path, &info) != 0 || info.st_uid != getuid()) return false;
+    if (pl_file_map_open(path, &map, NULL) != PL_OK) return false;
+    bool good = map->n_bytes > sizeof(hash);
+    if (good) {
+        const size_t n = map->n_bytes - sizeof(hash);
+        memcpy(&hash, map->data + n, sizeof(hash));
+        good = pl_hash128_equal(hash, pl_hash128_of(map->data, n));
     }
-    *out = pl_strdup(base);
-    return *out == NULL ? pl_fail_memory(err, sizeof(base)) : PL_OK;
+    pl_file_map_unref(map);
+    return good;
 }
 
 /* PLUMB_CPU holds down what is emitted, too; and under valgrind, which has no AVX-512, the compiler
@@ -132,6 +168,8 @@ static pl_status run_compiler(const char *dir, const char *const *argv, char **l
     if (st == PL_OK && (result.signal != 0 || result.exit_code != 0)) {
         char line[300];
         first_error(&result.err, line, sizeof(line));
+        if (result.signal != 0) snprintf(line, sizeof(line), "killed by signal %d", result.signal);
+        if (line[0] == '\0') snprintf(line, sizeof(line), "exit code %d", result.exit_code);
         st = pl_fail(err, PL_E_BACKEND, "compile error: %s", line);
     }
     if (log != NULL) {
@@ -166,7 +204,7 @@ static pl_status compile(jit_plan *plan, const char *const *flags, size_t n_flag
     PL_TRY_GOTO(done, st, run_compiler(dir, argv, &plan->log, err));
     pl_file_map *map = NULL;
     PL_TRY_GOTO(done, st, pl_file_map_open(made, &map, err));
-    st = pl_file_write(target, map->data, map->n_bytes, err);
+    st = write_entry(target, map, err);
     pl_file_map_unref(map);
 done:
     if (dir != NULL) pl_dir_remove(dir, NULL);
@@ -218,7 +256,7 @@ pl_status jit_build(jit_program *p, jit_plan *plan, pl_err *err) {
         st = pl_fail_memory(err, 1);
         goto done;
     }
-    plan->from_cache = !p->options->fresh_cache && pl_path_exists(path);
+    plan->from_cache = !p->options->fresh_cache && entry_is_good(path);
     if (plan->from_cache && load(plan, path, NULL) == PL_OK) goto done;
     plan->from_cache = false;
     if (plan->library != NULL) dlclose(plan->library);

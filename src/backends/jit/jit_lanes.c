@@ -32,6 +32,8 @@ static bool expr_serves(const gen *g, const gen_instr *in) {
             const char what = at[1];
             n = 2;
             if (what != 'T' && (what < '0' || what >= '0' + prim->n_args)) return false;
+            if (what == 'T' && strncmp(at + n, ")$", 2) == 0)
+                return false; /* a vector is no float */
             moves = moves || (what != 'T' && g->instrs[in->args[what - '0']].varies);
         } else if (strchr("+-*/(), ", *at) == NULL) {
             return false;

@@ -7,20 +7,6 @@
 
 /* ---- inputs ---- */
 
-static bool input_fits(const pl_type *type, const pl_datum *d, bool any_shape) {
-    if (type == NULL || type->kind == PL_TYPE_NONE) return true;
-    if (d->kind != type->kind) return false;
-    if (d->kind != PL_TYPE_TENSOR) return true;
-    const pl_tensor *t = d->tensor;
-    if (type->dtype != PL_UNDEFINED && t->dtype != type->dtype) return false;
-    if (any_shape || !type->has_rank) return true;
-    if (t->rank != type->rank) return false;
-    for (int i = 0; i < type->rank; i++) {
-        if (pl_dim_known(type->dims[i]) && type->dims[i].value != t->dims[i]) return false;
-    }
-    return true;
-}
-
 pl_status jit_check_inputs(const jit_program *p, pl_datum *const *in, pl_err *err) {
     for (size_t i = 0; i < p->model->graph->n_inputs; i++) {
         const pl_value *value = p->model->graph->inputs[i];
@@ -28,15 +14,7 @@ pl_status jit_check_inputs(const jit_program *p, pl_datum *const *in, pl_err *er
             if (value->init != NULL) continue;
             return pl_fail(err, PL_E_USAGE, "input '%s' is missing", value->name);
         }
-        if (input_fits(value->type, in[i], p->any_shape)) continue;
-        char found[200];
-        pl_buf wanted = PL_BUF_INIT;
-        pl_type_print(&wanted, value->type);
-        const pl_status st =
-            pl_fail(err, PL_E_INVALID, "input '%s' is %s, expected %s", value->name,
-                    pl_datum_describe(in[i], found, sizeof(found)), pl_buf_str(&wanted));
-        pl_buf_release(&wanted);
-        return st;
+        PL_TRY(pl_interp_check_input(value, in[i], p->any_shape, err));
     }
     return PL_OK;
 }

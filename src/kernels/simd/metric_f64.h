@@ -69,7 +69,7 @@ typedef struct pass_f64 {
 
 /* What runs with small elements need besides. */
 typedef struct low_f64 {
-    pl_vd floor, limit, max_excluded; /* limit: the floor, or the smallest normal number */
+    pl_vd floor, limit; /* limit: the floor, or the smallest normal number */
     int64_t excluded, subnormal, flushed;
 } low_f64;
 
@@ -124,7 +124,6 @@ static __attribute__((noinline)) pl_vd relative_low_f64(low_f64 *s, const char *
         const pl_vd e = pl_vd_abs(x - y), abs_y = pl_vd_abs(y);
         const vm_d drop = vd_le(abs_y, s->floor);
         s->excluded += vd_count(drop);
-        s->max_excluded = vd_max(s->max_excluded, vd_keep(drop, e));
         const vm_d sub = vd_and(vd_less(abs_y, pl_vd_set(DBL_MIN)), vd_less(zero, abs_y));
         if (__builtin_expect(vd_count(sub) != 0, 0)) {
             s->subnormal += vd_count(sub);
@@ -158,20 +157,12 @@ INLINE void run_f64(pass_f64 *s, low_f64 *low, const char *a, const char *r) {
 }
 
 /* ---- blocks ---- */
+INLINE void products_step_f64(products *s, const char *a, const char *r) {
+    products_add(s, pl_vd_load(a), pl_vd_load(r));
+}
 static __attribute__((noinline)) void products_f64(const char *a, const char *r, size_t n,
                                                    pl_metric_block *out) {
-    pl_vd aa = { 0 }, ar = { 0 };
-    size_t i = 0;
-    for (; i < n; i += PL_VD, a += PL_VB, r += PL_VB) {
-        char ta[PL_VB] = { 0 }, tr[PL_VB] = { 0 };
-        const size_t m = n - i < PL_VD ? n - i : PL_VD;
-        memcpy(ta, a, m * 8);
-        memcpy(tr, r, m * 8);
-        aa = pl_vd_mac(pl_vd_load(ta), pl_vd_load(ta), aa);
-        ar = pl_vd_mac(pl_vd_load(ta), pl_vd_load(tr), ar);
-    }
-    out->sum_aa = vd_sum(aa);
-    out->sum_ar = vd_sum(ar);
+    products_sum(products_step_f64, PL_VD, 8, a, r, n, out);
 }
 
 INLINE bool pass_f64_finish(const pass_f64 *s, const low_f64 *low, size_t n_padding,
@@ -187,7 +178,6 @@ INLINE bool pass_f64_finish(const pass_f64 *s, const low_f64 *low, size_t n_padd
     out->sum_rel = vd_sum(s->rel);
     out->sum_rr = vd_sum(s->rr);
     products_derive(vd_sum(s->dr), out);
-    out->max_excluded = vd_top(low->max_excluded);
     const uint64_t ulp = vw_top(s->ulp);
     out->max_ulp = ulp > INT64_MAX ? INT64_MAX : (int64_t)ulp;
     out->n_excluded = low->excluded - (int64_t)n_padding; /* padding is 0 against 0 */

@@ -43,9 +43,6 @@ static inline vm_d vd_differs(pl_vd a, pl_vd b) {
 static inline vm_d vd_and(vm_d x, vm_d y) {
     return (vm_d)(x & y);
 }
-static inline pl_vd vd_keep(vm_d m, pl_vd v) {
-    return (pl_vd)_mm512_maskz_mov_pd(m, (__m512d)v);
-}
 static inline pl_vd vd_drop(vm_d m, pl_vd v) {
     return (pl_vd)_mm512_maskz_mov_pd((__mmask8)~m, (__m512d)v);
 }
@@ -54,9 +51,6 @@ static inline int vd_count(vm_d m) {
 }
 static inline pl_vf vf_max(pl_vf a, pl_vf b) {
     return (pl_vf)_mm512_max_ps((__m512)a, (__m512)b);
-}
-static inline pl_vf vf_max_where(vm_f k, pl_vf m, pl_vf v) {
-    return (pl_vf)_mm512_mask_max_ps((__m512)m, k, (__m512)m, (__m512)v);
 }
 static inline pl_vd vd_max(pl_vd a, pl_vd b) {
     return (pl_vd)_mm512_max_pd((__m512d)a, (__m512d)b);
@@ -108,9 +102,6 @@ static inline vm_d vd_differs(pl_vd a, pl_vd b) {
 }
 static inline vm_d vd_and(vm_d x, vm_d y) {
     return x & y;
-}
-static inline pl_vd vd_keep(vm_d m, pl_vd v) {
-    return (pl_vd)(m & (pl_vl)v);
 }
 static inline pl_vd vd_drop(vm_d m, pl_vd v) {
     return (pl_vd)(~m & (pl_vl)v);
@@ -176,9 +167,6 @@ static inline pl_vi vi_min(pl_vi a, pl_vi b) {
     return (m & a) | (~m & b);
 }
 #endif
-static inline pl_vf vf_max_where(vm_f k, pl_vf m, pl_vf v) { /* v >= 0 */
-    return vf_max(m, vf_keep(k, v));
-}
 static inline pl_vw vw_max(pl_vw a, pl_vw b) {
     const pl_vw m = (pl_vw)(a < b);
     return (m & b) | (~m & a);

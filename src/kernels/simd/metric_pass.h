@@ -44,9 +44,38 @@ INLINE bool products_cancel(const pl_metric_block *out) {
     return !(out->sum_aa >= 8 * (out->sum_rr - out->sum_ar));
 }
 
+/* The direct sums, where these cancel. */
+typedef struct products {
+    pl_vd aa, ar, rr;
+} products;
+typedef void (*products_step)(products *s, const char *a, const char *r);
+
+INLINE void products_add(products *s, pl_vd x, pl_vd y) {
+    s->aa = pl_vd_mac(x, x, s->aa);
+    s->ar = pl_vd_mac(x, y, s->ar);
+    s->rr = pl_vd_mac(y, y, s->rr); /* as precise as the others: their ratio is the cosine */
+}
+/* By `step`, of n_step elements of `size` bytes: PL_VB bytes at most. */
+INLINE void products_sum(products_step step, size_t n_step, size_t size, const char *a,
+                         const char *r, size_t n, pl_metric_block *out) {
+    products s = { 0 };
+    size_t i = 0;
+    for (; i + n_step <= n; i += n_step)
+        step(&s, a + i * size, r + i * size);
+    if (i < n) {
+        char ta[PL_VB] = { 0 }, tr[PL_VB] = { 0 };
+        memcpy(ta, a + i * size, (n - i) * size);
+        memcpy(tr, r + i * size, (n - i) * size);
+        step(&s, ta, tr);
+    }
+    out->sum_aa = vd_sum(s.aa);
+    out->sum_ar = vd_sum(s.ar);
+    out->sum_rr = vd_sum(s.rr);
+}
+
 /* ---- floats that are small or excluded ---- */
 typedef struct small_f32 {
-    pl_vf floor, max_excluded;
+    pl_vf floor;
     counts n;
 } small_f32;
 
@@ -59,7 +88,6 @@ INLINE small_f32 small_f32_init(double floor) {
 INLINE pl_vf relative_f32(small_f32 *s, pl_vf abs_r, pl_vf abs_d) {
     const vm_f out = vf_le(abs_r, s->floor);
     s->n.excluded += vf_count(out);
-    s->max_excluded = vf_max_where(out, s->max_excluded, abs_d);
     return vf_drop(out, abs_d / abs_r);
 }
 

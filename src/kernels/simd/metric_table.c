@@ -84,7 +84,6 @@ INLINE bool pass_narrow_finish(narrow kind, pass_narrow *s, size_t n_padding,
     out->sum_rr = vd_sum(s->d_rr);
     out->sum_aa = vd_sum(s->d_aa);
     out->sum_ar = vd_sum(s->d_ar);
-    out->max_excluded = (double)vf_top(s->small.max_excluded);
     out->max_ulp = kind == NARROW_F16    ? (int64_t)ulp
                    : kind == NARROW_BF16 ? (int64_t)(ulp >> 16)
                                          : (int64_t)out->max_abs;
@@ -140,10 +139,16 @@ INLINE bool block_narrow(narrow kind, const char *a, const char *r, size_t n, do
 
 #if PL_SIMD_AVX512
 static bool block_f16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
-    return block_half(false, a, r, n, floor, out);
+    return block_half(HALF_F16, a, r, n, floor, out);
 }
 static bool block_bf16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
-    return block_half(true, a, r, n, floor, out);
+    return block_half(HALF_BF16, a, r, n, floor, out);
+}
+static bool block_bf16_dot(const void *a, const void *r, size_t n, double floor,
+                           pl_metric_block *out) {
+    if (floor < (double)FLT_MIN)
+        return block_bf16(a, r, n, floor, out); /* quotients of subnormals */
+    return block_half(HALF_BF16_DOT, a, r, n, floor, out);
 }
 #else
 static bool block_f16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
@@ -168,3 +173,14 @@ const pl_metric_kernels PL_SIMD(pl_metric_table) = {
     .i8 = block_i8,
     .u8 = block_u8,
 };
+
+#if PL_SIMD_AVX512
+const pl_metric_kernels pl_metric_table_avx512_bf16 = {
+    .f32 = block_f32,
+    .f64 = block_f64,
+    .f16 = block_f16,
+    .bf16 = block_bf16_dot,
+    .i8 = block_i8,
+    .u8 = block_u8,
+};
+#endif

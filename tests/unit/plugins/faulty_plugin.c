@@ -21,6 +21,11 @@ static void crash(const faulty *f, const char *where) {
     if (strcmp(f->fault, "abort") == 0) abort();
     if (strcmp(f->fault, "exit") == 0) _exit(7);
     if (strcmp(f->fault, "hang") == 0) pause();
+    if (strcmp(f->fault, "close") == 0) {
+        for (int fd = 0; fd < 64; fd++)
+            close(fd);
+        pause();
+    }
     if (strcmp(f->fault, "memory") == 0) {
         for (;;) {
             char *block = malloc(1 << 20);
