@@ -177,7 +177,7 @@ static void close_loop(unrolling *u) {
 /* One copy of the body. The map holds its inputs; *cond (may be NULL) receives output 0. */
 static pl_status copy_step(unrolling *u, pl_value **cond) {
     const size_t step = u->n_steps;
-    if (step >= MAX_NODES / u->n_copied) {
+    if (u->n_copied * (step + 1) > MAX_NODES) {
         return pl_node_fail(u->err, PL_E_LIMIT, u->node,
                             "its gradient would need more than %d nodes", MAX_NODES);
     }

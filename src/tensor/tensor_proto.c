@@ -458,9 +458,9 @@ static pl_status read_container(pl_bytes bytes, pl_file_map *map, pl_type_kind k
             goto done;
         }
         PL_TRY_GOTO(done, st, value_list_add_take(&list, d, err));
-        const bool other = d->kind != list.items[0]->kind ||
-                           (d->kind == PL_TYPE_TENSOR &&
-                            d->elem_dtype != list.items[0]->elem_dtype);
+        const bool other =
+            d->kind != list.items[0]->kind ||
+            (d->kind == PL_TYPE_TENSOR && d->elem_dtype != list.items[0]->elem_dtype);
         if (other || (kind == PL_TYPE_OPTIONAL && list.n_items > 1)) {
             st = pl_fail(err, PL_E_FORMAT, "%s holds values of several kinds", what);
             goto done;
