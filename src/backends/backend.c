@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "backends/backend_int.h"
 #include "backends/guard/guard.h"
@@ -255,8 +256,15 @@ pl_status pl_program_of_source(pl_backend *b, const plumb_source *source, pl_pro
     return st;
 }
 
+/* A pipe has been read by now, and gives nothing more. */
+static bool can_be_read_again(const char *file) {
+    struct stat info;
+    return file != NULL && !pl_path_has_suffix(file, ".onnxtxt") && stat(file, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
 static pl_status source_bytes(pl_program *p, const char *file, pl_err *err) {
-    if (file != NULL && !pl_path_has_suffix(file, ".onnxtxt")) {
+    if (can_be_read_again(file)) {
         PL_TRY(pl_file_map_open(file, &p->map, err));
         p->source.onnx = p->map->data;
         p->source.n_onnx = p->map->n_bytes;

@@ -171,6 +171,14 @@ static char *output_path(const cmd_program *p, size_t i) {
     return pl_path_join(p->dir, name);
 }
 
+/* What the program left cannot be read: that is its fault, not the user's. */
+static pl_status blame_program(const cmd_program *p, pl_status st, const char *what, pl_err *err) {
+    if (st == PL_OK || st == PL_E_MEMORY) return st;
+    pl_err_wrap(err, st, "'%s' left %s", p->program, what);
+    if (err != NULL) err->status = PL_E_BACKEND;
+    return PL_E_BACKEND;
+}
+
 static pl_status read_file(const cmd_program *p, const char *path, size_t i, pl_datum **out,
                            pl_err *err) {
     pl_file_map *map = NULL;
@@ -178,17 +186,16 @@ static pl_status read_file(const cmd_program *p, const char *path, size_t i, pl_
         return pl_fail(err, PL_E_BACKEND, "'%s' left no output_%zu.pb (output '%s')", p->program, i,
                        p->source->outputs[i]);
     }
-    PL_TRY(pl_file_map_open(path, &map, err));
-    const pl_bytes bytes = { map->data, map->n_bytes };
     const pl_type *type = i < p->model->graph->n_outputs ? p->model->graph->outputs[i]->type : NULL;
-    pl_status st = pl_datum_proto_read(bytes, NULL, type, out, err);
-    if (st != PL_OK) {
-        pl_err_wrap(err, st, "'%s' left a bad output_%zu.pb", p->program, i);
-        st = PL_E_BACKEND;
-        if (err != NULL) err->status = st;
+    char what[40];
+    pl_status st = pl_file_map_open(path, &map, err);
+    if (st == PL_OK) {
+        const pl_bytes bytes = { map->data, map->n_bytes };
+        st = pl_datum_proto_read(bytes, NULL, type, out, err);
     }
     pl_file_map_unref(map);
-    return st;
+    snprintf(what, sizeof(what), "a bad output_%zu.pb", i);
+    return blame_program(p, st, what, err);
 }
 
 static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_err *err) {
@@ -218,7 +225,7 @@ static pl_status show_intermediates(const cmd_program *p, const plumb_run_args *
     *args->record = (plumb_record_info){ .n_runs = 1 };
     if (pl_path_exists(path)) {
         st = pl_tensor_file_load(path, NULL, &file, err);
-        if (st != PL_OK) pl_err_wrap(err, st, "'%s' left bad intermediates", p->program);
+        st = blame_program(p, st, "bad intermediates", err);
     }
     args->record->n_values = file.n_items;
     for (size_t i = 0; i < file.n_items && st == PL_OK; i++) {

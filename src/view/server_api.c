@@ -252,6 +252,7 @@ static pl_status get_setup(const pl_request *r, pl_reply *reply, pl_err *err) {
     pl_json_put_string(&j, "a_path", session != NULL ? session->a.path : "");
     pl_json_put_string(&j, "b_path", session != NULL ? session->b.path : "");
     pl_json_put_bool(&j, "noted", pl_notes_any(s));
+    pl_json_put_bool(&j, "running", pl_job_is_running(s));
     put_recent(&j);
     pl_json_object_end(&j);
     /* The list is JSON already: it takes the place of the closing brace. */

@@ -87,6 +87,7 @@ pl_status pl_job_start(pl_server *s, const char *command, const char *text, size
 /* The page fills in what a session says, and that may be a stranger's: no programs, no libraries,
  * no files written elsewhere. */
 pl_status pl_job_check_spec(const char *text, pl_err *err);
+bool pl_job_is_running(const pl_server *s); /* the server's mutex is held */
 void pl_job_cancel(pl_server *s);
 void pl_job_end(pl_server *s); /* cancels, waits, frees */
 /* The state as one event (`data: {…}\n\n`) once it differs from *seen, or a comment after a second.

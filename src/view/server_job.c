@@ -370,7 +370,8 @@ static pl_status launch(pl_server_job *job, pl_err *err) {
     return pl_fail_errno(err, error, "start a thread for", "analyze");
 }
 
-static bool is_running(pl_server_job *job) {
+bool pl_job_is_running(const pl_server *s) {
+    pl_server_job *job = s->job;
     if (job == NULL) return false;
     pthread_mutex_lock(&job->mutex);
     const bool running = job->running;
@@ -411,7 +412,7 @@ pl_status pl_job_start(pl_server *s, const char *command, const char *text, size
     if (s->program == NULL)
         return pl_fail(err, PL_E_UNSUPPORTED, "this server starts no comparisons");
     pthread_mutex_lock(&s->mutex);
-    if (s->closing || is_running(s->job)) {
+    if (s->closing || pl_job_is_running(s)) {
         st = pl_fail(err, PL_E_EXISTS, "a comparison is running; cancel it first");
     } else {
         st = job_new(s, command, text, n, &fresh, err);

@@ -278,6 +278,7 @@ pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *
         pl_view_pair_release(out);
         return st;
     }
+    if (out->unreadable) return PL_OK; /* the next time it may be there */
     const size_t slot = v->next_recent++ % N_RECENT;
     pl_view_pair_release(&v->recent[slot].pair);
     v->recent[slot].used = true;

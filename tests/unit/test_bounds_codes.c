@@ -9,6 +9,7 @@
 /* clang-format on */
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/text.h"

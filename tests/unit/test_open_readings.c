@@ -141,8 +141,8 @@ static void test_unidirectional__the_last_query_sees_its_keys_or_all(void **stat
         "() => (y) <float[1,2,1] q = {0, 0}, float[1,4,1] k = {0, 0, 0, 0}, "
         "float[1,4,1] v = {0, 1, 3, 7}, float[3] b = {0, 0, 1}> "
         "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, k, v, b) }",
-        "() => (y) <float[1,2,1] q = {0, 0}, float[1,2,1] v = {1, 2}> "
-        "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, q, v) }",
+        ("() => (y) <float[1,2,1] q = {0, 0}, float[1,2,1] v = {1, 2}> "
+         "{ y = com.microsoft.MultiHeadAttention<num_heads=1, unidirectional=1>(q, q, v) }"),
     };
     for (int i = 0; i < 6; i++) {
         const bool all = i % 2 != 0 && i / 2 < 2;

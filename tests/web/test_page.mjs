@@ -2,7 +2,7 @@
 // replaced while it is looked at. Prints TAP.   PLUMB=build/plumb node tests/web/test_page.mjs [-k TEXT]
 // Sessions are comparisons of recordings that are written here, so that every value is known.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, readFileSync, readdirSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, renameSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { analyze, ask, becomes, dir, drawn, equal, finish, idle, make, ok, open, plumb, report, serve, settled, test, text, until, values } from "./harness.mjs";
 
@@ -302,7 +302,10 @@ await test("rewritten: a recording that is cut off, replaced and put back while 
   spawnSync(plumb, ["compare", ...files, "-o", join(dir, "rewritten")]);
   const other = await serve([join(dir, "rewritten")]), n = numberOf("plane");
   const slice = async () => { const r = await ask(other.port, `/api/slice?point=${n}`, { "X-Plumb-Token": other.token }); return [r.status, /"sides":"(\w+)"/.exec(r.body.toString("latin1"))?.[1] ?? JSON.parse(r.body).error]; };
-  equal(await slice(), [200, "abd"]);
+  renameSync(files[0], `${files[0]}.away`);
+  equal(await slice(), [200, "b"], "not there yet");
+  renameSync(`${files[0]}.away`, files[0]);
+  equal(await slice(), [200, "abd"], "there");
   truncateSync(files[0], 20000); // what was mapped is gone
   equal(await slice(), [200, "b"], "cut off");
   writeFileSync(files[0], whole.map((x, i) => (i < whole.length - 100 ? x : 0)));
@@ -328,6 +331,21 @@ await test("compiling: what A runs may take its time, others are served meanwhil
   const start = Date.now();
   equal((await ask(other.port, "/api/emitted", shown)).body.equals((await emitted).body), true, "kept");
   ok(Date.now() - start < 1500, "not compiled again");
+  equal((await other.stop()).code, 0);
+});
+
+await test("compare: one that is under way is found again, and can be cancelled", async () => {
+  const other = await serve([make("small")]), page = await open(other.link);
+  await page.fill("#set-backend", "jit:inject=hang@Conv:1");
+  await page.click("#compare");
+  await page.waitForSelector("#cancel:not([disabled])");
+  await page.reload();
+  await page.waitForSelector("#cancel:not([disabled])");
+  ok(await page.isDisabled("#compare"), "no second one");
+  await page.click("#cancel");
+  await becomes(() => text(page, "#job-text"), "cancelled");
+  ok(await page.isEnabled("#compare"), "the next one");
+  await page.context().close();
   equal((await other.stop()).code, 0);
 });
 

@@ -4,7 +4,7 @@ import type { Server } from "./data";
 import { clean, fill, h } from "./dom";
 
 export interface Setup {
-  offered: boolean; model: string; a: string; b: string; session: string; a_path: string; b_path: string; noted: boolean;
+  offered: boolean; model: string; a: string; b: string; session: string; a_path: string; b_path: string; noted: boolean; running: boolean;
   recent: [string, number][]; backends: { name: string; available: boolean; reason: string }[];
 }
 interface Progress { running: boolean; phase: string; done: number; total: number; message: string; cancelled: boolean; fresh: boolean; exit_code: number; session: string }
@@ -41,7 +41,9 @@ export function setupForm(server: Server, setup: Setup, app: App | null): HTMLEl
       pick("fill", "Inputs", [["random", "random, by seed"], ["zeros", "zeros"], ["ones", "ones"]]), field("seed", "Seed", "0", "0"), field("inputs", "Input file", "", "npy, npz, safetensors, test data set")),
     setup.noted ? h("label", { class: "field" }, h("input", { type: "checkbox", name: "keep", id: "set-keep", value: "on", checked: true }), "with the pairs and accepted divergences of this session") : null,
     h("div", { class: "bar" }, go, stop, recent(server, setup, text)), bar, text);
-  form.onsubmit = (e) => { e.preventDefault(); void compare(server, form, { go, stop, bar, text }); };
+  const ui: Controls = { go, stop, bar, text };
+  form.onsubmit = (e) => { e.preventDefault(); void compare(server, form, ui); };
+  if (setup.running) void watch(server, "given", ui, null); // one that was started before: it can be followed and cancelled
   return form;
 }
 
@@ -56,15 +58,21 @@ function recent(server: Server, setup: Setup, text: HTMLElement): HTMLElement | 
   return old;
 }
 
-async function compare(server: Server, form: HTMLFormElement, ui: { go: HTMLButtonElement; stop: HTMLButtonElement; bar: HTMLProgressElement; text: HTMLElement }): Promise<void> {
-  const { go, stop, bar, text } = ui, request: Record<string, string> = {};
+interface Controls { go: HTMLButtonElement; stop: HTMLButtonElement; bar: HTMLProgressElement; text: HTMLElement }
+
+async function compare(server: Server, form: HTMLFormElement, ui: Controls): Promise<void> {
+  const request: Record<string, string> = {};
   for (const [k, v] of new FormData(form)) if (v) request[k] = String(v);
   const graph = request.graph ?? "given";
   delete request.graph;
-  text.textContent = "starting";
+  ui.text.textContent = "starting";
+  await watch(server, graph, ui, () => server.post(isModel(request.model ?? "") || !request.model ? "/api/analyze" : "/api/compare", request));
+}
+
+async function watch(server: Server, graph: string, { go, stop, bar, text }: Controls, start: (() => Promise<unknown>) | null): Promise<void> {
   go.disabled = true;
   try {
-    await server.post(isModel(request.model ?? "") || !request.model ? "/api/analyze" : "/api/compare", request);
+    await start?.();
     stop.disabled = false;
     bar.hidden = false;
     const last = await follow(server, (p) => {
