@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "flows/analyze_int.h"
+#include "flows/inputs.h"
 #include "ops/infer.h"
 #include "passes/backward.h"
 
@@ -31,20 +32,13 @@ static pl_status open_model(pl_analysis *x, const char *path, pl_err *err) {
     return pl_model_infer(x->replayed, NULL, err);
 }
 
-/* Inputs of the reference by name; by position where no name fits and the counts agree. */
 static pl_status match_inputs(pl_analysis *x, pl_err *err) {
     const pl_graph *to = x->replayed->graph, *from = x->model->graph;
     x->replayed_in = pl_calloc(to->n_inputs + 1, sizeof(pl_datum *));
     if (x->replayed_in == NULL) return pl_fail_memory(err, to->n_inputs);
     for (size_t i = 0; i < to->n_inputs; i++) {
-        for (size_t k = 0; k < from->n_inputs; k++) {
-            if (strcmp(to->inputs[i]->name, from->inputs[k]->name) == 0) {
-                x->replayed_in[i] = x->in[k];
-            }
-        }
-        if (x->replayed_in[i] == NULL && to->n_inputs == from->n_inputs) {
-            x->replayed_in[i] = x->in[i];
-        }
+        const size_t k = pl_ports_match(to->inputs, to->n_inputs, i, from->inputs, from->n_inputs);
+        if (k != SIZE_MAX) x->replayed_in[i] = x->in[k];
         if (x->replayed_in[i] == NULL && to->inputs[i]->init == NULL) {
             return pl_fail(
                 err, PL_E_INVALID,

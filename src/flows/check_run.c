@@ -85,13 +85,12 @@ static pl_status open_reference(pl_check_run *r, pl_err *err) {
     return pl_ops_resolve(r->reference_model->model, err);
 }
 
-/* Inputs of another reference model: by name, or by position when the counts agree. */
+/* Inputs of another reference model. */
 static pl_status match_inputs(const pl_check_run *r, pl_datum **in, pl_err *err) {
     const pl_graph *to = r->reference_model->model->graph, *from = r->m->model->graph;
     for (size_t i = 0; i < to->n_inputs; i++) {
-        for (size_t k = 0; k < from->n_inputs; k++)
-            if (strcmp(to->inputs[i]->name, from->inputs[k]->name) == 0) in[i] = r->in[k];
-        if (in[i] == NULL && to->n_inputs == from->n_inputs) in[i] = r->in[i];
+        const size_t k = pl_ports_match(to->inputs, to->n_inputs, i, from->inputs, from->n_inputs);
+        if (k != SIZE_MAX) in[i] = r->in[k];
         if (in[i] == NULL && to->inputs[i]->init == NULL)
             return pl_fail(err, PL_E_INVALID,
                            "the reference model needs input '%s', which the model has not",
@@ -118,14 +117,12 @@ static pl_status prepare_reference(pl_check_run *r, const pl_prepare_options *o,
     return st;
 }
 
-/* Outputs of the reference by name; by position where no name fits and the counts agree. */
 static pl_status match_outputs(pl_check_run *r, pl_err *err) {
     const pl_graph *a = r->candidate.model->graph, *b = r->reference->model->graph;
     size_t n_found = 0;
     for (size_t i = 0; i < r->n_out; i++) {
-        for (size_t k = 0; k < r->n_ref && r->of[i] == 0; k++)
-            if (strcmp(a->outputs[i]->name, b->outputs[k]->name) == 0) r->of[i] = k + 1;
-        if (r->of[i] == 0 && r->n_out == r->n_ref) r->of[i] = i + 1;
+        const size_t k = pl_ports_match(a->outputs, r->n_out, i, b->outputs, r->n_ref);
+        r->of[i] = k == SIZE_MAX ? 0 : k + 1;
         n_found += r->of[i] != 0;
     }
     if (n_found > 0 || r->n_out == 0) return PL_OK;

@@ -237,3 +237,16 @@ pl_status pl_inputs_samples(const plumb_inputs *source, pl_arena *arena, plumb_i
     *n_out = n;
     return PL_OK;
 }
+
+static size_t place_of(pl_value *const *values, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(values[i]->name, name) == 0) return i;
+    return SIZE_MAX;
+}
+
+size_t pl_ports_match(pl_value *const *to, size_t n_to, size_t i, pl_value *const *from,
+                      size_t n_from) {
+    const size_t named = place_of(from, n_from, to[i]->name);
+    if (named != SIZE_MAX || n_to != n_from) return named;
+    return place_of(to, n_to, from[i]->name) == SIZE_MAX ? i : SIZE_MAX;
+}

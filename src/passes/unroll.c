@@ -127,19 +127,12 @@ typedef struct unrolling {
     pl_value **states; /* as they are now */
     pl_value **pieces; /* scan outputs: n_steps for each */
     size_t n_steps, pieces_capacity;
-    size_t n_copied; /* nodes of one step, bodies included */
+    size_t n_copied; /* nodes of one step, bodies included; 0 = not counted yet */
     pl_value **map;  /* by id: what stands for a value of the body */
     size_t n_map;
     pl_arena *scratch;
     pl_err *err;
 } unrolling;
-
-static pl_status count_nodes(void *ctx, pl_graph *body, pl_err *err) {
-    *(size_t *)ctx += body->n_nodes;
-    for (size_t i = 0; i < body->n_nodes; i++)
-        PL_TRY(pl_node_each_body(body->nodes[i], count_nodes, ctx, err));
-    return PL_OK;
-}
 
 static pl_status open_loop(unrolling *u, pl_graph *graph, pl_node *node, pl_graph *body,
                            size_t n_states, size_t first_out, pl_err *err) {
@@ -157,8 +150,6 @@ static pl_status open_loop(unrolling *u, pl_graph *graph, pl_node *node, pl_grap
     if (body == NULL || body->n_outputs < first_out + n_states)
         return pl_node_fail(err, PL_E_INVALID, node, "its body has too few outputs");
     u->n_scans = body->n_outputs - first_out - n_states;
-    u->n_copied = 1;
-    PL_TRY(count_nodes(&u->n_copied, body, err));
     u->states = pl_calloc(n_states + 1, sizeof(pl_value *));
     u->map = pl_calloc(u->n_map + 1, sizeof(pl_value *));
     u->scratch = pl_arena_new();
@@ -174,10 +165,26 @@ static void close_loop(unrolling *u) {
     pl_arena_free(u->scratch);
 }
 
+static pl_status count_nodes(void *ctx, pl_graph *body, pl_err *err) {
+    *(size_t *)ctx += body->n_nodes;
+    for (size_t i = 0; i < body->n_nodes; i++)
+        PL_TRY(pl_node_each_body(body->nodes[i], count_nodes, ctx, err));
+    return PL_OK;
+}
+
+/* One more copy, with all that is in it. */
+static bool may_copy(unrolling *u) {
+    if (u->n_copied == 0) {
+        u->n_copied = 1;
+        (void)count_nodes(&u->n_copied, u->body, NULL); /* cannot fail */
+    }
+    return u->n_copied * (u->n_steps + 1) <= MAX_NODES;
+}
+
 /* One copy of the body. The map holds its inputs; *cond (may be NULL) receives output 0. */
 static pl_status copy_step(unrolling *u, pl_value **cond) {
     const size_t step = u->n_steps;
-    if (step >= MAX_NODES / u->n_copied) {
+    if (!may_copy(u)) {
         return pl_node_fail(u->err, PL_E_LIMIT, u->node,
                             "its gradient would need more than %d nodes", MAX_NODES);
     }

@@ -6,9 +6,11 @@ import math
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -437,6 +439,26 @@ def test_names_that_a_shell_would_take_apart(folder):
     for what in ("run", "query"):  # the comment does not swallow the rest of run.sh
         assert subprocess.run(["sh", "out/run.sh", what], cwd=folder, env=ENV, capture_output=True).returncode == 1, what
     assert not (folder / "ran").exists()
+
+
+def test_an_interrupt_ends_the_check_too(folder):
+    """Ctrl-C goes to the group at the terminal: what the check started is not left behind."""
+    text(folder / "m.onnxtxt", "  y = Relu(x)")
+    run = subprocess.Popen([PLUMB, "minify", "m.onnxtxt", "--check", ": {model}; echo $$ > pid; sleep 60; exit 1", "-q", "-o", "out"], cwd=folder, env=ENV,
+                           start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while not ((folder / "pid").exists() and (folder / "pid").read_text().strip()) and time.monotonic() < end:
+        time.sleep(0.01)
+    pid = int((folder / "pid").read_text())
+    os.killpg(run.pid, signal.SIGINT)
+    run.wait(20)
+    gone = lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text()  # noqa: E731
+    while not gone() and time.monotonic() < end:
+        time.sleep(0.01)
+    left = not gone()
+    if left:
+        os.killpg(pid, signal.SIGKILL)
+    assert not left, "the check goes on"
 
 
 def test_a_check_that_is_no_program_is_no_failure(folder):

@@ -166,10 +166,12 @@ static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observ
     pl_buf_puts(&command, "; ");
     pl_check_put_command(&command, c->command);
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
-    /* A scout's command is ended with the scout. */
+    /* A scout's command is ended with the scout, and ours by whoever interrupts us at the terminal.
+     * With a time-out it leads a group of its own, to be ended with all that it started. */
+    const bool with_us = pl_ahead_is_scout(o->m->ahead) || o->m->options->timeout <= 0;
     const pl_process_options options = { .env = c->env,
                                          .timeout_seconds = o->m->options->timeout,
-                                         .in_our_group = pl_ahead_is_scout(o->m->ahead) };
+                                         .in_our_group = with_us };
     const double since = pl_api_seconds(), cpu_since = pl_mini_cpu_seconds();
     pl_status st =
         pl_buf_ok(&command) ? pl_process_run(argv, &options, &result, err) : pl_fail_memory(err, 1);

@@ -88,6 +88,8 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
         pl_mini_state *candidate = NULL, *unrolled = NULL;
         bool fails = false;
         if (bodies != PL_BODIES_LOOP && bodies != PL_BODIES_SCAN) continue;
+        pl_mini_fast_free(m->fast); /* of a state that is gone: this one may get its address */
+        m->fast = NULL;
         PL_TRY(build(m, from, i, &candidate, err));
         if (candidate != NULL) PL_TRY(pl_mini_try_take(m, candidate, &unrolled, &fails, err));
         if (!fails) continue;
