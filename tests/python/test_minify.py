@@ -445,7 +445,8 @@ def test_an_interrupt_ends_the_check_too(folder):
     """Ctrl-C goes to the group at the terminal: what the check started is not left behind."""
     text(folder / "m.onnxtxt", "  y = Relu(x)")
     run = subprocess.Popen([PLUMB, "minify", "m.onnxtxt", "--check", ": {model}; echo $$ > pid; sleep 60; exit 1", "-q", "-o", "out"], cwd=folder, env=ENV,
-                           start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                           start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # tests in the background of a shell ignore it
     end = time.monotonic() + 20
     while not ((folder / "pid").exists() and (folder / "pid").read_text().strip()) and time.monotonic() < end:
         time.sleep(0.01)
