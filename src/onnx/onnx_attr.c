@@ -85,7 +85,7 @@ static pl_status read_outer_type(pl_model *model, pl_bytes bytes, uint32_t elem_
         if (f.number == elem_field && pl_field_is_bytes(&f)) {
             PL_TRY(read_type(model, f.bytes, depth + 1, &type->elem, err));
         } else if (type->kind == PL_TYPE_MAP && f.number == TYPE_MAP_KEY && f.type == 0) {
-            if (!pl_dtype_valid((int64_t)f.integer)) {
+            if (f.integer != 0 && !pl_dtype_valid((int64_t)f.integer)) { /* 0: it is not said */
                 return pl_fail(err, PL_E_INVALID, "key type %lld of a map is not known",
                                (long long)f.integer);
             }

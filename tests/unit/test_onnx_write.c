@@ -58,6 +58,28 @@ static void test_onnx_write__round_trips_everything(void **state) {
     pl_model_free(back);
 }
 
+/* A key type that is not said is written as 0, and read as not said (found by fuzz_onnx). */
+static void test_onnx_write__round_trips_a_map_without_key_type(void **state) {
+    (void)state;
+    pl_model *model = parse_graph_text("(map(string, float[2]) m) => (y) { y = Identity(m) }");
+    pl_buf bytes = PL_BUF_INIT, again = PL_BUF_INIT;
+    pl_err err = PL_ERR_INIT;
+    pl_type type = *model->graph->inputs[0]->type;
+    type.dtype = PL_UNDEFINED;
+    model->graph->inputs[0]->type = &type;
+    must(pl_model_serialize(model, &bytes, &err), &err);
+    pl_model *back = read_back(&bytes);
+    assert_int_equal(back->graph->inputs[0]->type->kind, PL_TYPE_MAP);
+    assert_int_equal(back->graph->inputs[0]->type->dtype, PL_UNDEFINED);
+    must(pl_model_serialize(back, &again, &err), &err);
+    assert_int_equal(again.n_bytes, bytes.n_bytes);
+    assert_memory_equal(again.data, bytes.data, bytes.n_bytes);
+    pl_buf_release(&bytes);
+    pl_buf_release(&again);
+    pl_model_free(model);
+    pl_model_free(back);
+}
+
 /* The text form has no place for these. */
 static void test_onnx_write__keeps_docs_and_metadata(void **state) {
     (void)state;
@@ -272,6 +294,7 @@ static void test_onnx_write__names_the_file_it_cannot_write(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_onnx_write__round_trips_everything),
+        cmocka_unit_test(test_onnx_write__round_trips_a_map_without_key_type),
         cmocka_unit_test(test_onnx_write__keeps_docs_and_metadata),
         cmocka_unit_test(test_onnx_write__keeps_the_type_of_what_a_body_gives_back),
         cmocka_unit_test(test_onnx_write__writes_external_data),
