@@ -22,9 +22,6 @@ static inline vm_f vf_differs(pl_vf a, pl_vf b) {
 static inline vm_f vf_and(vm_f x, vm_f y) {
     return (vm_f)(x & y);
 }
-static inline pl_vf vf_keep(vm_f m, pl_vf v) {
-    return (pl_vf)_mm512_maskz_mov_ps(m, (__m512)v);
-}
 static inline pl_vf vf_drop(vm_f m, pl_vf v) {
     return (pl_vf)_mm512_maskz_mov_ps((__mmask16)~m, (__m512)v);
 }
@@ -36,9 +33,6 @@ static inline vm_d vd_le(pl_vd a, pl_vd b) {
 }
 static inline vm_d vd_less(pl_vd a, pl_vd b) {
     return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_LT_OQ);
-}
-static inline vm_d vd_differs(pl_vd a, pl_vd b) {
-    return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_NEQ_UQ);
 }
 static inline vm_d vd_and(vm_d x, vm_d y) {
     return (vm_d)(x & y);
@@ -85,9 +79,6 @@ static inline vm_f vf_differs(pl_vf a, pl_vf b) {
 static inline vm_f vf_and(vm_f x, vm_f y) {
     return x & y;
 }
-static inline pl_vf vf_keep(vm_f m, pl_vf v) {
-    return (pl_vf)(m & (pl_vi)v);
-}
 static inline pl_vf vf_drop(vm_f m, pl_vf v) {
     return (pl_vf)(~m & (pl_vi)v);
 }
@@ -96,9 +87,6 @@ static inline vm_d vd_le(pl_vd a, pl_vd b) {
 }
 static inline vm_d vd_less(pl_vd a, pl_vd b) {
     return a < b;
-}
-static inline vm_d vd_differs(pl_vd a, pl_vd b) {
-    return a != b;
 }
 static inline vm_d vd_and(vm_d x, vm_d y) {
     return x & y;
