@@ -2,7 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
-.PHONY: all campaign help demo test test-full check bench bench-check install deb clean format
+.PHONY: arm64 all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
 
 all: ## build build/plumb and libplumb
 	@tools/setup --quiet build
@@ -13,6 +13,10 @@ help: ## list the targets
 
 demo: all ## one minute: what plumb does, on a small model
 	@tools/demo
+
+quick: ## after a change: build, unit and CLI tests, under a minute on two cores
+	@tools/build $(BUILD) all unit
+	@tests/run --quick unit cli
 
 test: all ## every suite, under 15 minutes on two cores
 	@tools/setup --quiet test
@@ -31,7 +35,7 @@ campaign: all ## faults done on purpose: memory, disk, kills, damage; the table 
 	@tools/setup --quiet test campaign
 	@tests/campaign/run --write bench/campaign.md
 
-check: ## format, layers, headers, file sizes, warnings in gcc and clang, clang-tidy
+check: ## format, layers, rooms, headers, file sizes, warnings in gcc and clang, clang-tidy
 	@tools/setup --quiet build test
 	@tools/check
 
@@ -55,8 +59,15 @@ install: all ## program, library, header, plumb.pc, man pages, completion; PREFI
 deb: all ## a Debian package, plumb_VERSION_ARCH.deb
 	@tools/make-deb --build $(BUILD)
 
+arm64: ## cross build for ARM64 into build-arm64; `tests/run arm64` (unfinished) runs it in qemu
+	@tools/setup --quiet build arm64
+	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig tools/build build-arm64 --cross-file=tools/arm64.ini
+
+wheel: all ## dist/plumb-VERSION-py3-none-linux_ARCH.whl: the Python package with library, guard and program
+	@tools/make-wheel --build $(BUILD)
+
 format: ## rewrite the C files with clang-format 14
 	@tools/check-format --fix
 
 clean: ## remove what was built; .cache (downloads, lint results) stays
-	rm -rf build build-gcc-werror build-asan build-fuzz
+	rm -rf build build-gcc-werror build-asan build-fuzz build-arm64

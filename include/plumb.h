@@ -4,11 +4,23 @@
  *
  * Failure: fallible functions return a plumb_status and fill *err (which may be NULL) with one line
  * that names the file, node and value, what was found and what was expected. Nothing is printed,
- * and no input makes the library exit or abort. Ownership: `const T *` is borrowed for the call; `T
- * **out` becomes the caller's, to be released with the function named beside it. Text results are
- * released with plumb_free. Threads: different models and tensors may be used from different
- * threads at once; one model is used by one thread at a time. Results never depend on the number of
- * threads. */
+ * and no input makes the library exit or abort. A NULL argument that is not marked "may be NULL" is
+ * PLUMB_E_USAGE. Accessors take NULL and an index out of range, and return 0, NULL or "".
+ *
+ * Ownership: `const T *` is borrowed for the call; `T **out` becomes the caller's, to be released
+ * with the function named beside it, and is NULL after a failure. Text is released with plumb_free.
+ * Strings and arrays that an accessor returns live as long as the handle.
+ *
+ * Results are handles (plumb_session, plumb_run_result, …). They keep nothing of the model, the
+ * options or the inputs, and plumb_X_write makes text, JSON and other formats from them.
+ * Catalogues (plumb_info, plumb_ops, plumb_backends, the store) are documents: text or JSON.
+ *
+ * Threads: any number of threads may use the library at once. One handle is used by one thread at a
+ * time, unless its type says more. Numbers never depend on the number of threads.
+ *
+ * Growth: a struct that starts with `size` may get more fields at its end. Options are set up with
+ * plumb_X_options_init, which sets the defaults of the command line; NULL options stand for these.
+ * Results that are structs are filled as far as `size` says: plumb_blame b = { sizeof(b) }. */
 #ifndef PLUMB_H
 #define PLUMB_H
 
@@ -25,6 +37,18 @@ extern "C" {
 #define PLUMB_API
 #endif
 
+/* ---- version ---- */
+
+#define PLUMB_VERSION_MAJOR 0
+#define PLUMB_VERSION_MINOR 1
+#define PLUMB_VERSION_PATCH 0
+#define PLUMB_VERSION_NUMBER                                                                       \
+    (PLUMB_VERSION_MAJOR * 10000 + PLUMB_VERSION_MINOR * 100 + PLUMB_VERSION_PATCH)
+#define PLUMB_API_VERSION 1 /* of this header; the library's soversion */
+
+PLUMB_API const char *plumb_version(void); /* "MAJOR.MINOR.PATCH" of the library that runs */
+PLUMB_API int plumb_version_number(void);  /* its PLUMB_VERSION_NUMBER */
+
 /* ---- status ---- */
 
 typedef enum plumb_status { /* the CLI's exit code stands beside */
@@ -40,7 +64,8 @@ typedef enum plumb_status { /* the CLI's exit code stands beside */
                             PLUMB_E_TIMEOUT,     /* 3 */
                             PLUMB_E_IO,          /* 4 */
                             PLUMB_E_MEMORY,      /* 4 */
-                            PLUMB_E_INTERNAL     /* 4 */
+                            PLUMB_E_INTERNAL,    /* 4 */
+                            PLUMB_E_CANCELLED    /* 130: plumb_progress.update asked for it */
 } plumb_status;
 
 typedef struct plumb_error {
@@ -48,13 +73,49 @@ typedef struct plumb_error {
     char message[1024];
 } plumb_error;
 
-PLUMB_API const char *plumb_version(void);
+PLUMB_API const char *plumb_status_name(plumb_status status); /* "E_USAGE"; "" for no status */
 PLUMB_API int plumb_exit_code(plumb_status status);
 PLUMB_API void plumb_free(void *text); /* NULL is fine */
+/* Removes what this process is writing and has not finished. Async-signal-safe: for a handler of
+ * SIGINT or SIGTERM that ends the process; nothing else may be called after it. */
+PLUMB_API void plumb_abandon(void);
 
-/* Long work reports here; `total` 0 = not known. Called from the calling thread. */
+/* ---- options ---- */
+
+typedef enum plumb_options_kind {
+    PLUMB_OPTIONS_INPUTS,
+    PLUMB_OPTIONS_CONTEXT,
+    PLUMB_OPTIONS_INFO,
+    PLUMB_OPTIONS_TRANSFORM,
+    PLUMB_OPTIONS_CONVERT,
+    PLUMB_OPTIONS_RUN,
+    PLUMB_OPTIONS_CHECK,
+    PLUMB_OPTIONS_TEST,
+    PLUMB_OPTIONS_SAME,
+    PLUMB_OPTIONS_RECORDER,
+    PLUMB_OPTIONS_RECORD,
+    PLUMB_OPTIONS_COMPARE,
+    PLUMB_OPTIONS_ANALYZE,
+    PLUMB_OPTIONS_WRITE,
+    PLUMB_OPTIONS_REPORT,
+    PLUMB_OPTIONS_VIEWER,
+    PLUMB_OPTIONS_MINIFY,
+    PLUMB_OPTIONS_REPRO,
+    PLUMB_OPTIONS_WRAP
+} plumb_options_kind;
+/* Sets options->size to `size` and everything else to its default. Callers in C use the typed
+ * functions below each struct: their `size` is that of the header they were compiled with. */
+PLUMB_API plumb_status plumb_options_init(plumb_options_kind kind, void *options, size_t size);
+#define PLUMB_OPTIONS_INIT(T, KIND)                                                                \
+    static inline void T##_init(T *options) {                                                      \
+        (void)plumb_options_init(KIND, options, sizeof(T));                                        \
+    }
+
+/* Long work reports here; `total` 0 = not known, `phase` has no control characters. A result other
+ * than 0 cancels: the call ends with PLUMB_E_CANCELLED soon after and leaves nothing half-written.
+ * Called from the calling thread, also while a backend is waited for (about ten times a second). */
 typedef struct plumb_progress {
-    void (*update)(void *ctx, const char *phase, int64_t done, int64_t total);
+    int (*update)(void *ctx, const char *phase, int64_t done, int64_t total);
     void *ctx;
 } plumb_progress;
 
@@ -90,30 +151,62 @@ typedef enum plumb_dtype {
     PLUMB_INT2 = 26
 } plumb_dtype;
 
-typedef struct plumb_tensor plumb_tensor; /* ref-counted, immutable */
+/* Ref-counted, immutable. May be used by any number of threads. */
+typedef struct plumb_tensor plumb_tensor;
 
-/* Copies n bytes of dense little-endian data in C order; not for strings. */
+typedef struct plumb_string {
+    const char *data; /* need not end with a NUL */
+    size_t n_bytes;
+} plumb_string;
+
+/* Copies n bytes of dense little-endian data in C order. Strings: `data` is an array of
+ * plumb_string. */
 PLUMB_API plumb_status plumb_tensor_new(plumb_dtype dtype, int rank, const int64_t *dims,
                                         const void *data, size_t n_bytes, plumb_tensor **out,
                                         plumb_error *err);
-PLUMB_API void plumb_tensor_free(plumb_tensor *tensor); /* NULL is fine */
+/* The same without a copy: `data` must stay as it is until `release(ctx)` is called (may be NULL),
+ * on any thread, when the last reference goes. Not called when this fails. Not for strings. */
+PLUMB_API plumb_status plumb_tensor_wrap(plumb_dtype dtype, int rank, const int64_t *dims,
+                                         const void *data, size_t n_bytes,
+                                         void (*release)(void *ctx), void *ctx, plumb_tensor **out,
+                                         plumb_error *err);
+PLUMB_API plumb_tensor *plumb_tensor_ref(const plumb_tensor *tensor); /* one more; free it, too */
+PLUMB_API void plumb_tensor_free(plumb_tensor *tensor);               /* NULL is fine */
 PLUMB_API plumb_dtype plumb_tensor_dtype(const plumb_tensor *tensor);
 PLUMB_API int plumb_tensor_rank(const plumb_tensor *tensor);
-PLUMB_API const int64_t *plumb_tensor_dims(const plumb_tensor *tensor); /* lives with it */
-PLUMB_API const void *plumb_tensor_data(const plumb_tensor *tensor);    /* lives with it; dense */
+PLUMB_API const int64_t *plumb_tensor_dims(const plumb_tensor *tensor);
+PLUMB_API int64_t plumb_tensor_elements(const plumb_tensor *tensor);
+/* Dense, in C order; of strings an array of plumb_string. */
+PLUMB_API const void *plumb_tensor_data(const plumb_tensor *tensor);
 PLUMB_API size_t plumb_tensor_bytes(const plumb_tensor *tensor);
+PLUMB_API const char *plumb_dtype_name(plumb_dtype dtype); /* "float16"; "" for no type */
+PLUMB_API size_t plumb_dtype_bytes(plumb_dtype dtype);     /* of one element in memory; 0 */
 
 /* ---- models ---- */
 
+/* Flows may lower operators of the model in place; what it computes does not change, but for
+ * plumb_model_restrict, plumb_model_transform and plumb_analyze_options.amp. */
 typedef struct plumb_model plumb_model;
 
 /* An ONNX file, or text form when the name ends in .onnxtxt. */
 PLUMB_API plumb_status plumb_model_open(const char *path, plumb_model **out, plumb_error *err);
+/* From memory: a serialised ModelProto, or text form (which starts with '<'). The bytes are
+ * borrowed only for the call. External data is read from files below `base_dir`; NULL: a model that
+ * has some is an error. */
+PLUMB_API plumb_status plumb_model_open_memory(const void *bytes, size_t n_bytes,
+                                               const char *base_dir, plumb_model **out,
+                                               plumb_error *err);
 PLUMB_API void plumb_model_close(plumb_model *model); /* NULL is fine */
 PLUMB_API size_t plumb_model_inputs(const plumb_model *model);
 PLUMB_API size_t plumb_model_outputs(const plumb_model *model);
+PLUMB_API size_t plumb_model_nodes(const plumb_model *model);
 PLUMB_API const char *plumb_model_input_name(const plumb_model *model, size_t i);
 PLUMB_API const char *plumb_model_output_name(const plumb_model *model, size_t i);
+/* 0 when it is not known, or not that of a tensor. */
+PLUMB_API plumb_dtype plumb_model_input_dtype(const plumb_model *model, size_t i);
+/* The serialised ModelProto with all weights in it; release with plumb_free. */
+PLUMB_API plumb_status plumb_model_bytes(const plumb_model *model, void **bytes, size_t *n_bytes,
+                                         plumb_error *err);
 /* Restricts the model to the part between values, or to one of its local functions, before anything
  * else is done with it. Lists are comma-separated names; NULL = the model's own. */
 PLUMB_API plumb_status plumb_model_restrict(plumb_model *model, const char *function,
@@ -122,27 +215,32 @@ PLUMB_API plumb_status plumb_model_restrict(plumb_model *model, const char *func
 typedef enum plumb_format { PLUMB_TEXT, PLUMB_JSON } plumb_format;
 
 typedef struct plumb_info_options {
+    size_t size;
     plumb_format format;
     const char *const *dims; /* "NAME=N", n_dims of them */
     size_t n_dims;
     int nodes; /* list every node with its shapes and origin */
 } plumb_info_options;
+PLUMB_OPTIONS_INIT(plumb_info_options, PLUMB_OPTIONS_INFO)
 /* What is in a model: inputs, outputs, ops, shapes, parameters, opsets, support. */
 PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *options,
                                   char **text, plumb_error *err);
 
 typedef struct plumb_transform_options {
+    size_t size;
     int eval;        /* training behaviour off: Dropout, BatchNormalization, … */
     const char *amp; /* "fp16" or "bf16": autocast, as PyTorch's lists say; NULL = none */
     int fp64;        /* every float becomes a double */
     plumb_format format;
 } plumb_transform_options;
-/* Changes the model itself and lists what was changed. */
+PLUMB_OPTIONS_INIT(plumb_transform_options, PLUMB_OPTIONS_TRANSFORM)
+/* Changes the model itself; *text (may be NULL) lists what was changed. */
 PLUMB_API plumb_status plumb_model_transform(plumb_model *model,
                                              const plumb_transform_options *options, char **text,
                                              plumb_error *err);
 
 typedef struct plumb_convert_options {
+    size_t size;
     int external;         /* weights beside the file */
     int64_t max_elements; /* in text form; 0 = no limit */
     const char *backward; /* "joint", "forward" or "backward": the graph with gradients, or a part
@@ -150,22 +248,50 @@ typedef struct plumb_convert_options {
     const char *const *dims; /* backward: "NAME=N", sizes of symbolic dims */
     size_t n_dims;
 } plumb_convert_options;
+PLUMB_OPTIONS_INIT(plumb_convert_options, PLUMB_OPTIONS_CONVERT)
 /* Writes .onnx or .onnxtxt by the name; never over an existing file. */
 PLUMB_API plumb_status plumb_convert(plumb_model *model, const char *out_path,
                                      const plumb_convert_options *options, plumb_error *err);
 
-/* The operator table. */
+/* The operator table; filter may be NULL. */
 PLUMB_API plumb_status plumb_ops(plumb_format format, const char *filter, char **text,
                                  plumb_error *err);
+
+/* ---- results as text ---- */
+
+/* How a result is written; fields that it has no use for are ignored. */
+typedef struct plumb_write_options {
+    size_t size;
+    const char *format; /* "text" (NULL), "json"; sessions and checks also "csv", "md", "junit",
+                           "github", "sarif", "model-explorer" */
+    const char *metric; /* sessions: for colours and sorting; NULL = the session's */
+    const char *sort;   /* sessions: "worst" (NULL) or "order" */
+    size_t limit;       /* sessions: rows of the table; 0 = all */
+    int colour;         /* escape sequences in text */
+    const char *rollup; /* sessions, text: after the table by "module", "op" or "dtype"; NULL */
+    int verbose;        /* test reports: list cases that pass, too */
+} plumb_write_options;
+PLUMB_OPTIONS_INIT(plumb_write_options, PLUMB_OPTIONS_WRITE)
+/* Whether format, sort and roll-up are known, to ask before long work. */
+PLUMB_API plumb_status plumb_write_check(const plumb_write_options *options, plumb_error *err);
 
 /* ---- running ---- */
 
 typedef enum plumb_fill { PLUMB_FILL_RANDOM, PLUMB_FILL_ZEROS, PLUMB_FILL_ONES } plumb_fill;
 
-typedef struct plumb_inputs { /* where inputs come from; all zero = generated with seed 0 */
+typedef struct plumb_input {
+    const char *name; /* of the model's input */
+    const plumb_tensor *tensor;
+} plumb_input;
+
+/* Where inputs come from; what nothing else gives is generated. NULL instead = generated, seed 0.
+ */
+typedef struct plumb_inputs {
+    size_t size;
     const char *const *files; /* "NAME=FILE": npy, npz, TensorProto, safetensors */
     size_t n_files;
-    const char *const *sets; /* files or folders that hold several inputs by name or number */
+    const char *const *sets; /* files or folders that hold several inputs by name or number. Several
+                                sets are several samples, for plumb_analyze */
     size_t n_sets;
     const char *const *dims; /* "NAME=N"; other unknown dims are 1 */
     size_t n_dims;
@@ -173,25 +299,60 @@ typedef struct plumb_inputs { /* where inputs come from; all zero = generated wi
     size_t n_ranges;
     plumb_fill fill;
     uint64_t seed;
+    /* Tensors: n_samples times n_tensors of them, one sample after the other. They win over files.
+     * More than one sample: for plumb_analyze, and not together with several sets. */
+    const plumb_input *tensors;
+    size_t n_tensors; /* of one sample */
+    size_t n_samples; /* 0 = 1 */
 } plumb_inputs;
+PLUMB_OPTIONS_INIT(plumb_inputs, PLUMB_OPTIONS_INPUTS)
 
 typedef struct plumb_run_options {
-    plumb_inputs inputs;
-    const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
+    size_t size;
+    const plumb_inputs *inputs; /* may be NULL */
+    const char *backend;        /* spec; NULL = eager. Others run behind plumb-guard */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
     int fp64;              /* gold */
-    int repeat;            /* runs for timing; 0 = 1 */
+    int repeat;            /* runs for timing; 1 */
     const char *output;    /* folder, or FILE.npy|npz|pb|safetensors; NULL = nothing is written */
     const char *save_as;   /* in a folder: "npy" (default) or "pb" */
-    plumb_format format;
-    int profile; /* add the time of each node */
-    const plumb_progress *progress;
+    int profile;           /* also take the time of each node */
+    const plumb_progress *progress; /* may be NULL */
 } plumb_run_options;
-/* Runs the model on a backend, writes its outputs, and describes them. */
-PLUMB_API plumb_status plumb_run(plumb_model *model, const plumb_run_options *options, char **text,
-                                 plumb_error *err);
+PLUMB_OPTIONS_INIT(plumb_run_options, PLUMB_OPTIONS_RUN)
+
+/* The outputs of a run and its times. Read by any number of threads. */
+typedef struct plumb_run_result plumb_run_result;
+/* Runs the model on a backend and writes its outputs when asked to. */
+PLUMB_API plumb_status plumb_run(plumb_model *model, const plumb_run_options *options,
+                                 plumb_run_result **out, plumb_error *err);
+PLUMB_API void plumb_run_result_free(plumb_run_result *result); /* NULL is fine */
+PLUMB_API size_t plumb_run_result_outputs(const plumb_run_result *result);
+PLUMB_API const char *plumb_run_result_name(const plumb_run_result *result, size_t i);
+/* Lives with the result (plumb_tensor_ref keeps it); NULL when it is a sequence or an optional. */
+PLUMB_API const plumb_tensor *plumb_run_result_tensor(const plumb_run_result *result, size_t i);
+PLUMB_API const plumb_tensor *plumb_run_result_find(const plumb_run_result *result,
+                                                    const char *name);
+/* Where it was written to; "". */
+PLUMB_API const char *plumb_run_result_file(const plumb_run_result *result, size_t i);
+typedef struct plumb_run_times {
+    size_t size;
+    double load, first, best, median; /* seconds */
+    size_t n_runs;
+} plumb_run_times;
+PLUMB_API int plumb_run_result_times(const plumb_run_result *result, plumb_run_times *out);
+typedef struct plumb_node_time { /* with options.profile */
+    size_t size;
+    const char *value, *op;
+    double seconds; /* in the last run */
+} plumb_node_time;
+PLUMB_API size_t plumb_run_result_nodes(const plumb_run_result *result);
+PLUMB_API int plumb_run_result_node(const plumb_run_result *result, size_t i, plumb_node_time *out);
+PLUMB_API plumb_status plumb_run_result_write(const plumb_run_result *result,
+                                              const plumb_write_options *options, char **text,
+                                              plumb_error *err);
 
 /* The reproducibility test: does the backend compute what the reference computes? */
 typedef enum plumb_check_mode {
@@ -200,59 +361,100 @@ typedef enum plumb_check_mode {
                              ignored */
     PLUMB_CHECK_STRICT    /* those count as well; fp64 where it can be had */
 } plumb_check_mode;
-typedef struct plumb_check_options {
-    plumb_run_options run; /* repeat: runs of the candidate; most of them must agree */
-    plumb_check_mode mode;
-    int eval;                    /* training behaviour off on both sides */
-    const char *amp;             /* "fp16", "bf16": the candidate runs under autocast */
-    int reference_amp;           /* and so does the reference */
-    const char *reference;       /* a spec, a recording or a model file; NULL = eager */
-    const char *reference_model; /* another model for the reference; NULL = none */
-    int backward;                /* gradients of inputs and parameters, updated buffers */
-    const char *loss_output;     /* the only output in the loss; NULL = every float one */
-    int random_gradients;        /* random incoming gradients, from grad_seed */
+
+/* How a model is run: what is done to it before anything else. */
+typedef struct plumb_context {
+    size_t size;
+    int eval;                /* training behaviour off */
+    const char *amp;         /* "fp16", "bf16": under autocast; NULL = not */
+    int backward;            /* with gradients of inputs and parameters, and updated buffers */
+    const char *loss_output; /* backward: the only output in the loss; NULL = every float one */
+    int random_gradients;    /* backward: incoming gradients by grad_seed instead of 1/numel */
     uint64_t grad_seed;
-    const char *profile;        /* "plumb" (NULL) or "torch" */
-    const char *same;           /* options of the torch profile, "tol=1e-4,…" */
-    double tol;                 /* plumb: |a - r| <= tol (|r| + rms); 0 = by the fp64 run */
-    const char *baseline;       /* accepted divergences: only new ones fail; NULL = none */
-    const char *write_baseline; /* accept what diverges now; NULL = no */
-    const char *format;         /* "text" (NULL), "json", "junit", "github", "md", "csv", "sarif" */
+} plumb_context;
+PLUMB_OPTIONS_INIT(plumb_context, PLUMB_OPTIONS_CONTEXT)
+
+typedef struct plumb_check_options {
+    size_t size;
+    const plumb_run_options *run; /* may be NULL. repeat: runs of the candidate; most of them must
+                                     agree. fp64 and profile are not for checks */
+    plumb_check_mode mode;        /* ACCURACY */
+    const plumb_context *context; /* may be NULL. Of the candidate; the reference has no autocast */
+    int reference_amp;            /* unless this is set */
+    const char *reference;        /* a spec, a recording or a model file; NULL = eager */
+    const char *reference_model;  /* another model for the reference; NULL = none */
+    const char *profile;          /* "plumb" (NULL) or "torch" */
+    const char *same;             /* options of the torch profile, "tol=1e-4,…" */
+    double tol;                   /* plumb: |a - r| <= tol (|r| + rms); 0 = by the fp64 run */
+    const char *baseline;         /* accepted divergences: only new ones fail; NULL = none */
+    const char *write_baseline;   /* accept what diverges now; NULL = no */
 } plumb_check_options;
-typedef struct plumb_check_result {
-    int exit_code;   /* 0 agrees, 1 does not, 3 a backend failed */
-    char status[32]; /* "ok", "pass", "fail_accuracy", "eager_two_runs_differ", "fail_to_run", … */
-    char error[1024]; /* the AccuracyError, or what failed, with the next command; "" */
-} plumb_check_result;
-PLUMB_API plumb_status plumb_run_checked(plumb_model *model, const plumb_check_options *options,
-                                         plumb_check_result *result, char **text, plumb_error *err);
-/* plumb_run on tensors in memory: in[i] belongs to input i (NULL = its default). */
-PLUMB_API plumb_status plumb_run_tensors(plumb_model *model, const plumb_run_options *options,
-                                         const plumb_tensor *const *in, plumb_tensor **out,
-                                         plumb_error *err);
+PLUMB_OPTIONS_INIT(plumb_check_options, PLUMB_OPTIONS_CHECK)
+
+/* Read by any number of threads. */
+typedef struct plumb_check_result plumb_check_result;
+/* That it does not agree, or that a backend fails, is a result. */
+PLUMB_API plumb_status plumb_check(plumb_model *model, const plumb_check_options *options,
+                                   plumb_check_result **out, plumb_error *err);
+PLUMB_API void plumb_check_result_free(plumb_check_result *result);           /* NULL is fine */
+PLUMB_API int plumb_check_result_exit_code(const plumb_check_result *result); /* 0, 1 or 3 */
+/* "ok", "pass", "fail_accuracy", "eager_two_runs_differ", "fail_to_run", … */
+PLUMB_API const char *plumb_check_result_status(const plumb_check_result *result);
+/* The AccuracyError, or what failed, with the next command; "". */
+PLUMB_API const char *plumb_check_result_error(const plumb_check_result *result);
+typedef struct plumb_check_output {
+    size_t size;
+    const char *name;
+    const char *kind; /* "output", "gradient", … */
+    int same, ignored, accepted;
+    const char *rule, *reason;              /* which rule decided, and why; "" */
+    double error, reference_error, allowed; /* RMSE against fp64 and its limit; NAN = not known */
+    const plumb_tensor *tensor;             /* of the candidate; NULL = none */
+} plumb_check_output;
+PLUMB_API size_t plumb_check_result_outputs(const plumb_check_result *result);
+PLUMB_API int plumb_check_result_output(const plumb_check_result *result, size_t i,
+                                        plumb_check_output *out);
+PLUMB_API plumb_status plumb_check_result_write(const plumb_check_result *result,
+                                                const plumb_write_options *options, char **text,
+                                                plumb_error *err);
 
 /* ---- test folders ---- */
 
 typedef struct plumb_test_options {
+    size_t size;
     double rtol, atol;     /* 1e-3, 1e-7 as ONNX's own runner */
     const char *filter;    /* only cases whose path holds it; NULL = all */
     const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
-    int fp64, threads, verbose;
-    plumb_format format;
-    const plumb_progress *progress;
-    /* Called for each case that failed, after all have run; may be NULL. */
-    void (*failed)(void *ctx, const char *path, const char *reason);
-    void *failed_ctx;
+    int fp64, threads;
+    const plumb_progress *progress; /* may be NULL */
 } plumb_test_options;
-typedef struct plumb_test_counts {
-    size_t passed, failed, skipped;
-} plumb_test_counts;
+PLUMB_OPTIONS_INIT(plumb_test_options, PLUMB_OPTIONS_TEST)
+
+/* Read by any number of threads. */
+typedef struct plumb_test_report plumb_test_report;
 /* Runs every ONNX test case below the folders. A failed case is counted, not an error. */
 PLUMB_API plumb_status plumb_test(const char *const *dirs, size_t n_dirs,
-                                  const plumb_test_options *options, plumb_test_counts *counts,
-                                  char **text, plumb_error *err);
+                                  const plumb_test_options *options, plumb_test_report **out,
+                                  plumb_error *err);
+PLUMB_API void plumb_test_report_free(plumb_test_report *report); /* NULL is fine */
+PLUMB_API size_t plumb_test_report_passed(const plumb_test_report *report);
+PLUMB_API size_t plumb_test_report_failed(const plumb_test_report *report);
+PLUMB_API size_t plumb_test_report_skipped(const plumb_test_report *report);
+typedef struct plumb_test_case {
+    size_t size;
+    const char *path;
+    const char *status; /* "pass", "fail", "skip" */
+    const char *reason; /* "" */
+    double seconds;
+} plumb_test_case;
+PLUMB_API size_t plumb_test_report_cases(const plumb_test_report *report);
+PLUMB_API int plumb_test_report_case(const plumb_test_report *report, size_t i,
+                                     plumb_test_case *out);
+PLUMB_API plumb_status plumb_test_report_write(const plumb_test_report *report,
+                                               const plumb_write_options *options, char **text,
+                                               plumb_error *err);
 
 /* ---- metrics ---- */
 
@@ -273,6 +475,7 @@ PLUMB_API plumb_status plumb_measure(const plumb_tensor *a, const plumb_tensor *
 
 /* PyTorch's same(ref, res, fp64_ref), with its names and quirks. */
 typedef struct plumb_same_options {
+    size_t size;
     double tol;        /* 1e-3: both absolute and relative */
     int equal_nan;     /* 1 */
     int exact_dtype;   /* 1 */
@@ -284,7 +487,9 @@ typedef struct plumb_same_options {
     int relax_numpy_equality; /* taken, without effect: ONNX data has no NumPy scalars */
     double iou_threshold;     /* 0.99 */
 } plumb_same_options;
+PLUMB_OPTIONS_INIT(plumb_same_options, PLUMB_OPTIONS_SAME)
 typedef struct plumb_same_result {
+    size_t size;
     int same;         /* 1 yes, 0 no, -1 PyTorch would raise an exception */
     const char *rule; /* which rule decided; static */
     double ref_error; /* RMSE against fp64, where that rule was reached */
@@ -292,7 +497,6 @@ typedef struct plumb_same_result {
     double multiplier;
     char why[256]; /* one line; "" when same */
 } plumb_same_result;
-PLUMB_API void plumb_same_options_init(plumb_same_options *options); /* the values noted above */
 /* "tol=1e-4,equal_nan=0,…", over what is there. */
 PLUMB_API plumb_status plumb_same_options_parse(const char *text, plumb_same_options *options,
                                                 plumb_error *err);
@@ -308,12 +512,14 @@ PLUMB_API plumb_status plumb_same(const plumb_tensor *ref, const plumb_tensor *r
  * it appears whole when it is closed, or not at all, and an existing one is never overwritten. */
 typedef struct plumb_recorder plumb_recorder;
 typedef struct plumb_recorder_options { /* NULL or 0 where unknown */
-    const char *engine;                 /* "my-engine" */
+    size_t size;
+    const char *engine; /* "my-engine" */
     const char *engine_version;
     const char *model; /* the file that the engine runs; its path and hash are noted */
     const char *notes;
     int stats_only; /* hash, min, max, mean, counts; no tensors */
 } plumb_recorder_options;
+PLUMB_OPTIONS_INIT(plumb_recorder_options, PLUMB_OPTIONS_RECORDER)
 PLUMB_API plumb_status plumb_recorder_open(const char *path, const plumb_recorder_options *options,
                                            plumb_recorder **out, plumb_error *err);
 /* Strides are in elements, NULL = dense in C order; `data` is the first element. Data is copied to
@@ -328,8 +534,9 @@ PLUMB_API plumb_status plumb_recorder_close(plumb_recorder *recorder, plumb_erro
 PLUMB_API void plumb_recorder_abandon(plumb_recorder *recorder); /* leaves no file; NULL is fine */
 
 typedef struct plumb_record_options {
-    plumb_inputs inputs;
-    const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
+    size_t size;
+    const plumb_inputs *inputs; /* may be NULL */
+    const char *backend;        /* spec; NULL = eager. Others run behind plumb-guard */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
@@ -342,14 +549,54 @@ typedef struct plumb_record_options {
     size_t n_ops;
     const char *const *modules; /* modules, with all below them */
     size_t n_modules;
-    const char *output; /* the recording */
-    plumb_format format;
-    const plumb_progress *progress;
+    const char *output;             /* the recording; required */
+    const plumb_progress *progress; /* may be NULL */
 } plumb_record_options;
+PLUMB_OPTIONS_INIT(plumb_record_options, PLUMB_OPTIONS_RECORD)
+
+/* Read by any number of threads. */
+typedef struct plumb_record_result plumb_record_result;
 /* Runs the model on a backend and records its inputs and every intermediate that the backend shows
  * without being disturbed by it. */
 PLUMB_API plumb_status plumb_record(plumb_model *model, const plumb_record_options *options,
-                                    char **text, plumb_error *err);
+                                    plumb_record_result **out, plumb_error *err);
+PLUMB_API void plumb_record_result_free(plumb_record_result *result); /* NULL is fine */
+PLUMB_API const char *plumb_record_result_path(const plumb_record_result *result);
+PLUMB_API size_t plumb_record_result_values(const plumb_record_result *result);
+PLUMB_API uint64_t plumb_record_result_bytes(const plumb_record_result *result);
+PLUMB_API double plumb_record_result_seconds(const plumb_record_result *result);
+PLUMB_API int plumb_record_result_observer_effect(const plumb_record_result *result);
+PLUMB_API size_t plumb_record_result_notes(const plumb_record_result *result);
+PLUMB_API const char *plumb_record_result_note(const plumb_record_result *result, size_t i);
+PLUMB_API plumb_status plumb_record_result_write(const plumb_record_result *result,
+                                                 const plumb_write_options *options, char **text,
+                                                 plumb_error *err);
+
+/* A recording opened for reading: plumb's own, any safetensors or npz file, a folder of npy files,
+ * Polygraphy's JSON, an ONNX test data set. Read by any number of threads. */
+typedef struct plumb_recording plumb_recording;
+typedef struct plumb_recorded {
+    size_t size;
+    const char *name;               /* unique in the recording: "y", "y#1" */
+    const char *value;              /* in the model */
+    const char *node, *op, *module; /* "" where unknown */
+    int64_t call;                   /* how often the value was computed before */
+    plumb_dtype dtype;              /* 0 = known after reading only */
+    int rank;
+    const int64_t *dims;
+    int is_input, is_output;
+    int has_data; /* else only statistics were recorded */
+} plumb_recorded;
+PLUMB_API plumb_status plumb_recording_open(const char *path, plumb_recording **out,
+                                            plumb_error *err);
+PLUMB_API void
+plumb_recording_close(plumb_recording *recording); /* its tensors stay; NULL is fine */
+PLUMB_API const char *plumb_recording_format(const plumb_recording *recording); /* "plumb", "npz" */
+PLUMB_API size_t plumb_recording_count(const plumb_recording *recording);
+PLUMB_API int plumb_recording_get(const plumb_recording *recording, size_t i, plumb_recorded *out);
+/* In place where the file allows: mapped, read when touched. */
+PLUMB_API plumb_status plumb_recording_read(const plumb_recording *recording, const char *name,
+                                            plumb_tensor **out, plumb_error *err);
 
 /* The content store, given by its own folder or its session's: what is in it; whether every blob is
  * what its name says (*n_bad counts those that are not; a recording may be given instead of a
@@ -363,12 +610,17 @@ PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format
 
 /* ---- comparing ---- */
 
+/* What an analysis or a comparison found. Read by any number of threads; plumb_session_tensor may
+ * be called by any number of threads, too. */
+typedef struct plumb_session plumb_session;
+
 typedef struct plumb_compare_options {
+    size_t size;
     /* Of a model that is recorded on the fly; inputs that the other side holds are taken from it.
      */
-    plumb_inputs inputs;
-    const char *backend;    /* spec for a model; NULL = eager */
-    const char *reference;  /* spec for B when both are models; NULL = eager */
+    const plumb_inputs *inputs; /* may be NULL */
+    const char *backend;        /* spec for a model; NULL = eager */
+    const char *reference;      /* spec for B when both are models; NULL = eager */
     double timeout;         /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit;  /* bytes behind the guard; 0 = none */
     int threads;            /* of plumb's own pool; 0 = all */
@@ -386,68 +638,174 @@ typedef struct plumb_compare_options {
     size_t n_plugins;
     const char *const *details; /* values to measure in detail: quantiles, top k, channels */
     size_t n_details;
-    const char *metric; /* that colours and sorts; NULL = psnr */
-    const char *sort;   /* "worst" (NULL) or "order" */
-    const char *format; /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
-    size_t limit;       /* rows of the table; 0 = all */
-    int colour;         /* escape sequences in text */
-    const char *output; /* session folder; NULL = none is written */
-    int pack;           /* with all tensors in it */
-    const plumb_progress *progress;
+    const char *metric;             /* for colours and sorting; NULL = psnr */
+    const char *output;             /* session folder; NULL = none is written */
+    int pack;                       /* with all tensors in it */
+    const plumb_progress *progress; /* may be NULL */
+    int strict_pairs;               /* no likely pairs */
 } plumb_compare_options;
-/* Compares two recordings, or a model and a recording, or two models: pairs their values, measures
- * them, and tells where they diverge. *exit_code is 0 (agree) or 1 (diverged). Nothing paired is an
- * error (PLUMB_E_INVALID); so is a model that does not run. */
+PLUMB_OPTIONS_INIT(plumb_compare_options, PLUMB_OPTIONS_COMPARE)
+/* Compares two recordings, or a model and a recording, or two models, all by path: pairs their
+ * values, measures them, and tells where they diverge. Nothing paired is an error
+ * (PLUMB_E_INVALID); so is a model that does not run. */
 PLUMB_API plumb_status plumb_compare(const char *a, const char *b,
-                                     const plumb_compare_options *options, int *exit_code,
-                                     char **text, plumb_error *err);
+                                     const plumb_compare_options *options, plumb_session **out,
+                                     plumb_error *err);
+
+/* "did you mean": the name nearest to `word` by edits, case aside; NULL when none is near. */
+PLUMB_API const char *plumb_nearest(const char *word, const char *const *names, size_t n_names);
 
 /* ---- analysis ---- */
 
 typedef struct plumb_analyze_options {
-    plumb_inputs inputs;
+    size_t size;
+    const plumb_inputs *inputs;  /* may be NULL */
     const char *backend;         /* spec of A, the run under test; NULL = eager */
     const char *reference;       /* B: a spec, a recording or a model file; NULL = eager */
     const char *reference_model; /* another model for B, run as `reference` says; NULL = none */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
-    const char *output;    /* the session folder; NULL = none is written */
-    const char *save;      /* tensors in it: "all" (NULL), "suspects", "none" */
+    const char *output;    /* the session folder; NULL = none is written, and no tensor is kept */
+    const char *save;      /* tensors in it: "all", "suspects", "none"; NULL = all below 2 GB */
     const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
     int skip_determinism, skip_gold;
     int skip_search;     /* no runs of parts of the model, for failures and for black boxes */
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
     double tol;          /* of outputs without a culprit, relative to their size; 0 = 1e-4 */
-    const char *metric;  /* that colours and sorts; NULL = psnr */
-    const char *format;  /* "text" (NULL), "json", "csv", "md", "junit", "github", "sarif", … */
-    size_t limit;        /* rows of the table; 0 = all */
-    int colour;          /* escape sequences in text */
+    const char *metric;  /* for colours and sorting; NULL = psnr */
     int bisect;          /* also: which level or pass of A's backend did it */
-    const char *rollup;  /* after the table: "module", "op" or "dtype"; NULL = none */
     const char *amp;     /* "fp16" or "bf16": the model under autocast, on both sides; NULL = no */
     int advise;          /* also: which nodes to raise to float32 for the outputs to be near fp64 */
     const char *advise_out; /* file for the model with these raised; NULL = none */
     /* Files, NULL = none: which value of A is which of a recording or another model as B; accepted
      * divergences; where to write what diverges now, which then does not fail (docs/formats). */
     const char *map, *baseline, *write_baseline;
-    const plumb_progress *progress;
+    const plumb_progress *progress; /* may be NULL */
 } plumb_analyze_options;
-/* The whole analysis: which operation is to blame. *exit_code is 0 (agree), 1 (diverged or
- * non-deterministic) or 3 (A or B failed); these are results, not errors. */
+PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
+/* The whole analysis: which operation is to blame. That A or B fails is a result, not an error. */
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
-                                     int *exit_code, char **text, plumb_error *err);
+                                     plumb_session **out, plumb_error *err);
 
 /* ---- looking at a session ---- */
 
-typedef struct plumb_report_options { /* all zero: HTML */
-    const char
-        *format; /* "html" (NULL), "text", "json", "csv", "md", "junit", "github", "sarif", … */
-    const char *metric; /* that sorts; NULL = the session's */
+/* An earlier session: its folder, or a session.json alone (then without tensors). */
+PLUMB_API plumb_status plumb_session_open(const char *path, plumb_session **out, plumb_error *err);
+PLUMB_API void plumb_session_free(plumb_session *session); /* NULL is fine */
+
+typedef struct plumb_session_summary { /* no string is NULL */
+    size_t size;
+    int exit_code;       /* 0 agree, 1 diverged or non-deterministic, 3 A or B failed */
+    const char *verdict; /* "agree", "diverged", "nondeterministic", "failed" */
+    const char *reason;
+    const char *folder;  /* "" = not written */
+    const char *created; /* UTC, "2026-08-22T10:00:00Z"; "" */
+    const char *model_path, *model_hash;
+    size_t n_nodes; /* of the model */
+    const char *metric, *profile;
+    double tol;                   /* NAN = by precision */
+    const char *first_divergence; /* value; "" = none */
+    int observer_effect;
+    const char *observer_note;
+    size_t n_points, n_blame, n_outputs, n_notes, n_timing;
+    size_t n_replayed, n_unreplayed; /* coverage */
+    double single_node_share;        /* NAN = not known */
+    size_t n_samples;                /* of inputs; at least 1 */
+    size_t n_failing, n_smallest;    /* of plumb_session_failing and _smallest */
+    const char *bisect_level, *bisect_pass, *bisect_reason; /* "" = not asked for */
+    int64_t peak_memory;                                    /* bytes */
+    const char *lines; /* "NONDETERMINISTIC A at y (hash)\n…", as PyTorch's analyze prints them */
+} plumb_session_summary;
+PLUMB_API int plumb_session_get(const plumb_session *session, plumb_session_summary *out);
+PLUMB_API const char *plumb_session_verdict(const plumb_session *session);
+PLUMB_API const char *plumb_session_reason(const plumb_session *session);
+PLUMB_API int plumb_session_exit_code(const plumb_session *session);
+
+typedef struct plumb_side_info { /* no string is NULL */
+    size_t size;
+    const char *backend, *spec, *version, *path, *hash;
+    const char *failure; /* "" = none */
+    int signal;          /* that ended it; 0 = none */
+} plumb_side_info;
+PLUMB_API int plumb_session_side(const plumb_session *session, char side, /* 'a' or 'b' */
+                                 plumb_side_info *out);
+
+typedef struct plumb_sync_point { /* in the order of the model; no string is NULL */
+    size_t size;
+    const char *value, *node, *op, *module, *source; /* in the model under test; "" unknown */
+    const char *counterpart;                         /* in B; "" = none */
+    const char *paired_by, *relation, *layout;
+    double confidence;
+    int is_input, is_output;
+    int metadata_match;
+    const char *metadata_reason;            /* "" when it matches */
+    const char *pair_class;                 /* "exact", "finite", "nonfinite", "structural"; "" */
+    double propagated, local, amplified, q; /* NAN = not known */
+    const char *excuse;
+    const char *similarity; /* "green", "yellow", "red"; "" */
+    const char *verdict;    /* "same", "within", "culprit", "inherited", "amplified",
+                               "nondeterministic", "mismatch", "unpaired", "unverified" */
+    const char *reason;
+    const char *precision;        /* effective: what the value went through, "fp16" */
+    int64_t sample;               /* the worst one */
+    int accepted;                 /* by a baseline */
+    plumb_dtype dtype_a, dtype_b; /* 0 = no tensor on that side */
+    int rank_a, rank_b;
+    const int64_t *dims_a, *dims_b;
+    int has_a, has_b; /* plumb_session_tensor can give it */
+} plumb_sync_point;
+PLUMB_API size_t plumb_session_points(const plumb_session *session);
+PLUMB_API int plumb_session_point(const plumb_session *session, size_t i, plumb_sync_point *out);
+#define PLUMB_NONE ((size_t)-1)
+/* The index of the sync point of a value; PLUMB_NONE. */
+PLUMB_API size_t plumb_session_find(const plumb_session *session, const char *value);
+/* The index of the sync point of output k. */
+PLUMB_API size_t plumb_session_output(const plumb_session *session, size_t k);
+/* A metric of sync point i by name, metrics of plugins included; NAN = none. */
+PLUMB_API double plumb_session_metric(const plumb_session *session, size_t i, const char *name);
+/* How many sync points have a verdict. */
+PLUMB_API size_t plumb_session_count(const plumb_session *session, const char *verdict);
+
+typedef struct plumb_blame { /* by score, the largest first; no string is NULL */
+    size_t size;
+    const char *node, *op, *value, *module, *source;
+    const char *kind, *where; /* "offset 0.25", "channel 3 of axis 1" */
+    double q, effect, score;  /* NAN = not known */
+    const char *reason;
+    const char *const *members; /* values of the nodes of the group, when it is one */
+    size_t n_members;
+    const int64_t *samples; /* with several: those in which it is to blame, the worst first */
+    size_t n_samples;
+} plumb_blame;
+PLUMB_API size_t plumb_session_blames(const plumb_session *session);
+PLUMB_API int plumb_session_blame(const plumb_session *session, size_t i, plumb_blame *out);
+
+PLUMB_API const char *plumb_session_note(const plumb_session *session, size_t i);
+/* The name of phase i, and how long it took (seconds may be NULL). */
+PLUMB_API const char *plumb_session_timing(const plumb_session *session, size_t i, double *seconds);
+/* Samples that did not agree; the fewest of them that show every culprit. */
+PLUMB_API int64_t plumb_session_failing(const plumb_session *session, size_t i);
+PLUMB_API int64_t plumb_session_smallest(const plumb_session *session, size_t i);
+
+/* The tensor of a value on one side ("a", "b", "gold"), of the sample its sync point is about. From
+ * the session's folder or from the recording that it names, mapped where the file allows.
+ * PLUMB_E_NOT_FOUND when it was not kept; gold is kept for culprits. */
+PLUMB_API plumb_status plumb_session_tensor(const plumb_session *session, const char *value,
+                                            const char *side, plumb_tensor **out, plumb_error *err);
+PLUMB_API plumb_status plumb_session_write(const plumb_session *session,
+                                           const plumb_write_options *options, char **text,
+                                           plumb_error *err);
+
+typedef struct plumb_report_options {
+    size_t size;
+    const char *format; /* "html" (NULL), or one of plumb_write_options */
+    const char *metric; /* for sorting; NULL = the session's */
     size_t limit;       /* rows of tables; 0 = all */
     uint64_t max_size;  /* bytes of the HTML file, which tensors are left out for; 0 = 16 MiB */
 } plumb_report_options;
+PLUMB_OPTIONS_INIT(plumb_report_options, PLUMB_OPTIONS_REPORT)
 /* Writes a session (its folder) to a new file: as one offline HTML page, or in another format,
  * which without a path (NULL) becomes the text. */
 PLUMB_API plumb_status plumb_report(const char *session, const char *path,
@@ -459,12 +817,16 @@ PLUMB_API plumb_status plumb_report(const char *session, const char *path,
  * is answered. Needs libmicrohttpd, at build time and now, else
  * PLUMB_E_UNSUPPORTED. */
 typedef struct plumb_viewer plumb_viewer;
-typedef struct plumb_viewer_options { /* all zero: a free port, no source files, no comparisons */
-    int port;                         /* 0 = a free one */
+typedef struct plumb_viewer_options {
+    size_t size;
+    int port;            /* 0 = a free one */
     const char *source;  /* folder below which source files may be shown; NULL = none */
     const char *program; /* the plumb program, which runs comparisons; NULL = none are offered */
     const char *host;    /* IPv4 address to listen on instead of 127.0.0.1; NULL = only there */
+    int insecure_host;   /* nonzero: `host` may be beyond this machine, without encryption */
+    int trust;           /* nonzero: what the page shows may run compilers and runtimes unasked */
 } plumb_viewer_options;
+PLUMB_OPTIONS_INIT(plumb_viewer_options, PLUMB_OPTIONS_VIEWER)
 PLUMB_API plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,
                                          plumb_viewer **out, plumb_error *err);
 PLUMB_API const char *plumb_viewer_link(const plumb_viewer *viewer); /* lives with it */
@@ -472,21 +834,11 @@ PLUMB_API void plumb_viewer_close(plumb_viewer *viewer);             /* NULL is 
 
 /* ---- minify and repro ---- */
 
-/* How a model is run: what is done to it before anything else. A repro holds the model after that,
- * and says what it was. */
-typedef struct plumb_context {
-    int eval;                /* training behaviour off */
-    const char *amp;         /* "fp16", "bf16": under autocast; NULL = not */
-    int backward;            /* with gradients */
-    const char *loss_output; /* backward: the only output in the loss; NULL = every float one */
-    int random_gradients;    /* backward: incoming gradients by grad_seed instead of 1/numel */
-    uint64_t grad_seed;
-} plumb_context;
-
 typedef struct plumb_minify_options {
-    plumb_inputs inputs;
-    plumb_context context;
-    const char *backend;   /* spec of the run under test; NULL = eager */
+    size_t size;
+    const plumb_inputs *inputs;   /* may be NULL */
+    const plumb_context *context; /* may be NULL. A repro holds the model after that */
+    const char *backend;          /* spec of the run under test; NULL = eager */
     double timeout;        /* seconds of each compile, run or check; 0 = found from the first run */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
@@ -500,7 +852,7 @@ typedef struct plumb_minify_options {
     const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
     int fail_code;           /* it fails only with this exit code; -1 = as the original */
     const char *check_str;   /* must be in the error's text; NULL = a similar text */
-    int accuracy;            /* outputs must also fail the predicate of plumb_run_checked */
+    int accuracy;            /* outputs must also fail the predicate of plumb_check */
     int strict;              /* the first culprit in the graph, also one that changes no output */
     const char *profile;     /* of that predicate, as in plumb_check_options; NULL = plumb */
     const char *same;        /* options of the torch profile; NULL = PyTorch's own */
@@ -514,40 +866,64 @@ typedef struct plumb_minify_options {
     const char *good;    /* folder for the nearest model that passes; NULL = none */
     const char *program; /* plumb, which checks the repro in a new process; NULL = the running
                             program when it is plumb, else the one in PATH */
-    plumb_format format;
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
-    const plumb_progress *progress;
+    const plumb_progress *progress; /* may be NULL */
     int trust; /* a command, program or library that the repro.json names may be run */
 } plumb_minify_options;
+PLUMB_OPTIONS_INIT(plumb_minify_options, PLUMB_OPTIONS_MINIFY)
+
+/* What minifying found. Read by any number of threads. */
+typedef struct plumb_repro plumb_repro;
 /* The smallest model that fails in the same way, written as a repro and checked from its files in a
  * new process. A model that does not fail is PLUMB_E_INVALID. */
 PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
-                                    char **text, plumb_error *err);
-/* One question: does the model fail, with the signature of options->signature when it is given?
- * *fails is 1 or 0. */
+                                    plumb_repro **out, plumb_error *err);
+/* One question: does the model fail, with the signature of options->signature when it is given? */
 PLUMB_API plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options,
-                                          int *fails, char **text, plumb_error *err);
+                                          plumb_repro **out, plumb_error *err);
+PLUMB_API void plumb_repro_free(plumb_repro *repro); /* NULL is fine */
+typedef struct plumb_repro_summary {                 /* no string is NULL */
+    size_t size;
+    int fails;                /* of a query; 1 after plumb_minify */
+    const char *signature;    /* the failure in words; "" = none was seen */
+    const char *folder;       /* "" = not written */
+    int verified;             /* it fails in a new process, from its files */
+    int one_minimal;          /* no node can go */
+    size_t n_queries, n_runs; /* distinct candidates; runs of them */
+    double seconds;
+    size_t nodes_before, nodes_after, inputs_after;
+    int64_t elements_after; /* of inputs and weights */
+    size_t n_others;        /* other failures that were met */
+} plumb_repro_summary;
+PLUMB_API int plumb_repro_get(const plumb_repro *repro, plumb_repro_summary *out);
+/* Another failure that was met, in words, and how often (may be NULL). */
+PLUMB_API const char *plumb_repro_other(const plumb_repro *repro, size_t i, size_t *n_seen);
+PLUMB_API plumb_status plumb_repro_write(const plumb_repro *repro,
+                                         const plumb_write_options *options, char **text,
+                                         plumb_error *err);
 
 /* Repro levels: 0 off; 1 on error, a checkpoint; 2 on error, a checkpoint and the minify command; 3
  * always, before compiling and running, so that it survives a crash; 4 when the outputs are wrong.
  */
 typedef struct plumb_repro_options {
-    int level;             /* 1 to 4 */
-    plumb_inputs inputs;   /* made again: they depend on their options only */
-    const char *backend;   /* spec; NULL = eager */
-    const char *debug_dir; /* NULL = plumb-debug */
-    const char *name;      /* "forward", "backward": kept apart; NULL = none */
-    const char *error;     /* what went wrong; NULL = nothing yet */
-    int no_data;           /* shapes and types only; inputs are generated when it is run */
+    size_t size;
+    int level;                  /* 1 to 4; 2 */
+    const plumb_inputs *inputs; /* may be NULL. Made again: they depend on their options only */
+    const char *backend;        /* spec; NULL = eager */
+    const char *debug_dir;      /* NULL = plumb-debug */
+    const char *name;           /* "forward", "backward": kept apart; NULL = none */
+    const char *error;          /* what went wrong; NULL = nothing yet */
+    int no_data;                /* shapes and types only; inputs are generated when it is run */
     double timeout;
     int threads;
-    plumb_context context; /* done to the model that is written */
+    const plumb_context *context; /* may be NULL. Done to the model that is written */
     /* The predicate that found it wrong, as in plumb_minify_options: minify and query ask by it. */
     int accuracy, strict;
     const char *profile, *same;
     double tol;
 } plumb_repro_options;
+PLUMB_OPTIONS_INIT(plumb_repro_options, PLUMB_OPTIONS_REPRO)
 /* Writes DEBUG_DIR/run_TIME-PID/checkpoints/NODES[-k]/ and copies it to ./repro; *text says where.
  */
 PLUMB_API plumb_status plumb_repro_dump(const plumb_model *model,
@@ -556,6 +932,7 @@ PLUMB_API plumb_status plumb_repro_dump(const plumb_model *model,
 
 /* What a repro.json says of the run. */
 typedef struct plumb_repro_info {
+    size_t size;
     uint64_t seed;
     int threads; /* 0 = all */
     double timeout;
@@ -565,6 +942,11 @@ typedef struct plumb_repro_info {
 /* PLUMB_E_NOT_FOUND when the folder is no repro. */
 PLUMB_API plumb_status plumb_repro_read(const char *folder, plumb_repro_info *out,
                                         plumb_error *err);
+
+/* A line for each fault that the spec plants (jit:inject=KIND@OP:N) and that has no node in the
+ * model; "" when there is none. */
+PLUMB_API plumb_status plumb_faults_missed(const plumb_model *model, const char *backend,
+                                           char **text, plumb_error *err);
 
 /* ---- backends ---- */
 
@@ -578,11 +960,6 @@ PLUMB_API plumb_status plumb_backends(plumb_format format, char **text, plumb_er
  * immutable. A backend handles it through plumb_host only. */
 typedef struct plumb_datum plumb_datum;
 typedef enum plumb_kind { PLUMB_TENSOR = 1, PLUMB_SEQUENCE = 2, PLUMB_OPTIONAL = 3 } plumb_kind;
-
-typedef struct plumb_string {
-    const char *data; /* need not end with a NUL */
-    size_t n_bytes;
-} plumb_string;
 
 /* What plumb does for a backend, so that a plugin links with nothing. New members go to the end;
  * n_bytes tells which are there. */
@@ -689,7 +1066,8 @@ typedef struct plumb_run_args {
 
 enum {                        /* flags */
        PLUMB_TAKES_GRAPH = 1, /* reads plumb_source.graph when it is given */
-       PLUMB_OTHER_TYPES = 2  /* element types may differ from the declared ones (fp64) */
+       PLUMB_OTHER_TYPES = 2, /* element types may differ from the declared ones (fp64) */
+       PLUMB_IN_PROCESS = 4   /* plumb's own code: it runs without the guard. Not for plugins */
 };
 
 /* The vtable. Slots marked (optional) may be NULL; the default stands beside. `self` is what open
@@ -755,6 +1133,7 @@ typedef size_t (*plumb_metrics_entry)(const plumb_host *host, const plumb_metric
  * and backward graphs are wrapped apart and named. */
 typedef struct plumb_wrapped plumb_wrapped;
 typedef struct plumb_wrap_options {
+    size_t size;
     int level;             /* 0 to 4, as above */
     const char *spec;      /* for the repro: how plumb opens this backend; NULL = its name */
     const char *name;      /* "forward", "backward"; NULL = none */
@@ -763,6 +1142,7 @@ typedef struct plumb_wrap_options {
     void (*log)(void *ctx, const char *line); /* "Writing checkpoint with N nodes to PATH" */
     void *log_ctx;
 } plumb_wrap_options;
+PLUMB_OPTIONS_INIT(plumb_wrap_options, PLUMB_OPTIONS_WRAP)
 PLUMB_API plumb_status plumb_wrap_backend(const plumb_backend *backend, void *self,
                                           const plumb_wrap_options *options, plumb_wrapped **out,
                                           plumb_error *err);

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "backends/backend.h"
-#include "graph/text.h"
+#include "graph/text/text.h"
 
 enum { QUERIES = 60, WARM_UP = 3 };
 

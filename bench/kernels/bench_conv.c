@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/conv.h"
+#include "kernels/conv/conv.h"
 #include "kernels/cpu.h"
 
 extern void omp_set_num_threads(int n);

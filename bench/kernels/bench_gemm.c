@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "kernels/cpu.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 static double now(void) {
     struct timespec t;

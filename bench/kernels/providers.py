@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Whole models on eager with each provider of kernels: the table in src/kernels/README.md.
+"""Whole models on eager with each provider of kernels: the table in bench/kernels/README.md.
 
 Usage: bench/kernels/providers.py [--plumb FILE] [--rounds N] [MODEL.onnx…]   (default: the torch exports of .cache/models)
 

@@ -137,7 +137,10 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: engine [--bug] RECORDING.safetensors\n");
         return 2;
     }
-    const plumb_recorder_options options = { .engine = "examples/engine", .engine_version = "1" };
+    plumb_recorder_options options;
+    plumb_recorder_options_init(&options);
+    options.engine = "examples/engine";
+    options.engine_version = "1";
     plumb_status st = plumb_recorder_open(argv[1 + bug], &options, &recorder, &err);
     if (st == PLUMB_OK) st = infer(photo, bug, recorder, out, &err);
     if (st == PLUMB_OK) {

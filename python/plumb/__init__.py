@@ -1,5 +1,50 @@
-"""The PyTorch side of plumb: record every intermediate tensor of a module, under the names of its ONNX export."""
-from ._save import Recording, save_intermediates
-from ._version import VERSION as __version__  # noqa: F401
+"""plumb: find the operation where a model goes wrong.
 
-__all__ = ["save_intermediates", "Recording"]
+    import plumb
+    r = plumb.analyze(net, (x,), backend="ort")   # a torch module, an ONNX path, bytes or ModelProto
+    print(r)                                      # verdict, blame, table
+    r.blame[0].op, r.blame[0].source              # who, and which PyTorch line
+    r["/h/Relu_output_0"].a                       # numpy arrays, read when they are touched
+
+Needs numpy; torch, pandas, tqdm and pytest are used when they are there. How to use it: docs/python.md.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._analyze import analyze, assert_close, compare
+from ._errors import (BackendError, ExistsError, InputError, LibraryError, NotFoundError, PlumbError,
+                      TroubleError)
+from ._minify import Repro, dump_repro, minify, minify_query, read_repro
+from ._model import Model
+from ._run import Recorder, RecordResult, RunResult, Tensors, load, record, run
+from ._same import Same, measure, same
+from ._session import Blame, Session, SyncPoint, SyncPoints, open_session, view
+from ._tools import (CheckResult, TestReport, backends, check, faults_missed, ops, store_gc, store_ls, store_verify, test,
+                     version)
+from ._version import VERSION as __version__  # noqa: N811
+
+if TYPE_CHECKING:
+    from ._compile import AccuracyError, CompileError, watch
+    from ._save import Recording, save_intermediates
+
+__all__ = [
+    "AccuracyError", "BackendError", "Blame", "CheckResult", "CompileError", "ExistsError",
+    "InputError", "LibraryError", "Model", "NotFoundError",
+    "PlumbError", "RecordResult", "Recorder", "Recording", "Repro", "RunResult", "Same", "Session", "SyncPoint", "SyncPoints",
+    "TroubleError", "Tensors", "TestReport", "__version__", "analyze", "assert_close", "backends", "check", "compare",
+    "dump_repro", "faults_missed", "load", "measure", "minify", "minify_query", "open_session", "ops", "read_repro", "record",
+    "run", "same", "save_intermediates", "store_gc", "store_ls", "store_verify", "test", "version", "view",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch is imported when it is asked for."""
+    if name in ("save_intermediates", "Recording"):
+        from . import _save
+        return getattr(_save, name)
+    if name in ("watch", "AccuracyError", "CompileError"):
+        from . import _compile
+        return getattr(_compile, name)
+    raise AttributeError(f"module 'plumb' has no attribute {name!r}")

@@ -1,27 +1,32 @@
 """Exports a module to ONNX while it is watched, so that each node's stack trace names the call it came from."""
+from __future__ import annotations
+
 import contextlib
 import inspect
 import mmap
 import os
 import shutil
 import tempfile
+from typing import Any, Dict, Iterator, List
 
 import torch
 import torch.onnx
+from torch.nn import Module
 
 from . import _file, _onnx
+from ._watch import Watcher
 
 _SCALARS = {"Float": 1, "Byte": 2, "Char": 3, "Short": 5, "Int": 6, "Long": 7, "Bool": 9, "Half": 10, "Double": 11,
             "ComplexFloat": 14, "ComplexDouble": 15, "BFloat16": 16}
 
 
 @contextlib.contextmanager
-def _graph_kept(kept):
+def _graph_kept(kept: Any) -> Iterator[None]:
     """verbose=True, which the stack traces need, also prints the graph; take it instead, it has the shapes."""
     places = [(torch.onnx, "log"), (torch._C, "_jit_onnx_log")]
     before = [(o, n, getattr(o, n)) for o, n in places if hasattr(o, n)]
 
-    def keep(*args):
+    def keep(*args: Any) -> None:
         kept.extend(a for a in args if isinstance(a, torch._C.Graph))
     try:
         for o, n, _ in before:
@@ -32,7 +37,7 @@ def _graph_kept(kept):
             setattr(o, n, f)
 
 
-def _types_of(graph):
+def _types_of(graph: Any) -> Dict[str, Any]:
     found = {}
     for node in graph.nodes():
         for value in node.outputs():
@@ -43,31 +48,33 @@ def _types_of(graph):
     return found
 
 
-def _export_torchscript(model, args, kwargs, path, options, watcher):
+def _export_torchscript(model: Module, args: Any, kwargs: Any, path: str, options: Dict[str, Any],
+                        watcher: Watcher) -> Dict[str, Any]:
     known = inspect.signature(torch.onnx.export).parameters
     if "dynamo" in known:
         options = dict(options, dynamo=False)
     packed = (*args, dict(kwargs)) if kwargs or args and isinstance(args[-1], dict) else tuple(args)
-    kept = []
+    kept: List[Any] = []
     with _graph_kept(kept), watcher.watching(dispatch=False):
         torch.onnx.export(model, packed, path, verbose=True, **options)
     return _types_of(kept[-1]) if kept else {}
 
 
-def _export_dynamo(model, args, kwargs, path, options, watcher):
+def _export_dynamo(model: Module, args: Any, kwargs: Any, path: str, options: Dict[str, Any], watcher: Watcher) -> None:
     if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
         raise ValueError(f"exporter='dynamo' needs torch 2.5 or later (this is {torch.__version__})")
     options = {"verbose": False, **options, "dynamo": True}  # it prints its progress otherwise
     try:
         with watcher.watching(dispatch=False):
             program = torch.onnx.export(model, tuple(args), kwargs=dict(kwargs), **options)
-    except Exception:  # of the model, or of a way of capturing that does not go together with hooks: without, it is the exporter's own
+    except Exception:  # the model's, or of capturing that does not go with hooks: without them it is the exporter's
         watcher.restart()
         program = torch.onnx.export(model, tuple(args), kwargs=dict(kwargs), **options)
     program.save(path)
 
 
-def export(model, args, kwargs, onnx_path, exporter, options, watcher, stack_traces):
+def export(model: Module, args: Any, kwargs: Any, onnx_path: Any, exporter: str, options: Dict[str, Any],
+           watcher: Watcher, stack_traces: bool) -> Any:
     """Writes onnx_path (never over a file); returns the graph as _onnx.Model and the tags of its nodes."""
     onnx_path = os.path.abspath(os.fspath(onnx_path))
     _file.refuse_existing(onnx_path)
@@ -90,7 +97,7 @@ def export(model, args, kwargs, onnx_path, exporter, options, watcher, stack_tra
     return graph, tags
 
 
-def _rewrite(raw, folder, stack_traces):
+def _rewrite(raw: str, folder: str, stack_traces: bool) -> Any:
     clean = os.path.join(folder, ".clean")
     with open(raw, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
         graph = _onnx.read(view)

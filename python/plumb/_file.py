@@ -4,6 +4,8 @@ The header stands in front and is known last, so tensors go to unnamed files fir
 at the end; memory does not grow with the bytes recorded. The file gets its name when it is whole, and
 never replaces another. Format: docs/formats/recording.md.
 """
+from __future__ import annotations
+
 import ctypes
 import ctypes.util
 import json
@@ -11,19 +13,21 @@ import os
 import shutil
 import sys
 import tempfile
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
+from torch import Tensor
 
 HEADER_MAX = 100_000_000  # of the safetensors specification
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """A tensor that a recording cannot hold; the text says why."""
 
 
 # torch type: (safetensors type, ONNX type, trailing dim of the packed form or 0)
-def _types():
-    rows = {
+def _types() -> Dict[Any, Tuple[str, str, int]]:
+    rows: Dict[str, Tuple[Any, ...]] = {
         "float32": ("F32", "float"), "float64": ("F64", "double"), "float16": ("F16", "float16"),
         "bfloat16": ("BF16", "bfloat16"), "bool": ("BOOL", "bool"),
         "int8": ("I8", "int8"), "int16": ("I16", "int16"), "int32": ("I32", "int32"), "int64": ("I64", "int64"),
@@ -33,37 +37,37 @@ def _types():
         "float8_e4m3fnuz": ("U8", "float8e4m3fnuz"), "float8_e5m2fnuz": ("U8", "float8e5m2fnuz"),
         "float8_e8m0fnu": ("U8", "float8e8m0"),
     }
-    return {getattr(torch, k): (v + (0,))[:3] for k, v in rows.items() if hasattr(torch, k)}
+    return {getattr(torch, k): (v[0], v[1], v[2] if len(v) > 2 else 0) for k, v in rows.items() if hasattr(torch, k)}
 
 
 TYPES = _types()
 
 
-def dense(tensor):
-    """The tensor in C order in main memory, or Unsupported. Shares memory with it when it can."""
+def dense(tensor: Tensor) -> Tensor:
+    """The tensor in C order in main memory, or UnsupportedError. Shares memory with it when it can."""
     if getattr(tensor, "is_nested", False):
-        raise Unsupported("nested tensor")
+        raise UnsupportedError("nested tensor")
     if tensor.layout != torch.strided:
-        raise Unsupported(f"layout {tensor.layout}")
+        raise UnsupportedError(f"layout {tensor.layout}")
     if tensor.is_quantized:
-        raise Unsupported(f"quantised tensor ({tensor.dtype})")
+        raise UnsupportedError(f"quantised tensor ({tensor.dtype})")
     if tensor.device.type == "meta":
-        raise Unsupported("meta tensor: it has no data")
+        raise UnsupportedError("meta tensor: it has no data")
     if tensor.dtype not in TYPES:
-        raise Unsupported(f"element type {tensor.dtype}")
+        raise UnsupportedError(f"element type {tensor.dtype}")
     if type(tensor).__name__ in ("FakeTensor", "FunctionalTensor"):
-        raise Unsupported(f"{type(tensor).__name__}: it has no data")
+        raise UnsupportedError(f"{type(tensor).__name__}: it has no data")
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     try:
         has_data = plain.numel() == 0 or plain.data_ptr() != 0
     except RuntimeError:  # within torch.func
         has_data = False
     if not has_data:
-        raise Unsupported(f"{type(tensor).__name__} without memory of its own (a wrapper, or within torch.func)")
+        raise UnsupportedError(f"{type(tensor).__name__} without memory of its own (a wrapper, or within torch.func)")
     return plain
 
 
-def as_bytes(tensor):
+def as_bytes(tensor: Tensor) -> memoryview:
     """The memory of a dense tensor, without a copy. The caller keeps the tensor alive."""
     n = tensor.numel() * tensor.element_size()
     if n == 0:
@@ -75,7 +79,7 @@ class _Hash128(ctypes.Structure):
     _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
 
 
-def _load_xxhash():
+def _load_xxhash() -> Any:
     """XXH3_128bits of the system's libxxhash, which most Linux systems have; None without it."""
     for name in ("libxxhash.so.0", ctypes.util.find_library("xxhash")):
         try:
@@ -91,7 +95,7 @@ def _load_xxhash():
 _xxh3 = _load_xxhash()
 
 
-def xxh3_hex(address, n):
+def xxh3_hex(address: Any, n: int) -> Optional[str]:
     """32 hexadecimal digits, high half first as plumb prints them; None when there is no libxxhash."""
     if _xxh3 is None:
         return None
@@ -99,7 +103,7 @@ def xxh3_hex(address, n):
     return f"{h.high:016x}{h.low:016x}"
 
 
-def put_in_place(temporary, path):
+def put_in_place(temporary: str, path: Any) -> None:
     """Give a finished file its name; FileExistsError instead of replacing one."""
     try:
         os.link(temporary, path)
@@ -113,12 +117,12 @@ def put_in_place(temporary, path):
     os.unlink(temporary)
 
 
-def refuse_existing(path):
+def refuse_existing(path: Any) -> None:
     if os.path.lexists(path):
         raise FileExistsError(17, "File exists", path)
 
 
-def sync_folder(folder):
+def sync_folder(folder: str) -> None:
     try:
         fd = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -134,18 +138,19 @@ def sync_folder(folder):
 class Writer:
     """write() each tensor, then finish() or abandon()."""
 
-    def __init__(self, path):
+    def __init__(self, path: Any) -> None:
         if sys.byteorder != "little":
             raise OSError("recordings are written on little-endian machines only")
         self.path = os.path.abspath(os.fspath(path))
         refuse_existing(self.path)
         self.folder = os.path.dirname(self.path)
         # By alignment: sizes that are multiples of 8, then elements of 4, 2 and 1 bytes, so that there are no holes.
-        self.parts = {a: tempfile.TemporaryFile(dir=self.folder, prefix=".plumb-") for a in (8, 4, 2, 1)}
+        self.parts = {a: tempfile.TemporaryFile(dir=self.folder, prefix=".plumb-") for a in (8, 4, 2, 1)}  # noqa: SIM115
         self.sizes = dict.fromkeys(self.parts, 0)
-        self.tensors = []  # (safetensors type, ONNX type, shape in the file, part, begin, end)
+        self.tensors: List[Tuple[str, str, List[int], int, int, int]] = []
+        # (safetensors type, ONNX type, shape in the file, part, begin, end)
 
-    def write(self, tensor):
+    def write(self, tensor: Tensor) -> int:
         """Appends a dense tensor; returns its number."""
         kind, onnx, packed = TYPES[tensor.dtype]
         data = as_bytes(tensor)
@@ -157,12 +162,12 @@ class Writer:
         self.tensors.append((kind, onnx, shape, align, begin, begin + len(data)))
         return len(self.tensors) - 1
 
-    def _header(self, keys, metadata):
+    def _header(self, keys: List[str], metadata: Dict[str, str]) -> bytes:
         start, base = 0, {}
         for align in self.parts:
             base[align] = start
             start += self.sizes[align]
-        header = {"__metadata__": dict(metadata)}
+        header: Dict[str, Any] = {"__metadata__": dict(metadata)}
         for key, (kind, onnx, shape, align, begin, end) in zip(keys, self.tensors):
             if kind == "U8" and onnx != "uint8":
                 header["__metadata__"][f"plumb.dtype.{key}"] = onnx
@@ -173,7 +178,7 @@ class Writer:
             raise ValueError(f"{self.path}: the header would have {len(text)} bytes, safetensors allows {HEADER_MAX}")
         return len(text).to_bytes(8, "little") + text
 
-    def finish(self, keys, metadata):
+    def finish(self, keys: List[str], metadata: Dict[str, str]) -> None:
         """keys: the names of the tensors in the order of write(); metadata: strings for __metadata__."""
         fd, temporary = tempfile.mkstemp(dir=self.folder, prefix=".plumb-", suffix=".tmp")
         try:
@@ -194,12 +199,12 @@ class Writer:
             self.abandon()
         sync_folder(self.folder)
 
-    def abandon(self):
+    def abandon(self) -> None:
         for part in self.parts.values():
             part.close()
 
 
-def _umask():
+def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -1,15 +1,21 @@
 """torch.fx's names for what was recorded, where it can trace the module; also a second opinion on completeness."""
+from __future__ import annotations
+
 import difflib
+from typing import Any, Dict, List, Tuple
 
 import torch
 import torch.fx
+from torch.nn import Module
+
+from ._watch import Watcher
 
 # What fx writes down and no tensor comes of, or nothing new.
 _NOT_TENSORS = {"getitem", "getattr", "size", "dim", "shape", "len", "eq", "ne", "lt", "gt", "floordiv", "assert", "numel",
                 "requires_grad", "device", "dtype", "is_cuda"}
 
 
-def trace(model):
+def trace(model: Module) -> Any:
     """(nodes, None), or (None, the reason why fx cannot trace)."""
     try:
         tracer = torch.fx.Tracer()
@@ -18,28 +24,28 @@ def trace(model):
         return None, f"{type(e).__name__}: {e}".split("\n")[0][:200]
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     name = str(name).strip("_")
     return {"radd": "add", "rmul": "mul", "iadd": "add", "imul": "mul", "isub": "sub", "truediv": "div", "rtruediv": "div",
             "rsub": "sub", "itruediv": "div", "rpow": "pow", "rmatmul": "matmul"}.get(name, name)
 
 
-def _is_torchs(function):
+def _is_torchs(function: Any) -> bool:
     """Not a function of somebody else's that fx was told to take as one; what it calls is recorded."""
     module = getattr(function, "__module__", None)
     return not isinstance(module, str) or module in ("torch", "_operator") or module.startswith("torch.")
 
 
-def attach(nodes, watcher, model):
+def attach(nodes: Any, watcher: Watcher, model: Module) -> List[str]:
     """Adds fx's names to the values; returns the nodes that nothing recorded fits."""
     modules = dict(model.named_modules())
     tracer = nodes[0][3] if nodes else None
     leaves = {p for p, m in modules.items() if p and tracer and tracer.is_leaf_module(m, p)}
 
-    def outside(path):  # not within a module that fx takes as one
+    def outside(path: str) -> bool:  # not within a module that fx takes as one
         parts = path.split(".")
         return not any(".".join(parts[:i]) in leaves for i in range(1, len(parts) + 1))
-    outs = {}
+    outs: Dict[int, List[int]] = {}
     for v, value in enumerate(watcher.values):
         if value.call is not None:
             outs.setdefault(value.call, []).append(v)
@@ -47,7 +53,9 @@ def attach(nodes, watcher, model):
             outs.setdefault(k, []).append(v)
     calls = [(_plain(c.op), outs.get(k, [])) for k, c in enumerate(watcher.calls)
              if c.depth == 0 and outside(c.module)]
-    lost, runs, wanted = [], {}, []
+    lost: List[str] = []
+    runs: Dict[str, int] = {}
+    wanted: List[Tuple[str, str]] = []
     for op, target, name, _ in nodes:
         if op == "call_module":
             count = runs.get(target, 0)

@@ -10,10 +10,16 @@ A value that fits two tensors, or none for sure, stays without a match: a wrong 
 Both exporters are watched like that. Where the one of torch 2 had to take a way on which it cannot be watched, its nodes
 still have module paths; there the unit is a module call.
 """
+from __future__ import annotations
+
 import ast
 import difflib
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 import torch
+
+from ._onnx import Model, Node
+from ._watch import Value, Watcher
 
 OUT = "output of the model"  # stands for the reader of a model output
 _ELEMENTS = {  # TensorProto.DataType
@@ -24,7 +30,7 @@ _TRANSPOSES = ("transpose", "permute", "t", "swapaxes", "swapdims", "movedim", "
 _FOLDS_MAX = 4  # calls that may have been folded into one node
 
 
-def _changes(op):
+def _changes(op: str) -> bool:
     """Is it done in place? Then it has a reader beyond its result."""
     return op == "__setitem__" or op.endswith("_") and not op.endswith("__")
 
@@ -32,21 +38,21 @@ def _changes(op):
 class Unit:
     """What the nodes of the graph are grouped by: a torch call, or a module call."""
 
-    def __init__(self, outs, label):
+    def __init__(self, outs: List[int], label: str) -> None:
         self.outs, self.label = outs, label
-        self.nodes = []
+        self.nodes: List[int] = []
 
 
 class Match:
-    def __init__(self):
-        self.names = {}    # number of a value: name in the graph
-        self.methods = {}
-        self.reasons = {}  # number of a value: why it has no name
+    def __init__(self) -> None:
+        self.names: Dict[int, str] = {}    # number of a value: name in the graph
+        self.methods: Dict[int, str] = {}
+        self.reasons: Dict[int, str] = {}  # number of a value: why it has no name
 
 
-def _spread(tags, model):
+def _spread(tags: List[Any], model: Model) -> Dict[str, List[int]]:
     """A node without a number belongs where its readers belong, when they agree."""
-    readers = {}
+    readers: Dict[str, List[int]] = {}
     for i, node in enumerate(model.nodes):
         for name in node.inputs:
             readers.setdefault(name, []).append(i)
@@ -61,7 +67,8 @@ def _spread(tags, model):
 class Matcher:
     """values: of a Watcher; units: id -> Unit; readers_of(value number): ids of the units that took it."""
 
-    def __init__(self, values, units, readers_of, model, tags, outputs, inputs):
+    def __init__(self, values: List[Value], units: Dict[Any, Unit], readers_of: Callable[[int], Iterable[Any]],
+                 model: Model, tags: List[Any], outputs: Any, inputs: Any) -> None:
         self.values, self.units, self.model = values, units, model
         self.match = Match()
         self.readers = _spread(tags, model)
@@ -70,19 +77,20 @@ class Matcher:
             if tag in units:
                 units[tag].nodes.append(i)
         self.out_names = set(model.outputs)
-        self.taken = set()
+        self.taken: Set[str] = set()
         self.unit_of = {v: u for u, unit in units.items() for v in unit.outs}
         self.readers_of = {v: set(readers_of(v)) for v in range(len(values))}
         for v in outputs:
             self.readers_of[v].add(OUT)
         self._merge_equal()
         self._merge_transposes()
+        self._merge_changes()
         self._ends(inputs, model.inputs, "input")
         self._ends(outputs, model.outputs, "output")
 
-    def _merge_equal(self):
+    def _merge_equal(self) -> None:
         """A call that left no node (dropout, an equal call) may have been replaced by another with the same bytes."""
-        same = {}
+        same: Dict[Any, List[int]] = {}
         for v, value in enumerate(self.values):
             if value.summary is not None and value.summary.digest:
                 same.setdefault((value.summary.digest, value.shape, value.dtype), []).append(v)
@@ -94,7 +102,7 @@ class Matcher:
                         self.readers_of[v] = self.readers_of[v] | self.readers_of[w]
         self.same = same
 
-    def _merge_transposes(self):
+    def _merge_transposes(self) -> None:
         """The exporter makes one Transpose of two in a row, the second; it then reads what the first read."""
         for v in reversed(range(len(self.values))):
             for u in [u for u in self.readers_of[v] if u in self.units]:
@@ -103,7 +111,48 @@ class Matcher:
                     self.readers_of[v] |= {r for r in self.readers_of[unit.outs[0]]
                                            if r in self.units and self.units[r].label in _TRANSPOSES}
 
-    def _ends(self, numbers, names, what):
+    def _merge_changes(self) -> None:
+        """Where the exporter dropped a change behind a view, what should read the changed tensor reads the one before."""
+        numbers = {id(value): v for v, value in enumerate(self.values)}
+        for v in reversed(range(len(self.values))):
+            value = self.values[v]
+            if value.changed is not None and value.changed_by in self.units and not self.units[value.changed_by].nodes:
+                before = numbers[id(value.changed)]
+                self.readers_of[before] = self.readers_of[before] | self.readers_of[v]
+
+    def _dequantised(self) -> None:
+        """What the codes of a quantised tensor stand for is made by the node that reads them."""
+        for v, value in enumerate(self.values):
+            name = self.match.names.get(value.twin) if value.twin is not None else None
+            if name is None or v in self.match.names:
+                continue
+            casts = [self.model.nodes[i].outputs[0] for i in self.readers.get(name, []) if self.model.nodes[i].op == "Cast"]
+            made = [self.model.nodes[i].outputs[0] for code in (name, *casts) for i in self.readers.get(code, [])
+                    if self.model.nodes[i].op == "DequantizeLinear" and self.model.nodes[i].inputs[0] == code]
+            free = [n for n in made if n not in self.taken]
+            if free:
+                self.give(v, free[0], "dequantised")
+                self.match.reasons.pop(v, None)
+            else:
+                self.match.reasons[v] = f"folded: the graph has its codes, {name}"
+
+    def _kept_inputs(self, numbers: Sequence[int], names: Sequence[str]) -> Tuple[Sequence[int], Sequence[str]]:
+        """The exporter leaves out inputs that nothing reads: those left, where type and shape tell for sure."""
+        found = {}
+        for name in names:
+            fit = [v for v in numbers if self.type_fits(v, name)]
+            if len(fit) == 1:
+                found[fit[0]] = name
+        if len(found) != len(names):
+            return numbers, names
+        for v in numbers:
+            if v not in found:
+                self.match.reasons[v] = "unused: the graph has no such input"
+        return list(found), list(found.values())
+
+    def _ends(self, numbers: Sequence[int], names: Sequence[str], what: str) -> None:
+        if len(numbers) > len(names) and what == "input":
+            numbers, names = self._kept_inputs(numbers, names)
         if len(numbers) != len(names):
             for v in numbers:
                 self.match.reasons[v] = f"the module has {len(numbers)} {what}s, the graph {len(names)}"
@@ -114,17 +163,17 @@ class Matcher:
                 continue
             self.give(v, name, what)
 
-    def give(self, v, name, method):
+    def give(self, v: int, name: str, method: str) -> None:
         self.match.names[v], self.match.methods[v] = name, method
         self.taken.add(name)
 
-    def read_by(self, name, unit):
+    def read_by(self, name: str, unit: Any) -> Set[Any]:
         found = {self.tags[i] for i in self.readers.get(name, [])} - {unit}
         if name in self.out_names:
             found.add(OUT)
         return found
 
-    def type_fits(self, v, name):
+    def type_fits(self, v: int, name: str) -> bool:
         element, shape = self.model.types.get(name, (None, None))
         value = self.values[v]
         if element and element != _ELEMENTS.get(str(value.dtype).split(".")[-1], element):
@@ -132,10 +181,10 @@ class Matcher:
         return shape is None or len(shape) == len(value.shape) and all(
             a is None or a == b for a, b in zip(shape, value.shape))
 
-    def fits(self, v, name, unit):
+    def fits(self, v: int, name: str, unit: Any) -> bool:
         return self.type_fits(v, name) and self.read_by(name, unit) <= self.readers_of[v] | {unit}
 
-    def candidates(self, unit):
+    def candidates(self, unit: Any) -> List[Tuple[str, int]]:
         """Values that leave the nodes of a unit, in order."""
         found = []
         for i in self.units[unit].nodes:
@@ -146,7 +195,7 @@ class Matcher:
                     found.append((name, i))
         return found
 
-    def after_folding(self, v, name, unit):
+    def after_folding(self, v: int, name: str, unit: Any) -> Optional[int]:
         """The value that a later call without nodes of its own made of v, if name fits it."""
         for _ in range(_FOLDS_MAX):
             makers = [u for u in self.readers_of[v] if u in self.units and self.units[u].outs]
@@ -159,7 +208,7 @@ class Matcher:
                 return v
         return None
 
-    def run_unit(self, u):
+    def run_unit(self, u: Any) -> None:
         unit = self.units[u]
         outs = [v for v in unit.outs if v not in self.match.names]
         found = self.candidates(u)
@@ -189,11 +238,11 @@ class Matcher:
             self.match.reasons[v] = ("several values of the graph fit: " + ", ".join(n for n, _ in pairs[v])) if pairs[v] \
                 else "no value of the graph fits for sure: it is read by other operations, or has another shape"
 
-    def label(self, v):
+    def label(self, v: int) -> str:
         value = self.values[v]
         return f"{value.module}/{value.op}" if value.module else value.op
 
-    def explain(self, v):
+    def explain(self, v: int) -> None:
         value = self.values[v]
         if v in self.match.reasons:
             return
@@ -215,23 +264,24 @@ class Matcher:
             reason = "missing: the exporter left no node of this call"
         self.match.reasons[v] = reason
 
-    def run(self):
+    def run(self) -> Match:
         for u in self.units:
             self.run_unit(u)
+        self._dequantised()
         for v in range(len(self.values)):
             if v not in self.match.names:
                 self.explain(v)
         return self.match
 
 
-def by_calls(watcher, model, tags):
+def by_calls(watcher: Watcher, model: Model, tags: List[Any]) -> Match:
     """watcher: of the run that the exporter traced."""
     units = {k: Unit(list(c.outs), c.op) for k, c in enumerate(watcher.calls) if c.leaf}
     return Matcher(watcher.values, units, lambda v: watcher.values[v].consumers, model, tags, watcher.outputs,
                    watcher.inputs).run()
 
 
-def module_of(node):
+def module_of(node: Node) -> Optional[str]:
     """Path of the module that a node of torch 2's exporter belongs to, from its metadata; None without it."""
     try:
         scopes = ast.literal_eval(node.props.get("pkg.torch.onnx.name_scopes", ""))
@@ -240,23 +290,25 @@ def module_of(node):
     return scopes[-2] if isinstance(scopes, list) and len(scopes) >= 2 else None
 
 
-def by_modules(watcher, model):
+def by_modules(watcher: Watcher, model: Model) -> Match:
     """For models whose nodes have module paths only: leaf modules that ran once, and the ends of the graph."""
     often = {path for path, count, _, _ in watcher.module_calls if count > 0}
     units = {path: Unit([v for v in outs if watcher.values[v].module == path], path)
              for path, _, leaf, outs in watcher.module_calls if leaf and path not in often}
 
-    def readers(v):
+    def readers(v: int) -> Set[str]:
         return {watcher.calls[k].module for k in watcher.values[v].consumers}
     tags = [module_of(n) for n in model.nodes]
     return Matcher(watcher.values, units, readers, model, tags, watcher.outputs, watcher.inputs).run()
 
 
-def align(recorded, traced):
+def align(recorded: Watcher, traced: Watcher) -> Dict[int, int]:
     """Pairs (value of the recorded run, value of the traced run): the same call, the same place in its result."""
     a = [(c.module, c.op, c.leaf) for c in recorded.calls]
     b = [(c.module, c.op, c.leaf) for c in traced.calls]
-    blocks = [(0, 0, len(a))] if a == b else difflib.SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
+    blocks: Iterable[Any] = [(0, 0, len(a))]
+    if a != b:
+        blocks = difflib.SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
     pairs = list(zip(recorded.outputs, traced.outputs))
     if len(recorded.inputs) == len(traced.inputs):
         pairs += zip(recorded.inputs, traced.inputs)
@@ -269,7 +321,7 @@ def align(recorded, traced):
     return dict(reversed(pairs))
 
 
-def adopt(recorded, traced, pairs):
+def adopt(recorded: Watcher, traced: Watcher, pairs: Dict[int, int]) -> None:
     """torch.export runs the module on tensors without data: what it traced gets the data of the recorded run where type
     and shape fit, as far as the shape is known."""
     for v, w in pairs.items():
@@ -279,7 +331,7 @@ def adopt(recorded, traced, pairs):
             b.summary, b.shape = a.summary, a.shape
 
 
-def agree(a, b):
+def agree(a: Value, b: Value) -> bool:
     """The two runs computed the same here: equal bytes, or samples within 1e-4 of the largest."""
     if a.summary is None or b.summary is None or a.shape != b.shape or a.dtype != b.dtype:
         return False

@@ -1,7 +1,10 @@
 """The little of ONNX that is needed without the onnx package: node names, edges and stack traces of a model,
 and a copy of it without the frames that plumb put into the traces. Reads protobuf's wire format."""
+from __future__ import annotations
+
 import os
 import re
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ._watch import TAG
 
@@ -23,18 +26,23 @@ _OWN_FRAME = re.compile(rf"^(?:{TAG}\(\d+\): .*|{re.escape(os.path.dirname(os.pa
 
 
 class Node:
-    def __init__(self):
+    def __init__(self) -> None:
         self.name = self.op = self.doc = ""
-        self.inputs, self.outputs, self.props = [], [], {}
+        self.inputs: List[str] = []
+        self.outputs: List[str] = []
+        self.props: Dict[str, str] = {}
 
 
 class Model:
-    def __init__(self):
-        self.nodes, self.inputs, self.outputs, self.weights = [], [], [], set()
-        self.types = {}  # name of a value: (element type number or None, shape or None)
+    def __init__(self) -> None:
+        self.nodes: List[Node] = []
+        self.inputs: List[str] = []
+        self.outputs: List[str] = []
+        self.weights: Set[str] = set()
+        self.types: Dict[str, Any] = {}  # name of a value: (element type number or None, shape or None)
 
 
-def _varint(data, at):
+def _varint(data: memoryview, at: int) -> Tuple[int, int]:
     shift = value = 0
     while True:
         byte = data[at]
@@ -47,13 +55,14 @@ def _varint(data, at):
             raise ValueError("not an ONNX model: a number has more than 64 bits")
 
 
-def fields(data):
+def fields(data: memoryview) -> Iterator[Tuple[int, int, Any, int, int]]:
     """(field number, wire type, value, start, end) of a message; the value of type 2 is a view of its bytes."""
     at, n = 0, len(data)
     while at < n:
         start = at
         key, at = _varint(data, at)
         wire = key & 7
+        value: Any
         if wire == 0:
             value, at = _varint(data, at)
         elif wire == 2:
@@ -69,15 +78,15 @@ def fields(data):
         yield key >> 3, wire, value, start, at
 
 
-def _text(view):
+def _text(view: Any) -> str:
     return bytes(view).decode("utf-8", "replace")
 
 
-def _one_text(message, number):
+def _one_text(message: memoryview, number: int) -> str:
     return next((_text(v) for f, w, v, _, _ in fields(message) if f == number and w == 2), "")
 
 
-def _read_node(message):
+def _read_node(message: memoryview) -> Node:
     node = Node()
     for f, w, v, _, _ in fields(message):
         if w != 2:
@@ -97,7 +106,7 @@ def _read_node(message):
     return node
 
 
-def _read_type(value_info):
+def _read_type(value_info: memoryview) -> Tuple[Optional[int], Optional[Tuple[Optional[int], ...]]]:
     """(element type, shape) of a ValueInfoProto; a symbolic dim is None."""
     for f, w, kind, _, _ in fields(value_info):
         if f != 2 or w != 2:
@@ -116,7 +125,7 @@ def _read_type(value_info):
     return None, None
 
 
-def read(data):
+def read(data: memoryview) -> Model:
     model = Model()
     graph = next((v for f, w, v, _, _ in fields(data) if f == 7 and w == 2), memoryview(b""))
     for f, w, v, _, _ in fields(graph):
@@ -135,7 +144,7 @@ def read(data):
     return model
 
 
-def call_of(node):
+def call_of(node: Node) -> Optional[int]:
     """Number of the call a node was traced in, None if it has no trace. In doc_string the innermost frame comes first."""
     found = _TAG_LINE.search(node.doc)
     if found:
@@ -144,7 +153,7 @@ def call_of(node):
     return int(frames[-1]) - 1 if frames else None
 
 
-def _put_varint(value):
+def _put_varint(value: int) -> bytes:
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -153,11 +162,11 @@ def _put_varint(value):
     return bytes(out)
 
 
-def _field(number, *parts):
+def _field(number: int, *parts: Any) -> List[Any]:
     return [_put_varint(number << 3 | 2) + _put_varint(sum(map(len, parts))), *parts]
 
 
-def _trace_entry(entry, keep_traces):
+def _trace_entry(entry: memoryview, keep_traces: bool) -> Optional[List[Any]]:
     """A node's metadata entry that holds a stack trace, without plumb's frames; None for another entry."""
     if _one_text(entry, 1) != _TRACE:
         return None
@@ -167,7 +176,7 @@ def _trace_entry(entry, keep_traces):
     return _field(_NODE_PROPS, *_field(1, _TRACE.encode()), *_field(2, text))
 
 
-def pieces(data, kind="model", keep_traces=True):
+def pieces(data: memoryview, kind: str = "model", keep_traces: bool = True) -> Iterator[Any]:
     """The bytes of the message, in pieces, without plumb's frames in the stack traces."""
     nested = _NESTED[kind]
     done = 0

@@ -8,17 +8,19 @@
 #include "backends/backend_int.h"
 #include "backends/guard/guard.h"
 #include "base/alloc.h"
+#include "base/file_fault.h"
 #include "base/hash.h"
+#include "base/nearest.h"
+#include "kernels/cpu.h"
 #include "onnx/onnx.h"
 
-_Static_assert(sizeof(plumb_error) == sizeof(pl_err), "plumb.h and status.h differ");
-_Static_assert(offsetof(plumb_error, message) == offsetof(pl_err, message),
-               "plumb.h and status.h differ");
 _Static_assert(sizeof(plumb_string) == sizeof(pl_string), "plumb.h and dtype.h differ");
 
-/* One row per backend. */
 const plumb_backend *const pl_backend_rows[] = {
-    &pl_backend_eager, &pl_backend_jit, &pl_backend_ort, &pl_backend_cmd, &pl_backend_plugin, NULL,
+#define PL_BACKEND(x) &pl_backend_##x,
+#include "backends/backends.def"
+#undef PL_BACKEND
+    NULL,
 };
 
 struct pl_backend {
@@ -29,6 +31,7 @@ struct pl_backend {
     pl_guard *guard;
     pl_guard_child *probe; /* answered the questions at opening; serves the first program */
     char version[64];
+    uint64_t cpu; /* features of the CPU that it runs on (kernels/cpu.h) */
     const char *modes[PL_GUARD_MODES_MAX + 1]; /* of a guarded backend; texts live in mode_text */
     char mode_text[256];
     pl_failure failure;
@@ -50,27 +53,49 @@ struct pl_program {
 
 /* ---- opening ---- */
 
+static const char *row_name_at(const void *ctx, size_t i) {
+    (void)ctx;
+    for (size_t k = 0; pl_backend_rows[k] != NULL; k++)
+        if (k == i) return pl_backend_rows[k]->name;
+    return NULL;
+}
+
 pl_status pl_backend_row(const char *spec, const plumb_backend **out, pl_err *err) {
     size_t n;
     const char *name = pl_spec_name(spec, &n);
-    pl_buf names = PL_BUF_INIT;
+    pl_buf hint = PL_BUF_INIT;
     for (size_t i = 0; pl_backend_rows[i] != NULL; i++) {
         if (strlen(pl_backend_rows[i]->name) == n &&
             strncmp(pl_backend_rows[i]->name, name, n) == 0) {
             *out = pl_backend_rows[i];
-            pl_buf_release(&names);
             return PL_OK;
         }
-        pl_buf_printf(&names, "%s%s", i > 0 ? ", " : "", pl_backend_rows[i]->name);
     }
-    const pl_status st = pl_fail(err, PL_E_USAGE, "there is no backend '%.*s'; there are %s",
-                                 (int)(n > 100 ? 100 : n), name, pl_buf_str(&names));
-    pl_buf_release(&names);
+    pl_nearest_put(&hint, name, n, row_name_at, NULL);
+    const pl_status st = pl_fail(err, PL_E_USAGE, "no backend '%.*s'%s", (int)(n > 100 ? 100 : n),
+                                 name, pl_buf_str(&hint));
+    pl_buf_release(&hint);
     return st;
 }
 
+bool pl_backend_is_guarded(const char *spec) {
+    const plumb_backend *row = NULL;
+    return pl_backend_row(spec, &row, NULL) != PL_OK || (row->flags & PLUMB_IN_PROCESS) == 0;
+}
+
+bool pl_backend_is_interpreter(const char *spec) {
+    return spec == NULL || strcmp(spec, pl_backend_eager.name) == 0;
+}
+
+pl_backend_options pl_backend_options_for(const char *spec, double timeout_seconds,
+                                          uint64_t memory_limit) {
+    return (pl_backend_options){ .guarded = pl_backend_is_guarded(spec),
+                                 .timeout_seconds = timeout_seconds,
+                                 .memory_limit = memory_limit };
+}
+
 pl_status pl_backend_check_vtable(const plumb_backend *v, pl_err *err) {
-    if (v == NULL) return pl_fail(err, PL_E_BACKEND, "the plugin gives no vtable");
+    if (v == NULL) return pl_fail(err, PL_E_BACKEND, "the plugin has no vtable");
     if (v->abi != PLUMB_ABI) {
         return pl_fail(err, PL_E_BACKEND, "the plugin's ABI version is %u, expected %u", v->abi,
                        PLUMB_ABI);
@@ -81,18 +106,18 @@ pl_status pl_backend_check_vtable(const plumb_backend *v, pl_err *err) {
     }
     if (v->name == NULL || v->compile == NULL || v->run == NULL || v->free == NULL) {
         return pl_fail(err, PL_E_BACKEND,
-                       "the plugin's vtable lacks name, compile, run or free, which it must have");
+                       "the plugin's vtable lacks name, compile, run or free, which are required");
     }
     return PL_OK;
 }
 
 static pl_status open_here(pl_backend *b, pl_err *err) {
     pl_spec spec = { 0 };
+    b->cpu = pl_cpu_features();
     pl_status st = pl_spec_parse(b->spec, b->vtable->name, b->vtable->options, b->vtable->n_options,
                                  &spec, err);
     if (st == PL_OK && b->vtable->open != NULL) {
-        st = (pl_status)b->vtable->open(plumb_host_get(), spec.options, spec.n_options, &b->self,
-                                        (plumb_error *)err);
+        st = b->vtable->open(plumb_host_get(), spec.options, spec.n_options, &b->self, err);
     }
     pl_spec_release(&spec);
     if (st == PL_OK && b->vtable->version != NULL) {
@@ -117,9 +142,10 @@ static pl_status start_child(pl_backend *b, pl_guard_child **out, pl_err *err) {
     const bool first = b->version[0] == '\0' && b->mode_text[0] == '\0';
     PL_TRY(pl_guard_child_new(b->guard, b->spec, b->options.timeout_seconds,
                               b->options.memory_limit, out, err));
-    const pl_status st =
-        pl_guard_child_open(*out, first ? b->version : NULL, sizeof(b->version),
-                            first ? b->mode_text : NULL, sizeof(b->mode_text), &b->failure, err);
+    pl_guard_child_watch(*out, b->options.progress);
+    const pl_status st = pl_guard_child_open(*out, first ? b->version : NULL, sizeof(b->version),
+                                             first ? b->mode_text : NULL, sizeof(b->mode_text),
+                                             &b->cpu, &b->failure, err);
     if (st == PL_OK) return PL_OK;
     pl_guard_child_free(*out);
     *out = NULL;
@@ -160,6 +186,11 @@ pl_status pl_backend_open(const char *spec, const pl_backend_options *options, p
     return st;
 }
 
+void pl_backend_set_timeout(pl_backend *b, double seconds) {
+    b->options.timeout_seconds = seconds;
+    if (b->probe != NULL) pl_guard_child_set_timeout(b->probe, seconds);
+}
+
 void pl_backend_abandon(pl_backend *b) {
     if (b != NULL) pl_guard_abandon(b->guard);
 }
@@ -187,6 +218,9 @@ const char *pl_backend_spec(const pl_backend *b) {
 
 const char *pl_backend_version(const pl_backend *b) {
     return b->version;
+}
+uint64_t pl_backend_cpu(const pl_backend *b) {
+    return b->cpu;
 }
 
 int pl_backend_supports(pl_backend *b, const char *domain, const char *op, int opset) {
@@ -233,8 +267,7 @@ static pl_status compile_here(pl_program *p, pl_err *err) {
     if (p->source.onnx != NULL) {
         p->onnx_hash = pl_hash128_of(p->source.onnx, p->source.n_onnx);
     }
-    PL_TRY((pl_status)v->compile(p->backend->self, &p->source, &p->program, &p->n_hooks,
-                                 (plumb_error *)err));
+    PL_TRY(v->compile(p->backend->self, &p->source, &p->program, &p->n_hooks, err));
     return check_model_untouched(p, "compiled", err);
 }
 
@@ -354,7 +387,7 @@ pl_status pl_program_executed(pl_program *p, pl_bytes *onnx, pl_err *err) {
     size_t n = p->source.n_onnx;
     if (p->child != NULL) return pl_guard_child_executed(p->child, onnx, &p->backend->failure, err);
     if (p->backend->vtable->executed != NULL) {
-        PL_TRY((pl_status)p->backend->vtable->executed(p->program, &data, &n, (plumb_error *)err));
+        PL_TRY(p->backend->vtable->executed(p->program, &data, &n, err));
     } else if (data == NULL) {
         PL_TRY(pl_model_serialize(p->model, &p->onnx, err));
         if (!pl_buf_ok(&p->onnx)) return pl_fail_memory(err, 1);
@@ -392,10 +425,11 @@ static pl_status run_here(pl_program *p, const plumb_run_args *args, pl_err *err
     const bool own = p->source.graph != NULL;
     pl_hash128 before = { 0, 0 }, after = { 0, 0 };
     if (!own) PL_TRY(hash_inputs(args, &before, err));
-    PL_TRY((pl_status)v->run(p->program, args, (plumb_error *)err));
+    PL_TRY(v->run(p->program, args, err));
     if (v->synchronize != NULL) {
-        PL_TRY((pl_status)v->synchronize(p->program, (plumb_error *)err));
+        PL_TRY(v->synchronize(p->program, err));
     }
+    PL_TRY(pl_file_fault_check(err));
     if (own) return PL_OK;
     PL_TRY(hash_inputs(args, &after, err));
     if (before.low != after.low || before.high != after.high) {
@@ -498,7 +532,7 @@ pl_status pl_program_record(pl_program *p, pl_datum *const *in, const pl_record_
         n_modes++;
     *info = (plumb_record_info){ 0 };
     if (record->mode >= n_modes) {
-        return pl_fail(err, PL_E_UNSUPPORTED, "backend '%s' has %zu ways to record, not %zu",
+        return pl_fail(err, PL_E_UNSUPPORTED, "backend '%s' has %zu ways to record, requested %zu",
                        p->backend->vtable->name, n_modes, record->mode + 1);
     }
     const plumb_run_args args = { .in = (const plumb_datum *const *)in,

@@ -11,6 +11,7 @@
 
 #include "backends/spec.h"
 #include "base/buf.h"
+#include "base/progress.h"
 #include "graph/graph.h"
 #include "tensor/datum.h"
 
@@ -22,6 +23,9 @@ typedef struct pl_backend_options {
     double timeout_seconds; /* of each compile and each run; 0 = none. Only when guarded */
     uint64_t memory_limit;  /* bytes of the child, measured; 0 = none. Only when guarded */
     const char *tmp_dir;    /* of the guard; NULL = $TMPDIR. Used while opening only */
+    /* Asked while a guarded child is waited for; cancelling ends the child. May be NULL, else it
+     * lives as long as the backend. */
+    const pl_progress *progress;
 } pl_backend_options;
 
 /* How a guarded child ended when it did not answer. */
@@ -35,14 +39,27 @@ typedef struct pl_failure {
 /* One row per backend; ends with NULL. */
 extern const plumb_backend *const pl_backend_rows[];
 
+/* The one place that decides who runs behind the guard: every backend whose row does not say
+ * PLUMB_IN_PROCESS, whatever options its spec has. An unknown name counts as guarded. */
+bool pl_backend_is_guarded(const char *spec);
+/* NULL, or "eager" without options: flows may then drive the interpreter themselves. */
+bool pl_backend_is_interpreter(const char *spec);
+/* Options by that rule. */
+pl_backend_options pl_backend_options_for(const char *spec, double timeout_seconds,
+                                          uint64_t memory_limit);
+
 pl_status pl_backend_open(const char *spec, const pl_backend_options *options, pl_backend **out,
                           pl_err *err);
+/* Of every compile and run from now on. */
+void pl_backend_set_timeout(pl_backend *backend, double seconds);
 void pl_backend_close(pl_backend *backend); /* NULL is fine; its programs must be gone */
 /* In a fork: the backend is the other process's, and is forgotten here. */
 void pl_backend_abandon(pl_backend *backend);
 const char *pl_backend_name(const pl_backend *backend);
 const char *pl_backend_spec(const pl_backend *backend);
 const char *pl_backend_version(const pl_backend *backend); /* "" when it has none */
+/* What the CPU of its process has (kernels/cpu.h); an emulator shows another one than ours. */
+uint64_t pl_backend_cpu(const pl_backend *backend);
 /* 1, 0, or -1 when only compiling tells. A guarded backend is asked in its child. */
 int pl_backend_supports(pl_backend *backend, const char *domain, const char *op, int opset);
 /* Ended by NULL; empty when it cannot record. */
@@ -92,9 +109,6 @@ const pl_failure *pl_backend_failure(const pl_backend *backend);
 bool pl_datum_identical(const pl_datum *a, const pl_datum *b);
 
 /* ---- for backends ---- */
-static inline pl_err *pl_err_of(plumb_error *err) { /* same layout, checked in backend.c */
-    return (pl_err *)err;
-}
 static inline const pl_datum *pl_datum_of(const plumb_datum *d) {
     return (const pl_datum *)d;
 }

@@ -5,11 +5,9 @@
 #include "backends/backend.h"
 
 /* The backends' rows, defined in their files. */
-extern const plumb_backend pl_backend_eager;
-extern const plumb_backend pl_backend_jit;
-extern const plumb_backend pl_backend_ort;
-extern const plumb_backend pl_backend_cmd;
-extern const plumb_backend pl_backend_plugin;
+#define PL_BACKEND(x) extern const plumb_backend pl_backend_##x;
+#include "backends/backends.def"
+#undef PL_BACKEND
 
 /* Finds the row of a spec; PL_E_USAGE names those that exist. */
 pl_status pl_backend_row(const char *spec, const plumb_backend **out, pl_err *err);

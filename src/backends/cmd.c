@@ -8,15 +8,16 @@
 
 #include "backends/backend_int.h"
 #include "base/alloc.h"
-#include "base/file.h"
+#include "base/door.h"
 #include "base/process.h"
 #include "onnx/onnx.h"
-#include "tensor/tensor_file.h"
-#include "tensor/tensor_proto.h"
+#include "tensor/file/tensor_file.h"
+#include "tensor/file/tensor_proto.h"
 
 typedef struct cmd_program {
     const char *program; /* of the backend */
-    char *dir, *data;    /* scratch, and its test_data_set_0 */
+    char *dir;           /* scratch */
+    pl_dir *held;        /* the same, held: what the program leaves there is foreign */
     pl_model *model;     /* for the types of its outputs */
     const plumb_source *source;
 } cmd_program;
@@ -24,14 +25,13 @@ typedef struct cmd_program {
 static plumb_status cmd_open(const plumb_host *host, const plumb_option *options, size_t n,
                              void **self, plumb_error *error) {
     (void)host;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     const char *program = pl_option_value(options, n, "");
     if (strchr(program, '/') != NULL && access(program, X_OK) != 0) {
-        return (plumb_status)pl_fail(err, PL_E_NOT_FOUND, "'%s' is not a program that can be run",
-                                     program);
+        return pl_fail(err, PL_E_NOT_FOUND, "'%s' is not an executable program", program);
     }
     *self = pl_strdup(program);
-    return *self == NULL ? (plumb_status)pl_fail_memory(err, strlen(program)) : PLUMB_OK;
+    return *self == NULL ? pl_fail_memory(err, strlen(program)) : PLUMB_OK;
 }
 
 static void cmd_close(void *self) {
@@ -41,31 +41,24 @@ static void cmd_close(void *self) {
 static void cmd_free(void *program) {
     cmd_program *p = program;
     if (p == NULL) return;
+    pl_dir_close(p->held);
     if (p->dir != NULL) pl_dir_remove(p->dir, NULL);
     pl_model_free(p->model);
     pl_free(p->dir);
-    pl_free(p->data);
     pl_free(p);
 }
 
-static pl_status write_in(const char *dir, const char *name, const void *data, size_t n_bytes,
-                          pl_err *err) {
-    char *path = pl_path_join(dir, name);
-    if (path == NULL) return pl_fail_memory(err, strlen(dir));
-    const pl_status st = pl_file_write(path, data, n_bytes, err);
-    pl_free(path);
-    return st;
-}
+#define DATA "test_data_set_0/"
 
 /* External data would not be found from the scratch folder, so it is put into the file. */
 static pl_status write_model(const cmd_program *p, const plumb_source *s, pl_err *err) {
     if (s->path == NULL || memmem(s->onnx, s->n_onnx, "location", 8) == NULL) {
-        return write_in(p->dir, "model.onnx", s->onnx, s->n_onnx, err);
+        return pl_dir_write(p->held, "model.onnx", s->onnx, s->n_onnx, err);
     }
     pl_buf bytes = PL_BUF_INIT;
     pl_status st = pl_model_serialize(p->model, &bytes, err);
     if (st == PL_OK && !pl_buf_ok(&bytes)) st = pl_fail_memory(err, bytes.n_bytes);
-    if (st == PL_OK) st = write_in(p->dir, "model.onnx", bytes.data, bytes.n_bytes, err);
+    if (st == PL_OK) st = pl_dir_write(p->held, "model.onnx", bytes.data, bytes.n_bytes, err);
     pl_buf_release(&bytes);
     return st;
 }
@@ -77,9 +70,8 @@ static pl_status prepare(cmd_program *p, const plumb_source *s, pl_err *err) {
     pl_free(folder);
     PL_TRY(st);
     PL_TRY(pl_dir_temporary(&p->dir, err));
-    p->data = pl_path_join(p->dir, "test_data_set_0");
-    if (p->data == NULL) return pl_fail_memory(err, 1);
-    PL_TRY(pl_path_make_dirs(p->data, err));
+    PL_TRY(pl_dir_open(p->dir, &p->held, err));
+    PL_TRY(pl_dir_make(p->held, "test_data_set_0", err));
     return write_model(p, s, err);
 }
 
@@ -87,47 +79,41 @@ static plumb_status cmd_compile(void *self, const plumb_source *source, void **p
                                 size_t *n_hooks, plumb_error *error) {
     cmd_program *p = pl_calloc(1, sizeof(*p));
     (void)n_hooks;
-    if (p == NULL) return (plumb_status)pl_fail_memory(pl_err_of(error), sizeof(*p));
+    if (p == NULL) return pl_fail_memory(error, sizeof(*p));
     p->program = self;
     p->source = source;
-    const pl_status st = prepare(p, source, pl_err_of(error));
+    const pl_status st = prepare(p, source, error);
     if (st == PL_OK) {
         *program = p;
     } else {
         cmd_free(p);
     }
-    return (plumb_status)st;
-}
-
-static void remove_in(const char *dir, const char *name) {
-    char *path = pl_path_join(dir, name);
-    if (path != NULL) unlink(path);
-    pl_free(path);
+    return st;
 }
 
 /* What an earlier run has left, perhaps before it failed, is not what this one makes. */
 static void remove_results(const cmd_program *p, size_t n_out) {
     for (size_t i = 0; i <= n_out; i++) {
-        char name[40];
-        snprintf(name, sizeof(name), "output_%zu.pb", i);
-        remove_in(p->data, name);
-        remove_in(p->dir, name);
+        char name[64];
+        snprintf(name, sizeof(name), DATA "output_%zu.pb", i);
+        (void)pl_dir_unlink(p->held, name, NULL);
+        (void)pl_dir_unlink(p->held, name + strlen(DATA), NULL);
     }
-    remove_in(p->dir, "intermediates.safetensors");
+    (void)pl_dir_unlink(p->held, "intermediates.safetensors", NULL);
 }
 
 static pl_status write_inputs(const cmd_program *p, const plumb_run_args *args, pl_err *err) {
     for (size_t i = 0; i < args->n_in; i++) {
-        char name[40];
+        char name[64];
         pl_buf bytes = PL_BUF_INIT;
-        snprintf(name, sizeof(name), "input_%zu.pb", i);
+        snprintf(name, sizeof(name), DATA "input_%zu.pb", i);
         if (args->in[i] == NULL) {
-            remove_in(p->data, name); /* of an earlier run */
+            (void)pl_dir_unlink(p->held, name, NULL); /* of an earlier run */
             continue;
         }
         pl_datum_proto_write(&bytes, p->source->inputs[i], pl_datum_of(args->in[i]));
         const pl_status st = pl_buf_ok(&bytes)
-                                 ? write_in(p->data, name, bytes.data, bytes.n_bytes, err)
+                                 ? pl_dir_write(p->held, name, bytes.data, bytes.n_bytes, err)
                                  : pl_fail_memory(err, bytes.n_bytes);
         pl_buf_release(&bytes);
         PL_TRY(st);
@@ -161,14 +147,12 @@ static pl_status call(const cmd_program *p, pl_err *err) {
     return st;
 }
 
-/* In test_data_set_0 or in DIR; the caller's to free, NULL when out of memory. */
-static char *output_path(const cmd_program *p, size_t i) {
-    char name[40];
-    snprintf(name, sizeof(name), "output_%zu.pb", i);
-    char *path = pl_path_join(p->data, name);
-    if (path == NULL || pl_path_exists(path)) return path;
-    pl_free(path);
-    return pl_path_join(p->dir, name);
+/* In test_data_set_0 or in DIR; NULL when it is in neither. */
+static const char *find_output(const cmd_program *p, size_t i, char name[64]) {
+    snprintf(name, 64, DATA "output_%zu.pb", i);
+    if (pl_dir_look(p->held, name, NULL) != PL_KIND_NONE) return name;
+    name += strlen(DATA);
+    return pl_dir_look(p->held, name, NULL) != PL_KIND_NONE ? name : NULL;
 }
 
 /* What the program left cannot be read: that is its fault, not the user's. */
@@ -179,53 +163,42 @@ static pl_status blame_program(const cmd_program *p, pl_status st, const char *w
     return PL_E_BACKEND;
 }
 
-static pl_status read_file(const cmd_program *p, const char *path, size_t i, pl_datum **out,
-                           pl_err *err) {
+static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_err *err) {
     pl_file_map *map = NULL;
-    if (!pl_path_exists(path)) {
+    char buffer[64];
+    const char *name = find_output(p, i, buffer);
+    if (name == NULL) {
         return pl_fail(err, PL_E_BACKEND, "'%s' left no output_%zu.pb (output '%s')", p->program, i,
                        p->source->outputs[i]);
     }
     const pl_type *type = i < p->model->graph->n_outputs ? p->model->graph->outputs[i]->type : NULL;
     char what[40];
-    pl_status st = pl_file_map_open(path, &map, err);
+    pl_status st = pl_dir_map(p->held, name, &map, err);
     if (st == PL_OK) {
         const pl_bytes bytes = { map->data, map->n_bytes };
         st = pl_datum_proto_read(bytes, NULL, type, out, err);
     }
     pl_file_map_unref(map);
-    snprintf(what, sizeof(what), "a bad output_%zu.pb", i);
+    snprintf(what, sizeof(what), "invalid output_%zu.pb", i);
     return blame_program(p, st, what, err);
-}
-
-static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_err *err) {
-    char *path = output_path(p, i);
-    if (path == NULL) return pl_fail_memory(err, 1);
-    const pl_status st = read_file(p, path, i, out, err);
-    pl_free(path);
-    return st;
 }
 
 /* One more than the model has is as wrong as one less. */
 static pl_status check_count(const cmd_program *p, size_t n_out, pl_err *err) {
-    char *path = output_path(p, n_out);
-    if (path == NULL) return pl_fail_memory(err, 1);
-    const bool extra = pl_path_exists(path);
-    pl_free(path);
-    if (!extra) return PL_OK;
+    char name[64];
+    if (find_output(p, n_out, name) == NULL) return PL_OK;
     return pl_fail(err, PL_E_BACKEND, "'%s' left output_%zu.pb, but the model has %zu output%s",
                    p->program, n_out, n_out, n_out == 1 ? "" : "s");
 }
 
 static pl_status show_intermediates(const cmd_program *p, const plumb_run_args *args, pl_err *err) {
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
-    char *path = pl_path_join(p->dir, "intermediates.safetensors");
-    if (path == NULL) return pl_fail_memory(err, 1);
+    static const char name[] = "intermediates.safetensors";
     pl_status st = PL_OK;
     *args->record = (plumb_record_info){ .n_runs = 1 };
-    if (pl_path_exists(path)) {
-        st = pl_tensor_file_load(path, NULL, &file, err);
-        st = blame_program(p, st, "bad intermediates", err);
+    if (pl_dir_look(p->held, name, NULL) != PL_KIND_NONE) {
+        st = pl_tensor_file_load_in(p->held, name, NULL, &file, err);
+        st = blame_program(p, st, "invalid intermediates", err);
     }
     args->record->n_values = file.n_items;
     for (size_t i = 0; i < file.n_items && st == PL_OK; i++) {
@@ -233,10 +206,9 @@ static pl_status show_intermediates(const cmd_program *p, const plumb_run_args *
                                   .datum = pl_datum_public(file.items[i].datum) };
         if (!pl_hook_wants(args->hook, seen.name)) continue;
         args->record->n_seen++;
-        st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
+        st = args->hook->value(args->hook->ctx, &seen, err);
     }
     pl_tensor_file_release(&file);
-    pl_free(path);
     return st;
 }
 
@@ -251,19 +223,19 @@ static bool same_as_plain(const plumb_run_args *args) {
 
 static plumb_status cmd_run(void *program, const plumb_run_args *args, plumb_error *error) {
     const cmd_program *p = program;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     remove_results(p, args->n_out);
     pl_status st = write_inputs(p, args, err);
     if (st == PL_OK) st = call(p, err);
     for (size_t i = 0; i < args->n_out && st == PL_OK; i++)
         st = read_output(p, i, (pl_datum **)&args->out[i], err);
     if (st == PL_OK) st = check_count(p, args->n_out, err);
-    if (st != PL_OK || args->hook == NULL) return (plumb_status)st;
+    if (st != PL_OK || args->hook == NULL) return st;
     if (!same_as_plain(args)) {
         *args->record = (plumb_record_info){ .n_runs = 1, .differs = 1 };
         return PLUMB_OK;
     }
-    return (plumb_status)show_intermediates(p, args, err);
+    return show_intermediates(p, args, err);
 }
 
 static const char *const *cmd_record_modes(void *self) {

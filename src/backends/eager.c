@@ -30,11 +30,10 @@ static plumb_status eager_open(const plumb_host *host, const plumb_option *optio
                                size_t n_options, void **self, plumb_error *err) {
     (void)host;
     const pl_provider *by = NULL;
-    const pl_status st =
-        pl_provider_find(pl_option_value(options, n_options, "kernels"), &by, pl_err_of(err));
-    if (st != PL_OK) return (plumb_status)st;
+    const pl_status st = pl_provider_find(pl_option_value(options, n_options, "kernels"), &by, err);
+    if (st != PL_OK) return st;
     eager *e = pl_calloc(1, sizeof(*e));
-    if (e == NULL) return (plumb_status)pl_fail_memory(pl_err_of(err), sizeof(*e));
+    if (e == NULL) return pl_fail_memory(err, sizeof(*e));
     e->kernels = by;
     pl_provider_version(by, e->version, sizeof(e->version));
     e->fp64 = pl_option_value(options, n_options, "fp64") != NULL;
@@ -81,7 +80,7 @@ static pl_status show(void *ctx, const pl_node *node, const pl_value *value, con
     if (!pl_hook_wants(p->run->hook, value->name)) return PL_OK;
     const plumb_seen seen = { .name = value->name, .datum = (const plumb_datum *)datum };
     p->run->record->n_seen++;
-    return (pl_status)p->run->hook->value(p->run->hook->ctx, &seen, (plumb_error *)err);
+    return p->run->hook->value(p->run->hook->ctx, &seen, err);
 }
 
 /* Counts values that nodes make, and notes all names. */
@@ -115,10 +114,10 @@ static void eager_free(void *program) {
 static plumb_status eager_compile(void *self, const plumb_source *source, void **program,
                                   size_t *n_hooks, plumb_error *error) {
     const eager *e = self;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     pl_status st = PL_OK;
     eager_program *p = pl_calloc(1, sizeof(*p));
-    if (p == NULL) return (plumb_status)pl_fail_memory(err, sizeof(*p));
+    if (p == NULL) return pl_fail_memory(err, sizeof(*p));
     PL_TRY_GOTO(done, st, pl_source_model(source, &p->model, &p->owns_model, err));
     PL_TRY_GOTO(done, st, pl_lower_gradient(p->model, err));
     p->pool = pl_pool_new(e->threads >= 0 ? e->threads : source->threads);
@@ -140,7 +139,7 @@ static plumb_status eager_compile(void *self, const plumb_source *source, void *
     p = NULL;
 done:
     eager_free(p);
-    return (plumb_status)st;
+    return st;
 }
 
 static plumb_status eager_run(void *program, const plumb_run_args *args, plumb_error *err) {
@@ -152,10 +151,10 @@ static plumb_status eager_run(void *program, const plumb_run_args *args, plumb_e
             (plumb_record_info){ .n_values = p->n_values + p->n_in_bodies, .n_runs = 1 };
     }
     const pl_status st = pl_interp_run(p->interp, (pl_datum *const *)(uintptr_t)args->in,
-                                       (pl_datum **)args->out, pl_err_of(err));
+                                       (pl_datum **)args->out, err);
     p->run = NULL;
     if (args->hook != NULL) args->record->n_hidden = p->n_in_bodies - p->n_bodies_seen;
-    return (plumb_status)st;
+    return st;
 }
 
 static const char *const *eager_record_modes(void *self) {
@@ -166,14 +165,14 @@ static const char *const *eager_record_modes(void *self) {
 
 static const plumb_option_def options[] = {
     { "fp64", NULL, "compute in double precision (gold)" },
-    { "threads", "N", "threads of the pool" },
-    { "kernels", PL_PROVIDER_NAMES, "who computes products and convolutions" },
+    { "threads", "N", "threads (default: all)" },
+    { "kernels", PL_PROVIDER_NAMES, "kernels for products and convolutions" },
 };
 
 const plumb_backend pl_backend_eager = {
     .abi = PLUMB_ABI,
     .n_bytes = sizeof(plumb_backend),
-    .flags = PLUMB_TAKES_GRAPH | PLUMB_OTHER_TYPES,
+    .flags = PLUMB_TAKES_GRAPH | PLUMB_OTHER_TYPES | PLUMB_IN_PROCESS,
     .name = "eager",
     .summary = "the reference interpreter",
     .options = options,

@@ -70,25 +70,24 @@ static pl_status fill(pl_tensor *t, const void *data, size_t n_bytes, pl_err *er
 static plumb_status host_new_tensor(plumb_dtype dtype, int rank, const int64_t *dims,
                                     const void *data, size_t n_bytes, plumb_datum **out,
                                     plumb_error *error) {
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     pl_tensor *t = NULL;
     pl_datum *d = NULL;
     if (!pl_dtype_valid((int64_t)dtype)) {
-        return (plumb_status)pl_fail(err, PL_E_BACKEND, "there is no element type %d", (int)dtype);
+        return pl_fail(err, PL_E_BACKEND, "unknown element type %d", (int)dtype);
     }
     if (rank < 0 || rank > PL_RANK_MAX) {
-        return (plumb_status)pl_fail(err, PL_E_BACKEND, "rank %d is not in 0 to %d", rank,
-                                     PL_RANK_MAX);
+        return pl_fail(err, PL_E_BACKEND, "rank %d, expected 0 to %d", rank, PL_RANK_MAX);
     }
     pl_status st = pl_tensor_new((pl_dtype)dtype, rank, dims, &t, err);
     if (st == PL_OK) st = fill(t, data, n_bytes, err);
     if (st != PL_OK) {
         pl_tensor_unref(t);
-        return (plumb_status)st;
+        return st;
     }
     st = pl_datum_of_tensor_take(t, &d, err);
     if (st == PL_OK) *out = pl_datum_public(d);
-    return (plumb_status)st;
+    return st;
 }
 
 static plumb_status host_new_sequence(plumb_dtype of, plumb_datum *const *items, size_t n_items,
@@ -97,10 +96,9 @@ static plumb_status host_new_sequence(plumb_dtype of, plumb_datum *const *items,
     pl_datum *const *inner = (pl_datum *const *)items;
     const pl_type_kind kind =
         n_items > 0 && inner[0]->kind == PL_TYPE_SEQUENCE ? PL_TYPE_SEQUENCE : PL_TYPE_TENSOR;
-    const pl_status st =
-        pl_datum_new_sequence(kind, (pl_dtype)of, inner, n_items, &d, pl_err_of(error));
+    const pl_status st = pl_datum_new_sequence(kind, (pl_dtype)of, inner, n_items, &d, error);
     if (st == PL_OK) *out = pl_datum_public(d);
-    return (plumb_status)st;
+    return st;
 }
 
 static plumb_status host_new_optional(plumb_dtype of, plumb_datum *item, plumb_datum **out,
@@ -108,9 +106,9 @@ static plumb_status host_new_optional(plumb_dtype of, plumb_datum *item, plumb_d
     pl_datum *d = NULL, *inner = (pl_datum *)item;
     const pl_type_kind kind =
         inner != NULL && inner->kind == PL_TYPE_SEQUENCE ? PL_TYPE_SEQUENCE : PL_TYPE_TENSOR;
-    const pl_status st = pl_datum_new_optional(kind, (pl_dtype)of, inner, &d, pl_err_of(error));
+    const pl_status st = pl_datum_new_optional(kind, (pl_dtype)of, inner, &d, error);
     if (st == PL_OK) *out = pl_datum_public(d);
-    return (plumb_status)st;
+    return st;
 }
 
 static plumb_datum *host_ref(const plumb_datum *d) {
@@ -125,7 +123,7 @@ __attribute__((format(printf, 3, 4))) static plumb_status
 host_fail(plumb_error *error, plumb_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    pl_vfail(pl_err_of(error), (pl_status)status, format, args);
+    pl_vfail(error, status, format, args);
     va_end(args);
     return status;
 }

@@ -72,7 +72,7 @@ static pl_status open_inner(plugin *p, const plumb_option *options, size_t n, pl
     pl_status st = pl_spec_check(own, n_own, p->vtable->name, p->vtable->options,
                                  p->vtable->options == NULL ? 0 : p->vtable->n_options, err);
     if (st == PL_OK && p->vtable->open != NULL) {
-        st = (pl_status)p->vtable->open(plumb_host_get(), own, n_own, &p->self, (plumb_error *)err);
+        st = p->vtable->open(plumb_host_get(), own, n_own, &p->self, err);
     }
     pl_free(own);
     return st;
@@ -81,9 +81,9 @@ static pl_status open_inner(plugin *p, const plumb_option *options, size_t n, pl
 static plumb_status plugin_open(const plumb_host *host, const plumb_option *options, size_t n,
                                 void **self, plumb_error *error) {
     (void)host;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     plugin *p = pl_calloc(1, sizeof(*p));
-    if (p == NULL) return (plumb_status)pl_fail_memory(err, sizeof(*p));
+    if (p == NULL) return pl_fail_memory(err, sizeof(*p));
     pl_status st =
         load(p, pl_option_value(options, n, ""), pl_option_value(options, n, "backend"), err);
     if (st == PL_OK) st = open_inner(p, options, n, err);
@@ -92,7 +92,7 @@ static plumb_status plugin_open(const plumb_host *host, const plumb_option *opti
     } else {
         plugin_close(p);
     }
-    return (plumb_status)st;
+    return st;
 }
 
 static const char *plugin_version(void *self) {
@@ -116,7 +116,7 @@ static plumb_status plugin_compile(void *self, const plumb_source *source, void 
                                    size_t *n_hooks, plumb_error *error) {
     plugin *p = self;
     plugin_program *pp = pl_calloc(1, sizeof(*pp));
-    if (pp == NULL) return (plumb_status)pl_fail_memory(pl_err_of(error), sizeof(*pp));
+    if (pp == NULL) return pl_fail_memory(error, sizeof(*pp));
     pp->plugin = p;
     const plumb_status st = p->vtable->compile(p->self, source, &pp->program, n_hooks, error);
     if (st == PLUMB_OK) {
@@ -146,7 +146,7 @@ static plumb_status plugin_synchronize(void *program, plumb_error *err) {
 
 static const plumb_option_def options[] = {
     { "", "FILE.so", "a shared library" },
-    { "backend", "NAME", "which of its backends; the first when not given" },
+    { "backend", "NAME", "which of its backends (default: the first)" },
     { "*", "TEXT", "options of the plugin" },
 };
 
@@ -154,7 +154,7 @@ const plumb_backend pl_backend_plugin = {
     .abi = PLUMB_ABI,
     .n_bytes = sizeof(plumb_backend),
     .name = "plugin",
-    .summary = "a shared library with the entry plumb_plugin_v1",
+    .summary = "a shared library that exports plumb_plugin_v1",
     .options = options,
     .n_options = sizeof(options) / sizeof(options[0]),
     .open = plugin_open,

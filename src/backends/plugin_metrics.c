@@ -20,19 +20,19 @@ static pl_status check(const pl_plugin_metrics *m, const plumb_metric *row, cons
                        pl_err *err) {
     if (row == NULL || row->abi != PLUMB_ABI || row->n_bytes < sizeof *row)
         return pl_fail(err, PL_E_UNSUPPORTED,
-                       "plugin '%s': a metric of another version of plumb.h (expected %u, %zu "
-                       "bytes)",
+                       "plugin '%s': a metric was built with another version of plumb.h (expected "
+                       "%u, %zu bytes)",
                        file, PLUMB_ABI, sizeof *row);
     if (!good_name(row->name) || row->value == NULL)
-        return pl_fail(err, PL_E_INVALID,
-                       "plugin '%s': a metric without a function, or whose name is not made of "
-                       "letters, digits and '_'",
-                       file);
+        return pl_fail(
+            err, PL_E_INVALID,
+            "plugin '%s': a metric has no function, or its name is not letters, digits and '_'",
+            file);
     bool taken = pl_metric_find(row->name) != NULL;
     for (size_t i = 0; i < m->n_rows; i++)
         taken = taken || strcmp(m->rows[i]->name, row->name) == 0;
     if (taken)
-        return pl_fail(err, PL_E_INVALID, "plugin '%s': there is a metric '%s' already", file,
+        return pl_fail(err, PL_E_INVALID, "plugin '%s': metric '%s' already exists", file,
                        row->name);
     return PL_OK;
 }

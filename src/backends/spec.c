@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/nearest.h"
 
 const char *pl_spec_name(const char *text, size_t *n) {
     *n = strcspn(text, ":");
@@ -19,19 +20,26 @@ static const plumb_option_def *find_def(const plumb_option_def *defs, size_t n, 
     return NULL;
 }
 
+typedef struct def_list {
+    const plumb_option_def *defs;
+    size_t n;
+} def_list;
+
+static const char *def_at(const void *ctx, size_t i) {
+    const def_list *list = ctx;
+    for (size_t k = 0; k < list->n; k++)
+        if (list->defs[k].key[0] != '\0' && i-- == 0) return list->defs[k].key;
+    return NULL;
+}
+
 static pl_status fail_unknown(const char *key, const char *name, const plumb_option_def *defs,
                               size_t n_defs, pl_err *err) {
-    pl_buf names = PL_BUF_INIT;
-    for (size_t i = 0; i < n_defs; i++) {
-        if (defs[i].key[0] == '\0') continue;
-        pl_buf_printf(&names, "%s%s", names.n_bytes > 0 ? ", " : "", defs[i].key);
-    }
-    const pl_status st =
-        names.n_bytes == 0
-            ? pl_fail(err, PL_E_USAGE, "backend '%s' has no option '%s'; it has none", name, key)
-            : pl_fail(err, PL_E_USAGE, "backend '%s' has no option '%s'; it has %s", name, key,
-                      pl_buf_str(&names));
-    pl_buf_release(&names);
+    const def_list list = { defs, n_defs };
+    pl_buf hint = PL_BUF_INIT;
+    pl_nearest_put(&hint, key, strlen(key), def_at, &list);
+    const pl_status st = pl_fail(err, PL_E_USAGE, "backend '%s' has no option '%s'%s", name, key,
+                                 hint.n_bytes == 0 ? "; it has none" : pl_buf_str(&hint));
+    pl_buf_release(&hint);
     return st;
 }
 
@@ -58,7 +66,7 @@ static pl_status check_value(const plumb_option *o, const char *name, const plum
                        o->value);
     }
     if (o->value[0] == '\0') {
-        return pl_fail(err, PL_E_USAGE, "backend '%s': %s%sneeds a value (%s)", name, o->key,
+        return pl_fail(err, PL_E_USAGE, "backend '%s': %s%srequires a value (%s)", name, o->key,
                        o->key[0] == '\0' ? "" : " ", def->values);
     }
     const bool wrong = strcmp(def->values, "N") == 0      ? !is_whole(o->value)
@@ -102,10 +110,10 @@ pl_status pl_spec_parse(const char *text, const char *name, const plumb_option_d
     const char *rest = text[n_name] == ':' ? text + n_name + 1 : "";
     *out = (pl_spec){ 0 };
     if (text[n_name] == ':' && rest[0] == '\0') {
-        return pl_fail(err, PL_E_USAGE, "nothing follows the colon in '%s'", text);
+        return pl_fail(err, PL_E_USAGE, "missing option after the colon in '%s'", text);
     }
     if (has_file && rest[0] == '\0') {
-        return pl_fail(err, PL_E_USAGE, "backend '%s' needs %s: %s:%s", name,
+        return pl_fail(err, PL_E_USAGE, "backend '%s' requires %s: %s:%s", name,
                        find_def(defs, n_defs, "")->help, name, find_def(defs, n_defs, "")->values);
     }
     out->text = pl_strdup(rest);

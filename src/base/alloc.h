@@ -15,8 +15,8 @@ void *pl_aligned_alloc(size_t alignment, size_t n_bytes); /* free with pl_free *
 /* The same for what is read again and again: from 2 MB on in large pages, where the system has them
  * to give. At least 64-byte aligned. */
 void *pl_large_alloc(size_t n_bytes);
-/* Whether the system has so much to give: Linux promises memory that it has not, and kills who
- * touches it. True when it does not tell; the limit of a control group is not looked at. */
+/* Whether n_bytes are available; Linux overcommits and kills a process that touches too much. True
+ * when the system does not say. Control group limits are ignored. */
 bool pl_memory_holds(size_t n_bytes);
 char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t n); /* copies exactly n bytes and adds a NUL */

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/size.h"
+#include "base/utf8.h"
 
 enum { CAPACITY_MIN = 64 };
 
@@ -71,18 +72,6 @@ void pl_buf_puts(pl_buf *buf, const char *s) {
     pl_buf_append(buf, s, strlen(s));
 }
 
-void pl_buf_put_shell(pl_buf *buf, const char *s) {
-    pl_buf_putc(buf, '\'');
-    for (; *s != '\0'; s++) {
-        if (*s == '\'') {
-            pl_buf_puts(buf, "'\\''");
-        } else {
-            pl_buf_putc(buf, *s);
-        }
-    }
-    pl_buf_putc(buf, '\'');
-}
-
 void pl_buf_putc(pl_buf *buf, char c) {
     pl_buf_append(buf, &c, 1);
 }
@@ -113,4 +102,16 @@ void pl_buf_printf(pl_buf *buf, const char *format, ...) {
     va_start(args, format);
     put_format(buf, format, args);
     va_end(args);
+}
+
+void pl_buf_clean_from(pl_buf *out, size_t at) {
+    if (!pl_buf_ok(out) || out->n_bytes <= at) return;
+    pl_utf8_clean(out->data + at);
+    out->n_bytes = at + strlen(out->data + at);
+}
+
+void pl_buf_put_clean(pl_buf *out, const char *s) {
+    const size_t at = out->n_bytes;
+    pl_buf_puts(out, s);
+    pl_buf_clean_from(out, at);
 }

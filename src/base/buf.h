@@ -24,8 +24,11 @@ char *pl_buf_take(pl_buf *buf);            /* caller frees with pl_free; NULL on
 
 void pl_buf_append(pl_buf *buf, const void *data, size_t n_bytes);
 void pl_buf_puts(pl_buf *buf, const char *s);
-void pl_buf_put_shell(pl_buf *buf, const char *s); /* 'as it is', for a shell */
 void pl_buf_putc(pl_buf *buf, char c);
 void pl_buf_printf(pl_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Text from a file, safe for one line: control characters and invalid UTF-8 become '?'. */
+void pl_buf_put_clean(pl_buf *out, const char *s);
+void pl_buf_clean_from(pl_buf *out, size_t at); /* what was put since `at` */
 
 #endif

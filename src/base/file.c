@@ -1,32 +1,36 @@
-/* Mapped reads and atomic writes.
- *
- * A mapped file that another program truncates raises SIGBUS on access; nothing portable prevents
- * that, so plumb's own files are only ever replaced by rename. */
+/* Mapped reads and atomic writes. What becomes of a mapped file that another program truncates:
+ * file_fault.h. */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/door_int.h"
+#include "base/file_fault.h"
 
 enum {
     WRITER_BUFFER_BYTES = 1 << 20,
     STREAM_CHUNK_BYTES = 64 << 10,
+    WRITER_WAIT_MS = 5000,
 };
 
 pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *path) {
     const pl_status st = error == ENOENT || error == ENOTDIR ? PL_E_NOT_FOUND
                          : error == ENOMEM                   ? PL_E_MEMORY
                                                              : PL_E_IO;
+    if (err == NULL) return st; /* strerror may not be called in a handler of signals */
     return pl_fail(err, st, "cannot %s '%s': %s", doing, path, strerror(error));
 }
 
@@ -79,7 +83,7 @@ static pl_status read_stream(int fd, pl_file_map *map, pl_err *err) {
         }
         if (n == 0) break;
         if ((uint64_t)buf.n_bytes + (uint64_t)n > PL_FILE_STREAM_MAX) {
-            st = pl_fail(err, PL_E_LIMIT, "'%s' gives more than %" PRIu64 " bytes", map->path,
+            st = pl_fail(err, PL_E_LIMIT, "'%s' is larger than %" PRIu64 " bytes", map->path,
                          (uint64_t)PL_FILE_STREAM_MAX);
             goto done;
         }
@@ -96,15 +100,51 @@ done:
     return st;
 }
 
-static pl_status map_fd(int fd, pl_file_map *map, pl_err *err) {
+const char *pl_kind_of_mode(mode_t mode) {
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISLNK(mode)  ? "a symbolic link"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISCHR(mode)  ? "a device"
+           : S_ISBLK(mode)  ? "a device"
+                            : "not a regular file";
+}
+
+pl_status pl_check_regular(const struct stat *info, const char *path, pl_err *err) {
+    if (S_ISREG(info->st_mode)) return PL_OK;
+    return pl_fail(err, PL_E_INVALID, "'%s' is %s, expected a file", path,
+                   pl_kind_of_mode(info->st_mode));
+}
+
+#define PIPEFS_MAGIC 0x50495045 /* linux/magic.h: a pipe without a name, somebody has its end */
+
+/* A pipe with a name may have nobody at its other end: then reading it would wait for ever. */
+static pl_status await_writer(int fd, const struct stat *info, const char *path, pl_err *err) {
+    struct statfs system;
+    struct pollfd wait = { .fd = fd, .events = POLLIN };
+    int n = 1;
+    if (S_ISFIFO(info->st_mode) && fstatfs(fd, &system) == 0 && system.f_type != PIPEFS_MAGIC) {
+        do
+            n = poll(&wait, 1, WRITER_WAIT_MS);
+        while (n < 0 && errno == EINTR);
+    }
+    if (n == 0)
+        return pl_fail(err, PL_E_IO, "'%s' is a pipe that nobody wrote to for %d s", path,
+                       WRITER_WAIT_MS / 1000);
+    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return PL_OK;
+}
+
+static pl_status map_fd(int fd, bool streams, pl_file_map *map, pl_err *err) {
     struct stat info;
     if (fstat(fd, &info) != 0) return pl_fail_errno(err, errno, "look at", map->path);
-    if (S_ISDIR(info.st_mode))
-        return pl_fail(err, PL_E_INVALID, "'%s' is a folder, a file is wanted", map->path);
+    if (!streams || S_ISDIR(info.st_mode) || S_ISBLK(info.st_mode))
+        PL_TRY(pl_check_regular(&info, map->path, err));
+    if (!S_ISREG(info.st_mode)) PL_TRY(await_writer(fd, &info, map->path, err));
     /* Files below /proc say that they are empty and are not. */
     if (!S_ISREG(info.st_mode) || info.st_size <= 0) return read_stream(fd, map, err);
     if ((uintmax_t)info.st_size > (uintmax_t)PTRDIFF_MAX)
-        return pl_fail(err, PL_E_LIMIT, "'%s' is too large to be mapped", map->path);
+        return pl_fail(err, PL_E_LIMIT, "'%s' is too large to map", map->path);
     const size_t n_bytes = (size_t)info.st_size;
     void *data = mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
@@ -113,6 +153,7 @@ static pl_status map_fd(int fd, pl_file_map *map, pl_err *err) {
     }
     map->data = data;
     map->n_bytes = n_bytes;
+    pl_file_fault_watch(map->path, data, n_bytes);
     return PL_OK;
 }
 
@@ -122,6 +163,7 @@ static void map_free(pl_file_map *map) {
         if (map->heap) {
             pl_free(data);
         } else {
+            pl_file_fault_unwatch(data);
             munmap(data, map->n_bytes);
         }
     }
@@ -129,29 +171,37 @@ static void map_free(pl_file_map *map) {
     pl_free(map);
 }
 
-pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err) {
+pl_status pl_map_of_fd(int fd, const char *path, bool streams, pl_file_map **out, pl_err *err) {
     pl_file_map *map = pl_calloc(1, sizeof *map);
     if (map == NULL) return pl_fail_memory(err, sizeof *map);
-    pl_status st = PL_OK;
-    int fd = -1;
     map->refs = 1;
     map->path = pl_strdup(path);
-    if (map->path == NULL) {
-        st = pl_fail_memory(err, strlen(path) + 1);
-        goto done;
+    const pl_status st =
+        map->path == NULL ? pl_fail_memory(err, strlen(path) + 1) : map_fd(fd, streams, map, err);
+    if (st == PL_OK) {
+        *out = map;
+    } else {
+        map_free(map);
     }
-    fd = pl_fd_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
-    if (fd < 0) {
-        st = pl_fail_errno(err, errno, "open", path);
-        goto done;
-    }
-    PL_TRY_GOTO(done, st, map_fd(fd, map, err));
-    *out = map;
-    map = NULL;
-done:
-    if (fd >= 0) close(fd);
-    if (map != NULL) map_free(map);
     return st;
+}
+
+static pl_status open_and_map(const char *path, bool streams, pl_file_map **out, pl_err *err) {
+    const int fd = pl_fd_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+    if (fd < 0 && errno == ENXIO)
+        return pl_fail(err, PL_E_INVALID, "'%s' is a socket, expected a file", path);
+    if (fd < 0) return pl_fail_errno(err, errno, "open", path);
+    const pl_status st = pl_map_of_fd(fd, path, streams, out, err);
+    close(fd);
+    return st;
+}
+
+pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err) {
+    return open_and_map(path, true, out, err);
+}
+
+pl_status pl_file_map_open_regular(const char *path, pl_file_map **out, pl_err *err) {
+    return open_and_map(path, false, out, err);
 }
 
 pl_file_map *pl_file_map_ref(pl_file_map *map) {
@@ -193,81 +243,64 @@ bool pl_file_map_untouched(const void *data, size_t n_bytes) {
 /* ---- writing ---- */
 
 struct pl_file_writer {
-    int fd;
-    char *path;      /* the name in the end, symlinks resolved */
-    char *temporary; /* NULL: written in place (a pipe or device) */
+    pl_new_file file;
+    char *path; /* for messages */
     uint64_t n_appended;
     size_t n_buffered;
     pl_status failed; /* the first failure stays */
     char buffer[WRITER_BUFFER_BYTES];
 };
 
-static void writer_free(pl_file_writer *w) {
-    if (w->fd >= 0) close(w->fd);
+void pl_file_writer_abort_take(pl_file_writer *w) {
+    if (w == NULL) return;
+    pl_new_file_discard(&w->file);
     pl_free(w->path);
-    pl_free(w->temporary);
     pl_free(w);
 }
 
-void pl_file_writer_abort_take(pl_file_writer *w) {
-    if (w == NULL) return;
-    if (w->temporary != NULL) unlink(w->temporary);
-    writer_free(w);
-}
-
-/* A pipe or device is written as it is: renaming over /dev/null would replace the device. */
-static pl_status in_place_open(pl_file_writer *w, pl_err *err) {
-    w->fd = pl_fd_open(w->path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
-    return w->fd < 0 ? pl_fail_errno(err, errno, "open", w->path) : PL_OK;
-}
-
-/* An existing file keeps its mode, and a symlink to it stays a symlink. */
-static pl_status existing_open(pl_file_writer *w, const struct stat *info, pl_err *err) {
-    if (S_ISDIR(info->st_mode))
-        return pl_fail(err, PL_E_INVALID, "'%s' is a folder, a file is wanted", w->path);
-    if (!S_ISREG(info->st_mode)) return in_place_open(w, err);
-    char *real = realpath(w->path, NULL);
-    if (real != NULL) {
-        char *copy = pl_strdup(real);
-        free(real);
-        if (copy == NULL) return pl_fail_memory(err, 0);
-        pl_free(w->path);
-        w->path = copy;
-    }
-    PL_TRY(pl_file_temporary(w->path, O_WRONLY, 0600, &w->fd, &w->temporary, err));
-    if (fchmod(w->fd, info->st_mode & 0777) != 0)
-        return pl_fail_errno(err, errno, "set the mode of", w->temporary);
-    return PL_OK;
-}
-
-pl_status pl_file_writer_open(const char *path, pl_file_writer **out, pl_err *err) {
-    if (pl_path_basename(path)[0] == '\0')
-        return pl_fail(err, PL_E_INVALID, "'%s' does not name a file", path);
+static pl_status writer_new(const char *path, pl_file_writer **out, pl_err *err) {
     pl_file_writer *w = pl_malloc(sizeof *w);
     if (w == NULL) return pl_fail_memory(err, sizeof *w);
     memset(w, 0, offsetof(pl_file_writer, buffer)); /* not the MiB */
-    w->fd = -1;
+    w->file = (pl_new_file)PL_NEW_FILE_INIT;
     w->path = pl_strdup(path);
-    pl_status st = PL_OK;
-    struct stat info;
     if (w->path == NULL) {
-        st = pl_fail_memory(err, strlen(path) + 1);
-    } else if (stat(path, &info) == 0) {
-        st = existing_open(w, &info, err);
-    } else {
-        st = pl_file_temporary(path, O_WRONLY, 0666, &w->fd, &w->temporary, err);
-    }
-    if (st != PL_OK) {
-        pl_file_writer_abort_take(w);
-        return st;
+        pl_free(w);
+        return pl_fail_memory(err, strlen(path) + 1);
     }
     *out = w;
     return PL_OK;
 }
 
+pl_status pl_file_writer_open(const char *path, pl_file_writer **out, pl_err *err) {
+    pl_file_writer *w = NULL;
+    PL_TRY(writer_new(path, &w, err));
+    const pl_status st = pl_new_file_open(path, O_WRONLY, false, &w->file, err);
+    if (st == PL_OK) {
+        *out = w;
+    } else {
+        pl_file_writer_abort_take(w);
+    }
+    return st;
+}
+
+pl_status pl_file_writer_open_at(int dir_fd, const char *last, const char *shown,
+                                 pl_file_writer **out, pl_err *err) {
+    pl_file_writer *w = NULL;
+    PL_TRY(writer_new(shown, &w, err));
+    const pl_status st =
+        pl_new_file_open_at(dir_fd, last, shown, O_WRONLY, true, true, &w->file, err);
+    if (st == PL_OK) {
+        *out = w;
+    } else {
+        pl_file_writer_abort_take(w);
+    }
+    return st;
+}
+
 static pl_status write_all(pl_file_writer *w, const char *data, size_t n_bytes, pl_err *err) {
     while (n_bytes > 0) {
-        const ssize_t n = write(w->fd, data, n_bytes);
+        const ssize_t n = write(w->file.fd, data, n_bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) {
             w->failed = pl_fail_errno(err, n < 0 ? errno : EIO, "write", w->path);
@@ -304,42 +337,15 @@ uint64_t pl_file_writer_offset(const pl_file_writer *w) {
     return w->n_appended;
 }
 
-static pl_status sync_dir_of(const char *path, pl_err *err) {
-    char *dir = pl_path_dirname(path);
-    if (dir == NULL) return pl_fail_memory(err, 0);
-    const pl_status st = pl_sync_dir(dir, err);
-    pl_free(dir);
-    return st;
-}
-
 pl_status pl_file_writer_commit_take(pl_file_writer *w, pl_err *err) {
     pl_status st = w->failed;
     if (st != PL_OK) {
         pl_fail(err, st, "an earlier write to '%s' failed", w->path);
-        goto abort;
+    } else {
+        st = writer_flush(w, err);
     }
-    PL_TRY_GOTO(abort, st, writer_flush(w, err));
-    if (!pl_sync_fd(w->fd)) {
-        st = pl_fail_errno(err, errno, "sync", w->path);
-        goto abort;
-    }
-    if (w->temporary != NULL) {
-        if (rename(w->temporary, w->path) != 0) {
-            st = pl_fail_errno(err, errno, "rename to", w->path);
-            goto abort;
-        }
-        pl_free(w->temporary);
-        w->temporary = NULL;
-        st = sync_dir_of(w->path, err);
-    }
-    const int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) != 0 && errno != EINTR && st == PL_OK)
-        st = pl_fail_errno(err, errno, "close", w->path);
-    writer_free(w);
-    return st;
-abort:
-    pl_file_writer_abort_take(w);
+    if (st == PL_OK) st = pl_new_file_publish(&w->file, w->path, err);
+    pl_file_writer_abort_take(w); /* what has its name stays */
     return st;
 }
 

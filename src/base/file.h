@@ -22,11 +22,6 @@ bool pl_sync_fd(int fd);
  * is no failure. */
 pl_status pl_sync_dir(const char *path, pl_err *err);
 
-/* A new file for what shall be called `path` once it is whole: hidden beside it, opened with
- * O_CREAT, O_EXCL and `flags`. Caller closes *fd and frees *temporary. */
-pl_status pl_file_temporary(const char *path, int flags, mode_t mode, int *fd, char **temporary,
-                            pl_err *err);
-
 /* A read-only mapping of a whole file, ref-counted so that zero-copy tensors keep it alive.
  * An empty file maps to n_bytes == 0 and a non-NULL data pointer. Thread-safe counts. */
 typedef struct pl_file_map {
@@ -40,8 +35,12 @@ typedef struct pl_file_map {
 /* Pipes and devices are read into memory up to this size (no protobuf message is larger). */
 #define PL_FILE_STREAM_MAX (UINT64_C(2) << 30)
 
-/* Directories are refused by name. Pipes and character devices are read into memory. */
+/* A file that the user named: links are followed, pipes and character devices are read into memory
+ * (a pipe with a name that nobody writes to is given up). What lies in a session, store, repro or
+ * recording is opened by base/door.h. */
 pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err);
+/* The same, without pipes and devices. */
+pl_status pl_file_map_open_regular(const char *path, pl_file_map **out, pl_err *err);
 pl_file_map *pl_file_map_ref(pl_file_map *map);
 void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
 
@@ -50,13 +49,14 @@ void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
  * is never the file's. */
 bool pl_file_map_untouched(const void *data, size_t n_bytes);
 
-/* Atomic whole-file writer. Open, append as often as you like, then commit or abort. An existing
- * file keeps its mode and a symlink to it stays; a pipe or device is written in place. */
+/* Atomic whole-file writer. Open, append as often as you like, then commit or abort. A name that
+ * the user gave: what is there already is never replaced (PL_E_EXISTS, when opened or committed),
+ * but a pipe or device is written in place. pl_dir_write replaces plumb's own. */
 typedef struct pl_file_writer pl_file_writer;
 pl_status pl_file_writer_open(const char *path, pl_file_writer **out, pl_err *err);
 pl_status pl_file_writer_append(pl_file_writer *w, const void *data, size_t n_bytes, pl_err *err);
 uint64_t pl_file_writer_offset(const pl_file_writer *w); /* bytes appended so far */
-/* Flushes, syncs, renames over `path`. The writer is freed either way. */
+/* Flushes, syncs, gives it its name. The writer is freed either way. */
 pl_status pl_file_writer_commit_take(pl_file_writer *w, pl_err *err);
 void pl_file_writer_abort_take(pl_file_writer *w); /* removes the temporary; NULL is fine */
 pl_status pl_file_write(const char *path, const void *data, size_t n_bytes, pl_err *err);

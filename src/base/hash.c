@@ -2,12 +2,33 @@
 #include "base/hash.h"
 
 #define XXH_INLINE_ALL
+#include <stdatomic.h>
+#include <sys/random.h>
+#include <sys/types.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 uint64_t pl_hash64(const void *data, size_t n_bytes) {
     return XXH3_64bits(data, n_bytes);
+}
+
+/* Made when it is first wanted; 0 = not yet. Threads that meet here agree on one. */
+static uint64_t process_seed(void) {
+    static _Atomic(uint64_t) seed;
+    uint64_t now = atomic_load_explicit(&seed, memory_order_relaxed);
+    if (now != 0) return now;
+    uint64_t made = 0, unset = 0;
+    if (getrandom(&made, sizeof made, GRND_NONBLOCK) != (ssize_t)sizeof made) {
+        made = (uint64_t)(uintptr_t)&unset ^ (uint64_t)pl_clock_ns(); /* an early boot */
+    }
+    if (made == 0) made = 1;
+    return atomic_compare_exchange_strong(&seed, &unset, made) ? made : unset;
+}
+
+uint64_t pl_hash_in_memory(const void *data, size_t n_bytes) {
+    return XXH3_64bits_withSeed(data, n_bytes, process_seed());
 }
 
 static pl_hash128 hash128_from(XXH128_hash_t h) {

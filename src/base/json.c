@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/escape.h"
 
 void pl_json_init(pl_json *json, pl_buf *buf, bool pretty) {
     *json = (pl_json){ .buf = buf, .pretty = pretty };
@@ -69,55 +69,17 @@ void pl_json_array_end(pl_json *json) {
     end(json, ']');
 }
 
-static bool is_plain(char c) {
-    return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
-}
-
-static void put_escape(pl_buf *buf, char c) {
-    switch (c) {
-    case '"': pl_buf_puts(buf, "\\\""); break;
-    case '\\': pl_buf_puts(buf, "\\\\"); break;
-    case '\n': pl_buf_puts(buf, "\\n"); break;
-    case '\r': pl_buf_puts(buf, "\\r"); break;
-    case '\t': pl_buf_puts(buf, "\\t"); break;
-    default: pl_buf_printf(buf, "\\u%04x", (unsigned)(unsigned char)c); break;
-    }
-}
-
-static void put_quoted(pl_buf *buf, const char *s, size_t n) {
-    pl_buf_putc(buf, '"');
-    size_t i = 0;
-    while (i < n) {
-        size_t run = i;
-        while (run < n && is_plain(s[run]))
-            run++;
-        if (run > i) pl_buf_append(buf, s + i, run - i);
-        i = run;
-        if (i == n) break;
-        const size_t length = pl_utf8_step(s + i, n - i);
-        if (length == 0) {
-            pl_buf_puts(buf, "\xEF\xBF\xBD"); /* U+FFFD */
-        } else if (length == 1) {
-            put_escape(buf, s[i]);
-        } else {
-            pl_buf_append(buf, s + i, length);
-        }
-        i += length == 0 ? 1 : length;
-    }
-    pl_buf_putc(buf, '"');
-}
-
 void pl_json_key(pl_json *json, const char *key) {
     if (json->after_key) json->buf->failed = true;
     separate(json);
-    put_quoted(json->buf, key, strlen(key));
+    pl_escape_put(json->buf, PL_ESCAPE_JSON, key);
     pl_buf_puts(json->buf, json->pretty ? ": " : ":");
     json->after_key = true;
 }
 
 void pl_json_string_n(pl_json *json, const char *s, size_t n) {
     separate(json);
-    put_quoted(json->buf, s, n);
+    pl_escape_put_n(json->buf, PL_ESCAPE_JSON, s, n);
 }
 
 void pl_json_string(pl_json *json, const char *s) {

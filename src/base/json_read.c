@@ -96,7 +96,7 @@ static const char *string_end(const reader *r) {
 static pl_status read_string(reader *r, const char **out, size_t *n_out) {
     const char *start = r->at++;
     const char *close = string_end(r);
-    if (!close) return fail_at(r, start, "string without an end");
+    if (!close) return fail_at(r, start, "unterminated string");
     /* Decoded text is never longer than its escaped form. */
     char *copy = pl_arena_alloc(r->arena, (size_t)(close - r->at) + 1), *to = copy;
     if (!copy) return pl_fail_memory(r->err, (size_t)(close - r->at) + 1);
@@ -104,7 +104,7 @@ static pl_status read_string(reader *r, const char **out, size_t *n_out) {
         const char *at = r->at;
         if (*at == '\\') {
             r->at++;
-            if (!read_escape(r, &to)) return fail_at(r, at, "bad escape in a string");
+            if (!read_escape(r, &to)) return fail_at(r, at, "invalid escape in a string");
             continue;
         }
         const size_t step = pl_utf8_step(at, (size_t)(close - at));
@@ -148,17 +148,17 @@ static pl_status read_number(reader *r, pl_json_value *out) {
     if (next_is(r, '-')) r->at++;
     const char *digits = r->at;
     if (!skip_digits(r) || (*digits == '0' && r->at - digits > 1))
-        return fail_at(r, start, "bad number");
+        return fail_at(r, start, "invalid number");
     if (next_is(r, '.')) {
         r->at++;
         whole = false;
-        if (!skip_digits(r)) return fail_at(r, start, "bad number");
+        if (!skip_digits(r)) return fail_at(r, start, "invalid number");
     }
     if (next_is(r, 'e') || next_is(r, 'E')) {
         r->at++;
         whole = false;
         if (next_is(r, '+') || next_is(r, '-')) r->at++;
-        if (!skip_digits(r)) return fail_at(r, start, "bad number");
+        if (!skip_digits(r)) return fail_at(r, start, "invalid number");
     }
     const size_t n = (size_t)(r->at - start);
     char *copy = pl_arena_strndup(r->arena, start, n);
@@ -188,7 +188,7 @@ static pl_status check_duplicate(reader *r, const pl_json_value *object, pl_strm
             return pl_fail_memory(r->err, sizeof(pl_strmap_entry));
     }
     if (!seen) return PL_OK;
-    return pl_fail(r->err, PL_E_FORMAT, "JSON, byte %zu: key '%s' is given twice",
+    return pl_fail(r->err, PL_E_FORMAT, "JSON, byte %zu: key '%s' appears twice",
                    (size_t)(at - r->text), item->key);
 }
 

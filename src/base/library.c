@@ -19,13 +19,14 @@ static pl_status load(pl_library *library, pl_err *err) {
     for (size_t i = 0; i < n_sonames && library->sonames[i] != NULL && handle == NULL; i++)
         handle = dlopen(library->sonames[i], RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
-        return pl_fail(err, PL_E_UNSUPPORTED, "%s is not here (%s; Debian: apt-get install %s): %s",
-                       library->name, library->sonames[0], library->package, dlerror());
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "%s not found (%s; on Debian: apt-get install %s): %s", library->name,
+                       library->sonames[0], library->package, dlerror());
     const char *missing = pl_symbols_load(handle, library->symbols, library->n_symbols);
     if (missing != NULL) {
         dlclose(handle);
-        return pl_fail(err, PL_E_UNSUPPORTED, "%s (%s; Debian: %s) lacks %s", library->name,
-                       library->sonames[0], library->package, missing);
+        return pl_fail(err, PL_E_UNSUPPORTED, "%s (%s; Debian package %s) has no symbol %s",
+                       library->name, library->sonames[0], library->package, missing);
     }
     library->handle = handle;
     return PL_OK;

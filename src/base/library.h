@@ -40,8 +40,9 @@ typedef struct pl_library {
         .n_symbols = sizeof(table) / sizeof *(table), .mutex = PTHREAD_MUTEX_INITIALIZER           \
     }
 
-/* Opens it and fills the slots, once; later calls cost a lock. Thread-safe. PL_E_UNSUPPORTED: it is
- * not here or lacks a function; the message says how to get it, and the next call tries again. */
+/* Opens it and fills the slots, once; later calls cost a lock. Thread-safe. PL_E_UNSUPPORTED: the
+ * library was not found or lacks a function; the message says how to install it, and the next call
+ * tries again. */
 pl_status pl_library_open(pl_library *library, pl_err *err);
 /* Fills the slots from a library that is open; the name of the first that is missing, or NULL. */
 const char *pl_symbols_load(void *handle, const pl_symbol *symbols, size_t n);

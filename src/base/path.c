@@ -9,13 +9,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/buf.h"
-#include "base/file.h"
-
-enum {
-    TEMPORARY_TRIES = 1000,
-    TEMPORARY_NAME_MAX = 200, /* of NAME; the whole must stay below NAME_MAX, 255 */
-};
+#include "base/door_int.h"
 
 bool pl_path_exists(const char *path) {
     struct stat info;
@@ -32,12 +28,13 @@ static pl_status make_dir(const char *path, pl_err *err) {
     const int error = errno;
     /* EACCES, EROFS too: an existing parent may be one we cannot create. */
     if (pl_path_is_dir(path)) return PL_OK;
-    if (error == EEXIST) return pl_fail(err, PL_E_EXISTS, "'%s' exists and is no folder", path);
+    if (error == EEXIST)
+        return pl_fail(err, PL_E_EXISTS, "'%s' exists and is not a directory", path);
     return pl_fail_errno(err, error, "create the folder", path);
 }
 
 pl_status pl_path_make_dirs(const char *path, pl_err *err) {
-    if (path[0] == '\0') return pl_fail(err, PL_E_INVALID, "a folder's name is empty");
+    if (path[0] == '\0') return pl_fail(err, PL_E_INVALID, "empty directory name");
     char *copy = pl_strdup(path);
     if (copy == NULL) return pl_fail_memory(err, strlen(path) + 1);
     pl_status st = PL_OK;
@@ -91,9 +88,9 @@ static bool is_below(const char *path, const char *dir) {
 }
 
 pl_status pl_path_resolve_inside(const char *dir, const char *name, char **out, pl_err *err) {
-    if (name[0] == '\0') return pl_fail(err, PL_E_INVALID, "a file's name is empty");
+    if (name[0] == '\0') return pl_fail(err, PL_E_INVALID, "empty file name");
     if (name[0] == '/')
-        return pl_fail(err, PL_E_INVALID, "'%s' is absolute, a path below '%s' is wanted", name,
+        return pl_fail(err, PL_E_INVALID, "'%s' is absolute, expected a path below '%s'", name,
                        dir);
     pl_status st = PL_OK;
     char *real_dir = NULL, *real = NULL, *copy = NULL;
@@ -113,7 +110,7 @@ pl_status pl_path_resolve_inside(const char *dir, const char *name, char **out, 
         goto done;
     }
     if (!is_below(real, real_dir)) {
-        st = pl_fail(err, PL_E_INVALID, "'%s' leads outside the folder '%s'", name, dir);
+        st = pl_fail(err, PL_E_INVALID, "'%s' is outside the directory '%s'", name, dir);
         goto done;
     }
     copy = pl_strdup(real); /* realpath's memory is not ours to hand out */
@@ -140,13 +137,7 @@ static bool is_dot(const char *name) {
 }
 
 static pl_status list_add(pl_dir_list *list, size_t *capacity, const char *name, pl_err *err) {
-    if (list->n_names == *capacity) {
-        const size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
-        char **names = pl_realloc_array(list->names, wanted, sizeof *names);
-        if (names == NULL) return pl_fail_memory(err, 0);
-        list->names = names;
-        *capacity = wanted;
-    }
+    if (!PL_ARRAY_ROOM(list->names, list->n_names, capacity)) return pl_fail_memory(err, 0);
     char *copy = pl_strdup(name);
     if (copy == NULL) return pl_fail_memory(err, strlen(name) + 1);
     list->names[list->n_names++] = copy;
@@ -166,10 +157,14 @@ static pl_status list_stream(DIR *stream, const char *path, pl_dir_list *list, p
     return PL_OK;
 }
 
-pl_status pl_dir_list_read(const char *path, pl_dir_list *out, pl_err *err) {
+pl_status pl_dir_list_fd_take(int fd, const char *path, pl_dir_list *out, pl_err *err) {
     pl_dir_list list = { NULL, 0 };
-    DIR *stream = opendir(path);
-    if (stream == NULL) return pl_fail_errno(err, errno, "open the folder", path);
+    DIR *stream = fdopendir(fd);
+    if (stream == NULL) {
+        const int error = errno;
+        close(fd);
+        return pl_fail_errno(err, error, "open the folder", path);
+    }
     const pl_status st = list_stream(stream, path, &list, err);
     closedir(stream);
     if (st != PL_OK) {
@@ -178,6 +173,12 @@ pl_status pl_dir_list_read(const char *path, pl_dir_list *out, pl_err *err) {
     }
     *out = list;
     return PL_OK;
+}
+
+pl_status pl_dir_list_read(const char *path, pl_dir_list *out, pl_err *err) {
+    const int fd = pl_fd_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0) return pl_fail_errno(err, errno, "open the folder", path);
+    return pl_dir_list_fd_take(fd, path, out, err);
 }
 
 void pl_dir_list_free(pl_dir_list *list) {
@@ -191,7 +192,7 @@ void pl_dir_list_free(pl_dir_list *list) {
  * path swapped for a symlink meanwhile leads nowhere else. Depth is bounded by descriptors. */
 static pl_status empty_dir_take(int fd, const char *shown, pl_err *err);
 
-static pl_status remove_at(int fd, const char *name, pl_err *err) {
+pl_status pl_remove_at(int fd, const char *name, pl_err *err) {
     if (is_dot(name) || unlinkat(fd, name, 0) == 0 || errno == ENOENT) return PL_OK;
     if (errno != EISDIR && errno != EPERM) return pl_fail_errno(err, errno, "remove", name);
     const int error = errno;
@@ -219,7 +220,7 @@ static pl_status empty_dir_take(int fd, const char *shown, pl_err *err) {
         for (ssize_t at = 0; at < n && st == PL_OK;) {
             const struct dirent64 *entry = (const void *)(entries.bytes + at);
             at += entry->d_reclen;
-            st = remove_at(fd, entry->d_name, err);
+            st = pl_remove_at(fd, entry->d_name, err);
         }
     }
     close(fd);
@@ -232,84 +233,16 @@ pl_status pl_dir_remove(const char *path, pl_err *err) {
     const pl_status st = empty_dir_take(fd, path, err);
     if (st != PL_OK) return pl_err_wrap(err, st, "while removing '%s'", path);
     if (rmdir(path) != 0) return pl_fail_errno(err, errno, "remove the folder", path);
+    pl_unfinished_done(pl_path_basename(path));
     return PL_OK;
 }
 
-/* ---- what is not whole yet ---- */
-
-const char *pl_dir_for_temporaries(void) {
-    const char *dir = getenv("TMPDIR");
-    return dir == NULL || dir[0] == '\0' ? "/tmp" : dir;
-}
-
-pl_status pl_dir_temporary(char **out, pl_err *err) {
-    char *path = pl_path_join(pl_dir_for_temporaries(), "plumb-XXXXXX");
-    if (path == NULL) return pl_fail_memory(err, 0);
-    if (mkdtemp(path) == NULL) {
-        const pl_status st = pl_fail_errno(err, errno, "create a temporary folder", path);
-        pl_free(path);
-        return st;
-    }
-    *out = path;
-    return PL_OK;
-}
-
-/* A descriptor, or -1 and errno. */
-static int make_file(const char *path, int flags, mode_t mode) {
-    return pl_fd_open(path, flags | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-}
-
-static int make_folder(const char *path, int flags, mode_t mode) {
-    (void)flags;
-    return mkdir(path, mode);
-}
-
-/* Makes the first free .NAME.tmp-PID-N beside `path`. */
-static pl_status make_beside(const char *path, int (*make)(const char *, int, mode_t), int flags,
-                             mode_t mode, int *made, char **temporary, pl_err *err) {
-    pl_status st = PL_OK;
-    pl_buf name = PL_BUF_INIT;
-    char *dir = pl_path_dirname(path);
-    *made = -1;
-    for (int i = 0; i < TEMPORARY_TRIES && dir != NULL; i++) {
-        pl_buf_reset(&name);
-        pl_buf_printf(&name, "%s/.%.*s.tmp-%ld-%d", dir, TEMPORARY_NAME_MAX, pl_path_basename(path),
-                      (long)getpid(), i);
-        if (!pl_buf_ok(&name)) break;
-        *made = make(name.data, flags, mode);
-        if (*made >= 0 || errno != EEXIST) break;
-    }
-    if (dir == NULL || !pl_buf_ok(&name)) {
-        st = pl_fail_memory(err, 0);
-    } else if (*made < 0) {
-        st = pl_fail_errno(err, errno, "create", path);
-    } else {
-        *temporary = pl_buf_take(&name);
-    }
-    pl_free(dir);
-    pl_buf_release(&name);
-    return st;
-}
-
-pl_status pl_file_temporary(const char *path, int flags, mode_t mode, int *fd, char **temporary,
-                            pl_err *err) {
-    return make_beside(path, make_file, flags, mode, fd, temporary, err);
-}
-
-pl_status pl_dir_stage(const char *path, char **temporary, pl_err *err) {
-    int made;
+int pl_open_parent(const char *path, const char **last) {
     char *parent = pl_path_dirname(path);
-    if (parent == NULL) return pl_fail_memory(err, 1);
-    const pl_status st = pl_path_make_dirs(parent, err);
+    *last = pl_path_basename(path);
+    const int fd = parent == NULL ? -1 : pl_fd_open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    const int error = parent == NULL ? ENOMEM : errno;
     pl_free(parent);
-    return st != PL_OK ? st : make_beside(path, make_folder, 0, 0777, &made, temporary, err);
-}
-
-pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err) {
-    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0) return PL_OK;
-    /* File systems without the flag: rename(2) refuses a folder that is not empty. */
-    if (errno != EEXIST && rename(temporary, path) == 0) return PL_OK;
-    if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR)
-        return pl_fail(err, PL_E_EXISTS, "'%s' is there already; it is not overwritten", path);
-    return pl_fail_errno(err, errno, "name the folder", path);
+    errno = error;
+    return fd;
 }

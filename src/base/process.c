@@ -175,7 +175,8 @@ static int wait_ms(const child *c, int64_t now) {
 }
 
 /* Reads until the child has ended and its pipes are empty, or the time is up. */
-static void child_follow(child *c, bool *timed_out) {
+static pl_status child_follow(child *c, const pl_progress *progress, bool *timed_out, pl_err *err) {
+    pl_status st = PL_OK;
     for (;;) {
         const bool reading = c->streams[0].fd >= 0 || c->streams[1].fd >= 0;
         check_ended(c);
@@ -189,12 +190,14 @@ static void child_follow(child *c, bool *timed_out) {
         if (!pl_buf_ok(c->streams[0].buf) || !pl_buf_ok(c->streams[1].buf)) {
             if (!c->killed) kill_group(c);
         }
+        if (st == PL_OK && (st = pl_progress_poll(progress, err)) != PL_OK) kill_group(c);
         struct pollfd fds[2] = { { c->streams[0].fd, POLLIN, 0 }, { c->streams[1].fd, POLLIN, 0 } };
         if (poll(fds, 2, wait_ms(c, now)) <= 0) continue;
         for (int i = 0; i < 2; i++) {
             if (fds[i].revents != 0) stream_read(&c->streams[i]);
         }
     }
+    return st;
 }
 
 static pl_status child_reap(const child *c, const char *name, pl_process_result *out, pl_err *err) {
@@ -224,7 +227,7 @@ pl_status pl_process_run(const char *const *argv, const pl_process_options *opti
     *out = (pl_process_result){ .out = PL_BUF_INIT, .err = PL_BUF_INIT };
     if (argv[0] == NULL) return pl_fail(err, PL_E_INVALID, "no program to run");
     if (options->dir != NULL && !pl_path_is_dir(options->dir))
-        return pl_fail(err, PL_E_NOT_FOUND, "cannot run '%s' in '%s': no such folder", argv[0],
+        return pl_fail(err, PL_E_NOT_FOUND, "cannot run '%s' in '%s': no such directory", argv[0],
                        options->dir);
     const size_t max =
         options->max_output_bytes == 0 ? OUTPUT_DEFAULT_BYTES : options->max_output_bytes;
@@ -249,10 +252,11 @@ pl_status pl_process_run(const char *const *argv, const pl_process_options *opti
     c.streams[0] = (stream){ pipes[0][0], max, &out->out };
     c.streams[1] = (stream){ pipes[1][0], max, &out->err };
     pipes[0][0] = pipes[1][0] = -1;
-    child_follow(&c, &out->timed_out);
+    st = child_follow(&c, options->progress, &out->timed_out, err);
     stream_drain_close(&c.streams[0]);
     stream_drain_close(&c.streams[1]);
-    PL_TRY_GOTO(done, st, child_reap(&c, argv[0], out, err));
+    const pl_status reaped = child_reap(&c, argv[0], out, st == PL_OK ? err : NULL);
+    PL_TRY_GOTO(done, st, st == PL_OK ? reaped : st);
     keep_tail(&out->out, max, true);
     keep_tail(&out->err, max, true);
     if (!pl_buf_ok(&out->out) || !pl_buf_ok(&out->err)) st = pl_fail_memory(err, max);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "base/status.h"
+#include "base/progress.h"
 
 typedef struct pl_process_result {
     int exit_code; /* valid when signal == 0 */
@@ -15,11 +15,12 @@ typedef struct pl_process_result {
 } pl_process_result;
 
 typedef struct pl_process_options {
-    const char *const *env;  /* NULL = ours; else a complete NULL-terminated environment */
-    const char *dir;         /* NULL = ours */
-    double timeout_seconds;  /* 0 = none; then the whole process group is killed */
-    size_t max_output_bytes; /* 0 = 1 MiB for each stream */
-    bool in_our_group;       /* no process group of its own: a time-out ends the child alone */
+    const char *const *env;      /* NULL = ours; else a complete NULL-terminated environment */
+    const char *dir;             /* NULL = ours */
+    double timeout_seconds;      /* 0 = none; then the whole process group is killed */
+    size_t max_output_bytes;     /* 0 = 1 MiB for each stream */
+    bool in_our_group;           /* no process group of its own: a time-out ends the child alone */
+    const pl_progress *progress; /* asked while waiting; cancelling ends it. NULL = nobody */
 } pl_process_options;
 
 /* Runs argv[0] (searched in PATH) to its end with standard input from /dev/null. A child that

@@ -1,27 +1,21 @@
-/* A progress bar for long work, drawn on a terminal only. The library reports through a callback;
- * only the CLI installs one that draws. */
+/* Progress of long work, and the wish to stop it. The library reports through a callback; the CLI
+ * installs one that draws (cli/bar.c). */
 #ifndef PL_PROGRESS_H
 #define PL_PROGRESS_H
 
-#include <stdint.h>
+#include "base/status.h"
 
-typedef struct pl_progress {
-    /* phase: what is being done; done of total (total 0 = unknown). Called often: be quick. */
-    void (*update)(void *ctx, const char *phase, int64_t done, int64_t total);
-    void *ctx;
-} pl_progress;
+/* A non-zero result of update() cancels. The functions of plumb.h put a pl_watch (flows/api.h)
+ * before the user's callback: it remembers the wish, and repeats the last report for phase NULL. */
+typedef plumb_progress pl_progress;
 
-/* NULL-safe. */
+/* Where nothing can be stopped: the wish is met by the next step. NULL-safe, as the others. */
 void pl_progress_update(const pl_progress *progress, const char *phase, int64_t done,
                         int64_t total);
-
-/* The terminal bar: redraws at most ten times a second with an estimate of the time left; draws
- * nothing unless `fd` is a terminal. `clear` removes the line before other output. One thread at a
- * time. A new phase text starts a new estimate, so keep the text the same during one phase. */
-typedef struct pl_progress_bar pl_progress_bar;
-pl_progress_bar *pl_progress_bar_new(int fd); /* NULL when out of memory */
-pl_progress pl_progress_bar_callback(pl_progress_bar *bar);
-void pl_progress_bar_clear(pl_progress_bar *bar);
-void pl_progress_bar_free(pl_progress_bar *bar);
+/* PL_E_CANCELLED when the work is to stop. */
+pl_status pl_progress_step(const pl_progress *progress, const char *phase, int64_t done,
+                           int64_t total, pl_err *err);
+/* The same while waiting: nothing has moved. */
+pl_status pl_progress_poll(const pl_progress *progress, pl_err *err);
 
 #endif

@@ -47,7 +47,7 @@ __attribute__((format(printf, 3, 0))) static void text_format(char *out, size_t 
                                                               const char *format, va_list args) {
     const int n = vsnprintf(out, size, format, args);
     if (n < 0) {
-        snprintf(out, size, "%s", "a message that cannot be formatted");
+        snprintf(out, size, "%s", "(message could not be formatted)");
     } else if ((size_t)n >= size) {
         text_mark_cut(out, size);
     } else {
@@ -95,5 +95,5 @@ pl_status pl_err_wrap(pl_err *err, pl_status status, const char *format, ...) {
 
 pl_status pl_fail_memory(pl_err *err, size_t n_bytes) {
     if (n_bytes == 0) return pl_fail(err, PL_E_MEMORY, "out of memory");
-    return pl_fail(err, PL_E_MEMORY, "out of memory (%zu bytes wanted)", n_bytes);
+    return pl_fail(err, PL_E_MEMORY, "out of memory (requested %zu bytes)", n_bytes);
 }

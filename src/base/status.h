@@ -7,6 +7,7 @@
 #ifndef PL_STATUS_H
 #define PL_STATUS_H
 
+#include <plumb.h>
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -18,34 +19,38 @@
     X(E_INVALID, 2, "invalid model or value")                                                      \
     X(E_UNSUPPORTED, 2, "unsupported")                                                             \
     X(E_NOT_FOUND, 2, "not found")                                                                 \
-    X(E_EXISTS, 2, "exists already")                                                               \
+    X(E_EXISTS, 2, "already exists")                                                               \
     X(E_LIMIT, 2, "limit exceeded")                                                                \
     X(E_BACKEND, 3, "backend failed")                                                              \
     X(E_TIMEOUT, 3, "timed out")                                                                   \
     X(E_IO, 4, "input/output error")                                                               \
     X(E_MEMORY, 4, "out of memory")                                                                \
-    X(E_INTERNAL, 4, "internal error")
+    X(E_INTERNAL, 4, "internal error")                                                             \
+    X(E_CANCELLED, 130, "cancelled")
 
-typedef enum pl_status {
-#define X(code, exit_code, text) PL_##code,
-    PL_STATUS_MAP(X)
-#undef X
-        PL_STATUS_COUNT
-} pl_status;
+/* The library's own names for the public type: one error type, no conversion anywhere. */
+typedef plumb_status pl_status;
+typedef plumb_error pl_err;
+#define PL_OK PLUMB_OK
+#define PL_E_USAGE PLUMB_E_USAGE
+#define PL_E_FORMAT PLUMB_E_FORMAT
+#define PL_E_INVALID PLUMB_E_INVALID
+#define PL_E_UNSUPPORTED PLUMB_E_UNSUPPORTED
+#define PL_E_NOT_FOUND PLUMB_E_NOT_FOUND
+#define PL_E_EXISTS PLUMB_E_EXISTS
+#define PL_E_LIMIT PLUMB_E_LIMIT
+#define PL_E_BACKEND PLUMB_E_BACKEND
+#define PL_E_TIMEOUT PLUMB_E_TIMEOUT
+#define PL_E_IO PLUMB_E_IO
+#define PL_E_MEMORY PLUMB_E_MEMORY
+#define PL_E_INTERNAL PLUMB_E_INTERNAL
+#define PL_E_CANCELLED PLUMB_E_CANCELLED
+enum { PL_STATUS_COUNT = PLUMB_E_CANCELLED + 1 };
 
-enum { PL_ERR_MESSAGE_MAX = 1024 };
-
-typedef struct pl_err {
-    pl_status status;
-    char message[PL_ERR_MESSAGE_MAX]; /* one line, no trailing newline, always terminated */
-} pl_err;
+enum { PL_ERR_MESSAGE_MAX = sizeof(((plumb_error *)0)->message) };
 
 #define PL_ERR_INIT                                                                                \
-    {                                                                                              \
-        PL_OK, {                                                                                   \
-            0                                                                                      \
-        }                                                                                          \
-    }
+    { .status = PLUMB_OK }
 
 const char *pl_status_name(pl_status status);
 const char *pl_status_text(pl_status status);

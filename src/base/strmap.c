@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/hash.h"
 
 enum { SLOTS_MIN = 16 };
@@ -31,7 +32,7 @@ static size_t find_slot(const pl_strmap *map, const char *key, size_t n_key, uin
 
 static const pl_strmap_entry *find(const pl_strmap *map, const char *key, size_t n_key) {
     if (map->n_entries == 0) return NULL;
-    const uint32_t slot = map->slots[find_slot(map, key, n_key, pl_hash64(key, n_key))];
+    const uint32_t slot = map->slots[find_slot(map, key, n_key, pl_hash_in_memory(key, n_key))];
     return slot == 0 ? NULL : &map->entries[slot - 1];
 }
 
@@ -67,20 +68,14 @@ static int grow_slots(pl_strmap *map) {
 /* Room for one more entry and, after it, still an empty slot. */
 static int reserve_one(pl_strmap *map) {
     if (map->n_entries >= UINT32_MAX - 1) return -1;
-    if (map->n_entries == map->entries_capacity) {
-        const size_t capacity = map->entries_capacity == 0 ? 8 : map->entries_capacity * 2;
-        pl_strmap_entry *entries = pl_realloc_array(map->entries, capacity, sizeof *entries);
-        if (entries == NULL) return -1;
-        map->entries = entries;
-        map->entries_capacity = capacity;
-    }
+    if (!PL_ARRAY_ROOM(map->entries, map->n_entries, &map->entries_capacity)) return -1;
     if (map->n_entries + 1 > map->n_slots / 4 * 3) return grow_slots(map);
     return 0;
 }
 
 int pl_strmap_put_n(pl_strmap *map, const char *key, size_t n_key, void *value) {
     if (reserve_one(map) != 0) return -1;
-    const uint64_t hash = pl_hash64(key, n_key);
+    const uint64_t hash = pl_hash_in_memory(key, n_key);
     const size_t slot = find_slot(map, key, n_key, hash);
     if (map->slots[slot] != 0) {
         map->entries[map->slots[slot] - 1].value = value;

@@ -1,7 +1,6 @@
 /* UTF-8 as in RFC 3629 section 4, table of well-formed sequences. */
 #include "base/utf8.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -36,8 +35,7 @@ size_t pl_utf8_put(uint32_t c, char out[4]) {
     return length;
 }
 
-/* Whether a valid sequence would move the cursor, end the line or reorder what follows. */
-static bool is_control(const char *s, size_t length) {
+bool pl_utf8_is_control(const char *s, size_t length) {
     const unsigned char *u = (const unsigned char *)s;
     if (length == 1) return u[0] < 0x20 || u[0] == 0x7F;
     if (length == 2) return u[0] == 0xC2 && u[1] < 0xA0; /* U+0080..U+009F */
@@ -53,7 +51,7 @@ void pl_utf8_clean(char *s) {
     while (n > 0) {
         const size_t length = pl_utf8_step(from, n);
         const size_t used = length == 0 ? 1 : length;
-        if (length == 0 || is_control(from, length)) {
+        if (length == 0 || pl_utf8_is_control(from, length)) {
             *to++ = '?';
         } else {
             memmove(to, from, length);

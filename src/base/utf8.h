@@ -3,6 +3,7 @@
 #ifndef PL_UTF8_H
 #define PL_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,10 @@ size_t pl_utf8_step(const char *s, size_t n);
 
 /* The sequence of a code point up to U+10FFFF; returns its length. */
 size_t pl_utf8_put(uint32_t c, char out[4]);
+
+/* Whether a valid sequence would move the cursor, end the line or reorder what follows: C0, DEL,
+ * C1, line and paragraph separators, bidirectional overrides. */
+bool pl_utf8_is_control(const char *s, size_t length);
 
 /* In place: every invalid byte and every control character (C0, DEL, C1, line and paragraph
  * separators, bidirectional overrides) becomes one '?'. Never gets longer. */

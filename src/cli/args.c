@@ -22,6 +22,20 @@ bool pl_args_no_memory(plumb_error *err) {
     return pl_args_fail(err, PLUMB_E_MEMORY, "out of memory");
 }
 
+const pl_option pl_args_common[] = {
+    { 'q', "quiet", NULL, "no progress, notes or warnings on standard error" },
+    { 'v', "verbose", NULL, "print the time and the exit code on standard error" },
+    { 'h', "help", NULL, "show this help" },
+    { 0, NULL, NULL, NULL },
+};
+enum { N_COMMON = sizeof(pl_args_common) / sizeof(pl_args_common[0]) - 1 };
+
+bool pl_args_has(const pl_command *command, const char *name) {
+    for (const pl_option *o = command->options; o->name != NULL; o++)
+        if (strcmp(o->name, name) == 0) return true;
+    return false;
+}
+
 static size_t count_options(const pl_command *command) {
     size_t n = 0;
     while (command->options[n].name != NULL)
@@ -42,9 +56,15 @@ static void fill_getopt(const pl_command *command, struct option *longs, char *l
         letters[at++] = o->letter;
         if (o->value != NULL) letters[at++] = ':';
     }
+    size_t n_longs = n;
+    for (size_t i = 0; i < N_COMMON; i++) { /* unless the command gives it a meaning of its own */
+        const pl_option *o = &pl_args_common[i];
+        if (pl_args_has(command, o->name)) continue;
+        letters[at++] = o->letter;
+        longs[n_longs++] = (struct option){ o->name, no_argument, NULL, o->letter };
+    }
     letters[at] = '\0';
-    longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
-    longs[n + 1] = (struct option){ 0 };
+    longs[n_longs] = (struct option){ 0 };
 }
 
 static const pl_option *option_of(const pl_command *command, int code) {
@@ -52,6 +72,8 @@ static const pl_option *option_of(const pl_command *command, int code) {
     for (const pl_option *o = command->options; o->name != NULL; o++) {
         if (o->letter != 0 && o->letter == code) return o;
     }
+    for (size_t i = 0; i < N_COMMON; i++)
+        if (pl_args_common[i].letter == code) return &pl_args_common[i];
     return NULL;
 }
 
@@ -61,6 +83,24 @@ static bool note(pl_args *args, const pl_option *option, const char *value, plum
     args->given = grown;
     args->given[args->n_given++] = (pl_given){ option, value };
     return true;
+}
+
+enum { OPTIONS_MAX = 128 };
+
+static bool fail_option(const pl_command *command, const char *given, plumb_error *err) {
+    const char *names[OPTIONS_MAX], *near = NULL;
+    char word[100];
+    size_t n = 0;
+    for (; n < OPTIONS_MAX && command->options[n].name != NULL; n++)
+        names[n] = command->options[n].name;
+    const char *at = given + strspn(given, "-");
+    snprintf(word, sizeof(word), "%.*s", (int)strcspn(at, "="), at);
+    if (given[0] == '-' && given[1] == '-') near = plumb_nearest(word, names, n);
+    if (near != NULL)
+        return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; did you mean '--%s'?", given,
+                            near);
+    return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; see plumb %s --help", given,
+                        command->name);
 }
 
 static bool parse_options(pl_args *args, int argc, char **argv, const struct option *longs,
@@ -73,10 +113,10 @@ static bool parse_options(pl_args *args, int argc, char **argv, const struct opt
         if (code == 'h') {
             *help = true;
         } else if (code == ':') {
-            return pl_args_fail(err, PLUMB_E_USAGE, "option '%s' needs a value", argv[optind - 1]);
+            return pl_args_fail(err, PLUMB_E_USAGE, "option '%s' requires a value",
+                                argv[optind - 1]);
         } else if (code == '?') {
-            return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; see plumb %s --help",
-                                argv[optind - 1], args->command->name);
+            return fail_option(args->command, argv[optind - 1], err);
         } else if (!note(args, option_of(args->command, code), optarg, err)) {
             return false;
         }
@@ -99,8 +139,8 @@ static bool check_count(const pl_args *args, plumb_error *err) {
 bool pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *out, bool *help,
                    plumb_error *err) {
     const size_t n = count_options(command);
-    struct option *longs = calloc(n + 2, sizeof(*longs));
-    char *letters = calloc(2 * n + 2, 1);
+    struct option *longs = calloc(n + N_COMMON + 1, sizeof(*longs));
+    char *letters = calloc(2 * n + N_COMMON + 2, 1);
     bool ok = longs != NULL && letters != NULL;
     *out = (pl_args){ .command = command };
     *help = false;
@@ -163,9 +203,8 @@ bool pl_args_int(const pl_args *args, const char *name, long long otherwise, lon
     errno = 0;
     *out = strtoll(text, &end, 10);
     if (errno == 0 && end != text && *end == '\0' && *out >= min && *out <= max) return true;
-    return pl_args_fail(err, PLUMB_E_USAGE,
-                        "--%s is '%s', expected a whole number from %lld to %lld", name, text, min,
-                        max);
+    return pl_args_fail(err, PLUMB_E_USAGE, "--%s is '%s', expected an integer from %lld to %lld",
+                        name, text, min, max);
 }
 
 bool pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
@@ -176,8 +215,23 @@ bool pl_args_double(const pl_args *args, const char *name, double otherwise, dou
     char *end = NULL;
     *out = strtod(text, &end);
     if (end != text && *end == '\0' && *out >= 0) return true;
-    return pl_args_fail(err, PLUMB_E_USAGE, "--%s is '%s', expected a number that is not negative",
-                        name, text);
+    return pl_args_fail(err, PLUMB_E_USAGE, "--%s is '%s', expected a non-negative number", name,
+                        text);
+}
+
+bool pl_args_verbose(const pl_args *args) {
+    return pl_args_flag(args, "verbose") && !pl_args_has(args->command, "verbose");
+}
+
+pl_cli_bar *pl_cli_bar_of(const pl_args *args, plumb_progress *progress) {
+    *progress = (plumb_progress){ NULL, NULL };
+    return pl_args_flag(args, "quiet") ? NULL : pl_cli_bar_new(progress);
+}
+
+bool pl_cli_colour(void) {
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) && (no == NULL || *no == '\0') && term != NULL &&
+           strcmp(term, "dumb") != 0;
 }
 
 plumb_format pl_args_format(const pl_args *args) {
@@ -188,17 +242,14 @@ bool pl_args_format_name(const pl_args *args, const char **out, plumb_error *err
     *out = pl_args_value(args, "format");
     if (pl_args_format(args) != PLUMB_JSON) return true;
     if (*out != NULL && strcmp(*out, "json") != 0)
-        return pl_args_fail(err, PLUMB_E_USAGE, "--json and --format %s contradict each other",
-                            *out);
+        return pl_args_fail(err, PLUMB_E_USAGE, "--json and --format %s cannot be combined", *out);
     *out = "json";
     return true;
 }
 
 plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_model **out,
                                 plumb_error *err) {
-    char inner[4096]; /* a folder: a repro, or an ONNX test case */
-    snprintf(inner, sizeof(inner), "%s/model.onnx", path);
-    const plumb_status st = plumb_model_open(access(inner, R_OK) == 0 ? inner : path, out, err);
+    const plumb_status st = plumb_model_open(path, out, err);
     if (st != PLUMB_OK) return st;
     const plumb_status cut =
         plumb_model_restrict(*out, pl_args_value(args, "function"), pl_args_value(args, "from"),
@@ -223,19 +274,13 @@ int pl_command_print_take(const pl_args *args, char *text, int code) {
     return 4;
 }
 
-static void print_option(const pl_option *o) {
-    char left[80];
-    snprintf(left, sizeof(left), "%s%c%s--%s%s%s", o->letter ? "-" : " ",
-             o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
-             o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
-    printf("  %-28s %s\n", left, o->help);
+int pl_command_print_line(const pl_args *args, int code, const char *label, const char *value) {
+    if (printf("%s: %s\n", label, value) >= 0 && fflush(stdout) == 0) return code;
+    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
+    return 4;
 }
 
-void pl_args_help(const pl_command *command) {
-    printf("plumb %s %s\n\n%s.\n", command->name, command->usage, command->summary);
-    if (command->details != NULL) printf("\n%s\n", command->details);
-    printf("\nOptions:\n");
-    for (const pl_option *o = command->options; o->name != NULL; o++)
-        print_option(o);
-    printf("  %-28s %s\n", "    --help", "show this");
+void pl_args_write(const pl_args *args, plumb_write_options *out) {
+    plumb_write_options_init(out);
+    if (pl_args_format(args) == PLUMB_JSON) out->format = "json";
 }

@@ -9,18 +9,25 @@ bool pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *ou
                    plumb_error *err);
 void pl_args_release(pl_args *args);
 void pl_args_help(const pl_command *command);
+/* Options of every command, unless it has its own of that name: -q, -v, -h. */
+extern const pl_option pl_args_common[];
+bool pl_args_has(const pl_command *command, const char *name);
+/* -v, unless the command gives it a meaning of its own. */
+bool pl_args_verbose(const pl_args *args);
+/* Standard output is a terminal that shows colours, and NO_COLOR (no-color.org) is not set. */
+bool pl_cli_colour(void);
 
 /* Rows for tables of options. */
 #define PL_OPTION_JSON                                                                             \
     { 0, "json", NULL, "one JSON document on standard output" }
 #define PL_OPTION_DIM                                                                              \
-    { 0, "dim", "NAME=N", "size of a symbolic dim (repeatable; else 1)" }
+    { 0, "dim", "NAME=N", "size of a symbolic dim, repeatable (default 1)" }
 #define PL_OPTION_THREADS                                                                          \
-    { 0, "threads", "N", "threads of plumb's own pool (default: all)" }
+    { 0, "threads", "N", "number of threads (default: all cores)" }
 #define PL_OPTIONS_BACKEND                                                                         \
-    { 0, "backend", "SPEC", "what runs it (default eager); see plumb backends" },                  \
-        { 0, "timeout", "SECONDS", "end a compile or run that takes longer (not eager)" }, {       \
-        0, "memory-limit", "MB", "end a backend that uses more (not eager)"                        \
+    { 0, "backend", "SPEC", "backend to run on (default eager); see plumb backends" },             \
+        { 0, "timeout", "SECONDS", "stop a compile or run after this time (not eager)" }, {        \
+        0, "memory-limit", "MB", "stop a backend that uses more memory (not eager)"                \
     }
 bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err);
 /* --timeout and --memory-limit. */
@@ -30,29 +37,33 @@ bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit,
     { 0, "inject", "KIND@OP[:N]", "jit: plant a fault (repeatable)" }
 #define PL_OPTIONS_JIT                                                                             \
     PL_OPTION_INJECT, { 0, "explain", NULL, "jit: list every graph break and its reason" },        \
-        { 0, "debug-dir", "DIR", "jit: leave graphs, schedule, C and compiler log in DIR" }, {     \
-        0, "fresh-cache", NULL, "jit: compile again, whatever the cache holds"                     \
+        { 0, "debug-dir", "DIR", "jit: write graphs, schedule, C and compiler log to DIR" }, {     \
+        0, "fresh-cache", NULL, "jit: ignore the cache and compile again"                          \
     }
 typedef struct pl_cli_spec {
     char *text; /* NULL = the command's default */
     bool explains;
-    char explain[64]; /* a temporary file; "" = none */
+    char folder[1000];  /* a temporary one; "" = none */
+    char explain[1024]; /* a file in it */
 } pl_cli_spec;
 /* --backend and PL_OPTIONS_JIT, or PL_OPTION_INJECT alone, as one spec. Release either way. */
 bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err);
-/* Warns of planted faults that no node of the model has. Not where nodes are made (--backward,
+/* False when a planted fault has no node in the model: it would change nothing. Not where nodes are
+ * made (--backward,
  * --amp). */
-void pl_cli_warn_faults(const pl_args *args, const char *backend, const plumb_model *model);
+bool pl_cli_check_faults(const pl_args *args, const char *backend, const plumb_model *model,
+                         plumb_error *err);
 void pl_cli_spec_explain(const pl_cli_spec *spec, bool json); /* prints it, when asked for */
 void pl_cli_spec_release(pl_cli_spec *spec);
 /* Repro levels. */
 #define PL_OPTIONS_REPRO                                                                           \
-    { 0, "repro-level", "N", "0 off, 1-2 checkpoint on error (default 2), 3 always, 4 accuracy" }, \
+    { 0, "repro-level", "N",                                                                       \
+      "checkpoint: 0 never, 1-2 on error (default 2), 3 always, 4 when accuracy fails" },          \
     {                                                                                              \
-        0, "no-data", NULL, "checkpoints without the inputs"                                       \
+        0, "no-data", NULL, "write checkpoints without inputs"                                     \
     }
 #define PL_OPTION_DEBUG_DIR                                                                        \
-    { 0, "debug-dir", "DIR", "where checkpoints go (default plumb-debug)" }
+    { 0, "debug-dir", "DIR", "directory for checkpoints (default plumb-debug)" }
 typedef struct pl_cli_repro {
     int level;
     bool before; /* it was written already */
@@ -72,30 +83,38 @@ void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_mo
                         const plumb_inputs *inputs, const char *backend, const plumb_error *err,
                         bool wrong);
 #define PL_OPTIONS_PART                                                                            \
-    { 0, "function", "NAME", "only this model-local function" },                                   \
-        { 0, "from", "VALUES", "only what follows these values (comma-separated)" }, {             \
-        0, "to", "VALUES", "only what leads to these values (comma-separated)"                     \
+    { 0, "function", "NAME", "use use only this model-local function" },                           \
+        { 0, "from", "VALUES", "use only the part after these values (comma-separated)" }, {       \
+        0, "to", "VALUES", "use only the part before these values (comma-separated)"               \
     }
 #define PL_OPTIONS_END                                                                             \
     { 0, NULL, NULL, NULL }
 
 /* Inputs of a run: the options, and what they say. Arrays are released by pl_cli_inputs_release. */
 #define PL_OPTIONS_INPUTS                                                                          \
-    { 'i', "input", "NAME=FILE", "an input: npy, npz, TensorProto or safetensors (repeatable)" },  \
-        { 0, "inputs", "PATH", "a file or folder with several inputs (ONNX test data set)" },      \
+    { 'i', "input", "NAME=FILE",                                                                   \
+      "read an input from npy, npz, TensorProto or safetensors (repeatable)" },                    \
+        { 0, "inputs", "PATH",                                                                     \
+          "read several inputs from a file or directory, such as an ONNX test data set" },         \
         { 0, "seed", "N", "seed of generated inputs and random operators (default 0)" },           \
         { 0, "range", "NAME=LO:HI", "range of a generated input (repeatable)" },                   \
-        { 0, "fill", "KIND", "zeros, ones or random (default random)" }, PL_OPTION_DIM
+        { 0, "fill", "KIND", "generate zeros, ones or random values (default random)" },           \
+        PL_OPTION_DIM
 bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err);
 void pl_cli_inputs_release(plumb_inputs *inputs);
 
+/* A new folder in $TMPDIR that only this user can look into. *err may be NULL; out is "" then. */
+bool pl_cli_folder_new(const char *purpose, char *out, size_t n_out, plumb_error *err);
 /* plumb-out/NAME-TIME and a suffix, where a command writes when it is not told (DESIGN section 2).
  */
 void pl_cli_default_output(const char *model, const char *suffix, char *out, size_t n_out);
 
 /* The progress bar of a command: drawn on a terminal only. */
 typedef struct pl_cli_bar pl_cli_bar;
-pl_cli_bar *pl_cli_bar_new(plumb_progress *progress); /* fills *progress; NULL is fine to free */
-void pl_cli_bar_free(pl_cli_bar *bar);                /* removes the line */
+/* Fills *progress; NULL is fine to free. pl_cli_bar_of: none with -q. */
+pl_cli_bar *pl_cli_bar_new(plumb_progress *progress);
+pl_cli_bar *pl_cli_bar_of(const pl_args *args, plumb_progress *progress);
+void pl_cli_bar_free(pl_cli_bar *bar);                 /* removes the line */
+void pl_cli_bar_clear(const plumb_progress *progress); /* before printing; it may go on */
 
 #endif

@@ -1,12 +1,12 @@
 /* Options of the compiler that commands take by name; they become items of the backend's spec. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/args.h"
-#include "flows/api.h"
-#include "flows/minify/planted.h"
 
 /* Room for every character escaped. */
 static char *append(char *to, const char *key, const char *value) {
@@ -20,7 +20,7 @@ static char *append(char *to, const char *key, const char *value) {
 }
 
 static size_t room_for(const pl_args *args, const char *backend) {
-    size_t n = strlen(backend) + 200;
+    size_t n = strlen(backend) + 200 + 2 * sizeof(((pl_cli_spec *)NULL)->explain);
     for (size_t i = 0; i < args->n_given; i++)
         n += args->given[i].value == NULL ? 0 : 2 * strlen(args->given[i].value) + 20;
     return n;
@@ -46,7 +46,7 @@ bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err) {
     if (backend == NULL) backend = "jit";
     if (any && strncmp(backend, "jit", 3) != 0) {
         return pl_args_fail(err, PLUMB_E_USAGE,
-                            "--inject, --explain and --fresh-cache are of the jit backend");
+                            "--inject, --explain and --fresh-cache require --backend jit");
     }
     out->text = malloc(room_for(args, backend));
     if (out->text == NULL) return pl_args_no_memory(err);
@@ -66,33 +66,39 @@ bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err) {
         separator = ",";
     }
     if (!out->explains) return true;
-    snprintf(out->explain, sizeof(out->explain), "/tmp/plumb-explain-XXXXXX");
-    const int fd = mkstemp(out->explain);
-    if (fd < 0) return pl_args_fail(err, PLUMB_E_IO, "cannot make a temporary file in /tmp");
-    close(fd);
+    if (!pl_cli_folder_new("explain", out->folder, sizeof(out->folder), err)) return false;
+    snprintf(out->explain, sizeof(out->explain), "%s/explain", out->folder);
     append(append(at, separator, NULL), "explain=", out->explain);
     return true;
 }
 
-void pl_cli_warn_faults(const pl_args *args, const char *backend, const plumb_model *model) {
-    pl_buf lines = PL_BUF_INIT;
-    if (pl_args_flag(args, "backward") || pl_args_value(args, "amp") != NULL) return;
-    pl_planted_misses(backend, model->model->graph, &lines);
-    const char *text = pl_buf_ok(&lines) && lines.n_bytes > 0 ? lines.data : "";
-    for (const char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1)
-        fprintf(stderr, "plumb %s: warning: %.*s\n", args->command->name, (int)(end - at), at);
-    pl_buf_release(&lines);
+bool pl_cli_check_faults(const pl_args *args, const char *backend, const plumb_model *model,
+                         plumb_error *err) {
+    char *text = NULL;
+    if (pl_args_flag(args, "backward") || pl_args_value(args, "amp") != NULL) return true;
+    if (plumb_faults_missed(model, backend, &text, NULL) != PLUMB_OK) return true;
+    const bool ok = text == NULL || text[0] == '\0';
+    if (!ok) pl_args_fail(err, PLUMB_E_USAGE, "%.*s", (int)strcspn(text, "\n"), text);
+    plumb_free(text);
+    return ok;
 }
 
 void pl_cli_spec_explain(const pl_cli_spec *spec, bool json) {
-    FILE *from = spec->explains ? fopen(spec->explain, "r") : NULL;
-    char line[2048];
-    while (from != NULL && fgets(line, sizeof(line), from) != NULL)
-        fputs(line, json ? stderr : stdout);
-    if (from != NULL) fclose(from);
+    char text[8192];
+    struct stat info;
+    ssize_t n = 0;
+    const int fd = spec->explains ? open(spec->explain, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) : -1;
+    if (fd < 0) return;
+    const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    while (regular && (n = read(fd, text, sizeof(text))) > 0)
+        (void)fwrite(text, 1, (size_t)n, json ? stderr : stdout);
+    close(fd);
 }
 
 void pl_cli_spec_release(pl_cli_spec *spec) {
-    if (spec->explain[0] != '\0') unlink(spec->explain);
+    if (spec->folder[0] != '\0') {
+        (void)unlink(spec->explain);
+        (void)rmdir(spec->folder);
+    }
     free(spec->text);
 }

@@ -20,7 +20,10 @@ static const pl_option options[] = {
 const pl_command pl_command_backends = {
     .name = "backends",
     .usage = "[options]",
-    .summary = "which backends work here, their options, and why the others do not",
+    .summary = "list the available backends, their options, and why others are missing",
+    .examples = "  plumb backends\n"
+                "  plumb backends --json\n"
+                "  PLUMB_ORT_LIB=libonnxruntime.so.1.20 plumb backends\n",
     .options = options,
     .max_args = 0,
     .run = run,

@@ -8,10 +8,12 @@ extern const pl_command pl_command_convert;
 /* --eval, --amp, --fp64: *list is what they changed, NULL when none is given. */
 static plumb_status transform(const pl_args *args, plumb_model *model, char **list,
                               plumb_error *err) {
-    const plumb_transform_options options = { .eval = pl_args_flag(args, "eval"),
-                                              .amp = pl_args_value(args, "amp"),
-                                              .fp64 = pl_args_flag(args, "fp64"),
-                                              .format = pl_args_format(args) };
+    plumb_transform_options options;
+    plumb_transform_options_init(&options);
+    options.eval = pl_args_flag(args, "eval");
+    options.amp = pl_args_value(args, "amp");
+    options.fp64 = pl_args_flag(args, "fp64");
+    options.format = pl_args_format(args);
     *list = NULL;
     if (!options.eval && options.amp == NULL && !options.fp64) return PLUMB_OK;
     return plumb_model_transform(model, &options, list, err);
@@ -27,9 +29,11 @@ static int run(const pl_args *args) {
     if (pl_args_open_model(args, args->positional[0], &model, &err) != PLUMB_OK) {
         return pl_command_fail(args, &err);
     }
-    plumb_convert_options options = { .external = pl_args_flag(args, "external"),
-                                      .max_elements = max_elements,
-                                      .backward = pl_args_value(args, "backward") };
+    plumb_convert_options options;
+    plumb_convert_options_init(&options);
+    options.external = pl_args_flag(args, "external");
+    options.max_elements = max_elements;
+    options.backward = pl_args_value(args, "backward");
     const char **dims = pl_args_all(args, "dim", &options.n_dims);
     options.dims = dims;
     char *list = NULL;
@@ -44,12 +48,11 @@ static int run(const pl_args *args) {
 }
 
 static const pl_option options[] = {
-    { 0, "external", NULL, "weights go to OUT.data beside the model" },
-    { 0, "max-elements", "N", "text form: refuse tensors with more elements (default: no limit)" },
-    { 0, "eval", NULL, "switch training behaviour off, and list what was changed" },
-    { 0, "amp", "TYPE",
-      "mixed precision fp16 or bf16: insert casts by the operator table, list them" },
-    { 0, "fp64", NULL, "every float becomes a double" },
+    { 0, "external", NULL, "write weights to OUT.data beside the model" },
+    { 0, "max-elements", "N", "text form: reject tensors with more elements (default: no limit)" },
+    { 0, "eval", NULL, "switch off training behaviour and list the changes" },
+    { 0, "amp", "TYPE", "mixed precision, fp16 or bf16: insert casts and list them" },
+    { 0, "fp64", NULL, "convert every float to double" },
     { 0, "backward", "PART",
       "write the graph with gradients: joint, or its forward or backward part" },
     { 0, "dim", "NAME=N", "backward: size of a symbolic dim (repeatable)" },
@@ -61,13 +64,16 @@ static const pl_option options[] = {
 const pl_command pl_command_convert = {
     .name = "convert",
     .usage = "IN OUT [options]",
-    .summary = "convert between .onnx and .onnxtxt, whole, in part or transformed",
-    .details =
-        "Functions are inlined. An existing file is never overwritten.\n"
-        "--eval, --amp and --fp64 transform the graph in this order, before --backward.\n"
-        "--backward=joint: inputs are those of the model, then d_NAME for each float output,\n"
-        "then the parameters; outputs are those of the model, then the gradient d_NAME of each\n"
-        "float input and parameter. forward and backward: the same in two graphs.",
+    .summary = "convert between .onnx and .onnxtxt, cut or transform a model",
+    .details = "Functions are inlined. An existing file is never overwritten.\n"
+               "--eval, --amp and --fp64 transform the graph in this order, before --backward.\n"
+               "--backward=joint: inputs are those of the model, then d_NAME for each float\n"
+               "output, then the parameters; outputs are those of the model, then the gradient\n"
+               "d_NAME of each float input and parameter. forward and backward: the same in two\n"
+               "graphs.",
+    .examples = "  plumb convert model.onnx model.onnxtxt\n"
+                "  plumb convert model.onnx half.onnx --amp fp16\n"
+                "  plumb convert model.onnx joint.onnx --backward=joint\n",
     .options = options,
     .min_args = 2,
     .max_args = 2,

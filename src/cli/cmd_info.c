@@ -14,10 +14,12 @@ static int run(const pl_args *args) {
         return pl_command_fail(args, &err);
     }
     const char **dims = pl_args_all(args, "dim", &n_dims);
-    const plumb_info_options options = { .format = pl_args_format(args),
-                                         .dims = dims,
-                                         .n_dims = n_dims,
-                                         .nodes = pl_args_flag(args, "nodes") };
+    plumb_info_options options;
+    plumb_info_options_init(&options);
+    options.format = pl_args_format(args);
+    options.dims = dims;
+    options.n_dims = n_dims;
+    options.nodes = pl_args_flag(args, "nodes");
     plumb_status st = PLUMB_E_MEMORY;
     if (dims != NULL || pl_args_no_memory(&err)) st = plumb_info(model, &options, &text, &err);
     free(dims);
@@ -37,7 +39,10 @@ static const pl_option options[] = {
 const pl_command pl_command_info = {
     .name = "info",
     .usage = "MODEL [options]",
-    .summary = "what is in a model: inputs, outputs, ops, shapes, parameters, opsets, support",
+    .summary = "show inputs, outputs, ops, shapes, parameters and opsets of a model",
+    .examples = "  plumb info model.onnx\n"
+                "  plumb info model.onnx --nodes\n"
+                "  plumb info model.onnx --json\n",
     .options = options,
     .min_args = 1,
     .max_args = 1,

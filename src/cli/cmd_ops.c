@@ -21,7 +21,10 @@ static const pl_option options[] = {
 const pl_command pl_command_ops = {
     .name = "ops",
     .usage = "[NAME] [options]",
-    .summary = "which operators and versions are supported, printed from the table itself",
+    .summary = "list the supported operators and versions",
+    .examples = "  plumb ops\n"
+                "  plumb ops Conv\n"
+                "  plumb ops --json\n",
     .options = options,
     .max_args = 1,
     .run = run,

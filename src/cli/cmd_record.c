@@ -7,15 +7,17 @@
 
 extern const pl_command pl_command_record;
 
-static bool read_options(const pl_args *args, plumb_record_options *o, plumb_error *err) {
-    if (!pl_cli_inputs(args, &o->inputs, err) ||
+static bool read_options(const pl_args *args, plumb_record_options *o, plumb_inputs *inputs,
+                         plumb_error *err) {
+    plumb_record_options_init(o);
+    o->inputs = inputs;
+    if (!pl_cli_inputs(args, inputs, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_cli_threads(args, &o->threads, err)) {
         return false;
     }
     o->fp64 = pl_args_flag(args, "fp64");
     o->stats_only = pl_args_flag(args, "stats-only");
-    o->format = pl_args_format(args);
     o->names = pl_args_all(args, "name", &o->n_names);
     o->ops = pl_args_all(args, "op", &o->n_ops);
     o->modules = pl_args_all(args, "module", &o->n_modules);
@@ -28,7 +30,10 @@ static void free_array(const char *const *array) {
 
 static int run(const pl_args *args) {
     plumb_error err = { 0 };
-    plumb_record_options options = { 0 };
+    plumb_record_options options;
+    plumb_inputs inputs;
+    plumb_write_options write;
+    plumb_record_result *result = NULL;
     plumb_model *model = NULL;
     plumb_progress progress;
     pl_cli_bar *bar = NULL;
@@ -37,35 +42,39 @@ static int run(const pl_args *args) {
     pl_cli_spec spec = { 0 };
     pl_cli_repro repro = { 0 };
     plumb_status st = PLUMB_E_USAGE;
-    if (!read_options(args, &options, &err) || !pl_cli_repro_read(args, 2, &repro, &err) ||
-        !pl_cli_repro_context(args, &options.inputs, &options.threads, &err) ||
+    pl_args_write(args, &write);
+    if (!read_options(args, &options, &inputs, &err) || !pl_cli_repro_read(args, 2, &repro, &err) ||
+        !pl_cli_repro_context(args, &inputs, &options.threads, &err) ||
         !pl_cli_backend(args, &spec, &err)) {
         goto done;
     }
     options.backend = spec.text;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
-    pl_cli_warn_faults(args, options.backend, model);
+    st = PLUMB_E_USAGE;
+    if (!pl_cli_check_faults(args, options.backend, model, &err)) goto done;
     options.output = pl_args_value(args, "output");
     if (options.output == NULL) {
         pl_cli_default_output(args->positional[0], ".safetensors", output, sizeof(output));
         mkdir("plumb-out", 0777); /* what is wrong with it is said when the file is made */
         options.output = output;
     }
-    bar = pl_cli_bar_new(&progress);
+    bar = pl_cli_bar_of(args, &progress);
     options.progress = &progress;
-    pl_cli_repro_before(&repro, args, model, &options.inputs, options.backend);
-    st = plumb_record(model, &options, &text, &err);
+    pl_cli_repro_before(&repro, args, model, &inputs, options.backend);
+    st = plumb_record(model, &options, &result, &err);
+    if (st == PLUMB_OK) st = plumb_record_result_write(result, &write, &text, &err);
 done:
+    plumb_record_result_free(result);
     pl_cli_bar_free(bar);
     const int failed = st == PLUMB_OK ? 0 : pl_command_fail(args, &err);
     if (st != PLUMB_OK) {
-        pl_cli_repro_after(&repro, args, model, &options.inputs, options.backend, &err, false);
+        pl_cli_repro_after(&repro, args, model, &inputs, options.backend, &err, false);
     }
-    if (st == PLUMB_OK) pl_cli_spec_explain(&spec, options.format == PLUMB_JSON);
+    if (st == PLUMB_OK) pl_cli_spec_explain(&spec, write.format != NULL);
     pl_cli_spec_release(&spec);
     plumb_model_close(model);
-    pl_cli_inputs_release(&options.inputs);
+    pl_cli_inputs_release(&inputs);
     free_array(options.names);
     free_array(options.ops);
     free_array(options.modules);
@@ -73,13 +82,13 @@ done:
 }
 
 static const pl_option options[] = {
-    { 'o', "output", "FILE", "the recording (default plumb-out/NAME-TIME.safetensors)" },
+    { 'o', "output", "FILE", "output file (default plumb-out/NAME-TIME.safetensors)" },
     PL_OPTIONS_INPUTS,
-    { 0, "name", "REGEX", "only values whose name matches (POSIX extended; repeatable)" },
+    { 0, "name", "REGEX", "only values whose name matches (POSIX extended regex; repeatable)" },
     { 0, "op", "TYPE", "only outputs of this operator (repeatable)" },
-    { 0, "module", "NAME", "only this module and those below it (repeatable)" },
-    { 0, "stats-only", NULL, "hash and statistics of each value, no tensors" },
-    { 0, "fp64", NULL, "run in double precision (gold)" },
+    { 0, "module", "NAME", "only this module and its submodules (repeatable)" },
+    { 0, "stats-only", NULL, "record hashes and statistics, no tensors" },
+    { 0, "fp64", NULL, "run in double precision" },
     PL_OPTIONS_BACKEND,
     PL_OPTIONS_JIT,
     PL_OPTIONS_REPRO,
@@ -93,16 +102,18 @@ const pl_command pl_command_record = {
     .name = "record",
     .usage = "MODEL [options]",
     .summary = "run a model and save every intermediate value",
-    .details =
-        "The recording is a safetensors file with a tensor for each value, inputs included;"
-        "\nits metadata holds the graph and where the run took place. Values are written as"
-        "\nthey appear. A value that is computed several times, in a loop, is recorded as\n"
-        "NAME, NAME#1, NAME#2, … An existing file is not overwritten.\n"
-        "A backend other than eager runs behind plumb-guard. What it shows is recorded under"
-        "\nthe model's names; when looking changes its outputs, that is said and a gentler way"
-        "\nis taken.\n"
-        "Exit code: 0 recorded, 2 bad usage or bad input, 3 the backend failed,\n"
-        "4 disk or memory.",
+    .details = "The recording is a safetensors file with a tensor for each value, inputs\n"
+               "included; its metadata holds the graph and where the run took place. Values are\n"
+               "written as they appear. A value that is computed several times, in a loop, is\n"
+               "recorded as NAME, NAME#1, NAME#2, … An existing file is not overwritten. A\n"
+               "backend other than eager runs behind plumb-guard. What it shows is recorded\n"
+               "under the model's names; when looking changes its outputs, plumb says so and\n"
+               "records less intrusively.\n"
+               "Exit code: 0 recorded, 2 bad usage or bad input, 3 the backend failed, 4 disk\n"
+               "or memory.",
+    .examples = "  plumb record model.onnx -o gold.safetensors --fp64\n"
+                "  plumb record model.onnx --backend ort --op Conv\n"
+                "  plumb record model.onnx --stats-only\n",
     .options = options,
     .min_args = 1,
     .max_args = 1,

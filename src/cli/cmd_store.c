@@ -21,14 +21,15 @@ static int run(const pl_args *args) {
         st = plumb_store_gc(path, pl_args_flag(args, "dry-run"), format, &text, &err);
     } else {
         st = err.status = PLUMB_E_USAGE;
-        snprintf(err.message, sizeof(err.message), "'%s' is not one of ls, verify, gc", verb);
+        snprintf(err.message, sizeof(err.message), "unknown action '%s'; available: ls, verify, gc",
+                 verb);
     }
     if (st != PLUMB_OK) return pl_command_fail(args, &err);
     return pl_command_print_take(args, text, n_bad > 0 ? 1 : 0);
 }
 
 static const pl_option options[] = {
-    { 0, "dry-run", NULL, "gc: only say what would be removed" },
+    { 0, "dry-run", NULL, "gc: only print what would be removed" },
     PL_OPTION_JSON,
     PL_OPTIONS_END,
 };
@@ -38,12 +39,15 @@ const pl_command pl_command_store = {
     .usage = "ls|verify|gc DIR [options]",
     .summary = "list, verify or clean a content store",
     .details = "DIR is a store or a session.\n"
-               "verify reads every blob and compares its hash with its name; it takes a recording "
-               "too.\n"
-               "gc removes what no index names, and what killed writers left; it refuses while "
+               "verify reads every blob and compares its hash with its name; it takes a\n"
+               "recording too.\n"
+               "gc removes what no index names, and what killed writers left; it refuses while\n"
                "one writes.\n"
-               "Exit code: 0 fine, 1 something is damaged, 2 bad usage or not a store, 4 disk or "
-               "memory.",
+               "Exit code: 0 fine, 1 something is damaged, 2 bad usage or not a store, 4 disk\n"
+               "or memory.",
+    .examples = "  plumb store ls session\n"
+                "  plumb store verify run.safetensors\n"
+                "  plumb store gc store --dry-run\n",
     .options = options,
     .min_args = 2,
     .max_args = 2,

@@ -7,6 +7,7 @@
 extern const pl_command pl_command_test;
 
 static bool read_options(const pl_args *args, plumb_test_options *o, plumb_error *err) {
+    plumb_test_options_init(o);
     if (!pl_args_double(args, "rtol", 1e-3, &o->rtol, err) ||
         !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
         !pl_args_double(args, "atol", 1e-7, &o->atol, err) ||
@@ -15,8 +16,6 @@ static bool read_options(const pl_args *args, plumb_test_options *o, plumb_error
     }
     o->filter = pl_args_value(args, "filter");
     o->fp64 = pl_args_flag(args, "fp64");
-    o->verbose = pl_args_flag(args, "verbose");
-    o->format = pl_args_format(args);
     return true;
 }
 
@@ -27,11 +26,13 @@ typedef struct failing {
 } failing;
 
 /* A case that fails gets a checkpoint: of errors at level 1 and 2, of wrong values at level 4. */
-static void on_failed(void *ctx, const char *path, const char *reason) {
-    failing *f = ctx;
+static void on_failed(failing *f, const char *path, const char *reason) {
     char set[4096];
     const char *const sets[] = { set };
-    const plumb_inputs inputs = { .sets = sets, .n_sets = 1 };
+    plumb_inputs inputs;
+    plumb_inputs_init(&inputs);
+    inputs.sets = sets;
+    inputs.n_sets = 1;
     plumb_error err = { .status = PLUMB_E_BACKEND };
     plumb_model *model = NULL;
     const bool wrong = strncmp(reason, "difference", 10) == 0;
@@ -45,8 +46,10 @@ static void on_failed(void *ctx, const char *path, const char *reason) {
 
 static int run(const pl_args *args) {
     plumb_error err = { 0 };
-    plumb_test_options options = { 0 };
-    plumb_test_counts counts = { 0 };
+    plumb_test_options options;
+    plumb_write_options write;
+    plumb_test_report *report = NULL;
+    plumb_test_case one = { .size = sizeof(one) };
     plumb_progress progress;
     char *text = NULL;
     failing f = { .args = args };
@@ -57,29 +60,34 @@ static int run(const pl_args *args) {
         goto done;
     }
     f.backend = options.backend = spec.text;
-    options.failed = on_failed;
-    options.failed_ctx = &f;
-    pl_cli_bar *bar = pl_cli_bar_new(&progress);
+    pl_args_write(args, &write);
+    write.verbose = pl_args_flag(args, "verbose");
+    pl_cli_bar *bar = pl_cli_bar_of(args, &progress);
     options.progress = &progress;
-    st = plumb_test(args->positional, args->n_positional, &options, &counts, &text, &err);
+    st = plumb_test(args->positional, args->n_positional, &options, &report, &err);
+    if (st == PLUMB_OK) st = plumb_test_report_write(report, &write, &text, &err);
     pl_cli_bar_free(bar);
+    for (size_t i = 0; plumb_test_report_case(report, i, &one); i++)
+        if (strcmp(one.status, "fail") == 0) on_failed(&f, one.path, one.reason);
 done:
     pl_cli_spec_release(&spec);
+    const bool any_failed = plumb_test_report_failed(report) > 0;
+    plumb_test_report_free(report);
     if (st != PLUMB_OK) return pl_command_fail(args, &err);
-    return pl_command_print_take(args, text, counts.failed > 0 ? 1 : 0);
+    return pl_command_print_take(args, text, any_failed ? 1 : 0);
 }
 
 static const pl_option options[] = {
     { 0, "rtol", "X", "relative tolerance (default 1e-3)" },
     { 0, "atol", "X", "absolute tolerance (default 1e-7)" },
-    { 'k', "filter", "TEXT", "only cases whose path holds TEXT" },
-    { 0, "fp64", NULL, "run in double precision (gold)" },
+    { 'k', "filter", "TEXT", "only cases whose path contains TEXT" },
+    { 0, "fp64", NULL, "run in double precision" },
     PL_OPTIONS_BACKEND,
     PL_OPTION_INJECT,
     PL_OPTIONS_REPRO,
     PL_OPTION_DEBUG_DIR,
     PL_OPTION_THREADS,
-    { 'v', "verbose", NULL, "list cases that pass, too" },
+    { 'v', "verbose", NULL, "also list passing cases" },
     PL_OPTION_JSON,
     PL_OPTIONS_END,
 };
@@ -89,6 +97,9 @@ const pl_command pl_command_test = {
     .usage = "DIR... [options]",
     .summary = "run ONNX test folders (model.onnx and test_data_set_*), also the light layout",
     .details = "Exit code: 0 no failure, 1 some case failed, 2 bad usage or no case found.",
+    .examples = "  plumb test node/test_relu\n"
+                "  plumb test node --backend ort\n"
+                "  plumb test node --filter conv --json\n",
     .options = options,
     .min_args = 1,
     .max_args = SIZE_MAX,

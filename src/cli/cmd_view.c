@@ -1,9 +1,13 @@
 /* plumb view [SESSION|MODEL]: the debugger in the browser. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/args.h"
@@ -11,17 +15,45 @@
 extern const pl_command pl_command_view;
 extern char **environ;
 
+typedef struct ending {
+    sem_t over;
+    char folder[1000]; /* of the page; "" = none */
+    char page[1024];
+} ending;
+
+/* A page that leads to the link: on a command line everybody could read the token. Only this user
+ * can read it; it goes when the server ends. */
+static bool write_redirect(const char *link, ending *e) {
+    if (!pl_cli_folder_new("view", e->folder, sizeof e->folder, NULL)) return false;
+    (void)snprintf(e->page, sizeof e->page, "%s/plumb.html", e->folder);
+    const mode_t before = umask(077);
+    FILE *page = fopen(e->page, "wx");
+    (void)umask(before);
+    if (page == NULL) return false;
+    fputs("<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" "
+          "content=\"no-referrer\"><meta http-equiv=\"refresh\" content=\"0;url=",
+          page);
+    for (const char *at = link; *at != '\0'; at++)
+        fprintf(page, strchr("&<>\"'", *at) != NULL ? "&#%d;" : "%c", *at);
+    fputs("\">plumb\n", page);
+    return fclose(page) == 0;
+}
+
+static void remove_redirect(const ending *e) {
+    if (e->folder[0] == '\0') return;
+    (void)unlink(e->page);
+    (void)rmdir(e->folder);
+}
+
 /* Fails silently: the link is on stdout either way. The browser may outlive us: it gets a group of
  * its own, so that Ctrl-C is not for it, and none of the signals that are blocked here. */
-static void open_browser(const char *link) {
+static void open_browser(char *page) {
     char name[] = "xdg-open";
-    char *url = NULL;
     pid_t pid = 0;
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none;
-    if (asprintf(&url, "%s", link) < 0) return;
-    char *const argv[] = { name, url, NULL };
+    char *const argv[] = { name, page, NULL };
     posix_spawn_file_actions_init(&actions);
     for (int fd = 0; fd < 3; fd++)
         posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
@@ -33,7 +65,27 @@ static void open_browser(const char *link) {
     (void)posix_spawnp(&pid, argv[0], &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
-    free(url);
+}
+
+enum { CLOSE_SECONDS = 1 };
+
+/* Waits for the signal that ends the server. What does not end then, a client that hangs or a file
+ * system that is away, is left. */
+static void *await_end(void *ctx) {
+    ending *e = ctx;
+    sigset_t end;
+    int got = 0;
+    sigemptyset(&end);
+    sigaddset(&end, SIGINT);
+    sigaddset(&end, SIGTERM);
+    sigaddset(&end, SIGHUP);
+    (void)sigwait(&end, &got);
+    (void)sem_post(&e->over);
+    sleep(CLOSE_SECONDS);
+    remove_redirect(e);
+    plumb_abandon();
+    _exit(0);
+    return NULL;
 }
 
 static int run(const pl_args *args) {
@@ -41,48 +93,65 @@ static int run(const pl_args *args) {
     plumb_viewer *viewer = NULL;
     long long port = 0;
     char self[4096];
-    int got = 0;
+    static ending e; /* the thread that waits for the end may outlive this function */
     sigset_t end;
+    pthread_t waiter;
     if (!pl_args_int(args, "port", 0, 0, 65535, &port, &err)) return pl_command_fail(args, &err);
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = '\0';
-    const plumb_viewer_options options = { .port = (int)port,
-                                           .source = pl_args_value(args, "source"),
-                                           .program = n > 0 ? self : NULL,
-                                           .host = pl_args_value(args, "host") };
+    plumb_viewer_options options;
+    plumb_viewer_options_init(&options);
+    options.port = (int)port;
+    options.source = pl_args_value(args, "source");
+    options.program = n > 0 ? self : NULL;
+    options.host = pl_args_value(args, "host");
+    options.insecure_host = pl_args_flag(args, "insecure-host");
+    options.trust = pl_args_flag(args, "trust");
     sigemptyset(&end); /* before the server's threads, which inherit it */
     sigaddset(&end, SIGINT);
     sigaddset(&end, SIGTERM);
     sigaddset(&end, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &end, NULL);
+    if (sem_init(&e.over, 0, 0) != 0 || pthread_create(&waiter, NULL, await_end, &e) != 0) {
+        (void)pl_args_fail(&err, PLUMB_E_MEMORY, "cannot create a thread");
+        return pl_command_fail(args, &err);
+    }
     const char *path = args->n_positional > 0 ? args->positional[0] : NULL;
     if (plumb_viewer_open(path, &options, &viewer, &err) != PLUMB_OK)
         return pl_command_fail(args, &err);
     printf("%s\n", plumb_viewer_link(viewer));
     fflush(stdout);
-    if (!pl_args_flag(args, "no-open")) open_browser(plumb_viewer_link(viewer));
-    (void)sigwait(&end, &got);
+    if (!pl_args_flag(args, "no-open") && write_redirect(plumb_viewer_link(viewer), &e))
+        open_browser(e.page);
+    while (sem_wait(&e.over) != 0)
+        ;
     plumb_viewer_close(viewer);
+    remove_redirect(&e);
     return 0;
 }
 
 static const pl_option options[] = {
     { 0, "port", "N", "port on 127.0.0.1 (default 0: a free one)" },
     { 0, "host", "ADDRESS",
-      "listen there instead of on 127.0.0.1; the token is then all that guards it" },
-    { 0, "no-open", NULL, "only print the link" },
-    { 0, "source", "DIR", "show source files of the model's program from below DIR" },
+      "listen there instead of on 127.0.0.1; beyond this machine only with --insecure-host" },
+    { 0, "insecure-host", NULL,
+      "allow --host beyond this machine: unencrypted, the token is all that guards it" },
+    { 0, "trust", NULL, "do not ask before the page compiles or runs what a session names" },
+    { 0, "no-open", NULL, "print the link, do not open a browser" },
+    { 0, "source", "DIR", "show source files of the model's program below DIR" },
     PL_OPTIONS_END,
 };
 
 const pl_command pl_command_view = {
     .name = "view",
     .usage = "[SESSION|MODEL] [options]",
-    .summary = "the debugger in the browser",
-    .details = "Serves the debugger on the loopback and prints its link; the link holds a token "
-               "that every\n"
-               "request must show. With a model a comparison is set up and started in the page.\n"
-               "Ends with Ctrl-C.",
+    .summary = "open open the debugger in the browser",
+    .details = "Serves the debugger on the loopback and prints its link; the link holds a token\n"
+               "that every request must show. With a model a comparison is set up and started\n"
+               "in the page. Ends with Ctrl-C.",
+    .examples = "  plumb view session\n"
+                "  plumb view model.onnx\n"
+                "  plumb view session --no-open --port 8080\n",
     .options = options,
     .min_args = 0,
     .max_args = 1,

@@ -21,6 +21,7 @@ typedef struct pl_command {
     const char *usage;               /* "MODEL [options]" */
     const char *summary;             /* one line */
     const char *details;             /* paragraphs for --help; NULL = none */
+    const char *examples;            /* three lines, each "  plumb …\n" */
     const pl_option *options;        /* ends with a row without a name */
     size_t min_args, max_args;       /* positional; SIZE_MAX = no limit */
     int (*run)(const pl_args *args); /* returns the exit code */
@@ -58,6 +59,8 @@ bool pl_args_fail(plumb_error *err, plumb_status status, const char *format, ...
 bool pl_args_no_memory(plumb_error *err);
 /* --json or not. */
 plumb_format pl_args_format(const pl_args *args);
+/* The same as options for plumb_X_write. */
+void pl_args_write(const pl_args *args, plumb_write_options *out);
 /* --format, or "json" for --json; NULL when neither is given. Two that differ are an error. */
 bool pl_args_format_name(const pl_args *args, const char **out, plumb_error *err);
 
@@ -68,7 +71,9 @@ plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_mod
 /* Prints "plumb COMMAND: message" on stderr and returns the exit code of the error. */
 int pl_command_fail(const pl_args *args, const plumb_error *err);
 /* Prints text to stdout and frees it. Returns `code`, or 4 with a message when it cannot be
- * written: a closed pipe or a full disk is no silence. */
+ * written: write errors are reported. */
 int pl_command_print_take(const pl_args *args, char *text, int code);
+/* One more line after it: "LABEL: VALUE". */
+int pl_command_print_line(const pl_args *args, int code, const char *label, const char *value);
 
 #endif

@@ -1,9 +1,11 @@
 /* plumb COMMAND …: finds the command's row and runs it. */
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 
-#include "base/alloc.h"
 #include "cli/args.h"
 
 /* One line per command. */
@@ -43,7 +45,7 @@ static void print_help(FILE *to) {
     for (size_t i = 0; i < N_COMMANDS; i++) {
         fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     }
-    fprintf(to, "\n'plumb COMMAND --help' tells more.\n");
+    fprintf(to, "\nSee 'plumb COMMAND --help' for options and examples.\n");
 }
 
 static const pl_command *find_command(const char *name) {
@@ -53,10 +55,67 @@ static const pl_command *find_command(const char *name) {
     return NULL;
 }
 
+static const char *nearest_command(const char *word) {
+    const char *names[N_COMMANDS];
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        names[i] = commands[i]->name;
+    return plumb_nearest(word, names, N_COMMANDS);
+}
+
+/* A run allocates and frees the same sizes over and over: giving them back to the system each time
+ * costs page faults. */
+static void keep_freed(void) {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
+    mallopt(M_TRIM_THRESHOLD, 128 << 20);
+    mallopt(M_TOP_PAD, 16 << 20);
+}
+
+enum { STACK_MIN = 512 << 10, FILES_MIN = 32 };
+
+/* Below these a crash or a failure of a backend would be the limit's, and would be blamed on it. */
+static bool limits_suffice(void) {
+    struct rlimit stack, files;
+    if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < STACK_MIN) {
+        fprintf(stderr,
+                "plumb: the stack is limited to %llu kB, at least %d kB are required; see "
+                "ulimit -s\n",
+                (unsigned long long)stack.rlim_cur >> 10, STACK_MIN >> 10);
+        return false;
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return true;
+    const rlim_t given = files.rlim_cur;
+    files.rlim_cur = files.rlim_max;
+    if (given < FILES_MIN &&
+        (setrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_max < FILES_MIN)) {
+        fprintf(stderr,
+                "plumb: at most %llu files may be open, at least %d are required; see "
+                "ulimit -n\n",
+                (unsigned long long)given, FILES_MIN);
+        return false;
+    }
+    return true;
+}
+
+/* What is half written goes before the signal ends us, as it would have without a handler. */
+static void end_by(int number) {
+    plumb_abandon(); /* made for handlers. NOLINT(bugprone-signal-handler) */
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* Not those that are ignored already: nohup, a job in the background. */
+static void clean_up_on(int number) {
+    struct sigaction now;
+    if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(number, end_by);
+}
+
 int main(int argc, char **argv) {
+    clean_up_on(SIGINT);
+    clean_up_on(SIGTERM);
+    clean_up_on(SIGHUP);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with a message */
     signal(SIGXFSZ, SIG_IGN); /* and so is the largest file that is allowed */
-    pl_alloc_keep_freed();
+    keep_freed();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : 0;
@@ -65,9 +124,14 @@ int main(int argc, char **argv) {
         printf("plumb %s\n", plumb_version());
         return 0;
     }
+    if (!limits_suffice()) return 4;
     const pl_command *command = find_command(argv[1]);
     if (command == NULL) {
-        fprintf(stderr, "plumb: unknown command '%s'; see plumb --help\n", argv[1]);
+        const char *near = nearest_command(argv[1]);
+        if (near != NULL)
+            fprintf(stderr, "plumb: unknown command '%s'; did you mean '%s'?\n", argv[1], near);
+        else
+            fprintf(stderr, "plumb: unknown command '%s'; see plumb --help\n", argv[1]);
         return 2;
     }
     pl_args args;
@@ -79,7 +143,15 @@ int main(int argc, char **argv) {
     } else if (help) {
         pl_args_help(command);
     } else {
+        struct timespec begin, end;
+        timespec_get(&begin, TIME_UTC);
         code = command->run(&args);
+        timespec_get(&end, TIME_UTC);
+        if (pl_args_verbose(&args))
+            fprintf(stderr, "plumb %s: %.2f s in total, exit code %d\n", command->name,
+                    (double)(end.tv_sec - begin.tv_sec) +
+                        (double)(end.tv_nsec - begin.tv_nsec) / 1e9,
+                    code);
     }
     pl_args_release(&args);
     return code;

@@ -23,7 +23,7 @@ bool pl_cli_repro_read(const pl_args *args, int otherwise, pl_cli_repro *out, pl
 
 bool pl_cli_repro_context(const pl_args *args, plumb_inputs *inputs, int *threads,
                           plumb_error *err) {
-    plumb_repro_info info = { 0 };
+    plumb_repro_info info = { .size = sizeof(info) };
     plumb_error trouble = { 0 };
     const plumb_status st = plumb_repro_read(args->positional[0], &info, &trouble);
     if (st == PLUMB_E_NOT_FOUND) return true; /* a model */
@@ -42,17 +42,17 @@ bool pl_cli_context(const pl_args *args, plumb_context *out, plumb_error *err) {
         pl_args_flag(args, "accuracy") ||
         (pl_args_flag(args, "strict-accuracy") && strcmp(args->command->name, "minify") != 0);
     if (pl_args_flag(args, "eval") && pl_args_flag(args, "no-eval"))
-        return pl_args_fail(err, PLUMB_E_USAGE, "--eval and --no-eval contradict each other");
-    *out = (plumb_context){ .eval = pl_args_flag(args, "eval") ||
-                                    (accuracy && !pl_args_flag(args, "no-eval")),
-                            .amp = pl_args_value(args, "amp"),
-                            .backward = pl_args_flag(args, "backward"),
-                            .loss_output = pl_args_value(args, "loss-output"),
-                            .random_gradients = pl_args_flag(args, "grad-seed") };
+        return pl_args_fail(err, PLUMB_E_USAGE, "--eval and --no-eval cannot be combined");
+    plumb_context_init(out);
+    out->eval = pl_args_flag(args, "eval") || (accuracy && !pl_args_flag(args, "no-eval"));
+    out->amp = pl_args_value(args, "amp");
+    out->backward = pl_args_flag(args, "backward");
+    out->loss_output = pl_args_value(args, "loss-output");
+    out->random_gradients = pl_args_flag(args, "grad-seed");
     if (!pl_args_int(args, "grad-seed", 0, 0, INT64_MAX, &grad_seed, err)) return false;
     out->grad_seed = (uint64_t)grad_seed;
     if (out->backward || (out->loss_output == NULL && !out->random_gradients)) return true;
-    return pl_args_fail(err, PLUMB_E_USAGE, "--loss-output and --grad-seed are of --backward");
+    return pl_args_fail(err, PLUMB_E_USAGE, "--loss-output and --grad-seed require --backward");
 }
 
 static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_model *model,
@@ -61,28 +61,29 @@ static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_mod
     plumb_error err = { 0 };
     double timeout = 0;
     int threads = 0;
-    plumb_context context = { 0 };
+    plumb_context context;
+    plumb_repro_options options;
     double tol = 0;
     const bool strict = pl_args_flag(args, "strict-accuracy");
     const bool accuracy = pl_args_flag(args, "accuracy") || strict;
+    plumb_context_init(&context);
+    plumb_repro_options_init(&options);
     (void)pl_cli_context(args, &context, &err); /* the command has complained already */
     if (!accuracy || !pl_args_double(args, "tol", 0, &tol, &err)) tol = 0;
-    const plumb_repro_options options = {
-        .level = repro->level,
-        .inputs = *inputs,
-        .backend = backend,
-        .debug_dir = pl_args_value(args, "debug-dir"),
-        .no_data = pl_args_flag(args, "no-data"),
-        .error = failure == NULL ? NULL : failure->message,
-        .timeout = pl_args_double(args, "timeout", 0, &timeout, &err) ? timeout : 0,
-        .threads = pl_cli_threads(args, &threads, &err) ? threads : 0,
-        .context = context,
-        .accuracy = accuracy,
-        .strict = strict,
-        .profile = accuracy ? pl_args_value(args, "profile") : NULL,
-        .same = accuracy ? pl_args_value(args, "same") : NULL,
-        .tol = tol
-    };
+    options.level = repro->level;
+    options.inputs = inputs;
+    options.backend = backend;
+    options.debug_dir = pl_args_value(args, "debug-dir");
+    options.no_data = pl_args_flag(args, "no-data");
+    options.error = failure == NULL ? NULL : failure->message;
+    options.timeout = pl_args_double(args, "timeout", 0, &timeout, &err) ? timeout : 0;
+    options.threads = pl_cli_threads(args, &threads, &err) ? threads : 0;
+    options.context = &context;
+    options.accuracy = accuracy;
+    options.strict = strict;
+    options.profile = accuracy ? pl_args_value(args, "profile") : NULL;
+    options.same = accuracy ? pl_args_value(args, "same") : NULL;
+    options.tol = tol;
     if (plumb_repro_dump(model, &options, &text, &err) == PLUMB_OK) {
         fputs(text, stderr);
         plumb_free(text);

@@ -1,12 +1,11 @@
-/* Options and the progress bar that several commands share. */
+/* Options that several commands share. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/progress.h"
 #include "cli/args.h"
 
 /* A model that is a folder brings its inputs: one allocation, as pl_args_all makes it. */
@@ -33,7 +32,7 @@ static bool take_folder(const pl_args *args, plumb_inputs *out) {
 bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     long long seed = 0;
     const char *fill = pl_args_value(args, "fill");
-    *out = (plumb_inputs){ .fill = PLUMB_FILL_RANDOM };
+    plumb_inputs_init(out);
     out->files = pl_args_all(args, "input", &out->n_files);
     out->sets = pl_args_all(args, "inputs", &out->n_sets);
     out->dims = pl_args_all(args, "dim", &out->n_dims);
@@ -97,50 +96,13 @@ void pl_cli_default_output(const char *model, const char *suffix, char *out, siz
              suffix);
 }
 
-struct pl_cli_bar {
-    pl_progress_bar *bar; /* NULL = lines */
-    pl_progress callback;
-    char last[128]; /* phase of the last line */
-    int64_t last_ms;
-};
-
-/* PLUMB_PROGRESS=lines: for a program that started us, such as the debugger's server. At most one
- * line in 50 ms for each phase. */
-static void print_progress(void *ctx, const char *phase, int64_t done, int64_t total) {
-    pl_cli_bar *b = ctx;
-    const int64_t ms = pl_clock_ms();
-    if (strncmp(b->last, phase, sizeof b->last - 1) == 0 && ms - b->last_ms < 50) return;
-    (void)snprintf(b->last, sizeof b->last, "%s", phase);
-    b->last_ms = ms;
-    fprintf(stderr, "\x1e%s\t%lld\t%lld\n", b->last, (long long)done, (long long)total);
-}
-
-pl_cli_bar *pl_cli_bar_new(plumb_progress *progress) {
-    pl_cli_bar *b = calloc(1, sizeof(*b));
-    *progress = (plumb_progress){ NULL, NULL };
-    if (b == NULL) return NULL;
-    const char *lines = getenv("PLUMB_PROGRESS");
-    if (lines != NULL && strcmp(lines, "lines") == 0) {
-        *progress = (plumb_progress){ print_progress, b };
-        return b;
-    }
-    b->bar = pl_progress_bar_new(STDERR_FILENO);
-    if (b->bar == NULL) {
-        free(b);
-        return NULL;
-    }
-    b->callback = pl_progress_bar_callback(b->bar);
-    *progress = (plumb_progress){ b->callback.update, b->callback.ctx };
-    return b;
-}
-
-void pl_cli_bar_free(pl_cli_bar *b) {
-    if (b == NULL) return;
-    if (b->bar == NULL) {
-        free(b);
-        return;
-    }
-    pl_progress_bar_clear(b->bar);
-    pl_progress_bar_free(b->bar);
-    free(b);
+bool pl_cli_folder_new(const char *purpose, char *out, size_t n_out, plumb_error *err) {
+    const char *tmp = getenv("TMPDIR");
+    if (tmp == NULL || tmp[0] == '\0') tmp = "/tmp";
+    const int n = snprintf(out, n_out, "%s/plumb-%s-XXXXXX", tmp, purpose);
+    if (n > 0 && (size_t)n < n_out && mkdtemp(out) != NULL) return true;
+    out[0] = '\0';
+    if (err == NULL) return false;
+    return pl_args_fail(err, PLUMB_E_IO, "cannot create a temporary folder in '%.300s': %s", tmp,
+                        strerror(errno));
 }

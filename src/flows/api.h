@@ -20,6 +20,8 @@ static inline pl_tensor *pl_api_tensor(const plumb_tensor *t) {
 
 /* Passes a result over the border. */
 plumb_status pl_api_return(pl_status status, const pl_err *from, plumb_error *to);
+/* A mapped file that was cut short meanwhile makes whatever was found useless: PL_E_IO then. */
+pl_status pl_api_settle(pl_status status, pl_err *err);
 /* Hands a finished buffer to the caller as text; releases it on failure. */
 pl_status pl_api_text_take(pl_buf *buf, char **text, pl_err *err);
 double pl_api_seconds(void); /* monotonic */

@@ -4,12 +4,13 @@
 
 #include "backends/backend.h"
 #include "base/json.h"
-#include "flows/api.h"
+#include "flows/api/options.h"
+#include "kernels/cpu.h"
 #include "kernels/provider.h"
 
 typedef struct row {
     const char *name, *summary;
-    char version[64];
+    char version[64], cpu[PL_CPU_TEXT];
     bool available;
     char reason[PL_ERR_MESSAGE_MAX];
 } row;
@@ -29,6 +30,7 @@ static void probe_spec(const char *spec, row *out) {
     if (pl_backend_open(spec, &options, &opened, &err) == PL_OK) {
         out->available = true;
         snprintf(out->version, sizeof(out->version), "%s", pl_backend_version(opened));
+        pl_cpu_features_text(pl_backend_cpu(opened), out->cpu, sizeof(out->cpu));
     } else {
         snprintf(out->reason, sizeof(out->reason), "%s", err.message);
     }
@@ -60,6 +62,7 @@ static void put_json(const row *r, pl_json *j) {
     pl_json_put_string(j, "version", r->version);
     pl_json_put_bool(j, "available", r->available);
     pl_json_put_string(j, "reason", r->reason);
+    pl_json_put_string(j, "cpu", r->cpu);
     pl_json_object_end(j);
 }
 
@@ -91,11 +94,23 @@ static void put_text(const row *r, const plumb_backend *b, pl_buf *out) {
     }
 }
 
-plumb_status plumb_backends(plumb_format format, char **text, plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
+/* What of the CPU changes results. A backend on another one, in an emulator, has it in its JSON. */
+static void put_cpu(pl_buf *out) {
+    char words[PL_CPU_TEXT];
+    pl_buf_printf(out, "cpu      %s\n%20s%s; plumb's own kernels: %s\n", pl_cpu_name(), "",
+                  pl_cpu_features_text(pl_cpu_features(), words, sizeof(words)),
+                  pl_isa_name(pl_cpu_isa()));
+    if ((pl_cpu_features() >> PL_CPU_X86_64 & 1) != 0 &&
+        (pl_cpu_features() >> PL_CPU_VNNI & 1) == 0)
+        pl_buf_printf(out, "%20sno vnni: runtimes may clip u8 x s8 products at 16 bits\n", "");
+}
+
+plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) {
     pl_buf out = PL_BUF_INIT;
     pl_json j;
     bool told = false;
+    PL_REQUIRE(text);
+    *text = NULL;
     pl_json_init(&j, &out, true);
     if (format == PLUMB_JSON) pl_json_array_begin(&j);
     for (size_t i = 0; pl_backend_rows[i] != NULL; i++) {
@@ -111,9 +126,10 @@ plumb_status plumb_backends(plumb_format format, char **text, plumb_error *error
             }
         }
     }
+    if (format != PLUMB_JSON) put_cpu(&out);
     if (format == PLUMB_JSON) {
         pl_json_array_end(&j);
         pl_buf_putc(&out, '\n');
     }
-    return pl_api_return(pl_api_text_take(&out, text, &err), &err, error);
+    return pl_api_text_take(&out, text, err);
 }

@@ -1,13 +1,15 @@
 /* Between .onnx and .onnxtxt, and transformed graphs. */
+#include "flows/convert.h"
+
 #include <string.h>
 
 #include "base/file.h"
-#include "flows/api.h"
+#include "flows/api/options.h"
 #include "flows/inputs.h"
 #include "graph/edit.h"
-#include "graph/text.h"
+#include "graph/text/text.h"
 #include "onnx/onnx.h"
-#include "passes/backward.h"
+#include "passes/passes.h"
 
 /* *ctx becomes true when an initializer is no input: passes make such ones. */
 static pl_status find_hidden(void *ctx, pl_graph *graph, pl_err *err) {
@@ -19,8 +21,8 @@ static pl_status find_hidden(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status convert(pl_model *model, const char *path, const plumb_convert_options *options,
-                         pl_err *err) {
+static pl_status write_as(pl_model *model, const char *path, const plumb_convert_options *options,
+                          pl_err *err) {
     bool hidden = false;
     if (pl_path_exists(path)) {
         return pl_fail(err, PL_E_EXISTS, "%s exists already; it is not overwritten", path);
@@ -42,28 +44,29 @@ static pl_status convert(pl_model *model, const char *path, const plumb_convert_
 
 static pl_status transformed(pl_model *model, const char *path,
                              const plumb_convert_options *options, pl_err *err) {
-    static const char *const parts[] = { "joint", "forward", "backward" };
-    for (int i = 0; i < 3; i++) {
-        pl_model *other = NULL;
-        if (strcmp(options->backward, parts[i]) != 0) continue;
-        pl_dim_map dims = { 0 };
-        pl_status st = pl_dim_map_init(&dims, options->dims, options->n_dims, err);
-        const pl_infer_options infer = { .dims = &dims.map };
-        if (st == PL_OK) st = pl_model_backward(model, (pl_backward_part)i, &infer, &other, err);
-        pl_dim_map_release(&dims);
-        PL_TRY(st);
-        st = convert(other, path, options, err);
-        pl_model_free(other);
-        return st;
-    }
-    return pl_fail(err, PL_E_USAGE, "backward: '%s' is none of joint, forward, backward",
-                   options->backward);
+    pl_dim_map dims = { 0 };
+    const pl_infer_options infer = { .dims = &dims.map };
+    pl_pass_job job = { .model = model, .value = options->backward, .infer = &infer };
+    pl_status st = pl_dim_map_init(&dims, options->dims, options->n_dims, err);
+    if (st == PL_OK) st = pl_pass_run("backward", &job, err);
+    pl_dim_map_release(&dims);
+    if (st == PL_OK) st = write_as(job.made, path, options, err);
+    pl_model_free(job.made);
+    return st;
 }
 
-plumb_status plumb_convert(plumb_model *m, const char *out_path,
-                           const plumb_convert_options *options, plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
-    const pl_status st = options->backward == NULL ? convert(m->model, out_path, options, &err)
-                                                   : transformed(m->model, out_path, options, &err);
-    return pl_api_return(st, &err, error);
+pl_status pl_convert(pl_model *model, const char *path, const plumb_convert_options *options,
+                     pl_err *err) {
+    return options->backward == NULL ? write_as(model, path, options, err)
+                                     : transformed(model, path, options, err);
+}
+
+plumb_status plumb_convert(plumb_model *model, const char *out_path,
+                           const plumb_convert_options *options, plumb_error *err) {
+    plumb_convert_options o;
+    PL_REQUIRE(model);
+    PL_REQUIRE(out_path);
+    PL_TRY(pl_options_read(PLUMB_OPTIONS_CONVERT, options, &o, err));
+    PL_TRY(pl_list_check("dims", o.dims, o.n_dims, err));
+    return pl_api_settle(pl_convert(model->model, out_path, &o, err), err);
 }

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
+#include "base/escape.h"
 #include "base/json.h"
-#include "flows/api.h"
+#include "flows/api/options.h"
 #include "flows/inputs.h"
 #include "ops/infer.h"
 
@@ -45,13 +47,7 @@ static pl_status count_op(facts *f, const pl_node *node, pl_err *err) {
             return PL_OK;
         }
     }
-    if (f->n_ops == f->ops_capacity) {
-        const size_t wanted = f->ops_capacity == 0 ? 64 : 2 * f->ops_capacity;
-        op_count *grown = pl_realloc_array(f->ops, wanted, sizeof(*grown));
-        if (grown == NULL) return pl_fail_memory(err, wanted);
-        f->ops = grown;
-        f->ops_capacity = wanted;
-    }
+    if (!PL_ARRAY_ROOM(f->ops, f->n_ops, &f->ops_capacity)) return pl_fail_memory(err, f->n_ops);
     f->ops[f->n_ops++] = (op_count){ node->op, node->domain, node->opset, 1,
                                      pl_op_find(node->domain, node->op, node->opset) != NULL };
     if (pl_strmap_has(&f->index, node->op)) return PL_OK;
@@ -125,16 +121,18 @@ static void put_type(pl_buf *out, const pl_type *type) {
 static void put_signature(pl_buf *out, const char *title, pl_value *const *values, size_t n) {
     pl_buf_printf(out, "%s:\n", title);
     for (size_t i = 0; i < n; i++) {
+        const size_t at = out->n_bytes;
         pl_buf_printf(out, "  %-32s ", values[i]->name);
         put_type(out, values[i]->type);
         if (values[i]->is_input && values[i]->init != NULL) pl_buf_puts(out, "  (has a default)");
-        pl_buf_putc(out, '\n');
+        pl_escape_end_line(out, at);
     }
 }
 
 static void put_node_text(pl_buf *out, const pl_node *node, pl_arena *arena) {
     pl_origin origin = { "", "", 0, "" };
     (void)pl_node_origin(node, arena, &origin, NULL);
+    const size_t at = out->n_bytes;
     pl_buf_printf(out, "  %-20s", node->op);
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == NULL) continue;
@@ -143,26 +141,33 @@ static void put_node_text(pl_buf *out, const pl_node *node, pl_arena *arena) {
     }
     if (origin.module[0] != '\0') pl_buf_printf(out, "  in %s", origin.module);
     if (origin.file[0] != '\0') pl_buf_printf(out, "  at %s:%d", origin.file, origin.line);
-    pl_buf_putc(out, '\n');
+    pl_escape_end_line(out, at);
 }
 
 static void put_text(const facts *f, bool nodes, pl_buf *out) {
     const pl_model *m = f->model;
-    pl_buf_printf(out, "%s: IR version %lld, %zu nodes, %lld parameters (%.1f MB)\n", m->path,
+    size_t at = out->n_bytes;
+    pl_buf_printf(out, "%s: IR version %lld, %zu nodes, %lld parameters (%.1f MB)", m->path,
                   (long long)m->ir_version, f->n_nodes, (long long)f->n_parameters,
                   1e-6 * (double)f->parameter_bytes);
+    pl_escape_end_line(out, at);
+    at = out->n_bytes;
     if (m->producer_name[0] != '\0') {
-        pl_buf_printf(out, "made by %s %s\n", m->producer_name, m->producer_version);
+        pl_buf_printf(out, "made by %s %s", m->producer_name, m->producer_version);
+        pl_escape_end_line(out, at);
     }
+    at = out->n_bytes;
     pl_buf_puts(out, "opsets:");
     for (size_t i = 0; i < m->n_opsets; i++) {
         const char *domain = m->opsets[i].domain;
         pl_buf_printf(out, " %s %d", domain[0] == '\0' ? "ai.onnx" : domain, m->opsets[i].version);
     }
-    pl_buf_putc(out, '\n');
+    pl_escape_end_line(out, at);
     for (size_t i = 0; i < m->n_functions; i++) {
-        pl_buf_printf(out, "function %s.%s (inlined)\n", m->functions[i].domain,
+        at = out->n_bytes;
+        pl_buf_printf(out, "function %s.%s (inlined)", m->functions[i].domain,
                       m->functions[i].name);
+        pl_escape_end_line(out, at);
     }
     put_signature(out, "inputs", m->graph->inputs, m->graph->n_inputs);
     put_signature(out, "outputs", m->graph->outputs, m->graph->n_outputs);
@@ -172,8 +177,9 @@ static void put_text(const facts *f, bool nodes, pl_buf *out) {
         char name[200];
         snprintf(name, sizeof(name), "%s%s%s-%d", c->domain, c->domain[0] ? "." : "", c->op,
                  c->opset);
-        pl_buf_printf(out, "  %-28s %8lld  %s\n", name, (long long)c->n,
-                      c->supported ? "yes" : "NO");
+        at = out->n_bytes;
+        pl_buf_printf(out, "  %-28s %8lld  %s", name, (long long)c->n, c->supported ? "yes" : "NO");
+        pl_escape_end_line(out, at);
     }
     if (!f->inferred) pl_buf_printf(out, "shapes: not inferred: %s\n", f->why_not);
     if (!nodes) return;
@@ -315,22 +321,27 @@ static void put_json(const facts *f, bool nodes, pl_buf *out) {
     pl_buf_putc(out, '\n');
 }
 
-plumb_status plumb_info(plumb_model *m, const plumb_info_options *options, char **text,
-                        plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
-    facts f = { .model = m->model, .load_seconds = m->load_seconds };
+plumb_status plumb_info(plumb_model *model, const plumb_info_options *options, char **text,
+                        plumb_error *err) {
+    plumb_info_options o;
     pl_buf out = PL_BUF_INIT;
-    pl_status st = collect(&f, options, &err);
+    PL_REQUIRE(text);
+    *text = NULL;
+    PL_REQUIRE(model);
+    PL_TRY(pl_options_read(PLUMB_OPTIONS_INFO, options, &o, err));
+    PL_TRY(pl_list_check("dims", o.dims, o.n_dims, err));
+    facts f = { .model = model->model, .load_seconds = model->load_seconds };
+    pl_status st = pl_api_settle(collect(&f, &o, err), err);
     if (st == PL_OK) {
-        if (options->format == PLUMB_JSON) {
-            put_json(&f, options->nodes != 0, &out);
+        if (o.format == PLUMB_JSON) {
+            put_json(&f, o.nodes != 0, &out);
         } else {
-            put_text(&f, options->nodes != 0, &out);
+            put_text(&f, o.nodes != 0, &out);
         }
-        st = pl_api_text_take(&out, text, &err);
+        st = pl_api_text_take(&out, text, err);
     }
     pl_buf_release(&out);
     pl_strmap_release(&f.index);
     pl_free(f.ops);
-    return pl_api_return(st, &err, error);
+    return st;
 }

@@ -7,8 +7,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "flows/generate.h"
-#include "tensor/tensor_file.h"
+#include "base/array.h"
+#include "base/door.h"
+#include "base/nearest.h"
+#include "flows/inputs_generated.h"
+#include "tensor/file/tensor_file.h"
 
 /* ---- NAME=VALUE ---- */
 
@@ -41,14 +44,27 @@ void pl_dim_map_release(pl_dim_map *map) {
 
 /* ---- files ---- */
 
+static const char *input_at(const void *ctx, size_t i) {
+    const pl_graph *graph = ctx;
+    return i < graph->n_inputs ? graph->inputs[i]->name : NULL;
+}
+
+static pl_status fail_input(const pl_graph *graph, const char *name, size_t n, pl_err *err) {
+    pl_buf hint = PL_BUF_INIT;
+    pl_nearest_put(&hint, name, n, input_at, graph);
+    const pl_status st = pl_fail(err, PL_E_USAGE, "the model has no input '%.*s'%s",
+                                 (int)(n > 200 ? 200 : n), name, pl_buf_str(&hint));
+    pl_buf_release(&hint);
+    return st;
+}
+
 static pl_status find_input(const pl_graph *graph, const char *name, size_t *out, pl_err *err) {
     for (size_t i = 0; i < graph->n_inputs; i++) {
         if (strcmp(graph->inputs[i]->name, name) != 0) continue;
         *out = i;
         return PL_OK;
     }
-    return pl_fail(err, PL_E_USAGE, "the model has no input '%s'; its first input is '%s'", name,
-                   graph->n_inputs > 0 ? graph->inputs[0]->name : "(none)");
+    return fail_input(graph, name, strlen(name), err);
 }
 
 static void set_input(pl_datum **in, size_t i, pl_datum *datum) {
@@ -70,7 +86,7 @@ static pl_status read_named(const pl_graph *graph, const char *text, pl_datum **
     if (equals == NULL) {
         const char *e = strchr(text, '=');
         if (e == NULL) return pl_fail(err, PL_E_USAGE, "--input is '%s', expected NAME=FILE", text);
-        return pl_fail(err, PL_E_USAGE, "the model has no input '%.*s'", (int)(e - text), text);
+        return fail_input(graph, text, (size_t)(e - text), err);
     }
     char *name = pl_strndup(text, (size_t)(equals - text));
     if (name == NULL) return pl_fail_memory(err, strlen(text));
@@ -112,7 +128,7 @@ static pl_status read_set_file(const pl_graph *graph, const char *path, pl_datum
 }
 
 /* input_N.pb of an ONNX test data set, or NAME.npy and the like. */
-static pl_status read_set_member(const pl_graph *graph, const char *dir, const char *name,
+static pl_status read_set_member(const pl_graph *graph, const pl_dir *dir, const char *name,
                                  pl_datum **in, bool *used, pl_err *err) {
     size_t at = SIZE_MAX;
     unsigned number = 0;
@@ -127,32 +143,32 @@ static pl_status read_set_member(const pl_graph *graph, const char *dir, const c
         pl_free(stem);
     }
     if (at >= graph->n_inputs) return PL_OK; /* outputs and notes stand in such folders, too */
-    char *path = pl_path_join(dir, name);
-    if (path == NULL) return pl_fail_memory(err, strlen(name));
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
-    pl_status st = pl_tensor_file_load(path, graph->inputs[at]->type, &file, err);
+    pl_status st = pl_tensor_file_load_in(dir, name, graph->inputs[at]->type, &file, err);
     if (st == PL_OK && file.n_items != 1) {
-        st = pl_fail(err, PL_E_INVALID, "%s holds %zu tensors, expected one", path, file.n_items);
+        st = pl_fail(err, PL_E_INVALID, "%s/%s holds %zu tensors, expected one", pl_dir_path(dir),
+                     name, file.n_items);
     }
     if (st == PL_OK) {
         set_input(in, at, file.items[0].datum);
         *used = true;
     }
     pl_tensor_file_release(&file);
-    pl_free(path);
     return st;
 }
 
 static pl_status read_set(const pl_graph *graph, const char *path, pl_datum **in, pl_err *err) {
     if (!pl_path_is_dir(path)) return read_set_file(graph, path, in, err);
     pl_dir_list list = { 0 };
+    pl_dir *dir = NULL;
     bool used = false;
-    PL_TRY(pl_dir_list_read(path, &list, err));
-    pl_status st = PL_OK;
+    PL_TRY(pl_dir_open(path, &dir, err));
+    pl_status st = pl_dir_names(dir, ".", &list, err);
     for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
-        st = read_set_member(graph, path, list.names[i], in, &used, err);
+        st = read_set_member(graph, dir, list.names[i], in, &used, err);
     }
     pl_dir_list_free(&list);
+    pl_dir_close(dir);
     if (st == PL_OK && !used && graph->n_inputs > 0) {
         return pl_fail(err, PL_E_NOT_FOUND,
                        "%s holds no input_N.pb and no file named like an input", path);
@@ -160,18 +176,84 @@ static pl_status read_set(const pl_graph *graph, const char *path, pl_datum **in
     return st;
 }
 
-pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
-                         pl_err *err) {
-    const pl_graph *graph = model->graph;
-    if (source->n_sets > 1) {
-        return pl_fail(err, PL_E_USAGE, "%zu sets of inputs given, this command takes one sample",
-                       source->n_sets);
+/* Tensors of the caller, by name. */
+static pl_status take_tensors(const pl_graph *graph, const plumb_inputs *source, pl_datum **in,
+                              pl_err *err) {
+    for (size_t i = 0; i < source->n_tensors; i++) {
+        size_t at = 0;
+        pl_datum *d = NULL;
+        const pl_tensor *t = (const pl_tensor *)source->tensors[i].tensor;
+        PL_TRY(find_input(graph, source->tensors[i].name, &at, err));
+        PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(t), &d, err));
+        pl_datum_unref(in[at]);
+        in[at] = d;
     }
+    return PL_OK;
+}
+
+/* A dim that no input has would change nothing. */
+static const char *dim_at(const void *ctx, size_t i) {
+    const pl_graph *graph = ctx;
+    for (size_t k = 0; k < graph->n_inputs; k++) {
+        const pl_type *type = graph->inputs[k]->type;
+        if (type == NULL || type->kind != PL_TYPE_TENSOR || !type->has_rank) continue;
+        for (int d = 0; d < type->rank; d++)
+            if (type->dims[d].name != NULL && type->dims[d].name[0] != '\0' && i-- == 0)
+                return type->dims[d].name;
+    }
+    return NULL;
+}
+
+static pl_status check_dims(const pl_graph *graph, const plumb_inputs *source, pl_err *err) {
+    for (size_t i = 0; i < source->n_dims; i++) {
+        const char *equals = strrchr(source->dims[i], '='), *name;
+        const size_t n = equals == NULL ? 0 : (size_t)(equals - source->dims[i]);
+        bool known = n == 0; /* pl_dim_map_init complains */
+        for (size_t k = 0; !known && (name = dim_at(graph, k)) != NULL; k++)
+            known = strlen(name) == n && strncmp(name, source->dims[i], n) == 0;
+        if (known) continue;
+        pl_buf hint = PL_BUF_INIT;
+        pl_nearest_put(&hint, source->dims[i], n, dim_at, graph);
+        const pl_status st =
+            pl_fail(err, PL_E_USAGE, "--dim %s: the inputs have no dimension '%.*s'%s",
+                    source->dims[i], (int)(n > 200 ? 200 : n), source->dims[i],
+                    hint.n_bytes == 0 ? "; all of them are fixed" : pl_buf_str(&hint));
+        pl_buf_release(&hint);
+        return st;
+    }
+    return PL_OK;
+}
+
+pl_status pl_inputs_given(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                          pl_err *err) {
+    const pl_graph *graph = model->graph;
+    if (source->n_sets > 1 || source->n_samples > 1) {
+        return pl_fail(err, PL_E_USAGE, "%zu sets of inputs given, this command takes one sample",
+                       source->n_sets > 1 ? source->n_sets : source->n_samples);
+    }
+    PL_TRY(check_dims(graph, source, err));
     for (size_t i = 0; i < source->n_sets; i++)
         PL_TRY(read_set(graph, source->sets[i], in, err));
     for (size_t i = 0; i < source->n_files; i++) {
         PL_TRY(read_named(graph, source->files[i], in, err));
     }
+    PL_TRY(take_tensors(graph, source, in, err));
+    return PL_OK;
+}
+
+pl_status pl_inputs_generate(const pl_model *model, const plumb_inputs *source, size_t i,
+                             pl_datum **out, pl_err *err) {
+    pl_dim_map dims = { 0 };
+    pl_status st = pl_dim_map_init(&dims, source->dims, source->n_dims, err);
+    if (st == PL_OK) st = pl_generate_input(model, i, source, &dims.map, out, err);
+    pl_dim_map_release(&dims);
+    return st;
+}
+
+pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                         pl_err *err) {
+    const pl_graph *graph = model->graph;
+    PL_TRY(pl_inputs_given(model, source, in, err));
     pl_dim_map dims = { 0 };
     pl_status st = pl_dim_map_init(&dims, source->dims, source->n_dims, err);
     for (size_t i = 0; i < graph->n_inputs && st == PL_OK; i++) {
@@ -191,14 +273,7 @@ typedef struct samples {
 } samples;
 
 static pl_status add_sample(samples *s, const char *path, pl_err *err) {
-    if (s->n == s->capacity) {
-        const size_t capacity = s->capacity == 0 ? 16 : 2 * s->capacity;
-        const char **grown = pl_arena_array(s->arena, capacity, sizeof(char *));
-        if (grown == NULL) return pl_fail_memory(err, capacity);
-        if (s->n > 0) memcpy(grown, s->paths, s->n * sizeof(char *));
-        s->paths = grown;
-        s->capacity = capacity;
-    }
+    if (!PL_ARENA_ROOM(s->arena, s->paths, s->n, &s->capacity)) return pl_fail_memory(err, s->n);
     s->paths[s->n] = pl_arena_strdup(s->arena, path);
     return s->paths[s->n++] == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
@@ -206,17 +281,22 @@ static pl_status add_sample(samples *s, const char *path, pl_err *err) {
 static pl_status expand_set(samples *s, const char *path, pl_err *err) {
     const size_t before = s->n;
     pl_dir_list list = { 0 };
+    pl_dir *dir = NULL;
     if (!pl_path_is_dir(path)) return add_sample(s, path, err);
-    PL_TRY(pl_dir_list_read(path, &list, err));
-    pl_status st = PL_OK;
+    PL_TRY(pl_dir_open(path, &dir, err));
+    pl_status st = pl_dir_names(dir, ".", &list, err);
     for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
         if (strncmp(list.names[i], "test_data_set_", 14) != 0) continue;
         char *inner = pl_path_join(path, list.names[i]);
         st = inner == NULL ? pl_fail_memory(err, 1) : PL_OK;
-        if (st == PL_OK && pl_path_is_dir(inner)) st = add_sample(s, inner, err);
+        const pl_kind kind = pl_dir_look(dir, list.names[i], NULL);
+        if (st == PL_OK && kind == PL_KIND_OTHER) /* a link: a stranger's folder may have one */
+            st = pl_fail(err, PL_E_INVALID, "'%s' is a symbolic link, expected a folder", inner);
+        if (st == PL_OK && kind == PL_KIND_FOLDER) st = add_sample(s, inner, err);
         pl_free(inner);
     }
     pl_dir_list_free(&list);
+    pl_dir_close(dir);
     return st == PL_OK && s->n == before ? add_sample(s, path, err) : st;
 }
 
@@ -225,13 +305,19 @@ pl_status pl_inputs_samples(const plumb_inputs *source, pl_arena *arena, plumb_i
     samples s = { .arena = arena };
     for (size_t i = 0; i < source->n_sets; i++)
         PL_TRY(expand_set(&s, source->sets[i], err));
-    const size_t n = s.n == 0 ? 1 : s.n;
+    const size_t n_given = source->n_samples > 1 ? source->n_samples : 1;
+    if (n_given > 1 && s.n > 1)
+        return pl_fail(err, PL_E_USAGE,
+                       "samples as tensors and several sets of inputs exclude each other");
+    const size_t n = s.n > n_given ? s.n : n_given;
     *out = pl_arena_array(arena, n, sizeof(plumb_inputs));
     if (*out == NULL) return pl_fail_memory(err, n);
     for (size_t i = 0; i < n; i++) {
         (*out)[i] = *source;
+        (*out)[i].n_samples = 1;
+        if (n_given > 1) (*out)[i].tensors = source->tensors + i * source->n_tensors;
         if (s.n == 0) continue;
-        (*out)[i].sets = &s.paths[i];
+        (*out)[i].sets = &s.paths[s.n == 1 ? 0 : i];
         (*out)[i].n_sets = 1;
     }
     *n_out = n;

@@ -13,6 +13,12 @@
 pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
                          pl_err *err);
 
+/* Its two halves: those that are given, the rest stays NULL; one that is generated. */
+pl_status pl_inputs_given(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                          pl_err *err);
+pl_status pl_inputs_generate(const pl_model *model, const plumb_inputs *source, size_t i,
+                             pl_datum **out, pl_err *err);
+
 /* Several samples: each of the sets is one, and so is each test_data_set_N below a folder. Without
  * sets there is one sample. The array and its strings live in the arena; the rest is shared with
  * `source`. */

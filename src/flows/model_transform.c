@@ -1,24 +1,21 @@
 /* The passes that a user asks for by name. */
 #include "flows/model_transform.h"
 
-#include "flows/api.h"
+#include "flows/api/options.h"
 #include "ops/op.h"
-#include "passes/autocast.h"
-#include "passes/eval_mode.h"
+#include "passes/passes.h"
 
 pl_status pl_transform(pl_model *model, const plumb_transform_options *o, pl_changes *changes,
                        pl_err *err) {
-    pl_dtype low = PL_UNDEFINED;
-    if (o->amp != NULL && !pl_amp_parse(o->amp, &low)) {
-        return pl_fail(err, PL_E_USAGE, "amp is '%s', expected fp16 or bf16", o->amp);
-    }
+    pl_pass_job job = { .model = model, .changes = changes };
+    pl_pass_job low = { .model = model, .changes = changes, .value = o->amp };
     if (o->amp != NULL && o->fp64) {
         return pl_fail(err, PL_E_USAGE, "amp and fp64 contradict each other");
     }
     PL_TRY(pl_ops_resolve(model, err));
-    if (o->eval) PL_TRY(pl_model_eval_mode(model, changes, err));
-    if (o->amp != NULL) PL_TRY(pl_model_autocast(model, low, changes, err));
-    return o->fp64 ? pl_model_fp64(model, changes, err) : PL_OK;
+    if (o->eval) PL_TRY(pl_pass_run("eval", &job, err));
+    if (o->amp != NULL) PL_TRY(pl_pass_run("amp", &low, err));
+    return o->fp64 ? pl_pass_run("fp64", &job, err) : PL_OK;
 }
 
 static void count(pl_buf *out, size_t n, const char *one, const char *many, bool *first) {
@@ -55,18 +52,21 @@ static void describe(const pl_changes *changes, plumb_format format, pl_buf *out
     pl_buf_putc(out, '\n');
 }
 
-plumb_status plumb_model_transform(plumb_model *m, const plumb_transform_options *options,
-                                   char **text, plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
+plumb_status plumb_model_transform(plumb_model *model, const plumb_transform_options *options,
+                                   char **text, plumb_error *err) {
+    plumb_transform_options o;
     pl_changes changes = PL_CHANGES_INIT;
     pl_buf out = PL_BUF_INIT;
-    m->edited = true;
-    pl_status st = pl_transform(m->model, options, &changes, &err);
-    if (st == PL_OK) {
-        describe(&changes, options->format, &out);
-        st = pl_api_text_take(&out, text, &err);
+    if (text != NULL) *text = NULL;
+    PL_REQUIRE(model);
+    PL_TRY(pl_options_read(PLUMB_OPTIONS_TRANSFORM, options, &o, err));
+    model->edited = true;
+    pl_status st = pl_transform(model->model, &o, &changes, err);
+    if (st == PL_OK && text != NULL) {
+        describe(&changes, o.format, &out);
+        st = pl_api_text_take(&out, text, err);
     }
     pl_buf_release(&out);
     pl_changes_release(&changes);
-    return pl_api_return(st, &err, error);
+    return st;
 }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "flows/api.h"
+#include "flows/api/options.h"
 #include "ops/emit.h"
 
 typedef struct totals {
@@ -129,19 +129,16 @@ static bool is_any_chosen(const char *filter) {
     return false;
 }
 
-plumb_status plumb_ops(plumb_format format, const char *filter, char **text, plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
+plumb_status plumb_ops(plumb_format format, const char *filter, char **text, plumb_error *err) {
     pl_buf out = PL_BUF_INIT;
-    if (!is_any_chosen(filter)) {
-        const pl_status none =
-            pl_fail(&err, PL_E_NOT_FOUND, "no operator's name holds '%s'", filter);
-        return pl_api_return(none, &err, error);
-    }
+    PL_REQUIRE(text);
+    *text = NULL;
+    if (!is_any_chosen(filter))
+        return pl_fail(err, PL_E_NOT_FOUND, "no operator's name holds '%s'", filter);
     if (format == PLUMB_JSON) {
         put_json(filter, &out);
     } else {
         put_text(filter, &out);
     }
-    const pl_status st = pl_api_text_take(&out, text, &err);
-    return pl_api_return(st, &err, error);
+    return pl_api_text_take(&out, text, err);
 }

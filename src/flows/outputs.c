@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/escape.h"
 #include "base/hash.h"
 
 enum { NAME_MAX_BYTES = 100 };
@@ -170,6 +171,7 @@ void pl_output_put_json(pl_json *j, const char *name, const char *kind, const pl
 
 void pl_output_put_text(pl_buf *out, const char *name, const pl_datum *d, const char *file) {
     char text[200];
+    const size_t at = out->n_bytes;
     pl_buf_printf(out, "%s: %s", name, pl_datum_describe(d, text, sizeof(text)));
     if (has_numbers(d)) {
         const pl_tensor_summary s = pl_tensor_summarize(d->tensor);
@@ -179,5 +181,5 @@ void pl_output_put_text(pl_buf *out, const char *name, const pl_datum *d, const 
         }
     }
     if (file != NULL) pl_buf_printf(out, "  -> %s", file);
-    pl_buf_putc(out, '\n');
+    pl_escape_end_line(out, at);
 }

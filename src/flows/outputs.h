@@ -3,7 +3,7 @@
 #define PL_OUTPUTS_H
 
 #include "base/json.h"
-#include "tensor/tensor_file.h"
+#include "tensor/file/tensor_file.h"
 
 /* To one file by its suffix, or to a new or empty folder, one file each; `files[i]` receives the
  * path (caller frees with pl_free). save_as: "npy" or "pb"; a type that npy lacks goes to .pb. */

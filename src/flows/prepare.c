@@ -7,16 +7,34 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "flows/inputs.h"
 #include "flows/model_transform.h"
 #include "graph/edit.h"
 #include "interp/interp.h"
 #include "ops/infer.h"
-#include "passes/backward.h"
+#include "passes/passes.h"
 
 const char *pl_output_kind_name(pl_output_kind kind) {
     static const char *const names[] = { "output", "buffer", "input gradient", "parameter gradient",
                                          "buffer gradient" };
     return names[kind];
+}
+
+pl_status pl_make_ready(pl_model *model, pl_ready level, bool *edited, pl_err *err) {
+    const size_t n_nodes = model->graph->n_nodes;
+    PL_TRY(pl_pass_apply("lower-gradient", model, err));
+    if (edited != NULL && model->graph->n_nodes != n_nodes) *edited = true;
+    if (level >= PL_READY_RESOLVED) PL_TRY(pl_ops_resolve(model, err));
+    return level >= PL_READY_TYPED ? pl_model_infer(model, NULL, err) : PL_OK;
+}
+
+pl_status pl_ready_inputs(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                          pl_err *err) {
+    const pl_graph *graph = model->graph;
+    PL_TRY(pl_inputs_make(model, source, in, err));
+    for (size_t i = 0; i < graph->n_inputs; i++)
+        if (in[i] != NULL) PL_TRY(pl_interp_check_input(graph->inputs[i], in[i], false, err));
+    return PL_OK;
 }
 
 static bool is_float(const pl_value *value) {
@@ -233,7 +251,7 @@ static pl_status fill_joint(pl_prepared *p, incoming *g, pl_datum *const *in, si
 static pl_status add_gradients(pl_prepared *p, const pl_graph *graph, pl_datum *const *in,
                                const pl_prepare_options *o, pl_err *err) {
     incoming g = { .options = o, .forward = p->model, .n_loss = graph->n_outputs };
-    pl_model *joint = NULL;
+    pl_pass_job job = { .model = p->model, .value = "joint" };
     PL_TRY(count_loss(p->model->graph, o->loss_output, g.n_loss, &g.n_counted, err));
     if (g.n_counted == 0 || !has_parameters(p->model->graph)) {
         snprintf(p->note, sizeof(p->note), "no float %s: forward only",
@@ -243,16 +261,16 @@ static pl_status add_gradients(pl_prepared *p, const pl_graph *graph, pl_datum *
     const size_t n_outputs = p->model->graph->n_outputs;
     pl_model *forward = p->model;
     pl_status st = run_forward(&g, in, err);
-    if (st == PL_OK) st = pl_model_backward(forward, PL_BACKWARD_JOINT, NULL, &joint, err);
+    if (st == PL_OK) st = pl_pass_run("backward", &job, err);
     if (st == PL_OK) {
-        p->model = joint;
+        p->model = job.made;
         p->has_gradients = true;
         st = fill_joint(p, &g, in, graph->n_inputs, err);
     }
     for (size_t i = 0; g.out != NULL && i < n_outputs; i++)
         pl_datum_unref(g.out[i]);
     pl_free(g.out);
-    if (p->model != forward) pl_model_free(forward);
+    if (p->model != forward) p->forward = forward;
     return st;
 }
 
@@ -305,12 +323,11 @@ pl_status pl_prepare(const pl_model *model, pl_datum *const *in, const pl_prepar
     const size_t n_in = model->graph->n_inputs;
     *out = (pl_prepared){ .changes = PL_CHANGES_INIT };
     PL_TRY(pl_model_copy(model, &out->model, err));
-    PL_TRY(pl_ops_resolve(out->model, err));
+    PL_TRY(pl_make_ready(out->model, PL_READY_RESOLVED, NULL, err));
     if (o->backward) PL_TRY(bind_shapes(out->model, in, err));
     PL_TRY(pl_transform(out->model, &o->transform, &out->changes, err));
     if (!o->transform.eval && o->backward) PL_TRY(collect_buffers(out->model, err));
-    PL_TRY(pl_ops_resolve(out->model, err));
-    PL_TRY(pl_model_infer(out->model, NULL, err));
+    PL_TRY(pl_make_ready(out->model, PL_READY_TYPED, NULL, err));
     if (o->backward) PL_TRY(add_gradients(out, model->graph, in, o, err));
     PL_TRY(fill_plain(out, in, n_in, err));
     return sort_outputs(out, model, err);
@@ -322,6 +339,7 @@ void pl_prepared_release(pl_prepared *p) {
     pl_free(p->in);
     pl_free(p->kinds);
     pl_model_free(p->model);
+    pl_model_free(p->forward);
     pl_changes_release(&p->changes);
     *p = (pl_prepared){ .changes = PL_CHANGES_INIT };
 }

@@ -9,9 +9,21 @@
 
 #include <plumb.h>
 
-#include "base/pool.h"
+#include "base/threads.h"
 #include "passes/changes.h"
 #include "tensor/datum.h"
+
+/* What every flow does to a model first, as far as it needs it. */
+typedef enum pl_ready {
+    PL_READY_LOWERED,  /* the operator Gradient became nodes: enough for whoever resolves himself */
+    PL_READY_RESOLVED, /* every node knows its operator */
+    PL_READY_TYPED     /* and every value its type, where that can be known */
+} pl_ready;
+/* In place. *edited (may be NULL) becomes true when the model is no longer what its file says. */
+pl_status pl_make_ready(pl_model *model, pl_ready level, bool *edited, pl_err *err);
+/* pl_inputs_make, and each must be what the model declares. */
+pl_status pl_ready_inputs(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                          pl_err *err);
 
 typedef struct pl_prepare_options {
     plumb_transform_options transform;
@@ -33,8 +45,9 @@ typedef enum pl_output_kind {
 const char *pl_output_kind_name(pl_output_kind kind); /* "output", "buffer", "input gradient", … */
 
 typedef struct pl_prepared {
-    pl_model *model; /* a copy */
-    pl_datum **in;   /* of `model`; the first ones are those given */
+    pl_model *model;   /* a copy */
+    pl_model *forward; /* what the gradients were made of: `changes` points into it; NULL = none */
+    pl_datum **in;     /* of `model`; the first ones are those given */
     size_t n_in, n_out;
     pl_output_kind *kinds; /* by output */
     pl_changes changes;

@@ -2,15 +2,16 @@
  * value as it appears. */
 #include "flows/record.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "flows/inputs.h"
+#include "flows/inputs_recorded.h"
+#include "flows/prepare.h"
 #include "flows/provenance.h"
 #include "graph/edit.h"
+#include "kernels/cpu.h"
 #include "kernels/provider.h"
-#include "passes/backward.h"
 #include "store/graph_json.h"
 
 enum { TUPLE_BYTES = 700 }; /* in the header, generously; nearly all tuples are shorter */
@@ -154,14 +155,15 @@ static pl_status set_provenance(pl_record_job *r, pl_err *err) {
     put_list(&j, "names", o->names, o->n_names);
     put_list(&j, "ops", o->ops, o->n_ops);
     put_list(&j, "modules", o->modules, o->n_modules);
-    put_list(&j, "inputs", o->inputs.files, o->inputs.n_files);
-    put_list(&j, "input_sets", o->inputs.sets, o->inputs.n_sets);
-    put_list(&j, "dims", o->inputs.dims, o->inputs.n_dims);
-    put_list(&j, "ranges", o->inputs.ranges, o->inputs.n_ranges);
+    put_list(&j, "inputs", o->inputs->files, o->inputs->n_files);
+    put_list(&j, "input_sets", o->inputs->sets, o->inputs->n_sets);
+    put_list(&j, "dims", o->inputs->dims, o->inputs->n_dims);
+    put_list(&j, "ranges", o->inputs->ranges, o->inputs->n_ranges);
     pl_json_object_end(&j);
-    pl_json_put_int(&j, "seed", (int64_t)o->inputs.seed);
+    pl_json_put_int(&j, "seed", (int64_t)o->inputs->seed);
     pl_json_put_int(&j, "threads", pl_pool_threads(r->pool));
-    pl_provenance_put_machine(&j);
+    pl_provenance_put_machine(&j,
+                              r->backend != NULL ? pl_backend_cpu(r->backend) : pl_cpu_features());
     pl_json_object_end(&j);
     const pl_status st = pl_buf_ok(&buf)
                              ? pl_recorder_set_provenance(r->recorder, pl_buf_str(&buf), err)
@@ -192,7 +194,7 @@ static pl_status prepare_eager(pl_record_job *r, pl_err *err) {
     if (r->calls == NULL) return pl_fail_memory(err, r->model->n_values);
     const pl_interp_options interp = { .pool = r->pool,
                                        .fp64 = r->options->fp64 != 0,
-                                       .seed = r->options->inputs.seed,
+                                       .seed = r->options->inputs->seed,
                                        .hook = on_value,
                                        .hook_ctx = r,
                                        .progress = &r->progress };
@@ -200,15 +202,13 @@ static pl_status prepare_eager(pl_record_job *r, pl_err *err) {
 }
 
 bool pl_record_is_eager(const plumb_record_options *o) {
-    return o->backend == NULL || strcmp(o->backend, "eager") == 0;
+    return pl_backend_is_interpreter(o->backend);
 }
 
 static pl_status prepare(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
     const pl_graph *graph = r->model->graph;
-    const size_t n_nodes = graph->n_nodes;
-    PL_TRY(pl_lower_gradient(r->model, err));
-    if (graph->n_nodes != n_nodes) r->m->edited = true;
+    PL_TRY(pl_make_ready(r->model, PL_READY_LOWERED, &r->m->edited, err));
     PL_TRY(pl_record_filter_init(&r->filter, o->names, o->n_names, err));
     r->filter.ops = o->ops;
     r->filter.n_ops = o->n_ops;
@@ -220,7 +220,7 @@ static pl_status prepare(pl_record_job *r, pl_err *err) {
     r->out = pl_calloc(graph->n_outputs + 1, sizeof(*r->out));
     if (r->scratch == NULL || r->pool == NULL || r->in == NULL || r->out == NULL)
         return pl_fail_memory(err, r->model->n_values);
-    if (o->progress != NULL) r->progress = (pl_progress){ o->progress->update, o->progress->ctx };
+    if (o->progress != NULL) r->progress = *o->progress;
     return pl_record_is_eager(o) ? prepare_eager(r, err) : pl_record_backend_prepare(r, err);
 }
 
@@ -245,24 +245,18 @@ void pl_record_release(pl_record_job *r) {
     pl_record_filter_release(&r->filter);
 }
 
-/* Inputs of the model that another recording holds under the same name. */
-static pl_status take_inputs(pl_record_job *r, pl_err *err) {
-    const pl_graph *graph = r->model->graph;
-    for (size_t i = 0; r->inputs_from != NULL && i < graph->n_inputs; i++) {
-        const pl_record *record = pl_recording_find(r->inputs_from, graph->inputs[i]->name);
-        if (record == NULL || (record->kind == PL_TYPE_TENSOR && !record->has_data)) continue;
-        PL_TRY(pl_recording_read_datum(r->inputs_from, record, &r->in[i], err));
-        r->n_inputs_taken++;
-    }
-    return PL_OK;
+static pl_status make_inputs(pl_record_job *r, pl_err *err) {
+    const plumb_inputs *from = r->options->inputs;
+    if (r->inputs_from == NULL) return pl_inputs_make(r->model, from, r->in, err);
+    return pl_inputs_make_recorded(r->model, from, r->inputs_from, false, r->in, &r->n_inputs_taken,
+                                   err);
 }
 
 pl_status pl_record_run(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
     const double start = pl_api_seconds();
     PL_TRY(prepare(r, err));
-    PL_TRY(take_inputs(r, err));
-    PL_TRY(pl_inputs_make(r->model, &o->inputs, r->in, err));
+    PL_TRY(make_inputs(r, err));
     PL_TRY(open_recorder(r, err));
     PL_TRY(record_inputs(r, err));
     PL_TRY(r->program != NULL ? pl_record_backend_run(r, err)
@@ -278,55 +272,4 @@ pl_status pl_record_run(pl_record_job *r, pl_err *err) {
     PL_TRY(pl_recorder_commit_take(recorder, err));
     r->seconds = pl_api_seconds() - start;
     return PL_OK;
-}
-
-static void put_notes_json(const pl_record_job *r, pl_json *j) {
-    pl_json_put_string(j, "backend",
-                       pl_record_is_eager(r->options) ? "eager" : r->options->backend);
-    pl_json_put_bool(j, "observer_effect", r->observer_effect);
-    pl_json_key(j, "notes");
-    pl_json_array_begin(j);
-    for (const char *line = pl_buf_str(&r->notes); *line != '\0';) {
-        const size_t n = strcspn(line, "\n");
-        pl_json_string_n(j, line, n);
-        line += n + (line[n] == '\n');
-    }
-    pl_json_array_end(j);
-}
-
-static pl_status describe(const pl_record_job *r, char **text, pl_err *err) {
-    pl_buf out = PL_BUF_INIT;
-    pl_json j;
-    if (r->options->format == PLUMB_JSON) {
-        pl_json_init(&j, &out, true);
-        pl_json_object_begin(&j);
-        pl_json_put_string(&j, "status", "ok");
-        pl_json_put_string(&j, "recording", r->options->output);
-        pl_json_put_int(&j, "records", (int64_t)r->n_records);
-        pl_json_put_int(&j, "bytes", (int64_t)r->n_bytes);
-        put_notes_json(r, &j);
-        pl_json_key(&j, "timing");
-        pl_json_object_begin(&j);
-        pl_json_put_double(&j, "record_ms", 1e3 * r->seconds);
-        pl_json_object_end(&j);
-        pl_json_object_end(&j);
-        pl_buf_putc(&out, '\n');
-    } else {
-        pl_buf_printf(&out, "%zu values, %" PRIu64 " bytes -> %s  (%.1f ms)\n", r->n_records,
-                      r->n_bytes, r->options->output, 1e3 * r->seconds);
-        pl_buf_append(&out, pl_buf_str(&r->notes), r->notes.n_bytes);
-    }
-    if (!pl_buf_ok(&r->notes)) out.failed = true;
-    return pl_api_text_take(&out, text, err);
-}
-
-plumb_status plumb_record(plumb_model *m, const plumb_record_options *options, char **text,
-                          plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
-    pl_record_job job = { .m = m, .model = m->model, .options = options };
-    pl_status st = options->output == NULL ? pl_fail(&err, PL_E_USAGE, "no file to record to")
-                                           : pl_record_run(&job, &err);
-    if (st == PL_OK) st = describe(&job, text, &err);
-    pl_record_release(&job);
-    return pl_api_return(st, &err, error);
 }

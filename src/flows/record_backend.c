@@ -19,18 +19,17 @@ static pl_status index_names(pl_record_job *r, pl_err *err) {
 
 pl_status pl_record_backend_prepare(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
-    const pl_backend_options guarded = { .guarded = true,
-                                         .timeout_seconds = o->timeout,
-                                         .memory_limit = o->memory_limit };
+    pl_backend_options backend = pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
+    backend.progress = &r->progress;
     const pl_compile_options compile = { .file = pl_api_model_file(r->m),
-                                         .seed = o->inputs.seed,
+                                         .seed = o->inputs->seed,
                                          .threads = o->threads,
                                          .record = true };
     if (o->fp64) return pl_fail(err, PL_E_USAGE, "--fp64 is of the eager backend; else eager:fp64");
     pl_ops_resolve(r->model, NULL); /* for generated inputs; unknown operators may be */
     PL_TRY(index_names(r, err));
-    pl_progress_update(&r->progress, "compile", 0, 0);
-    PL_TRY(pl_backend_open(o->backend, &guarded, &r->backend, err));
+    PL_TRY(pl_progress_step(&r->progress, "compile", 0, 0, err));
+    PL_TRY(pl_backend_open(o->backend, &backend, &r->backend, err));
     return pl_program_new(r->backend, r->model, &compile, &r->program, err);
 }
 
@@ -66,7 +65,7 @@ static bool mark(pl_record_job *r, const char *name, pl_status *st, pl_err *err)
  * none, under the backend's. */
 static plumb_status on_seen(void *ctx, const plumb_seen *seen, plumb_error *error) {
     pl_record_job *r = ctx;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     const pl_datum *d = pl_datum_of(seen->datum);
     const bool maps = seen->stands_for != NULL;
     pl_status st = PL_OK;
@@ -84,9 +83,9 @@ static plumb_status on_seen(void *ctx, const plumb_seen *seen, plumb_error *erro
     }
     if (st == PL_OK && n_put == 0)
         st = put(r, seen->name, seen->stands_for, maps ? seen->n_stands_for : 0, d, err);
-    pl_progress_update(&r->progress, "record", (int64_t)pl_recorder_count(r->recorder),
-                       (int64_t)pl_program_hooks(r->program));
-    return (plumb_status)st;
+    if (st != PL_OK) return st;
+    return pl_progress_step(&r->progress, "record", (int64_t)pl_recorder_count(r->recorder),
+                            (int64_t)pl_program_hooks(r->program), err);
 }
 
 /* Outputs are known even when the backend shows nothing. */
@@ -145,7 +144,7 @@ pl_status pl_record_backend_run(pl_record_job *r, pl_err *err) {
                                   .plain = r->out,
                                   .memory_limit = r->options->memory_limit };
     size_t mode = 0;
-    pl_progress_update(&r->progress, "run", 0, 0);
+    PL_TRY(pl_progress_step(&r->progress, "run", 0, 0, err));
     PL_TRY(pl_program_run(r->program, r->in, r->out, err));
     if (modes[0] != NULL) {
         pl_datum **out = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));

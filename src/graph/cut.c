@@ -3,8 +3,10 @@
  * Backwards from the wanted values, stopping at those that become inputs. Every `from` becomes an
  * input, needed or not, in the order given; model inputs that are still needed follow in the
  * model's order. */
+#include <string.h>
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "graph/copy_int.h"
 #include "graph/edit.h"
 
@@ -34,6 +36,20 @@ static pl_status find_in_bodies(void *ctx, pl_graph *body, pl_err *err) {
     return PL_OK;
 }
 
+static const char *value_at(const void *ctx, size_t i) {
+    const pl_graph *graph = ctx;
+    return i < graph->n_values ? graph->values[i]->name : NULL;
+}
+
+static pl_status fail_value(const pl_graph *graph, const char *name, pl_err *err) {
+    pl_buf hint = PL_BUF_INIT;
+    pl_nearest_put(&hint, name, strlen(name), value_at, graph);
+    const pl_status st =
+        pl_fail(err, PL_E_NOT_FOUND, "the model has no value '%s'%s", name, pl_buf_str(&hint));
+    pl_buf_release(&hint);
+    return st;
+}
+
 static pl_status find_values(const pl_graph *graph, const char *const *names, size_t n,
                              pl_value **out, size_t *n_out, bool *seen, pl_err *err) {
     for (size_t i = 0; i < n; i++) {
@@ -42,11 +58,11 @@ static pl_status find_values(const pl_graph *graph, const char *const *names, si
             find_ctx f = { names[i], false };
             for (size_t k = 0; k < graph->n_nodes && !f.found; k++)
                 PL_TRY(pl_node_each_body(graph->nodes[k], find_in_bodies, &f, err));
-            return pl_fail(err, PL_E_NOT_FOUND,
-                           f.found ? "value '%s' is inside the body of a node: only values of the "
-                                     "main graph can be cut"
-                                   : "the model has no value '%s'",
-                           names[i]);
+            return f.found ? pl_fail(err, PL_E_NOT_FOUND,
+                                     "value '%s' is inside the body of a node: only values of the "
+                                     "main graph can be cut",
+                                     names[i])
+                           : fail_value(graph, names[i], err);
         }
         if (seen[value->id]) continue;
         seen[value->id] = true;

@@ -1,11 +1,11 @@
-/* Building and questioning the IR. Arrays grow by doubling inside the arena: the old half is left
- * behind, which costs at most as much again and keeps every pointer valid. */
+/* Building and questioning the IR. */
 #include "graph/graph.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/size.h"
 
 bool pl_domain_is_onnx(const char *domain) {
@@ -98,23 +98,11 @@ pl_status pl_graph_new(pl_model *model, pl_graph *parent, const char *name, pl_g
     return PL_OK;
 }
 
-/* The array with room for one more pointer: itself or a grown copy; NULL when out of memory. */
-static void *reserve(pl_arena *arena, void *array, size_t n, size_t *capacity) {
-    if (n < *capacity) return array;
-    const size_t wanted = *capacity == 0 ? 8 : *capacity * 2;
-    void *grown = pl_arena_array(arena, wanted, sizeof(void *));
-    if (grown == NULL) return NULL;
-    if (n > 0) memcpy(grown, array, n * sizeof(void *));
-    *capacity = wanted;
-    return grown;
-}
-
 #define APPEND(graph, field, item, err)                                                            \
     do {                                                                                           \
-        void *array_ = reserve((graph)->model->arena, (graph)->field, (graph)->n_##field,          \
-                               &(graph)->field##_capacity);                                        \
-        if (array_ == NULL) return pl_fail_memory(err, sizeof(void *));                            \
-        (graph)->field = array_;                                                                   \
+        if (!PL_ARENA_ROOM((graph)->model->arena, (graph)->field, (graph)->n_##field,              \
+                           &(graph)->field##_capacity))                                            \
+            return pl_fail_memory(err, sizeof(void *));                                            \
         (graph)->field[(graph)->n_##field++] = (item);                                             \
     } while (0)
 
@@ -126,13 +114,12 @@ pl_status pl_graph_add_value_n(pl_graph *graph, const char *name, size_t n_name,
                                pl_err *err) {
     const int n_shown = (int)pl_size_min(n_name, 200);
     if (n_name > 0 && memchr(name, '\0', n_name) != NULL) {
-        return pl_fail(err, PL_E_FORMAT, "graph '%s': value name '%.*s' holds a NUL byte",
+        return pl_fail(err, PL_E_FORMAT, "graph '%s': value name '%.*s' contains a NUL byte",
                        graph->name, n_shown, name);
     }
     if (pl_strmap_get_n(&graph->by_name, name, n_name) != NULL) {
-        return pl_fail(err, PL_E_INVALID,
-                       "graph '%s': value '%.*s' is defined twice, expected one definition",
-                       graph->name, n_shown, name);
+        return pl_fail(err, PL_E_INVALID, "graph '%s': value '%.*s' is defined twice", graph->name,
+                       n_shown, name);
     }
     pl_model *model = graph->model;
     if (model->n_values == UINT32_MAX) {

@@ -29,11 +29,11 @@ static pl_status collect_node(collecting *c, const pl_node *node, pl_err *err) {
     char text[600];
     if (i == NULL) return pl_fail_memory(err, sizeof *i);
     if (i->user != NULL && i->opset.version != node->opset)
-        return pl_fail(
-            err, PL_E_UNSUPPORTED,
-            "%s follows opset %d of domain '%s' (from a function), other nodes opset %d: "
-            "one file cannot say both",
-            pl_node_describe(node, text, sizeof text), node->opset, node->domain, i->opset.version);
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "%s follows opset %d of domain '%s' (from a function), other nodes opset "
+                       "%d: a file can import only one",
+                       pl_node_describe(node, text, sizeof text), node->opset, node->domain,
+                       i->opset.version);
     i->user = node;
     i->opset.version = node->opset;
     return pl_node_each_body(node, collect_graph, c, err);
@@ -99,7 +99,8 @@ pl_status pl_graph_list_typed(const pl_graph *graph, pl_value ***out, size_t *n_
 
 pl_status pl_graph_check_capture(const pl_graph *graph, const pl_value *value, pl_err *err) {
     if (value->graph == graph || pl_graph_find_in_scope(graph, value->name) == value) return PL_OK;
-    return pl_fail(err, PL_E_INVALID,
-                   "graph '%s' uses '%s' of graph '%s', which a nearer value of that name hides",
-                   graph->name, value->name, value->graph->name);
+    return pl_fail(
+        err, PL_E_INVALID,
+        "graph '%s' uses '%s' of graph '%s', but a nearer value of the same name hides it",
+        graph->name, value->name, value->graph->name);
 }

@@ -199,7 +199,7 @@ static pl_status verify_use(const pl_node *node, const pl_value *value, pl_err *
     }
     if (!has_source(value)) {
         return pl_fail(err, PL_E_INVALID,
-                       "%s uses value '%s', which no node, input or initializer provides",
+                       "%s uses value '%s', which no node, input or initializer defines",
                        pl_node_describe(node, text, sizeof(text)), value->name);
     }
     return PL_OK;
@@ -225,7 +225,7 @@ static pl_status verify_node(pl_node *node, int depth, pl_err *err) {
         const pl_value *value = node->out[i];
         if (value == NULL) continue;
         if (value->graph != node->graph || value->producer != node) {
-            return pl_fail(err, PL_E_INVALID, "%s: output '%s' has another producer",
+            return pl_fail(err, PL_E_INVALID, "%s: output '%s' already has a producer",
                            pl_node_describe(node, text, sizeof(text)), value->name);
         }
     }
@@ -243,9 +243,10 @@ static pl_status verify_graph(pl_graph *graph, int depth, pl_err *err) {
     for (size_t i = 0; i < graph->n_outputs; i++) {
         const pl_value *value = graph->outputs[i];
         if (!has_source(value) || !is_visible(graph, value)) {
-            return pl_fail(err, PL_E_INVALID,
-                           "graph '%s': output '%s' is provided by no node, input or initializer",
-                           graph->name, value->name);
+            return pl_fail(
+                err, PL_E_INVALID,
+                "graph '%s': output '%s' is not defined by any node, input or initializer",
+                graph->name, value->name);
         }
     }
     return PL_OK;

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file_fault.h"
 #include "base/rng.h"
 #include "interp/plan.h"
 #include "interp/raise.h"
@@ -43,7 +44,7 @@ static pl_status fetch(pl_interp *in, const pl_value *value, pl_datum **out, pl_
         return PL_OK;
     }
     if (value->init == NULL) {
-        return pl_fail(err, PL_E_INTERNAL, "value '%s' was needed before it was there",
+        return pl_fail(err, PL_E_INTERNAL, "value '%s' was used before it was computed",
                        value->name);
     }
     pl_datum *d = NULL;
@@ -71,7 +72,8 @@ static pl_status run_body(pl_eval *c, pl_graph *body, pl_datum *const *args, siz
         return pl_eval_fail(c, "body '%s' has %zu inputs and %zu outputs, expected %zu and %zu",
                             body->name, body->n_inputs, body->n_outputs, n_args, n_out);
     }
-    if (in->depth > PL_GRAPH_DEPTH_MAX) return pl_eval_fail(c, "bodies are nested too deep");
+    if (in->depth > PL_GRAPH_DEPTH_MAX)
+        return pl_eval_fail(c, "bodies are nested too deeplylylylylyly");
     pl_status st = PL_OK;
     for (size_t i = 0; i < n_args; i++) {
         slot_clear(in, body->inputs[i]);
@@ -166,6 +168,12 @@ done:
     return st;
 }
 
+/* Asked before every node and every turn of a body: a Loop may be endless, and a body empty. */
+static pl_status check_deadline(const pl_interp *in, pl_err *err) {
+    if (in->options.deadline_ns == 0 || pl_clock_ns() < in->options.deadline_ns) return PL_OK;
+    return pl_fail(err, PL_E_TIMEOUT, "the reference did not finish in time");
+}
+
 static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err) {
     const pl_graph_plan *g = &in->plan.graphs[graph->id];
     const bool is_main = graph->parent == NULL;
@@ -173,16 +181,20 @@ static pl_status run_graph(pl_interp *in, const pl_graph *graph, pl_err *err) {
     pl_status st = PL_OK;
     if (in->scratch[in->depth] == NULL) in->scratch[in->depth] = pl_arena_new();
     if (in->scratch[in->depth] == NULL) st = pl_fail_memory(err, 1);
+    if (st == PL_OK) st = check_deadline(in, err);
     for (size_t i = 0; i < graph->n_nodes && st == PL_OK; i++) {
         const int64_t start = is_main && in->options.node_ns != NULL ? pl_clock_ns() : 0;
         st = run_node(in, g, graph->nodes[i], err);
+        if (st == PL_OK) st = check_deadline(in, err);
         pl_arena_reset(in->scratch[in->depth]);
         for (uint32_t k = g->release_at[i]; k < g->release_at[i + 1]; k++) {
             slot_clear(in, g->release[k]);
         }
         if (!is_main) continue;
         if (in->options.node_ns != NULL) in->options.node_ns[i] = (uint64_t)(pl_clock_ns() - start);
-        pl_progress_update(in->options.progress, "run", (int64_t)i + 1, (int64_t)graph->n_nodes);
+        if (st == PL_OK)
+            st = pl_progress_step(in->options.progress, "run", (int64_t)i + 1,
+                                  (int64_t)graph->n_nodes, err);
     }
     in->depth--;
     return st;
@@ -252,6 +264,7 @@ pl_status pl_interp_run(pl_interp *interp, pl_datum *const *data, pl_datum **out
     for (size_t i = 0; i < graph->n_outputs; i++) {
         PL_TRY_GOTO(done, st, fetch(in, graph->outputs[i], &out[i], err));
     }
+    st = pl_file_fault_check(err);
 done:
     clear_all(in);
     for (size_t i = 0; st != PL_OK && i < graph->n_outputs; i++) {

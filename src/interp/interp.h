@@ -7,8 +7,8 @@
 #ifndef PL_INTERP_H
 #define PL_INTERP_H
 
-#include "base/pool.h"
 #include "base/progress.h"
+#include "base/threads.h"
 #include "graph/graph.h"
 #include "tensor/datum.h"
 
@@ -30,6 +30,7 @@ typedef struct pl_interp_options {
     pl_interp_hook hook;
     void *hook_ctx;
     const pl_progress *progress;
+    int64_t deadline_ns; /* pl_clock_ns; a run beyond it ends with PL_E_TIMEOUT. 0 = none */
     /* Where the time went, in nanoseconds per node of the main graph; NULL = not measured. */
     uint64_t *node_ns;
 } pl_interp_options;

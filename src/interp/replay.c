@@ -122,7 +122,7 @@ static pl_status fetch(pl_replay *r, const pl_value *value, pl_datum **out, pl_e
         return PL_OK;
     }
     if (value->init == NULL) {
-        return pl_fail(err, PL_E_INTERNAL, "replay: value '%s' was needed before it was there",
+        return pl_fail(err, PL_E_INTERNAL, "replay: value '%s' was used before it was computed",
                        value->name);
     }
     pl_datum *d = NULL;
@@ -250,7 +250,7 @@ static pl_status run_body(pl_replay *r, const pl_graph *body, pl_datum *const *i
                        body->n_inputs, body->n_outputs);
     }
     if (r->depth > PL_GRAPH_DEPTH_MAX)
-        return pl_fail(err, PL_E_LIMIT, "bodies are nested too deep");
+        return pl_fail(err, PL_E_LIMIT, "bodies are nested too deeplylylylylyly");
     clear_body(r, body);
     for (size_t i = 0; i < n_in; i++) {
         slot *s = &r->slots[body->inputs[i]->id];
@@ -312,7 +312,15 @@ static double tiny_of(pl_dtype dtype) {
     return dtype == PL_F64 ? 0x1p-1022 : 0x1p-126;
 }
 
+/* A node whose outputs all lack a name makes nothing that could have a bound. */
+static bool has_output(const pl_node *node) {
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (node->out[i] != NULL) return true;
+    return false;
+}
+
 static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
+    if (!has_output(k->node)) return PL_OK;
     const pl_dtype own = own_type(k);
     const double u = own == PL_UNDEFINED ? 0 : pl_dtype_unit_roundoff(own);
     const double most = k->r->options.u_acc > 0 ? k->r->options.u_acc : 0x1p-24;
@@ -422,6 +430,7 @@ static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
         }
     }
     const pl_eval_setup setup = { .pool = r->options.pool,
+                                  .kernels = r->options.kernels,
                                   .scratch = scratch,
                                   .fp64 = !r->options.native && !no_fp64,
                                   .naive = r->options.native && !r->options.fast,

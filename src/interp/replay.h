@@ -9,7 +9,7 @@
 #ifndef PL_REPLAY_H
 #define PL_REPLAY_H
 
-#include "base/pool.h"
+#include "base/threads.h"
 #include "graph/graph.h"
 #include "tensor/datum.h"
 
@@ -22,6 +22,7 @@ typedef struct pl_replay_options {
     bool no_bounds; /* fp64 only */
     bool otherwise; /* the other reading of what ONNX leaves open (pl_eval.otherwise) */
     uint64_t seed;
+    const struct pl_provider *kernels; /* of integer products; NULL = the default */
     double u_acc; /* unit roundoff of accumulators; 0 = the default, at most 2^-24 */
 } pl_replay_options;
 

@@ -6,6 +6,8 @@
 #define PL_CPU_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 typedef enum pl_isa {
     PL_ISA_BASE = 0, /* x86-64 as in 2003 (SSE2), or plain C elsewhere */
@@ -26,6 +28,34 @@ pl_isa pl_cpu_isa(void);           /* the one in use */
 pl_isa pl_cpu_isa_max(void);       /* what the machine offers, PLUMB_CPU left aside */
 bool pl_cpu_multiplies_bf16(void); /* AVX-512 is in use, and there is AVX512_BF16 */
 const char *pl_isa_name(pl_isa isa);
+/* What the CPU has that changes the numbers of runtimes; PLUMB_CPU left aside. X(NAME, "name"), the
+ * bit is the place in the list: it travels between processes of one build only. */
+#define PL_CPU_FEATURE_MAP(X)                                                                      \
+    X(X86_64, "x86-64")                                                                            \
+    X(ARM64, "arm64")                                                                              \
+    X(FMA, "fma") /* products and sums rounded once */                                             \
+    X(AVX2, "avx2")                                                                                \
+    X(AVX512, "avx512")                                                                            \
+    X(VNNI, "vnni") /* u8 x s8 added in 32 bits; without it in 16, clipped */                      \
+    X(BF16, "bf16") /* products of bfloat16 */                                                     \
+    X(FP16, "fp16") /* arithmetic in float16 */                                                    \
+    X(AMX_INT8, "amx-int8")                                                                        \
+    X(AMX_BF16, "amx-bf16")                                                                        \
+    X(DOTPROD, "dotprod")                                                                          \
+    X(I8MM, "i8mm")                                                                                \
+    X(SVE, "sve")
+typedef enum pl_cpu_feature {
+#define X(NAME, text) PL_CPU_##NAME,
+    PL_CPU_FEATURE_MAP(X)
+#undef X
+        PL_CPU_FEATURE_COUNT
+} pl_cpu_feature;
+uint64_t pl_cpu_features(void); /* bit PL_CPU_… */
+/* "x86-64 fma avx2 vnni"; "" for 0. Returns out. */
+const char *pl_cpu_features_text(uint64_t features, char *out, size_t n_out);
+/* Is a word in such a text? */
+bool pl_cpu_text_has(const char *features, const char *word);
+enum { PL_CPU_TEXT = 128 };    /* room for all of them */
 const char *pl_cpu_name(void); /* brand string, "AMD EPYC …"; "unknown CPU" */
 
 #endif

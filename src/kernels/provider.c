@@ -56,8 +56,9 @@ const pl_provider pl_provider_plain = {
 
 const pl_provider pl_provider_own = { .name = "own", .serves = "plumb's own kernels" };
 
-const pl_provider *const pl_provider_rows[] = { &pl_provider_own, &pl_provider_plain,
-                                                &pl_provider_blas, &pl_provider_onednn, NULL };
+const pl_provider *const pl_provider_rows[] = { &pl_provider_own,      &pl_provider_plain,
+                                                &pl_provider_blas,     &pl_provider_onednn,
+                                                &pl_provider_saturate, NULL };
 
 pl_status pl_provider_find(const char *name, const pl_provider **out, pl_err *err) {
     if (name == NULL) return pl_provider_of(NULL, out, err);
@@ -68,8 +69,7 @@ pl_status pl_provider_find(const char *name, const pl_provider **out, pl_err *er
         *out = row;
         return PL_OK;
     }
-    return pl_fail(err, PL_E_USAGE, "there are no kernels '%s', expected %s", name,
-                   PL_PROVIDER_NAMES);
+    return pl_fail(err, PL_E_USAGE, "unknown kernels '%s', expected %s", name, PL_PROVIDER_NAMES);
 }
 
 /* ---- the default of the process ---- */

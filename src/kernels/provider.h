@@ -4,6 +4,7 @@
  *   plain    the plain loops: slow, for finding out whether a fast kernel is to blame
  *   blas     OpenBLAS, opened at run time
  *   onednn   oneDNN 2.x, opened at run time
+ *   saturate u8 x s8 as on a CPU without VNNI: to find out what such a CPU does to a model
  *
  * A call names its provider (pl_gemm_shape.by, pl_conv_shape.by); NULL is the default of the
  * process: PLUMB_KERNELS in the environment, else own. A provider that is named and not there is an
@@ -16,8 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "kernels/conv.h"
-#include "kernels/gemm.h"
+#include "kernels/conv/conv.h"
+#include "kernels/gemm/gemm.h"
 
 /* One product, all of m, n, k > 0, leading dims filled in. */
 typedef struct pl_product {
@@ -47,6 +48,10 @@ struct pl_provider {
                           double beta, double *c);
     /* (optional) *served stays false for what the library cannot do. */
     pl_status (*gemm_i8)(const pl_product_i8 *p, bool *served, pl_err *err);
+    /* (optional) Likewise; without one, the columns go to gemm_i8. */
+    pl_status (*conv_i8)(pl_pool *pool, const pl_conv_shape *shape, const void *x, bool x_signed,
+                         int32_t x_zero, const void *w, bool w_signed, pl_gemm_i8_zero w_zero,
+                         pl_i32 *y, bool *served, pl_err *err);
     /* (optional) Without one, a provider that has products is given the columns. */
     pl_status (*conv_f32)(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
                           const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_conv_state **state,
@@ -61,9 +66,10 @@ struct pl_provider {
                                     const pl_f64 *bias, pl_f64 *y, pl_err *err);
 };
 
-extern const pl_provider pl_provider_own, pl_provider_plain, pl_provider_blas, pl_provider_onednn;
+extern const pl_provider pl_provider_own, pl_provider_plain, pl_provider_blas, pl_provider_onednn,
+    pl_provider_saturate;
 extern const pl_provider *const pl_provider_rows[]; /* NULL at the end */
-#define PL_PROVIDER_NAMES "own|plain|blas|onednn"
+#define PL_PROVIDER_NAMES "own|plain|blas|onednn|saturate"
 
 /* Opens the provider of this name; NULL is the default of the process. Unknown names are
  * PL_E_USAGE, a library that is not there PL_E_NOT_FOUND. */

@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/library.h"
 #include "base/size.h"
-#include "kernels/conv_int.h"
+#include "kernels/conv/conv_int.h"
 #include "kernels/cpu.h"
 #include "kernels/provider.h"
 
@@ -166,13 +166,13 @@ static pl_status lib_start(pl_err *err) {
     if (v->cpu_runtime == RUNTIME_OMP) missing = pl_symbols_load(library.handle, &threads, 1);
     if (missing != NULL || (v->cpu_runtime != RUNTIME_OMP && v->cpu_runtime != RUNTIME_SEQUENTIAL))
         return pl_fail(err, PL_E_NOT_FOUND,
-                       "oneDNN runs on threads (runtime %u) that cannot be held to one",
+                       "oneDNN uses a threading runtime (%u) that cannot be limited to one thread",
                        v->cpu_runtime);
     (void)lib.set_max_cpu_isa(isa_wanted()); /* fails when it has computed already: no matter */
     if (lib.engine_create(&lib.engine, CPU, 0) != SUCCESS ||
         lib.attr_create(&lib.attr) != SUCCESS ||
         lib.attr_set_scratchpad(lib.attr, SCRATCHPAD_USER) != SUCCESS)
-        return pl_fail(err, PL_E_NOT_FOUND, "oneDNN gives no CPU engine");
+        return pl_fail(err, PL_E_NOT_FOUND, "oneDNN has no CPU engine");
     const int isa = lib.effective_isa();
     lib.exact_i8 = (isa & ISA_AVX512_VNNI) == ISA_AVX512_VNNI;
     snprintf(lib.text, sizeof lib.text, "oneDNN %d.%d.%d isa 0x%x", v->major, v->minor, v->patch,

@@ -21,7 +21,7 @@
 #ifndef PL_ACCUMULATE_H
 #define PL_ACCUMULATE_H
 
-#include "base/pool.h"
+#include "base/threads.h"
 #include "tensor/tensor.h"
 
 /* Plain numbers, so that it can be stored and every metric recomputed. The sums are scaled where

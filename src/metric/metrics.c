@@ -206,10 +206,10 @@ const pl_metric pl_metrics[] = {
     { "mse",      "mean squared error",             "=^2", PL_LOWER_IS_BETTER,  mse,      mse_limits },
     { "max_abs",  "largest absolute error",         "=",   PL_LOWER_IS_BETTER,  max_abs,  max_abs_limits },
     { "mean_rel", "mean relative error",            "",    PL_LOWER_IS_BETTER,  mean_rel, mean_rel_limits },
-    { "rmse",     "root of the mean squared error", "=",   PL_LOWER_IS_BETTER,  rmse,     rmse_limits },
+    { "rmse",     "root mean squared error", "=",   PL_LOWER_IS_BETTER,  rmse,     rmse_limits },
     { "cosine",   "cosine similarity",              "",    PL_HIGHER_IS_BETTER, cosine,   cosine_limits },
     { "snr",      "signal-to-noise ratio",          "dB",  PL_HIGHER_IS_BETTER, snr,      snr_limits },
-    { "max_ulp",  "largest distance in last places","ulp", PL_LOWER_IS_BETTER,  max_ulp,  no_limits },
+    { "max_ulp",  "largest distance in ulps","ulp", PL_LOWER_IS_BETTER,  max_ulp,  no_limits },
     { "mismatch", "elements that differ",           "",    PL_LOWER_IS_BETTER,  mismatch, mismatch_limits },
 };
 /* clang-format on */

@@ -18,7 +18,7 @@ static pl_status check_real(const pl_tensor *a, const pl_tensor *r, pl_err *err)
                        pl_tensor_describe(a, x, sizeof x), pl_tensor_describe(r, y, sizeof y));
     if (ca == PL_CLASS_STRING || cr == PL_CLASS_STRING || ca == PL_CLASS_COMPLEX ||
         cr == PL_CLASS_COMPLEX)
-        return pl_fail(err, PL_E_UNSUPPORTED, "no order among elements of %s and %s",
+        return pl_fail(err, PL_E_UNSUPPORTED, "elements of %s and %s cannot be ordered",
                        pl_tensor_describe(a, x, sizeof x), pl_tensor_describe(r, y, sizeof y));
     return PL_OK;
 }
@@ -129,7 +129,7 @@ pl_status pl_top_agree(const pl_tensor *a, const pl_tensor *r, int axis, int64_t
     if (a->n_elements == 0) return PL_OK;
     if (k > n) k = n;
     if (k > TOP_MAX)
-        return pl_fail(err, PL_E_LIMIT, "top-k with k = %lld; the most is %d", (long long)k,
+        return pl_fail(err, PL_E_LIMIT, "top-k with k = %lld, expected at most %d", (long long)k,
                        TOP_MAX);
     int64_t inner = 1;
     for (int i = axis + 1; i < a->rank; i++)

@@ -13,7 +13,7 @@
 
 #include <plumb.h>
 
-#include "base/pool.h"
+#include "base/threads.h"
 #include "tensor/datum.h"
 
 typedef enum pl_same_verdict {

@@ -1,4 +1,4 @@
-/* Options of the torch rule as text, and the metrics part of plumb.h. */
+/* Options of the torch rule as text. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,9 +27,11 @@ static const struct option {
 };
 
 void pl_same_options_init(plumb_same_options *options) {
-    *options = (plumb_same_options){
-        .tol = 1e-3, .equal_nan = 1, .exact_dtype = 1, .iou_threshold = 0.99
-    };
+    *options = (plumb_same_options){ .size = sizeof(*options),
+                                     .tol = 1e-3,
+                                     .equal_nan = 1,
+                                     .exact_dtype = 1,
+                                     .iou_threshold = 0.99 };
 }
 
 static const struct option *find_option(const char *key, size_t n) {
@@ -63,7 +65,7 @@ pl_status pl_same_options_parse(const char *text, plumb_same_options *options, p
         char value[64];
         const struct option *o = find_option(at, n_key);
         if (o == NULL)
-            return pl_fail(err, PL_E_USAGE, "--same has no option '%.*s'", (int)n_key, at);
+            return pl_fail(err, PL_E_USAGE, "unknown option '%.*s' of --same", (int)n_key, at);
         if (n_key == n && o->is_flag) {
             snprintf(value, sizeof value, "1");
         } else {
@@ -81,72 +83,4 @@ pl_status pl_same_options_parse(const char *text, plumb_same_options *options, p
     }
     *options = made;
     return PL_OK;
-}
-
-/* ---- plumb.h ---- */
-/* plumb_tensor is pl_tensor under a public name (flows/api.h stands below). */
-static const pl_tensor *of_public(const plumb_tensor *t) {
-    return (const pl_tensor *)(const void *)t;
-}
-static plumb_status give_back(pl_status st, const pl_err *from, plumb_error *to) {
-    if (st != PL_OK && to != NULL) {
-        to->status = (plumb_status)st;
-        snprintf(to->message, sizeof to->message, "%s", from->message);
-    }
-    return (plumb_status)st;
-}
-
-size_t plumb_metric_count(void) {
-    return pl_n_metrics;
-}
-const char *plumb_metric_name(size_t i) {
-    return i < pl_n_metrics ? pl_metrics[i].name : NULL;
-}
-
-plumb_status plumb_measure(const plumb_tensor *a, const plumb_tensor *r, double *values,
-                           plumb_pair_class *pair_class, plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
-    pl_accumulators acc;
-    if (!pl_tensor_same_shape(of_public(a), of_public(r))) {
-        *pair_class = PLUMB_PAIR_STRUCTURAL;
-        for (size_t i = 0; values != NULL && i < pl_n_metrics; i++)
-            values[i] = pl_metrics[i].direction == PL_HIGHER_IS_BETTER ? -(double)INFINITY
-                                                                       : (double)INFINITY;
-        return PLUMB_OK;
-    }
-    const pl_status st = pl_accumulate(NULL, of_public(a), of_public(r), &acc, &err);
-    if (st != PL_OK) return give_back(st, &err, error);
-    *pair_class = (plumb_pair_class)pl_accumulators_class(&acc);
-    for (size_t i = 0; values != NULL && i < pl_n_metrics; i++)
-        values[i] = pl_metrics[i].value(&acc);
-    return PLUMB_OK;
-}
-
-void plumb_same_options_init(plumb_same_options *options) {
-    pl_same_options_init(options);
-}
-plumb_status plumb_same_options_parse(const char *text, plumb_same_options *options,
-                                      plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
-    return give_back(pl_same_options_parse(text, options, &err), &err, error);
-}
-
-plumb_status plumb_same(const plumb_tensor *ref, const plumb_tensor *res, const plumb_tensor *fp64,
-                        const plumb_same_options *options, plumb_same_result *result,
-                        plumb_error *error) {
-    pl_err err = PL_ERR_INIT;
-    pl_same_result r;
-    plumb_same_options defaults;
-    pl_same_options_init(&defaults);
-    const pl_status st =
-        pl_same_tensor(of_public(ref), of_public(res), fp64 == NULL ? NULL : of_public(fp64),
-                       options == NULL ? &defaults : options, &r, &err);
-    if (st != PL_OK) return give_back(st, &err, error);
-    result->same = r.verdict == PL_SAME_YES ? 1 : r.verdict == PL_SAME_NO ? 0 : -1;
-    result->rule = pl_same_rule_name(r.rule);
-    result->ref_error = r.ref_error;
-    result->res_error = r.res_error;
-    result->multiplier = r.multiplier;
-    snprintf(result->why, sizeof result->why, "%s", r.why);
-    return PLUMB_OK;
 }

@@ -7,11 +7,14 @@
 #ifndef PL_ONNX_H
 #define PL_ONNX_H
 
+#include "base/door.h"
 #include "graph/graph.h"
 
 /* By content: an ONNX file, or text form when the name ends in .onnxtxt. Functions are inlined,
  * nodes sorted, structure verified. */
 pl_status pl_model_read(const char *path, pl_model **out, pl_err *err);
+/* An ONNX file in a held folder, where its external data must lie, too. */
+pl_status pl_model_read_in(pl_dir *dir, const char *name, pl_model **out, pl_err *err);
 /* From memory. `map` (may be NULL: then weights are copied) keeps the bytes alive; `dir` is where
  * external data may lie, NULL = none allowed; `name` stands for it in messages. */
 pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir, const char *name,
@@ -23,7 +26,7 @@ pl_status pl_model_read_function(const pl_model *model, const char *name, pl_mod
                                  pl_err *err);
 
 /* Serialises and writes atomically. Over 2 GB of weights, or with `external` set, they go to
- * PATH.data beside it; when that exists already (another model may need it): PL_E_EXISTS. */
+ * PATH.data beside it; if that already exists (another model may need it): PL_E_EXISTS. */
 pl_status pl_model_write(const pl_model *model, const char *path, bool external, pl_err *err);
 pl_status pl_model_serialize(const pl_model *model, pl_buf *out, pl_err *err);
 

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_int.h"
-#include "tensor/tensor_proto.h"
+#include "tensor/file/tensor_proto.h"
 
 /* ---- types ---- */
 
@@ -65,8 +65,7 @@ static pl_status read_tensor_type(pl_model *model, pl_bytes bytes, pl_type *type
         if (f.number == TYPE_TENSOR_ELEM && f.type == 0) {
             const int64_t number = (int64_t)f.integer;
             if (number != 0 && !pl_dtype_valid(number)) {
-                return pl_fail(err, PL_E_INVALID, "element type %lld is not known",
-                               (long long)number);
+                return pl_fail(err, PL_E_INVALID, "unknown element type %lld", (long long)number);
             }
             type->dtype = (pl_dtype)number;
         } else if (f.number == TYPE_TENSOR_SHAPE && pl_field_is_bytes(&f)) {
@@ -86,7 +85,7 @@ static pl_status read_outer_type(pl_model *model, pl_bytes bytes, uint32_t elem_
             PL_TRY(read_type(model, f.bytes, depth + 1, &type->elem, err));
         } else if (type->kind == PL_TYPE_MAP && f.number == TYPE_MAP_KEY && f.type == 0) {
             if (f.integer != 0 && !pl_dtype_valid((int64_t)f.integer)) { /* 0: it is not said */
-                return pl_fail(err, PL_E_INVALID, "key type %lld of a map is not known",
+                return pl_fail(err, PL_E_INVALID, "unknown key type %lld of a map",
                                (long long)f.integer);
             }
             type->dtype = (pl_dtype)f.integer;
@@ -135,27 +134,21 @@ pl_status pl_onnx_read_type(pl_model *model, pl_bytes bytes, const pl_type **out
 
 /* ---- tensors ---- */
 
-/* The mapped external file, opened once. */
+/* The mapped external file, opened once; `location` lives as long as the model. */
 static pl_status open_external(pl_onnx_reader *r, const char *location, pl_file_map **out,
                                pl_err *err) {
-    char *path = NULL;
-    if (r->dir == NULL) {
-        return pl_fail(err, PL_E_INVALID, "external data '%s' in a model that is not a file",
+    if (r->folder == NULL && r->dir == NULL) {
+        return pl_fail(err, PL_E_INVALID, "external data '%s' requires a model that is a file",
                        location);
     }
-    PL_TRY(pl_path_resolve_inside(r->dir, location, &path, err));
-    pl_status st = PL_OK;
-    *out = pl_strmap_get(&r->external, path);
-    if (*out == NULL) {
-        const char *key = pl_arena_strdup(r->model->arena, path);
-        st = key == NULL ? pl_fail_memory(err, 1) : pl_file_map_open(path, out, err);
-        if (st == PL_OK && pl_strmap_put(&r->external, key, *out) != 0) {
-            pl_file_map_unref(*out);
-            st = pl_fail_memory(err, 1);
-        }
-    }
-    pl_free(path);
-    return st;
+    if (location[0] == '\0') return pl_fail(err, PL_E_INVALID, "a file's name is empty");
+    if (r->dir == NULL) PL_TRY(pl_dir_open_lenient(r->folder, &r->dir, err));
+    *out = pl_strmap_get(&r->external, location);
+    if (*out != NULL) return PL_OK;
+    PL_TRY(pl_dir_map(r->dir, location, out, err));
+    if (pl_strmap_put(&r->external, location, *out) == 0) return PL_OK;
+    pl_file_map_unref(*out);
+    return pl_fail_memory(err, 1);
 }
 
 static pl_status read_external(pl_onnx_reader *r, const pl_tensor_proto_info *info, pl_tensor **out,
@@ -200,7 +193,7 @@ static pl_status check_sparse(const pl_tensor *values, const pl_tensor *indices,
     if (indices->dtype == PL_I64 && values->rank == 1 && (indices->rank == 1 || rows) &&
         indices->dims[0] == values->n_elements)
         return PL_OK;
-    return pl_fail(err, PL_E_INVALID, "sparse tensor: values and indices do not fit together");
+    return pl_fail(err, PL_E_INVALID, "sparse tensor: values and indices do not match");
 }
 
 /* Puts values[i] at indices[i] of a zero tensor. */
@@ -222,7 +215,8 @@ static pl_status densify(const pl_tensor *values, const pl_tensor *indices, pl_t
             }
         }
         if (at < 0 || at >= dense->n_elements) {
-            return pl_fail(err, PL_E_INVALID, "sparse tensor: index %lld is outside", (long long)i);
+            return pl_fail(err, PL_E_INVALID, "sparse tensor: index %lld is out of range",
+                           (long long)i);
         }
         memcpy((char *)dense->data + (size_t)at * size,
                (const char *)values->data + (size_t)i * size, size);
@@ -240,6 +234,24 @@ static pl_status read_sparse_dims(const pl_wire_field *f, int64_t *dims, int *ra
         more = f->type == 2 && pl_wire_varint(&packed, &value);
     }
     return PL_OK;
+}
+
+/* Each tensor alone may be small enough; sixty of them are not. */
+static pl_status count_dense(pl_onnx_reader *r, pl_dtype dtype, int rank, const int64_t *dims,
+                             const char *name, pl_err *err) {
+    size_t n = pl_dtype_bytes(dtype), most = 0;
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] < 0) return PL_OK; /* told when the tensor is made */
+        if (!pl_size_mul(n, (size_t)dims[i], &n)) n = SIZE_MAX;
+    }
+    if (!pl_size_mul(r->n_bytes, PL_ONNX_DENSE_TIMES, &most)) most = SIZE_MAX;
+    if (!pl_size_add(most, PL_ONNX_DENSE_MIN, &most)) most = SIZE_MAX;
+    if (!pl_size_add(r->dense_bytes, n, &r->dense_bytes)) r->dense_bytes = SIZE_MAX;
+    if (r->dense_bytes <= most) return PL_OK;
+    return pl_fail(err, PL_E_LIMIT,
+                   "sparse tensor '%.200s': all sparse tensors of this model together take more "
+                   "than %zu bytes when made dense, which is the limit for a file of %zu bytes",
+                   name, most, r->n_bytes);
 }
 
 pl_status pl_onnx_read_sparse(pl_onnx_reader *r, pl_bytes bytes, const char **name, pl_tensor **out,
@@ -267,6 +279,7 @@ pl_status pl_onnx_read_sparse(pl_onnx_reader *r, pl_bytes bytes, const char **na
         goto done;
     }
     PL_TRY_GOTO(done, st, check_sparse(values, indices, rank, err));
+    PL_TRY_GOTO(done, st, count_dense(r, values->dtype, rank, dims, *name, err));
     st = pl_tensor_new_zero(values->dtype, rank, dims, &dense, err);
     if (st != PL_OK) {
         st = pl_err_wrap(err, st, "sparse tensor '%.200s', made dense", *name);
@@ -434,11 +447,11 @@ static pl_status finish_attr(pl_attr *a, const attr_lists *l, pl_err *err) {
     case PL_ATTR_INT: break;
     case PL_ATTR_NONE:
     default:
-        return pl_fail(err, PL_E_UNSUPPORTED, "attribute '%s' has type %d, which is not known",
-                       a->name, (int)a->type);
+        return pl_fail(err, PL_E_UNSUPPORTED, "attribute '%s' has the unknown type %d", a->name,
+                       (int)a->type);
     }
     if (missing == NULL) return PL_OK;
-    return pl_fail(err, PL_E_FORMAT, "attribute '%s' says it is a %s but has none", a->name,
+    return pl_fail(err, PL_E_FORMAT, "attribute '%s' has type %s but no such value", a->name,
                    missing);
 }
 

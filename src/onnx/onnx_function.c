@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_int.h"
 
@@ -66,15 +67,19 @@ static bool is_called(const pl_function *f, const char *name) {
            strcmp(name + n_domain + 1, f->name) == 0;
 }
 
+static const char *function_at(const void *ctx, size_t i) {
+    const pl_model *model = ctx;
+    return i < model->n_functions ? model->functions[i].name : NULL;
+}
+
 static pl_status fail_not_found(const pl_model *model, const char *name, pl_err *err) {
-    char known[400] = "none";
-    size_t at = 0;
-    for (size_t i = 0; i < model->n_functions && at + 1 < sizeof(known); i++) {
-        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", i > 0 ? ", " : "",
-                               model->functions[i].name);
-    }
-    return pl_fail(err, PL_E_NOT_FOUND, "%s: no model-local function '%s'; there is: %s",
-                   model->path, name, known);
+    pl_buf hint = PL_BUF_INIT;
+    pl_nearest_put(&hint, name, strlen(name), function_at, model);
+    const pl_status st =
+        pl_fail(err, PL_E_NOT_FOUND, "%s: no model-local function '%s'%s", model->path, name,
+                hint.n_bytes == 0 ? "; it has none" : pl_buf_str(&hint));
+    pl_buf_release(&hint);
+    return st;
 }
 
 static pl_status read_signature(pl_onnx_reader *r, pl_bytes bytes, pl_err *err) {
@@ -106,7 +111,7 @@ static pl_status read_outputs(pl_onnx_reader *r, pl_bytes bytes, pl_err *err) {
         pl_value *value =
             pl_strmap_get_n(&graph->by_name, pl_bytes_chars(f.bytes), f.bytes.n_bytes);
         if (value == NULL) {
-            return pl_fail(err, PL_E_INVALID, "output '%.*s' is provided by no node",
+            return pl_fail(err, PL_E_INVALID, "output '%.*s' is not defined by any node",
                            (int)pl_size_min(f.bytes.n_bytes, 200), pl_bytes_chars(f.bytes));
         }
         PL_TRY(pl_graph_add_output(graph, value, err));

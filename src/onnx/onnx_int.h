@@ -2,22 +2,29 @@
 #ifndef PL_ONNX_INT_H
 #define PL_ONNX_INT_H
 
+#include "base/door.h"
 #include "base/size.h"
 #include "graph/graph.h"
 #include "onnx/onnx_fields.h"
 
 enum {
     PL_ONNX_NODES_MAX = 10 * 1000 * 1000, /* after inlining: a chain of functions can grow 2^n */
+    /* All sparse tensors of a file together, made dense: so many bytes, and so many times the
+     * file. Two bytes can say that a tensor has 2^28 elements. */
+    PL_ONNX_DENSE_MIN = 256 << 20,
+    PL_ONNX_DENSE_TIMES = 64,
 };
 
 typedef struct pl_onnx_reader {
     pl_model *model;
     pl_file_map *map;    /* NULL: weights are copied */
-    const char *dir;     /* of external data; NULL: none allowed */
-    pl_strmap external;  /* real path -> pl_file_map */
+    const char *folder;  /* of external data; NULL: none allowed */
+    pl_dir *dir;         /* the same, held; NULL: opened when it is needed */
+    pl_strmap external;  /* location -> pl_file_map */
     pl_strmap functions; /* domain, name, overload, NUL-separated -> pl_function */
     size_t n_nodes;
     size_t n_bytes, inlined_bytes; /* of the file; of names that inlining made */
+    size_t dense_bytes;            /* of sparse tensors, made dense */
 } pl_onnx_reader;
 
 /* Where names are looked up. A graph's frame sees its own values and its parent's; the frame of an

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "graph/text.h"
+#include "graph/text/text.h"
+#include "onnx/not_onnx.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_int.h"
 
@@ -102,7 +103,7 @@ static pl_value *frame_find(const pl_onnx_frame *frame, pl_bytes name) {
 static pl_status count_name(pl_onnx_reader *r, size_t n_bytes, pl_err *err) {
     r->inlined_bytes += n_bytes + sizeof(pl_value *);
     if (r->inlined_bytes / 64 <= r->n_bytes + (1 << 18)) return PL_OK;
-    return pl_fail(err, PL_E_LIMIT, "inlined functions grow the model over 64 times");
+    return pl_fail(err, PL_E_LIMIT, "inlining functions grows the model more than 64 times");
 }
 
 /* A value that this frame defines. Inside a function its name gets the call's prefix. */
@@ -199,12 +200,12 @@ static pl_status define_outputs(pl_onnx_reader *r, pl_onnx_frame *frame, pl_byte
 }
 
 static pl_status fail_unknown_input(const node_head *head, pl_bytes name, pl_err *err) {
-    return pl_fail(err, PL_E_INVALID,
-                   "node '%.*s' (%.*s): input '%.*s' is provided by no node, input or initializer",
-                   (int)(head->name.n_bytes < 200 ? head->name.n_bytes : 200),
-                   pl_bytes_chars(head->name),
-                   (int)(head->op.n_bytes < 100 ? head->op.n_bytes : 100), pl_bytes_chars(head->op),
-                   (int)(name.n_bytes < 200 ? name.n_bytes : 200), pl_bytes_chars(name));
+    return pl_fail(
+        err, PL_E_INVALID,
+        "node '%.*s' (%.*s): input '%.*s' is not defined by any node, input or initializer",
+        (int)(head->name.n_bytes < 200 ? head->name.n_bytes : 200), pl_bytes_chars(head->name),
+        (int)(head->op.n_bytes < 100 ? head->op.n_bytes : 100), pl_bytes_chars(head->op),
+        (int)(name.n_bytes < 200 ? name.n_bytes : 200), pl_bytes_chars(name));
 }
 
 typedef struct node_parts { /* one node, resolved, not yet in the graph */
@@ -599,8 +600,9 @@ static pl_status read_output(pl_onnx_frame *frame, pl_bytes bytes, pl_err *err) 
     if (value == NULL || value == &omitted) {
         return pl_fail(
             err, PL_E_INVALID,
-            value == NULL ? "graph '%s': output '%.*s' is provided by no node, input or initializer"
-                          : "graph '%s': output '%.*s' is an input that the call leaves out",
+            value == NULL
+                ? "graph '%s': output '%.*s' is not defined by any node, input or initializer"
+                : "graph '%s': output '%.*s' is an input that the call omits",
             frame->graph->name, (int)pl_size_min(info.name.n_bytes, 200),
             pl_bytes_chars(info.name));
     }
@@ -723,16 +725,18 @@ static pl_status read_model(pl_onnx_reader *r, pl_bytes bytes, pl_err *err) {
     return pl_model_verify(r->model, err);
 }
 
-pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir, const char *name,
-                              pl_model **out, pl_err *err) {
-    pl_onnx_reader r = { .map = map, .dir = dir, .n_bytes = bytes.n_bytes };
+static pl_status read_bytes(pl_bytes bytes, pl_file_map *map, const char *folder, pl_dir *dir,
+                            const char *name, pl_model **out, pl_err *err) {
+    pl_onnx_reader r = { .map = map, .folder = folder, .n_bytes = bytes.n_bytes };
     PL_TRY(pl_model_new(&r.model, err));
+    r.dir = dir == NULL ? NULL : pl_dir_ref(dir);
     pl_status st = read_model(&r, bytes, err);
     for (size_t i = 0; i < r.external.n_entries; i++) {
         pl_file_map_unref(r.external.entries[i].value);
     }
     pl_strmap_release(&r.external);
     pl_strmap_release(&r.functions);
+    pl_dir_close(r.dir);
     if (st == PL_OK) {
         const char *path = pl_arena_strdup(r.model->arena, name);
         if (path == NULL) st = pl_fail_memory(err, strlen(name));
@@ -746,11 +750,32 @@ pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir,
     return PL_OK;
 }
 
+pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir, const char *name,
+                              pl_model **out, pl_err *err) {
+    return read_bytes(bytes, map, dir, NULL, name, out, err);
+}
+
+pl_status pl_model_read_in(pl_dir *dir, const char *name, pl_model **out, pl_err *err) {
+    pl_file_map *map = NULL;
+    char *path = pl_path_join(pl_dir_path(dir), name);
+    pl_status st = path == NULL ? pl_fail_memory(err, 1) : pl_dir_map(dir, name, &map, err);
+    if (st == PL_OK)
+        st = read_bytes((pl_bytes){ map->data, map->n_bytes }, map, NULL, dir, path, out, err);
+    pl_file_map_unref(map);
+    pl_free(path);
+    return st;
+}
+
 pl_status pl_model_read(const char *path, pl_model **out, pl_err *err) {
     pl_file_map *map = NULL;
+    if (pl_path_is_dir(path))
+        return pl_fail(err, PL_E_FORMAT, "%s is %s", path, pl_not_onnx_folder(path));
     PL_TRY(pl_file_map_open(path, &map, err));
     pl_status st = PL_OK;
-    if (pl_path_has_suffix(path, ".onnxtxt")) {
+    const char *other = pl_not_onnx(map->data, map->n_bytes, path, false);
+    if (other != NULL) {
+        st = pl_fail(err, PL_E_FORMAT, "%s is %s", path, other);
+    } else if (pl_path_has_suffix(path, ".onnxtxt")) {
         st = pl_model_parse((const char *)map->data, map->n_bytes, path, out, err);
         if (st == PL_OK && ((*out)->path = pl_arena_strdup((*out)->arena, path)) == NULL) {
             pl_model_free(*out);
@@ -762,6 +787,8 @@ pl_status pl_model_read(const char *path, pl_model **out, pl_err *err) {
         st = dir == NULL ? pl_fail_memory(err, strlen(path))
                          : pl_model_read_bytes(bytes, map, dir, path, out, err);
         pl_free(dir);
+        other = st == PL_E_FORMAT ? pl_not_onnx(map->data, map->n_bytes, path, true) : NULL;
+        if (other != NULL) st = pl_fail(err, PL_E_FORMAT, "%s is %s", path, other);
     }
     pl_file_map_unref(map);
     return st;

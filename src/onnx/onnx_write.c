@@ -8,12 +8,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "graph/portable.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_fields.h"
-#include "tensor/tensor_proto.h"
+#include "tensor/file/tensor_proto.h"
 
 enum {
     CHUNK_MIN = 4096,          /* smaller tensors are copied into the message */
@@ -60,15 +61,9 @@ static size_t rope_size(const rope *r) {
 }
 
 static void rope_add_chunk(rope *r, size_t at, const void *data, size_t n_bytes) {
-    if (r->n_chunks == r->chunks_capacity) {
-        const size_t wanted = r->chunks_capacity == 0 ? 16 : r->chunks_capacity * 2;
-        rope_chunk *grown = pl_realloc_array(r->chunks, wanted, sizeof *grown);
-        if (grown == NULL) {
-            r->bytes.failed = true;
-            return;
-        }
-        r->chunks = grown;
-        r->chunks_capacity = wanted;
+    if (!PL_ARRAY_ROOM(r->chunks, r->n_chunks, &r->chunks_capacity)) {
+        r->bytes.failed = true;
+        return;
     }
     r->chunks[r->n_chunks++] = (rope_chunk){ at, data, n_bytes };
     r->chunk_bytes += n_bytes;
@@ -223,13 +218,8 @@ static pl_status put_external(writer *w, rope *out, const pl_value *value, size_
     rope inner = { 0 };
     const uint64_t offset =
         (w->external_end + EXTERNAL_ALIGNMENT - 1) / EXTERNAL_ALIGNMENT * EXTERNAL_ALIGNMENT;
-    if (w->n_externals == w->externals_capacity) {
-        const size_t wanted = w->externals_capacity == 0 ? 64 : w->externals_capacity * 2;
-        external_tensor *grown = pl_realloc_array(w->externals, wanted, sizeof *grown);
-        if (grown == NULL) return pl_fail_memory(w->err, wanted * sizeof *grown);
-        w->externals = grown;
-        w->externals_capacity = wanted;
-    }
+    if (!PL_ARRAY_ROOM(w->externals, w->n_externals, &w->externals_capacity))
+        return pl_fail_memory(w->err, w->n_externals);
     w->externals[w->n_externals++] = (external_tensor){ value->init, offset };
     w->external_end = offset + n_bytes;
     put_tensor_head(&inner.bytes, value->name, value->init);
@@ -457,10 +447,9 @@ static pl_status put_model(writer *w, rope *out, const pl_model *model) {
     put_props(buf, MODEL_METADATA_PROPS, model->props, model->n_props);
     if (!pl_buf_ok(buf)) return pl_fail_memory(w->err, buf->n_bytes);
     if (rope_size(out) > MESSAGE_MAX)
-        return pl_fail(
-            w->err, PL_E_LIMIT,
-            "the model takes %zu bytes, a protobuf message at most %d: use external data",
-            rope_size(out), MESSAGE_MAX);
+        return pl_fail(w->err, PL_E_LIMIT,
+                       "the model has %zu bytes, a protobuf message at most %d; use external data",
+                       rope_size(out), MESSAGE_MAX);
     return PL_OK;
 }
 
@@ -525,7 +514,7 @@ static pl_status write_files(writer *w, const rope *r, const char *path, const c
     pl_file_writer *data = NULL, *file = NULL;
     pl_status st = PL_OK;
     if (w->n_externals > 0 && pl_path_exists(data_path))
-        return pl_fail(err, PL_E_EXISTS, "%s exists already; it is not overwritten", data_path);
+        return pl_fail(err, PL_E_EXISTS, "%s already exists; not overwritten", data_path);
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &file, err));
     PL_TRY_GOTO(done, st, rope_write(r, put_to_file, file, err));
     if (w->n_externals > 0) {

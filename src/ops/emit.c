@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "ops/emit_rules.h"
 
 pl_dtype pl_emit_compute(pl_dtype dtype) {
     return dtype == PL_F16 || dtype == PL_BF16 ? PL_F32 : dtype;
@@ -219,6 +218,113 @@ const char *pl_emit_number(double value, char *out) {
         snprintf(out, 64, "($T)%a", value);
     }
     return out;
+}
+
+/* ---- along axes ---- */
+
+/* An operand in the type that products are computed in; weights are converted at once. */
+pl_ref pl_emit_wide(pl_emit *c, int i) {
+    if (!pl_emit_has(c, i)) return -1;
+    return pl_emit_convert(c, pl_emit_in(c, i), pl_emit_compute(c->in[i]->dtype));
+}
+
+int64_t pl_emit_count(const pl_emit *c, unsigned axes) {
+    int64_t n = 1;
+    for (int d = 0; d < pl_emit_rank(c, 0); d++)
+        if ((axes >> d & 1) != 0) n *= pl_emit_dim(c, 0, d);
+    return n;
+}
+
+/* Number of an element among those of the axes. */
+pl_ref pl_emit_position(pl_emit *c, unsigned axes) {
+    const int rank = pl_emit_rank(c, 0);
+    int64_t stride = 1;
+    pl_ref sum = -1;
+    for (int d = rank - 1; d >= 0; d--) {
+        char expr[100];
+        if ((axes >> d & 1) == 0) continue;
+        snprintf(expr, sizeof(expr), "$0 * %lld", (long long)stride);
+        const pl_ref i = pl_emit_map1(c, PL_I64, stride == 1 ? "$0" : expr,
+                                      pl_emit_iota(c, rank, d, pl_emit_dim(c, 0, d)));
+        sum = sum < 0 ? i : pl_emit_map2(c, PL_I64, "$0 + $1", sum, i);
+        stride *= pl_emit_dim(c, 0, d);
+    }
+    return sum;
+}
+
+/* The first or last place of the extreme element; a NaN is one. */
+pl_ref pl_emit_extreme_at(pl_emit *c, unsigned axes, bool smallest, bool last) {
+    char expr[160];
+    const pl_dtype dtype = pl_emit_compute(c->in[0]->dtype);
+    const pl_ref x = pl_emit_in(c, 0), at = pl_emit_position(c, axes);
+    const pl_ref best = pl_emit_reduce(c, smallest ? PL_FOLD_MIN : PL_FOLD_MAX, dtype, x, axes);
+    snprintf(expr, sizeof(expr), "$0 == $1 || ($0 != $0 && $1 != $1) ? $2 : %lld",
+             last ? -1LL : (long long)pl_emit_count(c, axes));
+    const pl_ref found = pl_emit_map3(c, PL_I64, expr, x, best, at);
+    return pl_emit_reduce(c, last ? PL_FOLD_MAX : PL_FOLD_MIN, PL_I64, found, axes);
+}
+
+/* ---- places ---- */
+
+/* sum + part * stride; sum < 0 begins. */
+pl_ref pl_emit_add_part(pl_emit *c, pl_ref sum, pl_ref part, int64_t stride) {
+    char expr[80];
+    snprintf(expr, sizeof(expr), sum < 0 ? "$0 * %lld" : "$1 + $0 * %lld", (long long)stride);
+    return sum < 0 ? pl_emit_map1(c, PL_I64, expr, part) : pl_emit_map2(c, PL_I64, expr, part, sum);
+}
+
+void pl_emit_strides(const pl_emit *c, int i, int64_t *strides) {
+    int64_t n = 1;
+    for (int d = pl_emit_rank(c, i) - 1; d >= 0; d--) {
+        strides[d] = n;
+        n *= pl_emit_dim(c, i, d);
+    }
+}
+
+/* Position in the input of the element whose index along each dim is at[d]. */
+pl_ref pl_emit_place(pl_emit *c, const pl_ref *at) {
+    const int rank = pl_emit_rank(c, 0);
+    int64_t stride = 1;
+    pl_ref sum = -1;
+    for (int d = rank - 1; d >= 0; d--) {
+        char expr[80];
+        snprintf(expr, sizeof(expr), "$0 * %lld", (long long)stride);
+        const pl_ref part = pl_emit_map1(c, PL_I64, stride == 1 ? "$0" : expr, at[d]);
+        sum = sum < 0 ? part : pl_emit_map2(c, PL_I64, "$0 + $1", sum, part);
+        stride *= pl_emit_dim(c, 0, d);
+    }
+    return sum;
+}
+
+/* ---- element-wise ---- */
+
+/* y = expr(x) for floats; integers by another expression, or declined. */
+pl_status pl_emit_unary(pl_emit *c, const char *floats, const char *integers) {
+    const pl_dtype dtype = c->in[0]->dtype;
+    const char *expr = pl_emit_is_float(dtype) ? floats : integers;
+    if (expr == NULL) return pl_emit_decline(c, "no expression for this type");
+    return pl_emit_out(c, 0, pl_emit_map1(c, c->out[0]->dtype, expr, pl_emit_in(c, 0)));
+}
+
+/* The pl_emit_second operand. Before opset 7 an attribute says at which dim of the first it begins.
+ */
+pl_ref pl_emit_second(pl_emit *c) {
+    int64_t dims[PL_EMIT_RANK_MAX];
+    const pl_ref y = pl_emit_in(c, 1);
+    const int rank = pl_emit_rank(c, 0), n = pl_emit_rank(c, 1);
+    if (y < 0 || c->node->opset >= 7 || !pl_attr_has(c->node, "axis") || n > rank) return y;
+    const int first = pl_emit_axis(pl_attr_int(c->node, "axis"), rank);
+    if (first < 0 || first + n > rank) return -1;
+    for (int d = first; d < rank; d++)
+        dims[d - first] = d - first < n ? pl_emit_dim(c, 1, d - first) : 1;
+    return pl_emit_reshape(c, y, rank - first, dims);
+}
+
+pl_status pl_emit_binary(pl_emit *c, const char *floats, const char *integers) {
+    const char *expr = pl_emit_is_float(c->in[0]->dtype) ? floats : integers;
+    if (expr == NULL) return pl_emit_decline(c, "no expression for this type");
+    return pl_emit_out(
+        c, 0, pl_emit_map2(c, c->out[0]->dtype, expr, pl_emit_in(c, 0), pl_emit_second(c)));
 }
 
 /* ---- rules that several rows share ---- */

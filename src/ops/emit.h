@@ -16,7 +16,7 @@
 #ifndef PL_EMIT_H
 #define PL_EMIT_H
 
-#include "kernels/conv.h"
+#include "kernels/conv/conv.h"
 #include "ops/op.h"
 
 typedef int pl_ref;
@@ -156,12 +156,43 @@ pl_ref pl_emit_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
 pl_ref pl_emit_slice(pl_emit *c, pl_ref x, const int64_t *starts, const int64_t *steps,
                      const int64_t *dims);
 pl_ref pl_emit_expand(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
-/* The window of a convolution of input 0 by the weights, input w; NULL, or what is wrong. */
-const char *pl_emit_conv_shape(pl_emit *c, int w, pl_conv_shape *out);
 pl_status pl_emit_out(pl_emit *c, int i, pl_ref x);
 pl_status pl_emit_decline(pl_emit *c, const char *reason); /* a static text */
 
 /* A constant of type $T: exact, also when it is not finite. `out` has room for 64. */
 const char *pl_emit_number(double value, char *out);
+
+/* ---- along axes ---- */
+/* Input i in the type that products are computed in; weights are converted at once. -1 when it is
+ * left out. */
+pl_ref pl_emit_wide(pl_emit *c, int i);
+/* Elements of input 0 along the axes whose bits are set. */
+int64_t pl_emit_count(const pl_emit *c, unsigned axes);
+/* int64: the number of an element of input 0 among those of the axes. */
+pl_ref pl_emit_position(pl_emit *c, unsigned axes);
+/* The first or last position of the extreme element of input 0; a NaN is one. */
+pl_ref pl_emit_extreme_at(pl_emit *c, unsigned axes, bool smallest, bool last);
+
+/* ---- places: flat positions for pl_emit_load ---- */
+/* sum + part * stride; sum < 0 begins. */
+pl_ref pl_emit_add_part(pl_emit *c, pl_ref sum, pl_ref part, int64_t stride);
+/* Those of input i, dense. */
+void pl_emit_strides(const pl_emit *c, int i, int64_t *strides);
+/* Position in input 0 of the element whose index along each dim is at[d]. */
+pl_ref pl_emit_place(pl_emit *c, const pl_ref *at);
+
+/* ---- element-wise ---- */
+/* Output 0 = an expression of input 0 for floats; of integers another one, or NULL: declined. */
+pl_status pl_emit_unary(pl_emit *c, const char *floats, const char *integers);
+/* The same of two inputs. */
+pl_status pl_emit_binary(pl_emit *c, const char *floats, const char *integers);
+/* Input 1. Before opset 7 an attribute says at which dim of the first it begins. */
+pl_ref pl_emit_second(pl_emit *c);
+
+/* ---- rules that rows of several families name ---- */
+pl_status pl_emit_types_only(pl_emit *c); /* the outputs depend on types and shapes alone */
+pl_status pl_emit_identity(pl_emit *c);
+/* A constant when its inputs are; else it has no known shape. */
+pl_status pl_emit_folds(pl_emit *c);
 
 #endif

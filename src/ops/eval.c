@@ -87,7 +87,7 @@ pl_status pl_out_new(pl_eval *c, int i, pl_dtype dtype, int rank, const int64_t 
     PL_TRY(pl_tensor_new(dtype, rank, dims, &t, c->err));
     if (i >= c->n_out || !c->wanted[i]) {
         pl_tensor_unref(t);
-        return pl_fail(c->err, PL_E_INTERNAL, "output %d of %s is not wanted", i, c->node->op);
+        return pl_fail(c->err, PL_E_INTERNAL, "output %d of %s is not requested", i, c->node->op);
     }
     *out = t;
     return pl_out_set_take(c, i, t);
@@ -207,7 +207,7 @@ static pl_status allocate_outputs(pl_eval *c) {
         const pl_type *type = c->out_type[i];
         if (i > 0 && !c->wanted[i]) continue;
         if (type == NULL || !pl_type_is_concrete(type)) {
-            return pl_fail(c->err, PL_E_INTERNAL, "%s: the shape rule left output %d open",
+            return pl_fail(c->err, PL_E_INTERNAL, "%s: the shape rule did not set output %d",
                            c->node->op, i);
         }
         int64_t dims[PL_RANK_MAX];
@@ -235,7 +235,7 @@ static bool wants_any(const pl_eval *c) {
 static pl_status check_outputs(const pl_eval *c) {
     for (int i = 0; i < c->n_out; i++) {
         if (c->wanted[i] && c->out[i] == NULL) {
-            return pl_fail(c->err, PL_E_INTERNAL, "%s: the kernel left output %d empty",
+            return pl_fail(c->err, PL_E_INTERNAL, "%s: the kernel did not write output %d",
                            c->node->op, i);
         }
     }

@@ -527,3 +527,36 @@ pl_value *pl_g_above(pl_grad *c, pl_value *x, double number) {
 pl_value *pl_g_below(pl_grad *c, pl_value *x, double number) {
     return pl_g2(c, "Less", x, pl_g_number(c, x, number));
 }
+
+/* ---- views ---- */
+
+/* The gradient of an optional is that of the tensor in it. */
+pl_status pl_grad_view(pl_grad *c) {
+    pl_value *x = c->node->in[0];
+    const pl_type *type = x->type;
+    if (!c->wanted[0] || c->dy[0] == NULL) return c->st;
+    if (type != NULL && type->kind != PL_TYPE_TENSOR) {
+        if (type->kind == PL_TYPE_SEQUENCE)
+            return pl_g_fail(c, "gradients of sequences are not there");
+        c->dx[0] = c->dy[0];
+        return c->st;
+    }
+    const bool same = type != NULL && c->dy[0]->type != NULL && pl_type_equal(type, c->dy[0]->type);
+    c->dx[0] = same ? c->dy[0] : pl_g_reshape_like(c, c->dy[0], x);
+    return c->st;
+}
+
+/* ---- differentiated by passes ---- */
+
+pl_status pl_grad_branches(pl_grad *c) {
+    return pl_node_fail(c->err, PL_E_INTERNAL, c->node, "its branches were not differentiated");
+}
+
+pl_status pl_grad_unrolled(pl_grad *c) {
+    return pl_node_fail(c->err, PL_E_UNSUPPORTED, c->node, "it was not unrolled");
+}
+
+pl_status pl_grad_apart(pl_grad *c) {
+    return pl_node_fail(c->err, PL_E_UNSUPPORTED, c->node,
+                        "its gradient needs a sequence whose items are known before the run");
+}

@@ -140,4 +140,12 @@ pl_status pl_g_rule(pl_grad *c);
 /* dx[i] = g brought to the shape of input i, when it is wanted. */
 pl_status pl_g_give(pl_grad *c, int i, pl_value *g);
 
+/* ---- rules that rows of several families name ---- */
+pl_status pl_grad_view(pl_grad *c); /* the same elements in another shape, or an optional of them */
+/* The backward pass (src/passes) differentiates the branches of If, replaces Loop, Scan and
+ * FlexAttention before, and takes sequences apart. Calling these is an error. */
+pl_status pl_grad_branches(pl_grad *c);
+pl_status pl_grad_unrolled(pl_grad *c);
+pl_status pl_grad_apart(pl_grad *c);
+
 #endif

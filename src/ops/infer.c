@@ -157,7 +157,7 @@ static pl_status merge_dims(pl_infer *c, const pl_type *a, const pl_type *b, pl_
     for (int d = 0; d < a->rank; d++) {
         const pl_dim x = a->dims[d], y = b->dims[d];
         if (pl_dim_known(x) && pl_dim_known(y) && x.value != y.value) {
-            return pl_infer_fail(c, "dim %d is %lld here and %lld there", d, (long long)x.value,
+            return pl_infer_fail(c, "dim %d is %lld, but %lld elsewhere", d, (long long)x.value,
                                  (long long)y.value);
         }
         dims[d] = pl_dim_known(x) || (x.name != NULL && !pl_dim_known(y)) ? x : y;
@@ -173,14 +173,14 @@ pl_status pl_infer_merge(pl_infer *c, const pl_type *a, const pl_type *b, const 
     }
     *out = a;
     if (b == NULL || b->kind == PL_TYPE_NONE) return PL_OK;
-    if (a->kind != b->kind) return pl_infer_fail(c, "a tensor here and a sequence there");
+    if (a->kind != b->kind) return pl_infer_fail(c, "a tensor, but a sequence elsewhere");
     if (a->kind != PL_TYPE_TENSOR) return PL_OK;
     pl_type *merged = pl_arena_alloc(c->arena, sizeof(*merged));
     if (merged == NULL) return pl_fail_memory(c->err, sizeof(*merged));
     *merged = a->has_rank ? *a : *b;
     merged->dtype = a->dtype == PL_UNDEFINED ? b->dtype : a->dtype;
     if (a->dtype != PL_UNDEFINED && b->dtype != PL_UNDEFINED && a->dtype != b->dtype) {
-        return pl_infer_fail(c, "type %s here and %s there", pl_dtype_name(a->dtype),
+        return pl_infer_fail(c, "type %s, but %s elsewhere", pl_dtype_name(a->dtype),
                              pl_dtype_name(b->dtype));
     }
     if (a->has_rank && b->has_rank) PL_TRY(merge_dims(c, a, b, merged));

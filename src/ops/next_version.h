@@ -7,8 +7,8 @@
 
 /* The next version computes something else, and cannot be told to compute this. */
 pl_status pl_next_never(pl_node *node, pl_err *err);
-pl_status pl_next_batch_norm(pl_node *node, pl_err *err); /* -8: "spatial" has gone */
-pl_status pl_next_upsample(pl_node *node, pl_err *err);   /* -7: its scales become an input */
+/* For rules: without this attribute. */
+void pl_next_drop_attr(pl_node *node, const char *name);
 
 /* Makes a resolved node one of opset `to`, version by version. Its row is then to be found again.
  */

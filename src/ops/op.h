@@ -11,7 +11,7 @@
 #ifndef PL_OP_H
 #define PL_OP_H
 
-#include "base/pool.h"
+#include "base/threads.h"
 #include "graph/graph.h"
 #include "tensor/datum.h"
 

@@ -6,8 +6,9 @@
 
 /* clang-format off */
 #define FAMILIES(X)                                                                                \
-    X(activation) X(attention) X(binary) X(control) X(conv) X(conv_special) X(generator)           \
-    X(image) X(index) X(linear_attention) X(logical) X(loss) X(matmul) X(ml) X(ml_tree)            \
+    X(activation) X(attention) X(batch_norm) X(binary) X(control) X(conv) X(conv_special)          \
+    X(einsum) X(generator) X(image) X(index) X(integer_conv) X(integer_matmul)                     \
+    X(linear_attention) X(logical) X(loss) X(matmul) X(matmul_nbits) X(ml) X(ml_tree)              \
     X(ms_attention) X(ms_fused) X(ms_quant) X(norm) X(optimizer) X(pool) X(quant) X(reduce)        \
     X(region) X(resize) X(rnn) X(scatter) X(sequence) X(shape) X(signal) X(softmax) X(sort)        \
     X(text) X(transform) X(type) X(unary)
@@ -133,6 +134,11 @@ static pl_status check_ports(const pl_node *node, const pl_port *ports, uint32_t
         return pl_node_fail(err, PL_E_INVALID, node, "%s %u ('%s') is missing", what, n_max,
                             p->name);
     }
+    for (uint32_t i = n_max - 1; need && variadic && i < n;
+         i++) /* "" stands for no port of a list */
+        if (values[i] == NULL)
+            return pl_node_fail(err, PL_E_INVALID, node, "%s %u ('%s') is missing", what, i,
+                                ports[n_max - 1].name);
     if (n <= n_max || variadic) return PL_OK;
     return pl_node_fail(err, PL_E_INVALID, node, "has %u %ss, expected at most %u", n, what, n_max);
 }
@@ -146,8 +152,7 @@ static pl_status check_attrs(const pl_node *node, pl_err *err) {
         while (row->name != NULL && strcmp(row->name, attr->name) != 0)
             row++;
         if (row->name == NULL) {
-            return pl_node_fail(err, PL_E_INVALID, node, "attribute '%s' is not known for this op",
-                                attr->name);
+            return pl_node_fail(err, PL_E_INVALID, node, "unknown attribute '%s'", attr->name);
         }
         const bool dense = row->type == PL_ATTR_TENSOR && attr->type == PL_ATTR_SPARSE_TENSOR;
         if (row->type != attr->type && !dense) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/op.h"
+#include "passes/passes.h"
 #include "passes/retype.h"
 
 bool pl_amp_parse(const char *text, pl_dtype *out) {
@@ -57,3 +58,44 @@ pl_status pl_model_raise_nodes(pl_model *model, const bool *raise, pl_changes *c
     const pl_retype_options options = { .type = PL_F32, .rule = by_choice, .ctx = &c };
     return pl_model_retype(model, &options, changes, err);
 }
+
+/* ---- rows ---- */
+
+static pl_status run_amp(pl_pass_job *job, pl_err *err) {
+    pl_dtype low = PL_UNDEFINED;
+    pl_amp_parse(job->value, &low);
+    return pl_model_autocast_but(job->model, low, job->nodes, job->changes, err);
+}
+
+static pl_status run_fp64(pl_pass_job *job, pl_err *err) {
+    return pl_model_fp64(job->model, job->changes, err);
+}
+
+static pl_status run_raise_nodes(pl_pass_job *job, pl_err *err) {
+    return pl_model_raise_nodes(job->model, job->nodes, job->changes, err);
+}
+
+static const char *const low_types[] = { "fp16", "bf16", NULL };
+
+extern const pl_pass pl_pass_amp, pl_pass_fp64, pl_pass_raise_nodes;
+const pl_pass pl_pass_amp = {
+    .name = "amp",
+    .summary = "mixed precision by the operator table; chosen nodes stay in float32",
+    .values = low_types,
+    .needs = PL_PASS_RESOLVED,
+    .takes_nodes = true,
+    .run = run_amp,
+};
+const pl_pass pl_pass_fp64 = {
+    .name = "fp64",
+    .summary = "every float becomes a double",
+    .needs = PL_PASS_RESOLVED,
+    .run = run_fp64,
+};
+const pl_pass pl_pass_raise_nodes = {
+    .name = "raise-nodes",
+    .summary = "chosen nodes compute in float32 (analyze --advise)",
+    .needs = PL_PASS_RESOLVED,
+    .takes_nodes = true,
+    .run = run_raise_nodes,
+};

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "graph/edit.h"
-#include "ops/control.h"
+#include "ops/control/control.h"
 #include "ops/grad.h"
 #include "ops/infer.h"
 #include "passes/pass_int.h"

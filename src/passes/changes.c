@@ -2,6 +2,7 @@
 #include "passes/changes.h"
 
 #include "base/alloc.h"
+#include "base/array.h"
 
 static const char *kind_name(pl_change_kind kind) {
     static const char *const names[] = { "eval", "cast", "convert", "drop", "stay" };
@@ -10,12 +11,8 @@ static const char *kind_name(pl_change_kind kind) {
 
 pl_status pl_changes_add(pl_changes *changes, const pl_change *change, pl_err *err) {
     if (changes == NULL) return PL_OK;
-    if (changes->n == changes->capacity) {
-        const size_t capacity = changes->capacity == 0 ? 16 : 2 * changes->capacity;
-        pl_change *items = pl_realloc_array(changes->items, capacity, sizeof(*items));
-        if (items == NULL) return pl_fail_memory(err, capacity);
-        changes->items = items;
-        changes->capacity = capacity;
+    if (!PL_ARRAY_ROOM(changes->items, changes->n, &changes->capacity)) {
+        return pl_fail_memory(err, changes->n);
     }
     changes->items[changes->n++] = *change;
     return PL_OK;

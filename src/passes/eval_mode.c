@@ -7,6 +7,7 @@
 
 #include "ops/op.h"
 #include "passes/pass_int.h"
+#include "passes/passes.h"
 
 typedef struct walk {
     pl_changes *changes;
@@ -78,7 +79,7 @@ static pl_status pass_statistics(pl_node *node, pl_err *err) {
         const int from = statistics_input(node->def, i);
         if (from < 0 || (uint32_t)from >= node->n_in || node->in[from] == NULL) {
             return pl_node_fail(err, PL_E_UNSUPPORTED, node,
-                                "eval mode: output %u has no meaning outside training", i);
+                                "eval mode: output %u exists only in training", i);
         }
         PL_TRY(pl_graph_add_node(node->graph, "Identity", "", 1, 1, &identity, err));
         identity->in[0] = node->in[from];
@@ -141,3 +142,15 @@ pl_status pl_model_eval_mode(pl_model *model, pl_changes *changes, pl_err *err) 
     walk w = { .changes = changes };
     return walk_graph(&w, model->graph, err);
 }
+
+static pl_status run(pl_pass_job *job, pl_err *err) {
+    return pl_model_eval_mode(job->model, job->changes, err);
+}
+
+extern const pl_pass pl_pass_eval;
+const pl_pass pl_pass_eval = {
+    .name = "eval",
+    .summary = "training behaviour is switched off",
+    .needs = PL_PASS_RESOLVED,
+    .run = run,
+};

@@ -7,6 +7,7 @@
 #include "ops/op.h"
 #include "passes/backward.h"
 #include "passes/pass_int.h"
+#include "passes/passes.h"
 
 typedef struct joint {
     pl_model *model;
@@ -35,8 +36,8 @@ static pl_status named(joint *j, const pl_value *of, pl_value **out) {
     if (name == NULL) return pl_fail_memory(j->err, 1);
     if (pl_graph_find(j->model->graph, name) != NULL) {
         return pl_fail(j->err, PL_E_UNSUPPORTED,
-                       "the model has a value '%s' already, which is to be the gradient of '%s'",
-                       name, of->name);
+                       "value '%s' already exists; it would be the gradient of '%s'", name,
+                       of->name);
     }
     return pl_graph_add_value(j->model->graph, name, out, j->err);
 }
@@ -267,3 +268,20 @@ pl_status pl_model_backward(const pl_model *model, pl_backward_part part,
     pl_model_free(j.model);
     return st;
 }
+
+static const char *const parts[] = { "joint", "forward", "backward", NULL };
+
+static pl_status run(pl_pass_job *job, pl_err *err) {
+    for (int i = 0; parts[i] != NULL; i++)
+        if (strcmp(parts[i], job->value) == 0)
+            return pl_model_backward(job->model, (pl_backward_part)i, job->infer, &job->made, err);
+    return pl_fail(err, PL_E_INTERNAL, "backward: part '%s' not found", job->value);
+}
+
+extern const pl_pass pl_pass_backward;
+const pl_pass pl_pass_backward = {
+    .name = "backward",
+    .summary = "another model, with gradients",
+    .values = parts,
+    .run = run,
+};

@@ -7,6 +7,7 @@
 #include "ops/infer.h"
 #include "passes/backward.h"
 #include "passes/pass_int.h"
+#include "passes/passes.h"
 
 static bool is_gradient(const pl_node *node) {
     return strcmp(node->op, "Gradient") == 0 &&
@@ -104,3 +105,14 @@ pl_status pl_lower_gradient(pl_model *model, pl_err *err) {
     if (st == PL_OK) st = pl_graph_sort(graph, err);
     return st == PL_OK ? pl_graph_unshadow(graph, err) : st;
 }
+
+static pl_status run(pl_pass_job *job, pl_err *err) {
+    return pl_lower_gradient(job->model, err);
+}
+
+extern const pl_pass pl_pass_lower_gradient;
+const pl_pass pl_pass_lower_gradient = {
+    .name = "lower-gradient",
+    .summary = "the operator Gradient becomes the nodes that compute it (always done)",
+    .run = run,
+};

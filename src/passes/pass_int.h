@@ -9,7 +9,7 @@
 typedef void (*pl_use_fn)(void *ctx, pl_value *value);
 void pl_node_each_use(const pl_node *node, pl_use_fn fn, void *ctx);
 /* depends[id] = the value depends on a marked one through values that can carry a gradient. The
- * marks of the values to start from are there already; branches of If are looked into. */
+ * caller has marked the values to start from; branches of If are included. */
 void pl_mark_dependents(const pl_graph *graph, bool *depends);
 bool pl_node_depends(const pl_node *node, const bool *depends);
 bool pl_carries_gradient(const pl_value *value); /* float, or not known */

@@ -6,6 +6,7 @@
 #include "graph/edit.h"
 #include "ops/infer.h"
 #include "ops/op.h"
+#include "passes/passes.h"
 
 bool pl_node_is_quantize(const pl_node *node) {
     return pl_node_has_flag(node, PL_OP_QUANTIZE);
@@ -40,7 +41,7 @@ static pl_status note(pl_changes *changes, const pl_value *value, const pl_node 
                                .op = node->op,
                                .from = dtype_of(value),
                                .to = dtype_of(value),
-                               .what = "not rounded to codes any more" };
+                               .what = "no longer quantised" };
     return pl_changes_add(changes, &change, err);
 }
 
@@ -96,3 +97,15 @@ pl_status pl_model_bypass_pairs(pl_model *model, const bool *raise, pl_changes *
     PL_TRY(pl_ops_resolve(model, err));
     return pl_model_infer(model, NULL, err);
 }
+
+static pl_status run(pl_pass_job *job, pl_err *err) {
+    return pl_model_bypass_pairs(job->model, job->nodes, job->changes, err);
+}
+
+extern const pl_pass pl_pass_bypass_pairs;
+const pl_pass pl_pass_bypass_pairs = {
+    .name = "bypass-pairs",
+    .summary = "quantising and dequantising around chosen nodes is left out (analyze --advise)",
+    .takes_nodes = true,
+    .run = run,
+};

@@ -4,6 +4,7 @@
  * they are left as they are. */
 #include "ops/next_version.h"
 #include "passes/pass_int.h"
+#include "passes/passes.h"
 
 enum { FROM = 7, TO = 9 };
 
@@ -25,3 +26,14 @@ pl_status pl_raise_opset(pl_model *model, pl_err *err) {
     PL_TRY(raise_graph(NULL, model->graph, err));
     return pl_model_set_opset(model, "", TO, err);
 }
+
+static pl_status run(pl_pass_job *job, pl_err *err) {
+    return pl_raise_opset(job->model, err);
+}
+
+extern const pl_pass pl_pass_raise_opset;
+const pl_pass pl_pass_raise_opset = {
+    .name = "raise-opset",
+    .summary = "opset 7 and 8 become opset 9 (part of backward)",
+    .run = run,
+};

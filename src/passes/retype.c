@@ -177,7 +177,7 @@ static pl_status want(retype *r, pl_value *value, pl_dtype d, const pl_node *use
         pl_tensor *constant = pl_pass_constant(value);
         pl_value *other = before_widening(r, value, d);
         if (other != NULL) {
-            PL_TRY(note(r, PL_CHANGE_DROP, value, s->now, d, user, "only widened it", err));
+            PL_TRY(note(r, PL_CHANGE_DROP, value, s->now, d, user, "only widened the value", err));
         } else if (constant != NULL) {
             PL_TRY(convert_constant(r, value, constant, d, user, &other, err));
         } else {
@@ -297,7 +297,7 @@ static pl_status retype_inputs(retype *r, pl_node *node, pl_compute_rule rule, p
         const pl_value *value = node->n_out > 0 ? node->out[0] : NULL;
         if (value != NULL)
             PL_TRY(note(r, PL_CHANGE_STAY, value, slot_of(r, node->out[0])->from, shared, node,
-                        "the operator does not take it", err));
+                        "the operator does not support the type", err));
         rule = r->options->everywhere ? PL_COMPUTE_KEEP : PL_COMPUTE_FP32;
         shared = r->options->everywhere ? PL_UNDEFINED : PL_F32;
     }

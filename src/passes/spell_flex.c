@@ -17,8 +17,8 @@ static pl_value *through(pl_grad *c, const char *attr, pl_dtype type, pl_value *
     pl_model *const model = c->graph->model;
     if (body == NULL || c->st != PL_OK) return x;
     if (body->n_inputs < 1 || body->n_outputs != 1) {
-        c->st =
-            pl_node_fail(c->err, PL_E_INVALID, c->node, "%s takes one value and gives one", attr);
+        c->st = pl_node_fail(c->err, PL_E_INVALID, c->node, "%s must have one input and one output",
+                             attr);
         return NULL;
     }
     const pl_dtype wide = x->type->dtype;

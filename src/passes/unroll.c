@@ -10,7 +10,8 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "graph/edit.h"
-#include "ops/control.h"
+#include "ops/control/control.h"
+#include "ops/grad.h"
 #include "ops/infer.h"
 #include "passes/pass_int.h"
 
@@ -238,7 +239,7 @@ static pl_status give(unrolling *u, const char *op, pl_value *const *in, size_t 
 static pl_status give_scan(unrolling *u, size_t k, int64_t axis, bool reversed, uint32_t slot) {
     if (u->n_steps == 0) {
         return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
-                            "it never runs, so that scan output %zu has no pieces", k);
+                            "it never runs, so scan output %zu is empty", k);
     }
     pl_value **parts = pl_calloc(u->n_steps, sizeof(*parts));
     if (parts == NULL) return pl_fail_memory(u->err, u->n_steps);
@@ -280,8 +281,7 @@ static pl_status is_true(unrolling *u, const pl_value *cond, bool *out) {
     if (t == NULL || t->n_elements != 1) {
         pl_tensor_unref(t);
         return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
-                            "its gradient needs a condition that is known before the run; '%s' is "
-                            "not",
+                            "its gradient requires a condition known before the run; '%s' is not",
                             cond->name);
     }
     *out = pl_tensor_get_i64(t, 0) != 0;
@@ -297,8 +297,7 @@ static pl_status trip_count(unrolling *u, int64_t *out) {
     if (t == NULL || t->n_elements != 1) {
         pl_tensor_unref(t);
         return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
-                            "its gradient needs a trip count that is known before the run; '%s' "
-                            "is not",
+                            "its gradient requires a trip count known before the run; '%s' is not",
                             u->node->in[0]->name);
     }
     *out = pl_tensor_get_i64(t, 0);
@@ -444,9 +443,10 @@ static int64_t length_of(const pl_node *node, const pl_scan_layout *s) {
 static pl_status scan_length(const unrolling *u, const pl_scan_layout *s, int64_t *out) {
     *out = length_of(u->node, s);
     if (*out >= 0) return PL_OK;
-    return pl_node_fail(u->err, PL_E_UNSUPPORTED, u->node,
-                        "its gradient needs the length of '%s', which is not known before the run",
-                        u->node->in[s->n_states]->name);
+    return pl_node_fail(
+        u->err, PL_E_UNSUPPORTED, u->node,
+        "its gradient requires the length of '%s', which is not known before the run",
+        u->node->in[s->n_states]->name);
 }
 
 static pl_status scan_steps(unrolling *u, const pl_scan_layout *s, int64_t n, pl_value **slices) {
@@ -483,7 +483,7 @@ static pl_status expand_scan(pl_graph *graph, pl_node *node, pl_err *err) {
     PL_TRY_GOTO(done, st, open_loop(&u, graph, node, s.body, s.n_states, 0, err));
     PL_TRY_GOTO(done, st, scan_length(&u, &s, &n));
     if (u.states == NULL || s.body->n_inputs != s.n_states + s.n_in || n > MAX_NODES) {
-        st = pl_node_fail(err, PL_E_UNSUPPORTED, node, "its body or its length is out of bounds");
+        st = pl_node_fail(err, PL_E_UNSUPPORTED, node, "its body or length is out of range");
         goto done;
     }
     slices = pl_calloc(s.n_in * (size_t)n + 1, sizeof(*slices));
@@ -585,12 +585,18 @@ typedef struct search {
     bool changed;  /* a branch was put in the place of its If */
 } search;
 
+static bool has_output(const pl_node *node) {
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (node->out[i] != NULL) return true;
+    return false;
+}
+
 static pl_status find_in(void *ctx, pl_graph *graph, pl_err *err) {
     search *f = ctx;
     for (size_t i = 0; i < graph->n_nodes && f->node == NULL && !f->changed; i++) {
         pl_node *node = graph->nodes[i];
         if (node->def == NULL || (node->def->flags & PL_OP_CONTROL) == 0) continue;
-        if (!pl_node_depends(node, f->depends)) continue;
+        if (!has_output(node) || !pl_node_depends(node, f->depends)) continue;
         if (node->def->grad == pl_grad_unrolled) {
             f->node = node;
             f->graph = graph;
@@ -685,7 +691,7 @@ pl_status pl_unroll_loops(pl_model *model, pl_value *const *xs, size_t n_xs, pl_
         PL_TRY(unroll_one(model, xs, n_xs, &found, err));
         work += pl_model_count_nodes(model);
         if (found && work > MAX_WORK)
-            return pl_fail(err, PL_E_LIMIT, "loops in loops: gradients would take too many nodes");
+            return pl_fail(err, PL_E_LIMIT, "nested loops: gradients would need too many nodes");
     }
     PL_TRY(pl_take_sequences_apart(model->graph, &found, err));
     if (!found) return PL_OK;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/le.h"
-#include "tensor/raw.h"
+#include "tensor/file/raw.h"
 
 /* ---- names ---- */
 
@@ -133,7 +133,7 @@ static pl_status restore_strings(int rank, const int64_t *dims, pl_bytes bytes, 
         const uint64_t left = bytes.n_bytes - at;
         const uint64_t length = left < 8 ? UINT64_MAX : pl_le64(bytes.data + at);
         if (left < 8 || length > left - 8) {
-            st = pl_fail(err, PL_E_FORMAT, "string %" PRId64 " ends beyond the data", i);
+            st = pl_fail(err, PL_E_FORMAT, "string %" PRId64 " ends after the data", i);
             break;
         }
         st = pl_tensor_set_string(t, i, (const char *)bytes.data + at + 8, (size_t)length, err);

@@ -1,10 +1,10 @@
 /* A file that appears whole under its name or not at all, written at any offset, never over
  * another.
  *
- * pl_file_writer (base/file.h) appends and replaces; a recording needs its header last and must not
- * replace anything. The file has no name until it is published (O_TMPFILE), so that a killed writer
- * leaves nothing behind; where the file system lacks that, it is a hidden temporary beside the
- * target. Writing is thread-safe (different ranges), opening and publishing are not. */
+ * pl_file_writer (base/file.h) appends; a recording needs its header last. The file has no name
+ * until it is published (O_TMPFILE), so that a killed writer leaves nothing behind; where the file
+ * system lacks that, it is a hidden temporary beside the target. Writing is thread-safe (different
+ * ranges), opening and publishing are not. */
 #ifndef PL_OUTFILE_H
 #define PL_OUTFILE_H
 
@@ -20,7 +20,7 @@ typedef enum pl_outfile_kind {
     PL_OUTFILE_NAMED
 } pl_outfile_kind;
 
-/* PL_E_EXISTS when `path` is there already. */
+/* PL_E_EXISTS if `path` already exists. */
 pl_status pl_outfile_open(const char *path, pl_outfile_kind kind, pl_outfile **out, pl_err *err);
 pl_status pl_outfile_write(pl_outfile *file, uint64_t at, const void *data, size_t n_bytes,
                            pl_err *err);

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/le.h"
 #include "base/strmap.h"
 #include "base/utf8.h"
@@ -177,13 +178,7 @@ static void keep_stands_for(pl_recorder *r, const pl_record_info *from, pl_recor
 
 /* A new record with its key and strings; the mutex is held. */
 static pl_recorded *add_record(pl_recorder *r, const pl_record_info *info, const char *name) {
-    if (r->n_records == r->capacity) {
-        const size_t capacity = r->capacity == 0 ? 64 : 2 * r->capacity;
-        pl_recorded **records = pl_realloc_array(r->records, capacity, sizeof(pl_recorded *));
-        if (records == NULL) return NULL;
-        r->records = records;
-        r->capacity = capacity;
-    }
+    if (!PL_ARRAY_ROOM(r->records, r->n_records, &r->capacity)) return NULL;
     pl_recorded *record = pl_arena_alloc(r->arena, sizeof *record);
     bool ok = record != NULL;
     if (!ok) return NULL;
@@ -232,7 +227,7 @@ static pl_status place_tensor(pl_recorder *r, const pl_record_info *info, const 
             PL_TRY(pl_outfile_open(r->path, file_kind(r), &r->files[place], err));
         }
         if (values->n_bytes > INT64_MAX / 16 - r->n_bytes[place]) {
-            return pl_fail(err, PL_E_LIMIT, "'%s' grows too large", r->path);
+            return pl_fail(err, PL_E_LIMIT, "'%s' is too large", r->path);
         }
         values->place = place;
         values->offset = r->n_bytes[place];
@@ -298,7 +293,8 @@ static pl_status put_any(pl_recorder *r, const pl_record_info *info, const char 
                          const pl_datum *d, int depth, const char **key, pl_err *err) {
     if (d->kind == PL_TYPE_TENSOR) return put_named(r, info, name, d->tensor, key, err);
     if (depth > NEST_MAX) {
-        return fail_recorder(r, pl_fail(err, PL_E_UNSUPPORTED, "'%s' is nested too deep", name));
+        return fail_recorder(
+            r, pl_fail(err, PL_E_UNSUPPORTED, "'%s' is nested too deeplylylylylyly", name));
     }
     return put_container(r, info, name, d, depth, key, err);
 }

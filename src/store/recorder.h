@@ -35,7 +35,7 @@ typedef struct pl_recorder_options {
     size_t reserve_bytes; /* room for the header; 0 = chosen. Too small costs one copy */
 } pl_recorder_options;
 
-/* PL_E_EXISTS when the file is there already. options may be NULL. */
+/* PL_E_EXISTS if the file already exists. options may be NULL. */
 pl_status pl_recorder_open(const char *path, const pl_recorder_options *options, pl_recorder **out,
                            pl_err *err);
 /* Thread-safe. A value that comes again gets the key NAME#1, NAME#2, …; items of sequences and

@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 #include "store/recorder_int.h"
-#include "tensor/safetensors.h"
+#include "tensor/file/safetensors.h"
 
 static const char *const flag_names[PL_RECORD_FLAGS] = { "input", "output", "strided",
                                                          "broadcast" };

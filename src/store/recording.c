@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "store/blob.h"
 #include "store/recorder_int.h"
 #include "store/recording_int.h"
-#include "tensor/tensor_file.h"
-#include "tensor/zip.h"
+#include "tensor/file/npy.h"
+#include "tensor/file/pt.h"
+#include "tensor/file/tensor_file.h"
+#include "tensor/file/zip.h"
 
 enum { NEST_MAX = 8 };
 
@@ -27,13 +30,7 @@ pl_record_source *pl_recording_source(pl_recording *rec, pl_source_kind kind) {
 
 static pl_record *add_slot(pl_recording *rec) {
     struct pl_recording_int *in = rec->internal;
-    if (rec->n_records == in->capacity) {
-        const size_t capacity = in->capacity == 0 ? 64 : 2 * in->capacity;
-        pl_record *records = pl_realloc_array(rec->records, capacity, sizeof *records);
-        if (records == NULL) return NULL;
-        rec->records = records;
-        in->capacity = capacity;
-    }
+    if (!PL_ARRAY_ROOM(rec->records, rec->n_records, &in->capacity)) return NULL;
     pl_record *r = &rec->records[rec->n_records];
     memset(r, 0, sizeof *r);
     r->value = r->node = r->op = r->module = r->graph = r->unmapped = "";
@@ -187,7 +184,7 @@ static pl_status read_tensor_tuple(pl_recording *rec, const pl_json_value *item,
     const pl_json_value *stats = pl_json_find(item, "stats");
     if (!get_text(item, "dtype", &dtype) || !get_text(item, "hash", &hash) ||
         !get_numbers(item, "shape", false, &r->rank, r->dims) || !get_flags(item, &r->flags)) {
-        return pl_fail(err, PL_E_FORMAT, "'dtype', 'shape', 'hash' or 'flags' is wrong");
+        return pl_fail(err, PL_E_FORMAT, "invalid 'dtype', 'shape', 'hash' or 'flags'");
     }
     r->dtype = pl_dtype_by_name(dtype, strlen(dtype));
     if (r->dtype == PL_UNDEFINED)
@@ -197,7 +194,7 @@ static pl_status read_tensor_tuple(pl_recording *rec, const pl_json_value *item,
     pl_dims_strides(r->rank, r->dims, r->strides);
     if (pl_json_find(item, "strides") != NULL &&
         (!get_numbers(item, "strides", true, &n_strides, r->strides) || n_strides != r->rank))
-        return pl_fail(err, PL_E_FORMAT, "'strides' is wrong");
+        return pl_fail(err, PL_E_FORMAT, "invalid 'strides'");
     if (offset != NULL && offset->is_integer) r->offset = offset->integer;
     r->has_shape = true;
     r->has_hash = *hash != '\0';
@@ -205,7 +202,7 @@ static pl_status read_tensor_tuple(pl_recording *rec, const pl_json_value *item,
         return pl_fail(err, PL_E_FORMAT, "'hash' is not 32 hexadecimal digits");
     r->has_stats = stats != NULL;
     if (r->has_stats && !pl_stats_get(stats, &r->stats))
-        return pl_fail(err, PL_E_FORMAT, "'stats' is wrong");
+        return pl_fail(err, PL_E_FORMAT, "invalid 'stats'");
     const pl_safetensors_entry *e = pl_safetensors_find(rec->internal->safetensors, r->key);
     if (e != NULL) {
         PL_TRY(match_entry(r, e, err));
@@ -220,14 +217,14 @@ static pl_status read_container_tuple(pl_recording *rec, const pl_json_value *it
     const pl_json_value *items = pl_json_find(item, "items");
     const char *dtype;
     if (items == NULL || items->kind != PL_JSON_ARRAY || !get_text(item, "dtype", &dtype))
-        return pl_fail(err, PL_E_FORMAT, "'items' or 'dtype' is wrong");
+        return pl_fail(err, PL_E_FORMAT, "invalid 'items' or 'dtype'");
     if (r->kind == PL_TYPE_OPTIONAL && items->n_items > 1)
         return pl_fail(err, PL_E_FORMAT, "an optional with %zu items", items->n_items);
     r->dtype = pl_dtype_by_name(dtype, strlen(dtype));
     const char **keys = pl_arena_array(rec->internal->arena, items->n_items, sizeof *keys);
     if (keys == NULL) return pl_fail_memory(err, items->n_items);
     for (const pl_json_value *v = items->first; v != NULL; v = v->next) {
-        if (v->kind != PL_JSON_STRING) return pl_fail(err, PL_E_FORMAT, "'items' is wrong");
+        if (v->kind != PL_JSON_STRING) return pl_fail(err, PL_E_FORMAT, "invalid 'items'");
         keys[r->n_items++] = v->string;
     }
     r->items = keys;
@@ -238,11 +235,11 @@ static pl_status read_stands_for(pl_recording *rec, const pl_json_value *item, p
                                  pl_err *err) {
     const pl_json_value *list = pl_json_find(item, "stands_for");
     if (list == NULL) return PL_OK;
-    if (list->kind != PL_JSON_ARRAY) return pl_fail(err, PL_E_FORMAT, "'stands_for' is wrong");
+    if (list->kind != PL_JSON_ARRAY) return pl_fail(err, PL_E_FORMAT, "invalid 'stands_for'");
     const char **names = pl_arena_array(rec->internal->arena, list->n_items, sizeof *names);
     if (names == NULL) return pl_fail_memory(err, list->n_items);
     for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
-        if (v->kind != PL_JSON_STRING) return pl_fail(err, PL_E_FORMAT, "'stands_for' is wrong");
+        if (v->kind != PL_JSON_STRING) return pl_fail(err, PL_E_FORMAT, "invalid 'stands_for'");
         names[r->n_stands_for++] = v->string;
     }
     r->stands_for = names;
@@ -255,13 +252,13 @@ static pl_status read_tuple(pl_recording *rec, const pl_json_value *item, pl_err
     if (pl_json_find(item, "key") == NULL || !get_text(item, "key", &key))
         return pl_fail(err, PL_E_FORMAT, "plumb.values: an entry without 'key'");
     if (pl_strmap_has(&rec->internal->by_key, key))
-        return pl_fail(err, PL_E_FORMAT, "plumb.values: '%s' stands there twice", key);
+        return pl_fail(err, PL_E_FORMAT, "plumb.values: duplicate entry '%s'", key);
     pl_record *r = pl_recording_add(rec, key, err);
     if (r == NULL) return PL_E_MEMORY;
     if (!get_text(item, "value", &value) || !get_text(item, "node", &r->node) ||
         !get_text(item, "op", &r->op) || !get_text(item, "module", &r->module) ||
         !get_text(item, "graph", &r->graph) || !get_text(item, "kind", &kind)) {
-        return pl_fail(err, PL_E_FORMAT, "plumb.values: '%s' has a field of a wrong type", key);
+        return pl_fail(err, PL_E_FORMAT, "plumb.values: '%s' has a field of the wrong type", key);
     }
     if (*value != '\0') r->value = value;
     if (call != NULL && call->is_integer && call->integer >= 0) r->call = call->integer;
@@ -332,13 +329,18 @@ static pl_status recording_new(const char *path, pl_recording **out, pl_err *err
 
 static pl_status open_file(pl_recording *rec, pl_err *err) {
     const pl_file_map *map = rec->internal->map;
+    if (pl_pt_sniff((pl_bytes){ map->data, map->n_bytes })) return pl_import_pt(rec, err);
     if (pl_zip_sniff(map->data, map->n_bytes)) return pl_import_npz(rec, err);
     /* Before JSON: the length of a header may well begin with the byte '{', JSON has no NUL. */
     if (pl_safetensors_sniff(map->data, map->n_bytes)) return open_safetensors(rec, err);
     if (pl_import_is_polygraphy(map->data, map->n_bytes)) return pl_import_polygraphy(rec, err);
     if (pl_path_has_suffix(rec->path, ".safetensors")) return open_safetensors(rec, err);
+    if (pl_npy_sniff(map->data, map->n_bytes) || pl_path_has_suffix(rec->path, ".bin") ||
+        pl_path_has_suffix(rec->path, ".raw"))
+        return pl_import_one_file(rec, err);
     return pl_fail(err, PL_E_FORMAT,
-                   "not a recording: neither safetensors, npz nor Polygraphy JSON");
+                   "not a recording: expected safetensors, npz, npy, .bin, a PyTorch file (.pt) or "
+                   "Polygraphy JSON");
 }
 
 pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording **out,
@@ -355,19 +357,22 @@ pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording
     return PL_OK;
 }
 
-pl_status pl_recording_open(const char *path, pl_recording **out, pl_err *err) {
-    if (pl_path_is_dir(path)) {
-        pl_recording *rec = NULL;
-        PL_TRY(recording_new(path, &rec, err));
-        const pl_status st = pl_import_folder(rec, path, err);
-        if (st != PL_OK) {
-            pl_recording_close(rec);
-            return pl_err_wrap(err, st, "%s", path);
-        }
-        *out = rec;
-        return PL_OK;
+static pl_status open_folder(const char *path, pl_recording **out, pl_err *err) {
+    pl_recording *rec = NULL;
+    PL_TRY(recording_new(path, &rec, err));
+    pl_status st = pl_dir_open(path, &rec->internal->dir, err);
+    if (st == PL_OK) st = pl_import_folder(rec, err);
+    if (st != PL_OK) {
+        pl_recording_close(rec);
+        return pl_err_wrap(err, st, "%s", path);
     }
+    *out = rec;
+    return PL_OK;
+}
+
+pl_status pl_recording_open(const char *path, pl_recording **out, pl_err *err) {
     pl_file_map *map = NULL;
+    if (pl_path_is_dir(path)) return open_folder(path, out, err);
     PL_TRY(pl_file_map_open(path, &map, err));
     const pl_status st = pl_recording_open_map(map, path, out, err);
     pl_file_map_unref(map);
@@ -381,6 +386,7 @@ void pl_recording_close(pl_recording *rec) {
     pl_strmap_release(&in->next_call);
     pl_safetensors_close(in->safetensors);
     if (in->map != NULL) pl_file_map_unref(in->map);
+    pl_dir_close(in->dir);
     pl_arena_free(in->arena);
     pl_free(in);
     pl_free(rec->records);
@@ -401,9 +407,10 @@ static pl_status read_strings(const pl_recording *rec, const pl_record *r, pl_te
     return pl_dense_restore(PL_STRING, r->rank, r->dims, bytes, NULL, out, err);
 }
 
-static pl_status read_tensor_file(const pl_record_source *source, pl_tensor **out, pl_err *err) {
+static pl_status read_tensor_file(const pl_recording *rec, const pl_record_source *source,
+                                  pl_tensor **out, pl_err *err) {
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
-    PL_TRY(pl_tensor_file_load(source->path, NULL, &file, err));
+    PL_TRY(pl_tensor_file_load_in(rec->internal->dir, source->path, NULL, &file, err));
     pl_status st = PL_OK;
     if (file.n_items != 1 || file.items[0].datum->kind != PL_TYPE_TENSOR) {
         st = pl_fail(err, PL_E_FORMAT, "%s holds %zu tensors, expected one", source->path,
@@ -429,6 +436,42 @@ static pl_status check_shape(const pl_record *r, pl_tensor *t, pl_err *err) {
                    pl_dims_describe(r->rank, r->dims, want, sizeof want));
 }
 
+static pl_status read_raw(const pl_recording *rec, const pl_record *r, pl_tensor **out,
+                          pl_err *err) {
+    pl_file_map *map = NULL;
+    if (r->source->path == NULL) { /* the recording is this one file */
+        map = pl_file_map_ref(rec->internal->map);
+    } else {
+        PL_TRY(pl_dir_map(rec->internal->dir, r->source->path, &map, err));
+    }
+    pl_status st = pl_tensor_new(r->dtype, r->rank, r->dims, out, err);
+    if (st == PL_OK && pl_tensor_bytes(*out) != map->n_bytes) {
+        st = pl_fail(err, PL_E_FORMAT, "it has %zu bytes, expected %zu", map->n_bytes,
+                     pl_tensor_bytes(*out));
+        pl_tensor_unref(*out);
+        *out = NULL;
+    }
+    if (st == PL_OK && map->n_bytes > 0) memcpy((*out)->data, map->data, map->n_bytes);
+    pl_file_map_unref(map);
+    return st;
+}
+
+void pl_recording_retype(pl_recording *rec, const char *key, pl_dtype dtype, int rank,
+                         const int64_t *dims) {
+    int64_t n = 0, n_raw = 0;
+    for (size_t i = 0; i < rec->n_records; i++) {
+        pl_record *r = &rec->records[i];
+        if (strcmp(r->key, key) != 0 || r->source == NULL || r->source->kind != PL_SOURCE_RAW ||
+            !pl_dims_product(rank, dims, &n) || !pl_dims_product(r->rank, r->dims, &n_raw))
+            continue;
+        const uint64_t have = (uint64_t)n_raw * pl_dtype_bytes(r->dtype);
+        if (pl_dtype_bits(dtype) < 8 || (uint64_t)n * pl_dtype_bytes(dtype) != have) continue;
+        r->dtype = dtype;
+        r->rank = rank;
+        memcpy(r->dims, dims, (size_t)rank * sizeof *dims);
+    }
+}
+
 pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tensor **out,
                             pl_err *err) {
     pl_tensor *t = NULL;
@@ -443,7 +486,8 @@ pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tens
                  : pl_safetensors_read(rec->internal->safetensors, r->source->entry, &t, err);
         break;
     case PL_SOURCE_TENSOR: t = pl_tensor_ref(r->source->tensor); break;
-    case PL_SOURCE_FILE: st = read_tensor_file(r->source, &t, err); break;
+    case PL_SOURCE_FILE: st = read_tensor_file(rec, r->source, &t, err); break;
+    case PL_SOURCE_RAW: st = read_raw(rec, r, &t, err); break;
     case PL_SOURCE_BASE64: st = pl_import_base64(r->source, &t, err); break;
     }
     if (st == PL_OK) st = check_shape(r, t, err);
@@ -473,7 +517,7 @@ void pl_recording_forget(const pl_recording *rec, const pl_record *r) {
 static pl_status read_nested(const pl_recording *rec, const pl_record *r, int depth, size_t *left,
                              pl_datum **out, pl_err *err) {
     if (*left == 0)
-        return pl_fail(err, PL_E_FORMAT, "%s: '%s' holds a record twice", rec->path, r->key);
+        return pl_fail(err, PL_E_FORMAT, "%s: '%s' contains a record twice", rec->path, r->key);
     --*left;
     if (r->kind == PL_TYPE_TENSOR) {
         pl_tensor *t = NULL;
@@ -481,7 +525,8 @@ static pl_status read_nested(const pl_recording *rec, const pl_record *r, int de
         return pl_datum_of_tensor_take(t, out, err);
     }
     if (depth > NEST_MAX) /* also ends a container that holds itself */
-        return pl_fail(err, PL_E_FORMAT, "%s: '%s' is nested too deep", rec->path, r->key);
+        return pl_fail(err, PL_E_FORMAT, "%s: '%s' is nested too deeplylylylylyly", rec->path,
+                       r->key);
     pl_datum **items = pl_calloc(r->n_items + 1, sizeof(pl_datum *));
     if (items == NULL) return pl_fail_memory(err, r->n_items);
     pl_status st = PL_OK;
@@ -517,8 +562,7 @@ pl_status pl_recording_check_tensor(const pl_recording *rec, const pl_record *r,
     const pl_hash128 hash = pl_hash128_of(dense.data, dense.n_bytes);
     pl_dense_release(&dense);
     if (pl_hash128_equal(hash, r->hash)) return PL_OK;
-    return pl_fail(err, PL_E_FORMAT, "%s: '%s' is damaged: its bytes have another hash", rec->path,
-                   r->key);
+    return pl_fail(err, PL_E_FORMAT, "%s: '%s' is damaged: hash mismatch", rec->path, r->key);
 }
 
 pl_status pl_recording_check_record(const pl_recording *rec, const pl_record *r, uint64_t *n_bytes,

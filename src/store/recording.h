@@ -1,9 +1,9 @@
 /* Reading a recording, plumb's own or somebody else's.
  *
  * One form for all: a list of records, each with what is known of its value, read one at a time.
- * Known: recordings and plain safetensors files, npz archives, folders of npy files with or without
- * Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets. Nothing in a file is believed
- * unchecked. Reading different records from different threads is fine. */
+ * Known: recordings and plain safetensors files, npz archives, files of torch.save, folders of npy
+ * files with or without Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets. Nothing in
+ * a file is believed unchecked. Reading different records from different threads is fine. */
 #ifndef PL_RECORDING_H
 #define PL_RECORDING_H
 
@@ -35,8 +35,8 @@ typedef struct pl_record {
 } pl_record;
 
 typedef struct pl_recording {
-    const char *path, *format; /* "plumb", "safetensors", "npz", "npy", "aimodelintermediates",
-                                  "polygraphy", "onnx-test-data" */
+    const char *path, *format; /* "plumb", "safetensors", "npz", "pt", "npy",
+                                  "aimodelintermediates", "polygraphy", "onnx-test-data" */
     pl_record *records;        /* in the order of the run where that is known */
     size_t n_records;
     const char *provenance, *graph, *mappings; /* JSON, or NULL */
@@ -50,6 +50,10 @@ pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording
 void pl_recording_close(pl_recording *recording); /* tensors read stay valid; NULL is fine */
 const pl_record *pl_recording_find(const pl_recording *recording, const char *key); /* or NULL */
 /* In place where the file allows. PL_E_NOT_FOUND when only statistics were recorded. */
+/* A file of nothing but elements (.bin): what they are, known from elsewhere. Nothing happens when
+ * the number of bytes does not fit, or the record says itself what it is. */
+void pl_recording_retype(pl_recording *recording, const char *key, pl_dtype dtype, int rank,
+                         const int64_t *dims);
 pl_status pl_recording_read(const pl_recording *recording, const pl_record *record, pl_tensor **out,
                             pl_err *err);
 /* Gives back the memory of a record that was read in place and is not needed soon: its pages leave

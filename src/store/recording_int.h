@@ -4,16 +4,18 @@
 #define PL_RECORDING_INT_H
 
 #include "base/arena.h"
+#include "base/door.h"
 #include "base/file.h"
 #include "base/json_read.h"
 #include "base/strmap.h"
 #include "store/recording.h"
-#include "tensor/safetensors.h"
+#include "tensor/file/safetensors.h"
 
 typedef enum pl_source_kind {
     PL_SOURCE_SAFETENSORS,
     PL_SOURCE_TENSOR, /* read already */
     PL_SOURCE_FILE,   /* one tensor file: npy or pb */
+    PL_SOURCE_RAW,    /* a file of nothing but elements; the record has type and shape */
     PL_SOURCE_BASE64  /* an npy file in base64 */
 } pl_source_kind;
 
@@ -21,7 +23,7 @@ typedef struct pl_record_source {
     pl_source_kind kind;
     const pl_safetensors_entry *entry; /* SAFETENSORS */
     pl_tensor *tensor;                 /* TENSOR; the recording owns a reference */
-    const char *path;                  /* FILE */
+    const char *path;                  /* FILE, RAW; NULL = the recording itself */
     pl_dtype cast_to;                  /* FILE: the type it had before npy; else PL_UNDEFINED */
     const char *text;                  /* BASE64 */
     size_t n_text;
@@ -30,6 +32,7 @@ typedef struct pl_record_source {
 struct pl_recording_int {
     pl_arena *arena;
     pl_file_map *map; /* or NULL */
+    pl_dir *dir;      /* a folder of files; or NULL */
     pl_safetensors *safetensors;
     pl_strmap by_key;    /* -> index + 1 */
     pl_strmap next_call; /* key that came twice -> int64_t */
@@ -45,9 +48,12 @@ pl_status pl_recording_add_tensor_take(pl_recording *rec, const char *key, pl_te
 pl_record_source *pl_recording_source(pl_recording *rec, pl_source_kind kind); /* or NULL */
 
 pl_status pl_import_npz(pl_recording *rec, pl_err *err);
+pl_status pl_import_pt(pl_recording *rec, pl_err *err);
 bool pl_import_is_polygraphy(const void *data, size_t n_bytes);
 pl_status pl_import_polygraphy(pl_recording *rec, pl_err *err);
-pl_status pl_import_folder(pl_recording *rec, const char *dir, pl_err *err);
+/* One npy file, or one of raw elements; the record has the name of the file. */
+pl_status pl_import_one_file(pl_recording *rec, pl_err *err);
+pl_status pl_import_folder(pl_recording *rec, pl_err *err);
 pl_status pl_import_base64(const pl_record_source *source, pl_tensor **out, pl_err *err);
 
 #endif

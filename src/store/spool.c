@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/file.h"
 #include "store/outfile.h"
 
@@ -85,13 +86,7 @@ static pl_status put_file(pl_spool *s, const pl_tensor *t, entry *e, pl_err *err
 }
 
 pl_status pl_spool_put(pl_spool *s, const pl_datum *datum, size_t *id, pl_err *err) {
-    if (s->n == s->capacity) {
-        const size_t capacity = s->capacity == 0 ? 64 : 2 * s->capacity;
-        entry *grown = pl_realloc_array(s->entries, capacity, sizeof(entry));
-        if (grown == NULL) return pl_fail_memory(err, capacity);
-        s->entries = grown;
-        s->capacity = capacity;
-    }
+    if (!PL_ARRAY_ROOM(s->entries, s->n, &s->capacity)) return pl_fail_memory(err, s->n);
     entry e = { .datum = NULL };
     const uint64_t n_bytes = pl_datum_bytes(datum);
     const bool tensor = datum->kind == PL_TYPE_TENSOR && datum->tensor->dtype != PL_STRING;

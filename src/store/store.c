@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -25,109 +24,69 @@ static const char *const folders[] = { "blobs", "index", "tmp" };
 
 /* ---- opening ---- */
 
-static pl_status check_version(const char *dir, pl_err *err) {
+static pl_status check_version(const pl_dir *dir, pl_err *err) {
     pl_file_map *map = NULL;
-    char *path = pl_path_join(dir, PL_STORE_VERSION_FILE);
-    if (path == NULL) return pl_fail_memory(err, 0);
-    pl_status st = pl_file_map_open(path, &map, err);
-    if (st == PL_E_NOT_FOUND) {
-        st = pl_path_is_dir(dir) ? pl_fail(err, PL_E_FORMAT, "'%s' is not a store: it has no %s",
-                                           dir, PL_STORE_VERSION_FILE)
-                                 : pl_fail(err, PL_E_NOT_FOUND, "there is no store at '%s'", dir);
-    }
+    pl_status st = pl_dir_map(dir, PL_STORE_VERSION_FILE, &map, err);
+    if (st == PL_E_NOT_FOUND)
+        st = pl_fail(err, PL_E_FORMAT, "'%s' is not a store: it has no %s", pl_dir_path(dir),
+                     PL_STORE_VERSION_FILE);
     if (st == PL_OK && (map->n_bytes != strlen(PL_STORE_VERSION_TEXT) ||
                         memcmp(map->data, PL_STORE_VERSION_TEXT, map->n_bytes) != 0)) {
-        st = pl_fail(err, PL_E_UNSUPPORTED, "'%s' is a store of another version", dir);
+        st = pl_fail(err, PL_E_UNSUPPORTED, "'%s' has an unsupported store version",
+                     pl_dir_path(dir));
     }
     if (map != NULL) pl_file_map_unref(map);
-    pl_free(path);
     return st;
 }
 
 /* Hidden files do not count: a killed creator may have left one. */
-static pl_status check_vacant(const char *dir, pl_err *err) {
+static pl_status check_vacant(const pl_dir *dir, pl_err *err) {
     pl_dir_list list = { NULL, 0 };
     pl_status st = PL_OK;
-    PL_TRY(pl_dir_list_read(dir, &list, err));
+    PL_TRY(pl_dir_names(dir, ".", &list, err));
     for (size_t i = 0; i < list.n_names && st == PL_OK; i++) {
         if (list.names[i][0] == '.') continue;
-        st = pl_fail(err, PL_E_EXISTS, "'%s' is not a store and not empty", dir);
+        st = pl_fail(err, PL_E_EXISTS, "'%s' is not a store and not an empty directory",
+                     pl_dir_path(dir));
     }
     pl_dir_list_free(&list);
     return st;
 }
 
-static pl_status write_version(const char *dir, pl_err *err) {
-    pl_outfile *file = NULL;
-    char *path = pl_path_join(dir, PL_STORE_VERSION_FILE);
-    if (path == NULL) return pl_fail_memory(err, 0);
-    pl_status st = pl_outfile_open(path, PL_OUTFILE_UNNAMED, &file, err);
-    if (st == PL_OK) {
-        st = pl_outfile_write(file, 0, PL_STORE_VERSION_TEXT, strlen(PL_STORE_VERSION_TEXT), err);
-        if (st == PL_OK) {
-            st = pl_outfile_publish_take(file, err);
-        } else {
-            pl_outfile_discard_take(file);
-        }
-    }
-    pl_free(path);
-    return st == PL_E_EXISTS ? PL_OK : st; /* another process was quicker */
-}
-
 /* The version first: a creator killed later has left a store, if an empty one. */
-static pl_status create(const char *dir, pl_err *err) {
-    PL_TRY(pl_path_make_dirs(dir, err));
-    char *version = pl_path_join(dir, PL_STORE_VERSION_FILE);
-    if (version == NULL) return pl_fail_memory(err, 0);
-    const bool is_store = pl_path_exists(version);
-    pl_free(version);
+static pl_status create(const pl_dir *dir, pl_err *err) {
+    const bool is_store = pl_dir_look(dir, PL_STORE_VERSION_FILE, NULL) != PL_KIND_NONE;
     if (!is_store) {
         PL_TRY(check_vacant(dir, err));
-        PL_TRY(write_version(dir, err));
+        PL_TRY(pl_dir_write(dir, PL_STORE_VERSION_FILE, PL_STORE_VERSION_TEXT,
+                            strlen(PL_STORE_VERSION_TEXT), err));
     }
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char *path = pl_path_join(dir, folders[i]);
-        if (path == NULL) return pl_fail_memory(err, 0);
-        const pl_status st = pl_path_make_dirs(path, err);
-        pl_free(path);
-        PL_TRY(st);
-    }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        PL_TRY(pl_dir_make(dir, folders[i], err));
     for (int i = 0; i < PL_STORE_FOLDERS; i++) {
         char name[16];
         snprintf(name, sizeof name, "blobs/%x", (unsigned)i);
-        char *path = pl_path_join(dir, name);
-        if (path == NULL) return pl_fail_memory(err, 0);
-        const pl_status st = pl_path_make_dirs(path, err);
-        pl_free(path);
-        PL_TRY(st);
+        PL_TRY(pl_dir_make(dir, name, err));
     }
-    return is_store ? PL_OK : pl_sync_dir(dir, err);
+    return is_store ? PL_OK : pl_dir_sync(dir, ".", err);
 }
 
-pl_status pl_store_lock(const char *dir, int how, int *out, pl_err *err) {
-    char *path = pl_path_join(dir, "lock");
-    if (path == NULL) return pl_fail_memory(err, 0);
-    pl_status st = PL_OK;
-    int r;
-    const int fd = pl_fd_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        st = pl_fail_errno(err, errno, "open", path);
-        goto done;
-    }
+pl_status pl_store_lock(const pl_dir *dir, int how, int *out, pl_err *err) {
+    int r, fd = -1;
+    PL_TRY(pl_dir_open_lock(dir, "lock", &fd, err));
     do
         r = flock(fd, how);
     while (r != 0 && errno == EINTR);
-    if (r != 0) {
-        st = errno == EWOULDBLOCK
-                 ? pl_fail(err, PL_E_IO, "the store '%s' is in use by another process", dir)
-                 : pl_fail_errno(err, errno, "lock", path);
-        close(fd);
-        goto done;
+    if (r == 0) {
+        *out = fd;
+        return PL_OK;
     }
-    *out = fd;
-done:
-    pl_free(path);
-    return st;
+    const int error = errno;
+    close(fd);
+    return error == EWOULDBLOCK
+               ? pl_fail(err, PL_E_IO, "the store '%s' is in use by another process",
+                         pl_dir_path(dir))
+               : pl_fail_errno(err, error, "lock", pl_dir_path(dir));
 }
 
 static uint64_t random_token(void) {
@@ -136,17 +95,13 @@ static uint64_t random_token(void) {
     return token;
 }
 
-pl_status pl_store_open(const char *dir, pl_store_mode mode, pl_store **out, pl_err *err) {
+pl_status pl_store_open_in(pl_dir *dir, pl_store_mode mode, pl_store **out, pl_err *err) {
     pl_store *s = pl_calloc(1, sizeof *s);
     if (s == NULL) return pl_fail_memory(err, sizeof *s);
     pl_status st = PL_OK;
     s->lock_fd = -1;
     pthread_mutex_init(&s->mutex, NULL);
-    s->dir = pl_strdup(dir);
-    if (s->dir == NULL) {
-        st = pl_fail_memory(err, strlen(dir));
-        goto done;
-    }
+    s->dir = pl_dir_ref(dir);
     s->token = random_token();
     if (mode == PL_STORE_WRITE) PL_TRY_GOTO(done, st, create(dir, err));
     PL_TRY_GOTO(done, st, check_version(dir, err));
@@ -160,9 +115,18 @@ done:
     return PL_OK;
 }
 
+pl_status pl_store_open(const char *path, pl_store_mode mode, pl_store **out, pl_err *err) {
+    pl_dir *dir = NULL;
+    if (mode == PL_STORE_WRITE) PL_TRY(pl_path_make_dirs(path, err));
+    pl_status st = pl_dir_open(path, &dir, err);
+    if (st == PL_E_NOT_FOUND) return pl_fail(err, st, "no store at '%s'", path);
+    if (st == PL_OK) st = pl_store_open_in(dir, mode, out, err);
+    pl_dir_close(dir);
+    return st;
+}
+
 static void pending_free(pl_store_pending *p) {
     if (p->fd >= 0) close(p->fd);
-    pl_free(p->temporary);
     pl_free(p);
 }
 
@@ -171,7 +135,7 @@ static void pending_drop(pl_store *s) {
     while (s->pending != NULL) {
         pl_store_pending *p = s->pending;
         s->pending = p->next;
-        if (p->temporary != NULL) unlink(p->temporary);
+        if (p->temporary[0] != '\0') (void)pl_dir_unlink(s->dir, p->temporary, NULL);
         pending_free(p);
     }
     pl_strmap_release(&s->pending_by_name);
@@ -185,7 +149,7 @@ void pl_store_close(pl_store *s) {
     pending_drop(s);
     if (s->lock_fd >= 0) close(s->lock_fd);
     pthread_mutex_destroy(&s->mutex);
-    pl_free(s->dir);
+    pl_dir_close(s->dir);
     pl_free(s);
 }
 
@@ -195,22 +159,22 @@ int pl_store_folder(const pl_blob *blob) {
     return (int)(blob->hash.high >> 60);
 }
 
-static char *blob_path(const pl_store *s, const pl_blob *blob, const char *name) {
-    char relative[PL_BLOB_NAME_MAX + 16];
-    snprintf(relative, sizeof relative, "blobs/%x/%s", (unsigned)pl_store_folder(blob), name);
-    return pl_path_join(s->dir, relative);
+static void blob_file(const pl_blob *blob, const char *name, char out[PL_BLOB_FILE_MAX]) {
+    snprintf(out, PL_BLOB_FILE_MAX, "blobs/%x/%s", (unsigned)pl_store_folder(blob), name);
 }
 
-char *pl_store_blob_path(const pl_store *s, const char *name) {
+bool pl_store_blob_file(const char *name, char out[PL_BLOB_FILE_MAX]) {
     pl_blob blob;
-    return pl_blob_parse(name, &blob) ? blob_path(s, &blob, name) : NULL;
+    if (!pl_blob_parse(name, &blob)) return false;
+    blob_file(&blob, name, out);
+    return true;
 }
 
 /* ---- putting ---- */
 
-static bool is_there(const char *path, uint64_t n_bytes) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == n_bytes;
+static bool is_there(const pl_store *s, const char *file, uint64_t n_bytes) {
+    uint64_t n = 0;
+    return pl_dir_look(s->dir, file, &n) == PL_KIND_FILE && n == n_bytes;
 }
 
 static pl_status pending_sync(pl_store *s, pl_err *err) {
@@ -226,17 +190,14 @@ static pl_status flush(pl_store *s, pl_err *err) {
     pl_status st = pending_sync(s, err);
     while (st == PL_OK && s->pending != NULL) {
         pl_store_pending *p = s->pending;
-        char *path = blob_path(s, &p->blob, p->name);
-        if (path == NULL) {
-            st = pl_fail_memory(err, 0);
-        } else if (rename(p->temporary, path) != 0) {
-            st = pl_fail_errno(err, errno, "rename to", path);
-        } else {
+        char file[PL_BLOB_FILE_MAX];
+        blob_file(&p->blob, p->name, file);
+        st = pl_dir_rename(s->dir, p->temporary, file, err);
+        if (st == PL_OK) {
             s->is_touched[pl_store_folder(&p->blob)] = true;
             s->pending = p->next;
             pending_free(p);
         }
-        pl_free(path);
     }
     if (st != PL_OK) s->failed = st;
     pending_drop(s);
@@ -245,13 +206,9 @@ static pl_status flush(pl_store *s, pl_err *err) {
 
 static pl_status write_temporary(pl_store *s, pl_store_pending *p, const pl_dense *dense,
                                  pl_err *err) {
-    char name[80];
-    snprintf(name, sizeof name, "tmp/%ld-%016" PRIx64 "-%" PRIu64, (long)getpid(), s->token,
-             s->n_temporaries++);
-    p->temporary = pl_path_join(s->dir, name);
-    if (p->temporary == NULL) return pl_fail_memory(err, strlen(name));
-    p->fd = pl_fd_open(p->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (p->fd < 0) return pl_fail_errno(err, errno, "create", p->temporary);
+    snprintf(p->temporary, sizeof p->temporary, "tmp/%ld-%016" PRIx64 "-%" PRIu64, (long)getpid(),
+             s->token, s->n_temporaries++);
+    PL_TRY(pl_dir_create(s->dir, p->temporary, O_WRONLY, 0666, &p->fd, err));
     return pl_write_all(p->fd, 0, dense->data, dense->n_bytes, p->temporary, err);
 }
 
@@ -267,7 +224,7 @@ static pl_status put_new(pl_store *s, const pl_blob *blob, const char *name, con
         st = pl_fail_memory(err, sizeof *p);
     }
     if (st != PL_OK) {
-        if (p->fd >= 0) unlink(p->temporary);
+        if (p->fd >= 0) (void)pl_dir_unlink(s->dir, p->temporary, NULL);
         pending_free(p);
         return st;
     }
@@ -282,15 +239,14 @@ static pl_status put_new(pl_store *s, const pl_blob *blob, const char *name, con
 static pl_status put_locked(pl_store *s, const pl_blob *blob, const pl_dense *dense, pl_err *err) {
     char name[PL_BLOB_NAME_MAX] = { 0 };
     if (s->failed != PL_OK) {
-        return pl_fail(err, s->failed, "an earlier write to the store '%s' failed", s->dir);
+        return pl_fail(err, s->failed, "an earlier write to the store '%s' failed",
+                       pl_dir_path(s->dir));
     }
     pl_blob_name(blob, name);
     if (pl_strmap_has(&s->pending_by_name, name)) return PL_OK;
-    char *path = blob_path(s, blob, name);
-    if (path == NULL) return pl_fail_memory(err, 0);
-    const bool there = is_there(path, blob->n_bytes);
-    pl_free(path);
-    if (!there) return put_new(s, blob, name, dense, err);
+    char file[PL_BLOB_FILE_MAX];
+    blob_file(blob, name, file);
+    if (!is_there(s, file, blob->n_bytes)) return put_new(s, blob, name, dense, err);
     /* Somebody else's, perhaps of this moment: its name may not be durable yet. */
     s->is_touched[pl_store_folder(blob)] = true;
     return PL_OK;
@@ -299,7 +255,8 @@ static pl_status put_locked(pl_store *s, const pl_blob *blob, const pl_dense *de
 pl_status pl_store_put(pl_store *s, const pl_tensor *t, pl_blob *out, pl_err *err) {
     pl_dense dense;
     if (s->lock_fd < 0) {
-        return pl_fail(err, PL_E_USAGE, "the store '%s' is open for reading only", s->dir);
+        return pl_fail(err, PL_E_USAGE, "the store '%s' is open for reading only",
+                       pl_dir_path(s->dir));
     }
     PL_TRY(pl_dense_init(&dense, t, err));
     const pl_blob blob = pl_dense_blob(&dense, t->dtype);
@@ -313,18 +270,15 @@ pl_status pl_store_put(pl_store *s, const pl_tensor *t, pl_blob *out, pl_err *er
 
 static pl_status commit_locked(pl_store *s, pl_err *err) {
     if (s->failed != PL_OK) {
-        return pl_fail(err, s->failed, "an earlier write to the store '%s' failed", s->dir);
+        return pl_fail(err, s->failed, "an earlier write to the store '%s' failed",
+                       pl_dir_path(s->dir));
     }
     PL_TRY(flush(s, err));
     for (int i = 0; i < PL_STORE_FOLDERS; i++) {
         char name[16];
         if (!s->is_touched[i]) continue;
         snprintf(name, sizeof name, "blobs/%x", (unsigned)i);
-        char *path = pl_path_join(s->dir, name);
-        if (path == NULL) return pl_fail_memory(err, 0);
-        const pl_status st = pl_sync_dir(path, err);
-        pl_free(path);
-        PL_TRY(st);
+        PL_TRY(pl_dir_sync(s->dir, name, err));
         s->is_touched[i] = false;
     }
     return PL_OK;
@@ -332,7 +286,8 @@ static pl_status commit_locked(pl_store *s, pl_err *err) {
 
 pl_status pl_store_commit(pl_store *s, pl_err *err) {
     if (s->lock_fd < 0) {
-        return pl_fail(err, PL_E_USAGE, "the store '%s' is open for reading only", s->dir);
+        return pl_fail(err, PL_E_USAGE, "the store '%s' is open for reading only",
+                       pl_dir_path(s->dir));
     }
     pthread_mutex_lock(&s->mutex);
     const pl_status st = commit_locked(s, err);
@@ -359,12 +314,10 @@ pl_status pl_blob_check(const pl_blob *blob, const char *name, const pl_file_map
 static pl_status find_locked(pl_store *s, const pl_blob *blob, const char *name, pl_file_map **out,
                              pl_err *err) {
     const pl_store_pending *p = pl_strmap_get(&s->pending_by_name, name);
-    if (p != NULL) return pl_file_map_open(p->temporary, out, err);
-    char *path = blob_path(s, blob, name);
-    if (path == NULL) return pl_fail_memory(err, 0);
-    const pl_status st = pl_file_map_open(path, out, err);
-    pl_free(path);
-    return st;
+    char file[PL_BLOB_FILE_MAX];
+    if (p != NULL) return pl_dir_map(s->dir, p->temporary, out, err);
+    blob_file(blob, name, file);
+    return pl_dir_map(s->dir, file, out, err);
 }
 
 pl_status pl_store_get(pl_store *s, const pl_blob *blob, int rank, const int64_t *dims,
@@ -391,9 +344,9 @@ bool pl_store_has(pl_store *s, const pl_blob *blob) {
     pl_blob_name(blob, name);
     pthread_mutex_lock(&s->mutex);
     bool there = pl_strmap_has(&s->pending_by_name, name);
-    char *path = there ? NULL : blob_path(s, blob, name);
-    if (path != NULL) there = is_there(path, blob->n_bytes);
-    pl_free(path);
+    char file[PL_BLOB_FILE_MAX];
+    blob_file(blob, name, file);
+    there = there || is_there(s, file, blob->n_bytes);
     pthread_mutex_unlock(&s->mutex);
     return there;
 }

@@ -16,6 +16,7 @@
 #define PL_STORE_H
 
 #include "base/arena.h"
+#include "base/door.h"
 #include "store/blob.h"
 
 typedef struct pl_store pl_store;
@@ -25,10 +26,11 @@ typedef enum pl_store_mode {
     PL_STORE_WRITE /* made when it is not there */
 } pl_store_mode;
 
-pl_status pl_store_open(const char *dir, pl_store_mode mode, pl_store **out, pl_err *err);
+pl_status pl_store_open_in(pl_dir *dir, pl_store_mode mode, pl_store **out, pl_err *err);
+pl_status pl_store_open(const char *path, pl_store_mode mode, pl_store **out, pl_err *err);
 void pl_store_close(pl_store *store); /* what was not committed is dropped; NULL is fine */
 
-/* Keeps the tensor's bytes unless they are there already. */
+/* Stores the tensor's bytes unless the store has them. */
 pl_status pl_store_put(pl_store *store, const pl_tensor *t, pl_blob *out, pl_err *err);
 pl_status pl_store_commit(pl_store *store, pl_err *err);
 /* In place, checked. PL_E_NOT_FOUND when it is not there, PL_E_FORMAT when its bytes are not those
@@ -74,6 +76,6 @@ typedef struct pl_store_gc_result {
 /* Deletes blobs that no index names or that have a wrong length, and temporaries.
  * Fails without deleting anything while a writer has the store open, or when an index cannot be
  * read. dry_run only counts. */
-pl_status pl_store_gc(const char *dir, bool dry_run, pl_store_gc_result *out, pl_err *err);
+pl_status pl_store_gc(pl_dir *dir, bool dry_run, pl_store_gc_result *out, pl_err *err);
 
 #endif

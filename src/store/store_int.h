@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/door.h"
 #include "base/strmap.h"
 #include "store/store.h"
 
@@ -15,13 +16,13 @@ enum { PL_STORE_FOLDERS = 16 };
 typedef struct pl_store_pending {
     struct pl_store_pending *next;
     pl_blob blob;
-    char *temporary;
+    char temporary[80]; /* "tmp/…"; "" = not made yet */
     int fd;
     char name[PL_BLOB_NAME_MAX];
 } pl_store_pending;
 
 struct pl_store {
-    char *dir;
+    pl_dir *dir;
     int lock_fd; /* -1: reading only */
     uint64_t token;
     pthread_mutex_t mutex; /* guards all below */
@@ -34,10 +35,12 @@ struct pl_store {
     bool is_touched[PL_STORE_FOLDERS]; /* named there since the last commit */
 };
 
-/* Caller frees; NULL = out of memory. */
-char *pl_store_blob_path(const pl_store *store, const char *name);
+enum { PL_BLOB_FILE_MAX = PL_BLOB_NAME_MAX + 16 };
+
+/* "blobs/X/NAME"; false when it is no name of a blob. */
+bool pl_store_blob_file(const char *name, char out[PL_BLOB_FILE_MAX]);
 /* `how` as for flock(2); *out is the descriptor that holds the lock. */
-pl_status pl_store_lock(const char *dir, int how, int *out, pl_err *err);
+pl_status pl_store_lock(const pl_dir *dir, int how, int *out, pl_err *err);
 /* Length and hash of a mapped blob. */
 pl_status pl_blob_check(const pl_blob *blob, const char *name, const pl_file_map *map, pl_err *err);
 int pl_store_folder(const pl_blob *blob);

@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
+#include "base/door.h"
 #include "base/json.h"
-#include "view/page.h"
+#include "flows/api/options.h"
+#include "report/page.h"
 #include "view/server_int.h"
 
 struct plumb_viewer {
@@ -56,8 +57,19 @@ static bool is_token(const pl_server *s, const char *given) {
     return differs == 0;
 }
 
+/* The address at which a request arrived: listening everywhere, the server has many. */
+static in_addr_t arrived_at(struct MHD_Connection *c) {
+    const union MHD_ConnectionInfo *info =
+        lib.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    socklen_t n = sizeof address;
+    if (info == NULL || getsockname(info->connect_fd, (struct sockaddr *)&address, &n) != 0)
+        return htonl(INADDR_LOOPBACK);
+    return address.sin_addr.s_addr;
+}
+
 /* A page elsewhere that resolves its own name to 127.0.0.1 comes with that name as Host. */
-static bool is_own_host(const pl_server *s, const char *host) {
+static bool is_own_host(const pl_server *s, struct MHD_Connection *c, const char *host) {
     char name[64], port[16];
     struct in_addr address;
     const char *colon = host == NULL ? NULL : strrchr(host, ':');
@@ -69,19 +81,17 @@ static bool is_own_host(const pl_server *s, const char *host) {
     if (strcmp(colon != NULL ? colon + 1 : "80", port) != 0) return false; /* RFC 9110 4.2.1 */
     if (strcmp(name, "localhost") == 0) return true;
     if (inet_pton(AF_INET, name, &address) != 1) return false;
-    /* Listening everywhere, it has as many addresses; a name that lies is none of them. */
-    return address.s_addr == htonl(INADDR_LOOPBACK) || address.s_addr == s->host.s_addr ||
-           s->host.s_addr == htonl(INADDR_ANY);
+    return address.s_addr == htonl(INADDR_LOOPBACK) || address.s_addr == arrived_at(c);
 }
 
 static const char *refusal(const pl_server *s, struct MHD_Connection *c) {
     const char *origin = header(c, "Origin");
     const char *token = header(c, "X-Plumb-Token");
-    if (!is_own_host(s, header(c, "Host"))) return "the Host of the request is not this server";
-    if (origin != NULL && (strncmp(origin, "http://", 7) != 0 || !is_own_host(s, origin + 7)))
-        return "the request comes from another page";
+    if (!is_own_host(s, c, header(c, "Host"))) return "the request has a foreign Host header";
+    if (origin != NULL && (strncmp(origin, "http://", 7) != 0 || !is_own_host(s, c, origin + 7)))
+        return "the request has a foreign Origin";
     if (token == NULL) token = lib.MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
-    if (!is_token(s, token)) return "the link's token is missing or wrong";
+    if (!is_token(s, token)) return "the token is missing or wrong";
     return NULL;
 }
 
@@ -217,8 +227,13 @@ static enum MHD_Result answer_get(pl_server *s, struct MHD_Connection *c, const 
     if (strcmp(path, "/") == 0) return send_page(c);
     if (strcmp(path, "/api/events") == 0) return send_events(s, c);
     pthread_mutex_lock(&s->mutex);
-    const pl_status st = pl_api_get(&request, path, &reply, &err);
+    const char *agreed = pl_request_query(&request, "run");
+    const char *asks = agreed != NULL && strcmp(agreed, "yes") == 0
+                           ? NULL
+                           : pl_emitted_would_run(s, path, pl_request_query(&request, "of"));
+    const pl_status st = asks != NULL ? PL_OK : pl_api_get(&request, path, &reply, &err);
     pthread_mutex_unlock(&s->mutex);
+    if (asks != NULL) return send_error(c, MHD_HTTP_PRECONDITION_REQUIRED, asks);
     return send_reply(c, st, &reply, &err);
 }
 
@@ -244,7 +259,7 @@ static enum MHD_Result answer_post(pl_server *s, struct MHD_Connection *c, const
     } else if (strcmp(path, "/api/cancel") == 0) {
         pl_job_cancel(s);
     } else {
-        st = pl_fail(&err, PL_E_NOT_FOUND, "there is no '%s' to send to", path);
+        st = pl_fail(&err, PL_E_NOT_FOUND, "not found: '%s'", path);
     }
     if (st == PL_OK) pl_buf_puts(&reply.body, "{}");
     return send_reply(c, st, &reply, &err);
@@ -301,10 +316,10 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *p
     }
     if (strcmp(method, "GET") == 0) return answer_get(s, c, path);
     if (strcmp(method, "POST") != 0)
-        return send_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and POST are answered");
+        return send_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and POST are supported");
     const char *type = header(c, "Content-Type");
     if (type == NULL || strcmp(type, "application/json") != 0)
-        return send_error(c, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "send application/json");
+        return send_error(c, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "expected application/json");
     return answer_post(s, c, path, body);
 }
 
@@ -345,15 +360,16 @@ static pl_status open_socket(pl_server *s, int port, int *out, pl_err *err) {
     (void)inet_ntop(AF_INET, &s->host, ip, sizeof ip);
     (void)snprintf(place, sizeof place, "%s:%d", ip, port);
     if (why == EADDRINUSE)
-        return pl_fail(err, PL_E_IO, "%s is taken (--port 0 picks a free port)", place);
+        return pl_fail(err, PL_E_IO, "%s is in use (--port 0 picks a free port)", place);
     return pl_fail_errno(err, why, "listen on", place);
 }
 
 static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
     int fd = -1;
     const pl_status opened = pl_library_open(&library, err);
-    if (opened != PL_OK) return pl_err_wrap(err, opened, "no server ('plumb report' needs none)");
-    if (!pl_guests_init(&s->guests)) return pl_fail(err, PL_E_MEMORY, "no thread to be had");
+    if (opened != PL_OK)
+        return pl_err_wrap(err, opened, "no server ('plumb report' works without one)");
+    if (!pl_guests_init(&s->guests)) return pl_fail(err, PL_E_MEMORY, "cannot create a thread");
     PL_TRY(open_socket(s, port, &fd, err));
     s->daemon = lib.MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_ERROR_LOG,
@@ -383,10 +399,9 @@ const char *pl_request_query(const pl_request *r, const char *key) {
 static pl_status start_daemon(pl_server *s, int port, pl_err *err) {
     (void)s;
     (void)port;
-    return pl_fail(
-        err, PL_E_UNSUPPORTED,
-        "this plumb was built without libmicrohttpd: install libmicrohttpd-dev and build "
-        "again (tools/setup build); 'plumb report' needs no server");
+    return pl_fail(err, PL_E_UNSUPPORTED,
+                   "this plumb was built without libmicrohttpd: install libmicrohttpd-dev and "
+                   "rebuild (tools/setup build); 'plumb report' works without it");
 }
 
 static void stop_daemon(pl_server *s) {
@@ -424,6 +439,7 @@ pl_status pl_server_show(pl_server *s, const char *session, pl_err *err) {
 pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err *err) {
     pl_arena *arena = pl_arena_new();
     const pl_json_value *root = NULL;
+    pl_dir *sessions = NULL;
     char *path = NULL;
     pl_status st = arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
     if (st == PL_OK) st = pl_json_read(text, n, arena, &root, err);
@@ -431,9 +447,14 @@ pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err
     if (st == PL_OK &&
         (name == NULL || name->kind != PL_JSON_STRING || strlen(name->string) != name->n_string ||
          *name->string == '\0' || *name->string == '.' || strchr(name->string, '/') != NULL))
-        st = pl_fail(err, PL_E_USAGE, "'session' is not the name of a recent one");
-    if (st == PL_OK) st = pl_path_resolve_inside(PL_SESSIONS_DIR, name->string, &path, err);
+        st = pl_fail(err, PL_E_USAGE, "'session' is not a recent session");
+    if (st == PL_OK) st = pl_dir_open(PL_SESSIONS_DIR, &sessions, err);
+    if (st == PL_OK && pl_dir_look(sessions, name->string, NULL) != PL_KIND_FOLDER)
+        st = pl_fail(err, PL_E_NOT_FOUND, "there is no session '%s'", name->string);
+    if (st == PL_OK && (path = pl_path_join(PL_SESSIONS_DIR, name->string)) == NULL)
+        st = pl_fail_memory(err, 1);
     if (st == PL_OK) st = pl_server_show(s, path, err);
+    pl_dir_close(sessions);
     pl_free(path);
     pl_arena_free(arena);
     return st;
@@ -442,7 +463,7 @@ pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err
 static pl_status make_token(pl_server *s, pl_err *err) {
     unsigned char random[(SERVER_TOKEN - 1) / 2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return pl_fail(err, PL_E_IO, "the system gives no random numbers");
+        return pl_fail(err, PL_E_IO, "getrandom failed");
     for (size_t i = 0; i < sizeof random; i++)
         (void)snprintf(s->token + 2 * i, 3, "%02x", random[i]);
     return PL_OK;
@@ -473,7 +494,14 @@ static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_
     PL_TRY(copy(o->program, &s->program, err));
     s->host.s_addr = htonl(INADDR_LOOPBACK);
     if (o->host != NULL && inet_pton(AF_INET, o->host, &s->host) != 1)
-        return pl_fail(err, PL_E_USAGE, "'%s' is no IPv4 address", o->host);
+        return pl_fail(err, PL_E_USAGE, "'%s' is not an IPv4 address", o->host);
+    if (!o->insecure_host && (ntohl(s->host.s_addr) >> 24) != 127)
+        return pl_fail(err, PL_E_USAGE,
+                       "%s is beyond this machine: nothing is encrypted, and whoever reads the "
+                       "token on the way can read the session and start runs. Use an ssh tunnel "
+                       "(ssh -L), or say --insecure-host",
+                       o->host);
+    s->trust = o->trust != 0;
     PL_TRY(make_token(s, err));
     PL_TRY(open_path(s, path, err));
     PL_TRY(start_daemon(s, o->port, err));
@@ -484,23 +512,26 @@ static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_
 }
 
 plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,
-                               plumb_viewer **out, plumb_error *error) {
-    static const plumb_viewer_options defaults;
-    pl_err err = PL_ERR_INIT;
+                               plumb_viewer **out, plumb_error *err) {
+    plumb_viewer_options o;
+    PL_REQUIRE(out);
+    *out = NULL;
+    PL_TRY(pl_options_read(PLUMB_OPTIONS_VIEWER, options, &o, err));
     plumb_viewer *v = pl_calloc(1, sizeof *v);
-    if (v == NULL) return pl_api_return(pl_fail_memory(&err, sizeof *v), &err, error);
+    if (v == NULL) return pl_fail_memory(err, sizeof *v);
     pthread_mutex_init(&v->server.mutex, NULL);
-    const pl_status st = server_open(&v->server, path, options != NULL ? options : &defaults, &err);
+    pthread_cond_init(&v->server.made, NULL);
+    const pl_status st = server_open(&v->server, path, &o, err);
     if (st == PL_OK) {
         *out = v;
     } else {
         plumb_viewer_close(v);
     }
-    return pl_api_return(st, &err, error);
+    return st;
 }
 
 const char *plumb_viewer_link(const plumb_viewer *viewer) {
-    return viewer->server.link;
+    return viewer == NULL ? "" : viewer->server.link;
 }
 
 void plumb_viewer_close(plumb_viewer *viewer) {
@@ -508,6 +539,7 @@ void plumb_viewer_close(plumb_viewer *viewer) {
     pl_server *s = &viewer->server;
     pthread_mutex_lock(&s->mutex);
     s->closing = true;
+    pthread_cond_broadcast(&s->made);
     pthread_mutex_unlock(&s->mutex);
     stop_daemon(s);
     pl_job_end(s);
@@ -518,6 +550,7 @@ void plumb_viewer_close(plumb_viewer *viewer) {
     pl_free(s->source);
     pl_free(s->model);
     pl_free(s->program);
+    pthread_cond_destroy(&s->made);
     pthread_mutex_destroy(&s->mutex);
     pl_free(viewer);
 }

@@ -1,16 +1,15 @@
-/* What the page reads: docs/api.md has every route with its parameters. */
+/* What the page reads: docs/view-server.md has every route with its parameters. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
+#include "base/door.h"
 #include "base/json.h"
-#include "tensor/npy.h"
+#include "report/view_slice.h"
+#include "tensor/file/npy.h"
 #include "view/server_int.h"
-#include "view/slice.h"
 
 enum { RECENT_SHOWN = 20 };
 
@@ -26,7 +25,7 @@ static pl_status read_int(const char *text, const char **end, int64_t *out, pl_e
     errno = 0;
     const long long x = strtoll(text, &stop, 10);
     if (stop == text || errno != 0)
-        return pl_fail(err, PL_E_USAGE, "'%.40s' is not a whole number", text);
+        return pl_fail(err, PL_E_USAGE, "'%.40s' is not an integer", text);
     *out = x;
     *end = stop;
     return PL_OK;
@@ -50,7 +49,8 @@ static pl_status query_list(const pl_request *r, const char *key, int64_t *out, 
     for (int i = 0; i < n; i++) {
         PL_TRY(read_int(text, &text, &out[i], err));
         if (*text == '\0') return PL_OK;
-        if (*text++ != ',') return pl_fail(err, PL_E_USAGE, "%s: numbers with commas", key);
+        if (*text++ != ',')
+            return pl_fail(err, PL_E_USAGE, "%s: expected numbers separated by commas", key);
     }
     return pl_fail(err, PL_E_USAGE, "%s: more than %d numbers", key, n);
 }
@@ -59,7 +59,7 @@ static pl_status open_pair(const pl_request *r, size_t *point, pl_view_pair *pai
     int64_t at = -1;
     if (r->server->viewed == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
     PL_TRY(query_int(r, "point", -1, &at, err));
-    if (at < 0) return pl_fail(err, PL_E_USAGE, "which point? (point=N)");
+    if (at < 0) return pl_fail(err, PL_E_USAGE, "missing parameter: point");
     *point = (size_t)at;
     return pl_viewed_pair(r->server->viewed, *point, pair, err);
 }
@@ -85,7 +85,7 @@ static pl_status get_graph(const pl_request *r, pl_reply *reply, pl_err *err) {
     if (strcmp(of, "reference") == 0)
         return pl_viewed_put_graph(pl_viewed_reference(v), &reply->body, err);
     if (strcmp(of, "executed") == 0) return pl_executed_get(r->server, &reply->body, err);
-    return pl_fail(err, PL_E_USAGE, "of '%.40s': given, executed or reference", of);
+    return pl_fail(err, PL_E_USAGE, "graph '%.40s': expected given, executed or reference", of);
 }
 
 static pl_status get_stats(const pl_request *r, pl_reply *reply, pl_err *err) {
@@ -113,7 +113,7 @@ static pl_status read_slice(const pl_request *r, const pl_tensor *t, size_t poin
     PL_TRY(query_int(r, "max", 256, &max, err));
     for (int i = 0; i < 2; i++)
         if (axes[i] < -1 || axes[i] >= PL_RANK_MAX)
-            return pl_fail(err, PL_E_USAGE, "there is no axis %lld", (long long)axes[i]);
+            return pl_fail(err, PL_E_USAGE, "no axis %lld", (long long)axes[i]);
     s->row_axis = (int)axes[0];
     s->col_axis = (int)axes[1];
     s->row = at[0];
@@ -122,7 +122,7 @@ static pl_status read_slice(const pl_request *r, const pl_tensor *t, size_t poin
     s->n_cols = of[1];
     s->max_rows = s->max_cols = max;
     if (mode != NULL && !pl_reduce_mode_parse(mode, &s->mode))
-        return pl_fail(err, PL_E_USAGE, "mode '%.40s': max, mean or sample", mode);
+        return pl_fail(err, PL_E_USAGE, "mode '%.40s': expected max, mean or sample", mode);
     return PL_OK;
 }
 
@@ -147,14 +147,14 @@ static pl_status get_npy(const pl_request *r, pl_reply *reply, pl_err *err) {
     pl_view_pair pair;
     size_t point = 0;
     if (side == NULL || (strcmp(side, "a") != 0 && strcmp(side, "b") != 0))
-        return pl_fail(err, PL_E_USAGE, "which side? (side=a or side=b)");
+        return pl_fail(err, PL_E_USAGE, "missing parameter: side (a or b)");
     PL_TRY(open_pair(r, &point, &pair, err));
     const pl_tensor *t = *side == 'a' ? pair.a : pair.b;
     pl_status st = PL_OK;
     if (t == NULL) {
         st = pl_fail(err, PL_E_NOT_FOUND, "%s", pair.why);
     } else if (pl_tensor_bytes(t) > NPY_MAX) {
-        st = pl_fail(err, PL_E_LIMIT, "the tensor has %zu bytes; over the page at most %d go",
+        st = pl_fail(err, PL_E_LIMIT, "the tensor has %zu bytes; the page downloads at most %d",
                      pl_tensor_bytes(t), NPY_MAX);
     } else {
         st = pl_npy_write(&reply->body, t, err);
@@ -170,8 +170,7 @@ static pl_status get_source(const pl_request *r, pl_reply *reply, pl_err *err) {
     int64_t line = 1;
     PL_TRY(query_int(r, "line", 1, &line, err));
     if (r->server->source == NULL || file == NULL || line < 1 || line > 100000000)
-        return pl_fail(err, PL_E_NOT_FOUND,
-                       "source files are shown below a folder named by --source");
+        return pl_fail(err, PL_E_NOT_FOUND, "source files require --source DIR");
     return pl_viewed_put_source(r->server->source, file, (long)line, &reply->body, err);
 }
 
@@ -203,19 +202,21 @@ static int by_age(const void *a, const void *b) {
 static void put_recent(pl_json *j) {
     recent_session *found = NULL;
     pl_dir_list list = { 0 };
+    pl_dir *dir = NULL;
     size_t n = 0;
     pl_json_key(j, "recent");
     pl_json_array_begin(j);
-    if (pl_dir_list_read(PL_SESSIONS_DIR, &list, NULL) == PL_OK) {
+    if (pl_dir_open(PL_SESSIONS_DIR, &dir, NULL) == PL_OK &&
+        pl_dir_names(dir, ".", &list, NULL) == PL_OK) {
         found = pl_calloc(list.n_names + 1, sizeof *found);
         for (size_t i = 0; i < list.n_names && found != NULL; i++) {
-            struct stat file;
+            int64_t when = 0;
             char path[512];
-            const int length =
-                snprintf(path, sizeof path, "%s/%s/session.json", PL_SESSIONS_DIR, list.names[i]);
-            if (list.names[i][0] == '.' || length >= (int)sizeof path || stat(path, &file) != 0)
+            const int length = snprintf(path, sizeof path, "%s/session.json", list.names[i]);
+            if (list.names[i][0] == '.' || length >= (int)sizeof path ||
+                !pl_dir_when(dir, path, &when))
                 continue;
-            found[n++] = (recent_session){ list.names[i], (int64_t)file.st_mtime };
+            found[n++] = (recent_session){ list.names[i], when };
         }
         if (n > 1) qsort(found, n, sizeof *found, by_age);
         for (size_t i = 0; i < n && i < RECENT_SHOWN; i++) {
@@ -226,6 +227,7 @@ static void put_recent(pl_json *j) {
         }
         pl_dir_list_free(&list);
     }
+    pl_dir_close(dir);
     pl_free(found);
     pl_json_array_end(j);
 }
@@ -268,7 +270,7 @@ pl_status pl_api_check_page(const pl_request *r, pl_err *err) {
     int64_t serial = 0;
     PL_TRY(query_int(r, "session", r->server->serial, &serial, err));
     if (serial == r->server->serial) return PL_OK;
-    return pl_fail(err, PL_E_EXISTS, "another session is shown now: reload the page to see it");
+    return pl_fail(err, PL_E_EXISTS, "another session is open now; reload the page");
 }
 
 pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_err *err) {
@@ -286,5 +288,5 @@ pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_
     PL_TRY(pl_api_check_page(r, err));
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (strcmp(path, routes[i].path) == 0) return routes[i].answer(r, reply, err);
-    return pl_fail(err, PL_E_NOT_FOUND, "there is no '%.100s' here", path);
+    return pl_fail(err, PL_E_NOT_FOUND, "not found: '%.100s'", path);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "backends/ort_map.h"
+#include "backends/ort/ort_map.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -130,17 +130,36 @@ static pl_status make_unlocked(pl_server *s, maker make, pl_buf *made, pl_err *e
     return st;
 }
 
+const char *pl_emitted_would_run(const pl_server *s, const char *path, const char *of) {
+    const bool emitted = strcmp(path, "/api/emitted") == 0;
+    const bool executed = strcmp(path, "/api/graph") == 0 && of != NULL && !strcmp(of, "executed");
+    if (s->trust || s->viewed == NULL || (!emitted && !executed)) return NULL;
+    if ((emitted ? &s->emitted : &s->executed)->n_bytes > 0) return NULL; /* made already */
+    return emitted ? "To show this, the session's model is compiled on this machine: plumb runs "
+                     "the C compiler 'cc'. Nothing of the model is executed."
+                   : "To show this, the session's model is handed to its backend on this machine, "
+                     "which compiles it (jit runs the C compiler 'cc', ort loads ONNX Runtime).";
+}
+
 /* What *kept has, else what `make` gives, which is then kept for the session that it is of. */
 static pl_status get_once(pl_server *s, maker make, pl_buf *kept, pl_buf *out, pl_err *err) {
     const unsigned serial = s->serial;
     pl_buf made = PL_BUF_INIT;
     pl_status st = PL_OK;
     PL_TRY(pl_job_check_spec(pl_viewed_session(s->viewed)->a.spec, err));
+    while (s->making && !s->closing)
+        pthread_cond_wait(&s->made, &s->mutex);
+    if (s->closing) return pl_fail(err, PL_E_IO, "the server is closing");
+    if (s->serial != serial)
+        return pl_fail(err, PL_E_EXISTS, "another session is shown now: reload the page to see it");
     if (kept->n_bytes > 0) {
         pl_buf_append(out, kept->data, kept->n_bytes);
         return PL_OK;
     }
+    s->making = true;
     st = make_unlocked(s, make, &made, err);
+    s->making = false;
+    pthread_cond_broadcast(&s->made);
     if (st == PL_OK) {
         pl_buf_append(out, made.data, made.n_bytes);
         if (s->serial == serial && kept->n_bytes == 0) pl_buf_append(kept, made.data, made.n_bytes);
@@ -153,7 +172,8 @@ static pl_status get_once(pl_server *s, maker make, pl_buf *kept, pl_buf *out, p
 pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err) {
     const pl_session *session = s->viewed != NULL ? pl_viewed_session(s->viewed) : NULL;
     if (session == NULL || pl_viewed_model(s->viewed) == NULL || *session->a.spec == '\0')
-        return pl_fail(err, PL_E_NOT_FOUND, "the session does not say what A executed");
+        return pl_fail(err, PL_E_NOT_FOUND,
+                       "the session does not contain the graph that A executed");
     return get_once(s, put_executed, &s->executed, out, err);
 }
 

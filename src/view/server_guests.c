@@ -1,5 +1,5 @@
-/* Who is connected. One who has not shown a whole request with the token within a few seconds is
- * cut off, and sooner when somebody else wants in: a hundred that say nothing keep nobody out. */
+/* Connections. A client that has not sent a complete request with the token within a few seconds is
+ * disconnected, sooner when others are waiting: idle clients cannot exhaust the slots. */
 #include "view/server_guests.h"
 
 #include <stdint.h>

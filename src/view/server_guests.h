@@ -20,7 +20,7 @@ typedef struct pl_guests {
     bool watched, closing;
 } pl_guests;
 
-bool pl_guests_init(pl_guests *all); /* false: no thread to be had */
+bool pl_guests_init(pl_guests *all); /* false: cannot create a thread */
 void pl_guests_release(pl_guests *all);
 /* Whether one more may come in; another may have to go for it. */
 bool pl_guests_admit(pl_guests *all);

@@ -11,8 +11,8 @@
 
 #include "base/json_read.h"
 #include "flows/api.h"
+#include "report/viewed.h"
 #include "view/server_guests.h"
-#include "view/viewed.h"
 
 enum {
     SERVER_TIMEOUT_SECONDS = 20, /* of a silent connection */
@@ -42,6 +42,9 @@ typedef struct pl_server {
     pl_buf executed;   /* the graph that its A executes, once asked for */
     pl_server_job *job;
     pl_guests guests;
+    pthread_cond_t made; /* `making` has ended */
+    bool making;         /* the C or the graph that A executes: one compiler at a time */
+    bool trust;          /* nobody need be asked */
     bool closing;
 } pl_server;
 
@@ -79,6 +82,8 @@ char *pl_notes_file(const pl_server *s, const char *name);
 /* server_emitted.c: compiled behind the guard when first asked for; the mutex, which is held, is
  * given up meanwhile */
 pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err);
+/* What a request would start, for the person who must agree; NULL = nothing. */
+const char *pl_emitted_would_run(const pl_server *s, const char *path, const char *of);
 pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err); /* the graph that A executes */
 
 /* server_job.c: what was started in the page, `command` is "analyze", "compare" or "minify". One at

@@ -16,7 +16,7 @@
 
 #include "backends/spec.h"
 #include "base/alloc.h"
-#include "base/file.h"
+#include "base/door.h"
 #include "base/json.h"
 #include "view/server_int.h"
 
@@ -82,7 +82,7 @@ pl_status pl_job_check_spec(const char *text, pl_err *err) {
     if (!pl_spec_is_foreign(text)) return PL_OK;
     return pl_fail(
         err, PL_E_UNSUPPORTED,
-        "'%.80s' runs programs or writes files: start such a comparison with plumb analyze", text);
+        "'%.80s' runs programs or writes files; start this comparison with plumb analyze", text);
 }
 
 static bool makes_session(const pl_server_job *job) {
@@ -122,7 +122,7 @@ static pl_status read_text(const pl_json_value *root, const char *key, const cha
     *out = NULL;
     if (v == NULL || v->kind == PL_JSON_NULL) return PL_OK;
     if (v->kind != PL_JSON_STRING || strlen(v->string) != v->n_string)
-        return pl_fail(err, PL_E_FORMAT, "'%s' is not text", key);
+        return pl_fail(err, PL_E_FORMAT, "'%s' is not a string", key);
     PL_TRY(pl_job_check_spec(v->string, err));
     if (*v->string != '\0') *out = v->string;
     return PL_OK;
@@ -286,18 +286,19 @@ static void follow(pl_server_job *job, int fd) {
  * same. */
 static void carry_notes(const pl_server_job *job) {
     static const char *const names[] = { "notes.json", "map.json", "baseline.json" };
-    char *from = pl_path_dirname(job->notes);
-    for (size_t i = 0; from != NULL && i < sizeof names / sizeof *names; i++) {
-        char *source = pl_path_join(from, names[i]), *target = pl_path_join(job->output, names[i]);
-        pl_file_map *map = NULL;
-        if (source != NULL && target != NULL && pl_path_exists(source) &&
-            pl_file_map_open(source, &map, NULL) == PL_OK)
-            (void)pl_file_write(target, map->data, map->n_bytes, NULL);
-        pl_file_map_unref(map);
-        pl_free(source);
-        pl_free(target);
-    }
-    pl_free(from);
+    pl_dir *from = NULL, *to = NULL;
+    char *folder = pl_path_dirname(job->notes);
+    if (folder != NULL && pl_dir_open(folder, &from, NULL) == PL_OK &&
+        pl_dir_open(job->output, &to, NULL) == PL_OK)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            pl_file_map *map = NULL;
+            if (pl_dir_map(from, names[i], &map, NULL) != PL_OK) continue;
+            (void)pl_dir_write(to, names[i], map->data, map->n_bytes, NULL);
+            pl_file_map_unref(map);
+        }
+    pl_dir_close(from);
+    pl_dir_close(to);
+    pl_free(folder);
 }
 
 static void finish(pl_server_job *job, int status) {
@@ -319,7 +320,7 @@ static void finish(pl_server_job *job, int status) {
         (void)snprintf(job->message, sizeof job->message, "the repro is in %.400s", job->output);
     } else if (!fresh && job->message[0] == '\0') {
         (void)snprintf(job->message, sizeof job->message, "%.500s",
-                       err.message[0] != '\0' ? err.message : "it ended without a result");
+                       err.message[0] != '\0' ? err.message : "it exited without a result");
     }
     touch(job);
     pthread_mutex_unlock(&job->mutex);
@@ -410,10 +411,10 @@ pl_status pl_job_start(pl_server *s, const char *command, const char *text, size
     pl_server_job *fresh = NULL, *old = NULL;
     pl_status st = PL_OK;
     if (s->program == NULL)
-        return pl_fail(err, PL_E_UNSUPPORTED, "this server starts no comparisons");
+        return pl_fail(err, PL_E_UNSUPPORTED, "this server cannot start comparisons");
     pthread_mutex_lock(&s->mutex);
     if (s->closing || pl_job_is_running(s)) {
-        st = pl_fail(err, PL_E_EXISTS, "a comparison is running; cancel it first");
+        st = pl_fail(err, PL_E_EXISTS, "a comparison is already running; cancel it first");
     } else {
         st = job_new(s, command, text, n, &fresh, err);
     }

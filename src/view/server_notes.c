@@ -7,26 +7,24 @@
  * The page sends the whole; it is checked and written again by us, never as it came. Beside it,
  * map.json and baseline.json say the same to `--map` and `--baseline`. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
+#include "base/door.h"
 #include "base/json.h"
-#include "compare/baseline.h"
+#include "session/baseline.h"
 #include "view/server_int.h"
 
 enum { NOTES_MAX = 10000 };
 
-static char *notes_path(const pl_server *s, const char *name) {
-    if (s->viewed == NULL || !pl_path_is_dir(pl_viewed_path(s->viewed))) return NULL;
-    return pl_path_join(pl_viewed_path(s->viewed), name);
+/* The folder of the session; NULL when there is none. */
+static const pl_dir *notes_dir(const pl_server *s) {
+    return s->viewed == NULL ? NULL : pl_viewed_dir(s->viewed);
 }
 
 char *pl_notes_file(const pl_server *s, const char *name) {
-    char *path = notes_path(s, name);
-    if (path != NULL && pl_path_exists(path)) return path;
-    pl_free(path);
-    return NULL;
+    const pl_dir *dir = notes_dir(s);
+    if (dir == NULL || pl_dir_look(dir, name, NULL) != PL_KIND_FILE) return NULL;
+    return pl_path_join(pl_dir_path(dir), name);
 }
 
 bool pl_notes_any(const pl_server *s) {
@@ -50,7 +48,7 @@ static pl_status check_list(const pl_json_value *list, const char *key, pl_json_
         return pl_fail(err, PL_E_FORMAT, "notes: '%s' is not a list", key);
     for (const pl_json_value *v = list->first; v != NULL; v = v->next)
         if (v->kind != kind)
-            return pl_fail(err, PL_E_FORMAT, "notes: '%s' holds something else", key);
+            return pl_fail(err, PL_E_FORMAT, "notes: '%s' contains an invalid entry", key);
     return PL_OK;
 }
 
@@ -63,7 +61,8 @@ static pl_status check_pairs(const pl_json_value *list, pl_err *err) {
     for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next) {
         const pl_json_value *a = pl_json_find(v, "a"), *b = pl_json_find(v, "b");
         if (!is_side(a) || !is_side(b) || (!is_text(a) && !is_text(b)))
-            return pl_fail(err, PL_E_FORMAT, "notes: a pair has two names, or one and null");
+            return pl_fail(err, PL_E_FORMAT,
+                           "notes: a pair requires two names, or one name and null");
     }
     return PL_OK;
 }
@@ -74,7 +73,7 @@ static pl_status check_notes(const pl_json_value *notes, pl_err *err) {
         return pl_fail(err, PL_E_FORMAT, "notes: 'notes' is not an object");
     for (const pl_json_value *v = notes->first; v != NULL; v = v->next)
         if (v->kind != PL_JSON_STRING || strlen(v->key) != v->n_key)
-            return pl_fail(err, PL_E_FORMAT, "notes: a note is not text");
+            return pl_fail(err, PL_E_FORMAT, "notes: a note is not a string");
     return PL_OK;
 }
 
@@ -82,7 +81,7 @@ static pl_status read_notes(const char *text, size_t n, pl_arena *arena, const p
                             pl_err *err) {
     const pl_json_value *root = NULL;
     PL_TRY(pl_json_read(text, n, arena, &root, err));
-    if (root->kind != PL_JSON_OBJECT) return pl_fail(err, PL_E_FORMAT, "notes: this is no object");
+    if (root->kind != PL_JSON_OBJECT) return pl_fail(err, PL_E_FORMAT, "notes: not an object");
     PL_TRY(check_list(pl_json_find(root, "pins"), "pins", PL_JSON_STRING, err));
     PL_TRY(check_list(pl_json_find(root, "accepted"), "accepted", PL_JSON_STRING, err));
     PL_TRY(check_notes(pl_json_find(root, "notes"), err));
@@ -172,15 +171,15 @@ static pl_status load(const pl_server *s, pl_arena **arena, const pl_json_value 
     static const char nothing[] = "{}";
     pl_file_map *map = NULL;
     pl_status st = PL_OK;
-    char *path = pl_notes_file(s, "notes.json");
+    const pl_dir *dir = notes_dir(s);
     *arena = pl_arena_new();
     if (*arena == NULL) st = pl_fail_memory(err, 1);
-    if (st == PL_OK && path != NULL) st = pl_file_map_open(path, &map, err);
+    if (st == PL_OK && dir != NULL && pl_dir_look(dir, "notes.json", NULL) != PL_KIND_NONE)
+        st = pl_dir_map(dir, "notes.json", &map, err);
     if (st == PL_OK)
         st = read_notes(map != NULL ? (const char *)map->data : nothing,
                         map != NULL ? map->n_bytes : sizeof nothing - 1, *arena, root, err);
     pl_file_map_unref(map);
-    pl_free(path);
     return st;
 }
 
@@ -217,16 +216,11 @@ pl_status pl_notes_put_baseline(const pl_server *s, pl_buf *out, pl_err *err) {
 /* A file that would say nothing is not there. */
 static pl_status write_or_remove(const pl_server *s, const char *name, bool wanted,
                                  const pl_buf *text, pl_err *err) {
-    char *path = notes_path(s, name);
-    pl_status st = path == NULL ? pl_fail_memory(err, 1) : PL_OK;
-    if (st == PL_OK && wanted) {
-        st = pl_buf_ok(text) ? pl_file_write(path, text->data, text->n_bytes, err)
-                             : pl_fail_memory(err, text->n_bytes);
-    } else if (st == PL_OK) {
-        (void)unlink(path);
-    }
-    pl_free(path);
-    return st;
+    const pl_dir *dir = notes_dir(s);
+    if (!wanted)
+        return pl_dir_look(dir, name, NULL) == PL_KIND_FILE ? pl_dir_unlink(dir, name, err) : PL_OK;
+    if (!pl_buf_ok(text)) return pl_fail_memory(err, text->n_bytes);
+    return pl_dir_write(dir, name, text->data, text->n_bytes, err);
 }
 
 static bool has_any(const pl_json_value *root, const char *key) {
@@ -238,8 +232,7 @@ pl_status pl_notes_put(const pl_server *s, const char *text, size_t n, pl_err *e
     pl_buf notes = PL_BUF_INIT, map = PL_BUF_INIT, baseline = PL_BUF_INIT;
     const pl_json_value *root = NULL;
     pl_json j;
-    if (s->viewed == NULL || !pl_path_is_dir(pl_viewed_path(s->viewed)))
-        return pl_fail(err, PL_E_NOT_FOUND, "no session folder is open");
+    if (notes_dir(s) == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session folder is open");
     pl_arena *arena = pl_arena_new();
     pl_status st = arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
     PL_TRY_GOTO(done, st, st);

@@ -1,6 +1,7 @@
 """Writes the models that the cases need and that the text form cannot say:  make.py KIND OUT
 Broken on purpose, so nothing is checked here."""
 
+import random
 import sys
 
 import onnx
@@ -48,6 +49,29 @@ def sparse(shape, indices_shape="1"):
     w.values.CopyFrom(helper.make_tensor("w", FLOAT, [1], [7.0]))
     w.indices.CopyFrom(helper.make_tensor("", TensorProto.INT64, indices, [0] * indices[-1]))
     m.graph.output[0].type.tensor_type.ClearField("shape")
+    return m.SerializeToString()
+
+
+def quantised(form, op="Conv", top=127):
+    """x (uint8) times weights (int8 from -top to top), as it stands in a file: `qlinear` one integer operator, `qdq` floats between
+    DequantizeLinear and QuantizeLinear. Both have the same values x and y."""
+    rng, conv = random.Random(5), op == "Conv"
+    draw = [rng.choice((-1, 1)) * rng.randint(int(top) // 2, int(top)) for _ in range(8 * 4 * 9)]
+    w = helper.make_tensor("w", TensorProto.INT8, [8, 4, 3, 3] if conv else [36, 8], draw)
+    x, y = ((1, 4, 9, 9), (1, 8, 7, 7)) if conv else ((5, 36), (5, 8))
+    given = [w] + [helper.make_tensor(n, t, (), [v]) for n, t, v in
+                   (("sx", FLOAT, 0.02), ("zx", TensorProto.UINT8, 3), ("sw", FLOAT, 0.01), ("zw", TensorProto.INT8, 0),
+                    ("sy", FLOAT, 0.5), ("zy", TensorProto.UINT8, 128))]
+    qlinear = {"Conv": "QLinearConv", "MatMul": "QLinearMatMul"}
+    if form == "qlinear":
+        nodes = [node(qlinear[op], ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy"], ["y"])]
+    else:
+        nodes = [node("DequantizeLinear", ["x", "sx", "zx"], ["dx"]), node("DequantizeLinear", ["w", "sw", "zw"], ["dw"]),
+                 node(op, ["dx", "dw"], ["p"]), node("Relu", ["p"], ["r"]) if form == "relu" else node("Identity", ["p"], ["r"]),
+                 node("QuantizeLinear", ["r", "sy", "zy"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [value("x", x, TensorProto.UINT8)], [value("y", y, TensorProto.UINT8)], given)
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    m.ir_version = 8
     return m.SerializeToString()
 
 

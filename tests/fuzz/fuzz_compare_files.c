@@ -2,8 +2,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compare/baseline.h"
-#include "compare/limits.h"
+#include "session/baseline.h"
+#include "session/limits.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "flows/minify/repro.h"
+#include "flows/minify/repro/repro.h"
 #include "store/recording.h"
 #include "store/store.h"
 

@@ -1,7 +1,7 @@
 /* Fuzz target: any bytes as an image file, in all formats. */
 #include <stdlib.h>
 
-#include "ops/image_decode.h"
+#include "ops/image/image_decode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

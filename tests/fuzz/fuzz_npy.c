@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "tensor/npy.h"
+#include "tensor/file/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

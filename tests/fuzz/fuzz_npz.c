@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tensor/npz.h"
+#include "tensor/file/npz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

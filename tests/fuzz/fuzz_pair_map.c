@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "compare/layout.h"
-#include "compare/pair.h"
+#include "pair/layout.h"
+#include "pair/pair.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "compare/session_print.h"
+#include "report/session_print.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backends/spec.h"
-#include "compare/layout.h"
+#include "pair/layout.h"
 #include "view/server_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

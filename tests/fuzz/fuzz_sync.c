@@ -4,8 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compare/sync.h"
+#include "blame/sync.h"
 #include "metric/same.h"
+#include "session/verdict.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         pl_sync_compare(&side, &side, &options, session, &pairing, &err) == PL_OK) {
         pl_buf out = PL_BUF_INIT;
         if (pl_sync_trace(&side, &side, &options, session, &err) == PL_OK &&
-            pl_sync_conclude(session, &err) == PL_OK)
+            pl_verdict_conclude(session, &(pl_claim){ .every_value = true }, &err) == PL_OK)
             pl_session_put_json(session, &out);
         pl_buf_release(&out);
         pl_pairing_release(&pairing);

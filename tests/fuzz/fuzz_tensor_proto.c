@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "tensor/tensor_proto.h"
+#include "tensor/file/tensor_proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

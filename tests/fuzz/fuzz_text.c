@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "graph/edit.h"
-#include "graph/text.h"
+#include "graph/text/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../unit/write_over.h"
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -42,7 +43,7 @@ static void set_up(void) {
     snprintf(dir, sizeof dir, "%s/s", root);
     snprintf(path, sizeof path, "%s/session.json", dir);
     if (pl_path_make_dirs(dir, NULL) != PL_OK ||
-        pl_file_write(path, session, strlen(session), NULL) != PL_OK)
+        write_over(path, session, strlen(session), NULL) != PL_OK)
         abort();
     if (plumb_viewer_open(dir, NULL, &viewer, &err) != PLUMB_OK) {
         fprintf(stderr, "fuzz_view: %s\n", err.message);

@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,12 @@ def check_layers(files):
 
 def test_layers__accepts_upward_includes():
     assert check_layers({"graph/g.c": '#include "graph/g.h"\n#include <stdio.h>\n#include "base/buf.h"\n',
-                         "cli/c.c": '#include "plumb.h"\n#include "ops/op.h"\n'}) == (0, "")
+                         "view/v.c": '#include "plumb.h"\n#include "ops/op.h"\n',
+                         "cli/c.c": '#include "plumb.h"\n#include "cli/c.h"\n'}) == (0, "")
+
+
+def test_layers__the_cli_sees_the_public_header_only():
+    assert check_layers({"cli/c.c": '#include "ops/op.h"\n'})[0] == 1
 
 
 def test_layers__rejects_what_points_down():
@@ -49,7 +55,67 @@ def test_layers__rejects_foreign_internals_relative_paths_and_twins():
         assert check_layers({"tensor/t.c": text})[0] == 1, text
     assert check_layers({"base/x.c": "", "tensor/x.c": ""})[0] == 1
     assert check_layers({"elsewhere/x.c": ""})[0] == 1
+    assert check_layers({"tensor/t.inc": '#include "graph/graph.h"\n'})[0] == 1
 
+
+def plant_rooms(root, edits):
+    """Copies what check-rooms reads, edits it, and returns what the check says of the copy."""
+    for top in ("src", "include"):
+        shutil.copytree(ROOT / top, root / top)
+    for top in ("docs", "tests", "tools", "web", "examples", "bench"):
+        (root / top).symlink_to(ROOT / top)
+    for name, edit in edits.items():
+        path = root / name
+        text = path.read_text() if path.exists() else ""
+        new = edit(text)
+        assert new != text, f"{name}: nothing planted"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(new)
+    done = subprocess.run([ROOT / "tools/check-rooms", root], capture_output=True, text=True)
+    return done.returncode, done.stdout
+
+
+def test_rooms__finds_what_stands_elsewhere():
+    def swap(old, new):
+        return lambda text: text.replace(old, new)
+
+    def append(text):
+        return lambda old: old + text
+    rule = "pl_status {}(pl_{} *c) {{\n    return c == NULL ? PL_E_INTERNAL : PL_OK;\n}}\n"
+    with tempfile.TemporaryDirectory() as tmp:
+        code, out = plant_rooms(Path(tmp), {
+            # A rule of another family, which a macro defines there; one in a file that is not for gradients; one in the contract.
+            "src/ops/math/einsum.c": swap(".emit = pl_emit_einsum", ".emit = pl_emit_softplus"),
+            "src/ops/nn/linear_attention.c": swap(".grad = pl_linear_attention_grad", ".grad = pl_planted_grad"),
+            "src/ops/nn/rnn_read.c": append(rule.format("pl_planted_grad", "grad")),
+            "src/ops/text/text.c": swap(".bound = PL_BOUND_EXACT", ".bound = pl_planted_bound"),
+            "src/ops/bound.c": append(rule.format("pl_planted_bound", "bound")),
+            "src/ops/train/loss.c": swap(".emit = pl_emit_nll_loss", ".emit = pl_nowhere_emit"),
+            "src/ops/tensor/sort.c": append('#include "ops/math/reduce.h"\n'),
+            "src/ops/lib/join.c": append("pl_status pl_emit_celu(pl_emit *c);\n"),
+            "src/ops/emit.c": append('#include "ops/lib/move.h"\n'),
+            "src/ops/signal/orphan_grad.c": append("/* Nothing. */\n"),
+            "src/base/long.h": append("\n" * 801),
+            "src/pair/README.md": append("`gone_away.c`\n"),
+            "src/view/cellar/dark.c": append("/* Nothing. */\n"),
+        })
+    assert code == 1, out
+    for want in ("einsum.c: Einsum: .emit = pl_emit_softplus stands in src/ops/nn/activation_emit.c: move it to src/ops/math",
+                 "linear_attention.c: LinearAttention: .grad = pl_planted_grad stands in src/ops/nn/rnn_read.c: move it to a file called X_grad.c",
+                 ".bound = pl_planted_bound stands in src/ops/bound.c: move it to src/ops/text",
+                 ".emit = pl_nowhere_emit: not defined",
+                 'sort.c: includes "ops/math/reduce.h" of another family',
+                 "join.c: uses pl_emit_celu of src/ops/nn/activation_emit.c",
+                 "emit.c: includes \"ops/lib/move.h\": the contract",
+                 "orphan_grad.c: no orphan.c beside it",
+                 "src/base/long.h: 801 lines", "src/base/README.md: does not name long.h",
+                 "names gone_away.c", "src/view/README.md: does not name cellar/", "src/view/cellar: no README.md"):
+        assert want in out, f"{want!r} is missing in:\n{out}"
+
+
+def test_rooms__accepts_the_tree():
+    done = subprocess.run([ROOT / "tools/check-rooms"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout
 
 def test_tap__knows_both_ways_to_skip():
     plan, results = RUN.parse_tap("1..4\nok 1 - a\nnot ok 2 - b\n# why\nnot ok 3 # SKIP c\n"

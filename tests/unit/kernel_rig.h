@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "base/pool.h"
+#include "base/threads.h"
 
 static pl_pool *pool;
 

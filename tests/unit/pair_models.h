@@ -16,11 +16,11 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "compare/pair.h"
 #include "flows/inputs.h"
 #include "graph/edit.h"
 #include "interp/interp.h"
 #include "onnx/onnx.h"
+#include "pair/pair.h"
 #include "store/blob.h"
 
 static inline void pm_check(pl_status st, const pl_err *err) {

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "graph/edit.h"
-#include "graph/text.h"
+#include "graph/text/text.h"
 
 static inline void must(pl_status status, const pl_err *err) {
     if (status != PL_OK) fail_msg("%s: %s", pl_status_name(status), err->message);

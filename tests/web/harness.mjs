@@ -64,14 +64,21 @@ const delayWorkers = (ms) => {
     set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), ms); }
   };
 };
+export const COMPILES = /^To show this, the session's model/;
 export async function open(url, size = { width: 1440, height: 900 }, workerDelay = slow ? 100 : 0, before = null) {
   const context = await browser.newContext({ viewport: size, acceptDownloads: true });
   if (workerDelay) await context.addInitScript(delayWorkers, workerDelay);
   const page = await context.newPage();
+  // The question whether the model may be compiled here is answered with yes; other dialogs belong to the test that waits for them.
+  page.on("dialog", (d) => {
+    if (COMPILES.test(d.message())) return d.accept();
+    if (page.listenerCount("dialog") === 1) page.problems.push(`a dialog: ${d.message()}`), d.dismiss();
+  });
   if (slow) await (await context.newCDPSession(page)).send("Emulation.setCPUThrottlingRate", { rate: slow });
   page.problems = [];
   page.on("pageerror", (e) => page.problems.push(String(e)));
-  page.on("console", (m) => { if (m.type() === "error") page.problems.push(m.text()); });
+  // 428 is that question, asked by the server.
+  page.on("console", (m) => { if (m.type() === "error" && !m.text().includes("status of 428")) page.problems.push(m.text()); });
   page.on("request", (r) => { if (!/^(file|blob|data|http:\/\/127\.0\.0\.1)/.test(r.url())) page.problems.push(`asked for ${r.url()}`); });
   await before?.(page);
   await page.goto(url);

@@ -1,5 +1,5 @@
 // What the page is given: a session, its graph, and figures and slices of tensors, from the server or inlined into
-// the file. docs/api.md describes all of it.
+// the file. docs/view-server.md describes all of it.
 
 export interface Side { dtype: string; shape: number[]; strides: number[]; offset: number; flags: string[]; hash: string | null; kept: boolean }
 export interface Metric { name: string; long: string; unit: string; higher: boolean }
@@ -243,8 +243,12 @@ class Server implements Source {
   readonly token = new URLSearchParams(location.search).get("token") ?? "";
   private serial = 0; // of the session that this page is of; the server may show another one by now
   private of(path: string): string { return this.serial ? `${path}${path.includes("?") ? "&" : "?"}session=${this.serial}` : path; }
+  // 428: it would start a compiler or a runtime, which a stranger's session must not do unasked.
+  private mayRun = false;
   async get(path: string): Promise<Response> {
-    const answer = await fetch(this.of(path), { headers: { "X-Plumb-Token": this.token }, cache: "no-store" });
+    const ask = (p: string) => fetch(this.of(p), { headers: { "X-Plumb-Token": this.token }, cache: "no-store" });
+    let answer = await ask(path);
+    if (answer.status === 428 && (this.mayRun ||= confirm((await answer.clone().json()).error))) answer = await ask(`${path}${path.includes("?") ? "&" : "?"}run=yes`);
     if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `${answer.status} ${answer.statusText}`);
     return answer;
   }

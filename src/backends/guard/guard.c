@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@
 enum {
     CONTROL = 3,
     END_WAIT_MS = 5000,
+    ASK_MS = 100,
     CLOSED_WAIT_MS = 1000, /* for the end of a child whose socket is closed */
 };
 
@@ -42,6 +44,7 @@ struct pl_guard_child {
     pl_guard_child *next;
     uint64_t id, memory_limit;
     double timeout_seconds;
+    const pl_progress *progress; /* asked while waiting; NULL = nobody */
     char *spec;
     int socket;
     uint64_t n_threads; /* after opening the backend */
@@ -74,20 +77,24 @@ static pl_status find_program(char *out, size_t n_out, pl_err *err) {
     if (named != NULL && named[0] != '\0') {
         snprintf(out, n_out, "%s", named);
         if (access(out, X_OK) == 0) return PL_OK;
-        return pl_fail(err, PL_E_NOT_FOUND, "PLUMB_GUARD is '%s', which cannot be run", named);
+        return pl_fail(err, PL_E_NOT_FOUND, "PLUMB_GUARD is '%s', which is not executable", named);
     }
     const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
     if (n > 0) {
         exe[n] = '\0';
         if (find_around(exe, out, n_out)) return PL_OK;
     }
+    /* Without /proc the kernel still tells how the program was called. */
+    const char *called = (const char *)getauxval(AT_EXECFN); // NOLINT(performance-no-int-to-ptr)
+    if (n <= 0 && called != NULL && find_around(called, out, n_out)) return PL_OK;
     /* Inside another program: look around the library. */
     if (dladdr(&pl_backend_rows, &info) != 0 && info.dli_fname != NULL &&
         find_around(info.dli_fname, out, n_out)) {
         return PL_OK;
     }
-    return pl_fail(err, PL_E_NOT_FOUND,
-                   "plumb-guard is not beside this program or library; PLUMB_GUARD names it");
+    return pl_fail(
+        err, PL_E_NOT_FOUND,
+        "plumb-guard not found beside this program or library; set PLUMB_GUARD to its path");
 }
 
 /* Our environment with another TMPDIR; entries stay whose they are, but for the last. */
@@ -270,6 +277,14 @@ pl_status pl_guard_child_new(pl_guard *g, const char *spec, double timeout_secon
     return PL_OK;
 }
 
+void pl_guard_child_watch(pl_guard_child *c, const pl_progress *progress) {
+    c->progress = progress;
+}
+
+void pl_guard_child_set_timeout(pl_guard_child *child, double seconds) {
+    child->timeout_seconds = seconds;
+}
+
 static void send_kill(pl_guard_child *c, bool tell) {
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_KILL);
     m.number[0] = c->id;
@@ -345,7 +360,7 @@ static pl_status describe_end(const pl_guard_child *c, const char *doing, bool t
     snprintf(f.stderr_tail, sizeof(f.stderr_tail), "%.511s", c->end.text);
     if (failure != NULL) *failure = f;
     last_line(c->end.text, line, sizeof(line));
-    const char *said = line[0] == '\0' ? "" : "; last words: ";
+    const char *said = line[0] == '\0' ? "" : "; last output: ";
     if (timed_out) {
         return pl_fail(err, PL_E_TIMEOUT, "backend '%s' timed out after %g s in %s%s%s", c->spec,
                        c->timeout_seconds, doing, said, line);
@@ -371,11 +386,26 @@ static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_o
     if (ended && !cut_off) return describe_end(c, doing, timed_out, failure, err);
     if (failure != NULL) *failure = (pl_failure){ .happened = true, .timed_out = timed_out };
     if (!ended) {
-        return pl_fail(err, PL_E_BACKEND, "plumb-guard is gone; backend '%s' was in %s", c->spec,
+        return pl_fail(err, PL_E_BACKEND, "plumb-guard died; backend '%s' was in %s", c->spec,
                        doing);
     }
     return pl_fail(err, PL_E_BACKEND, "backend '%s' closed its connection to plumb in %s", c->spec,
                    doing);
+}
+
+/* How long to wait before the user is asked again whether to go on. */
+static int poll_ms(const pl_guard_child *c, int64_t left) {
+    const int64_t most = c->progress != NULL ? ASK_MS : 3600000;
+    return (int)(left > most ? most : left);
+}
+
+/* The user does not want the answer any more. */
+static pl_status check_wish(pl_guard_child *c, pl_err *err) {
+    const pl_status st = pl_progress_poll(c->progress, err);
+    if (st == PL_OK) return PL_OK;
+    send_kill(c, true);
+    (void)wait_for_end(c, END_WAIT_MS);
+    return st;
 }
 
 /* Waits for the next message of the child. */
@@ -388,7 +418,10 @@ static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline,
                                  { c->guard->control, c->ended ? 0 : POLLIN, 0 } };
         const int64_t left = deadline - pl_clock_ms();
         if (left <= 0) return child_failed(c, doing, true, failure, err);
-        if (poll(fds, 2, left > 3600000 ? 3600000 : (int)left) <= 0) continue;
+        if (poll(fds, 2, poll_ms(c, left)) <= 0) {
+            PL_TRY(check_wish(c, err));
+            continue;
+        }
         /* The guard tells ends of other children, too: it must never wait for us. */
         if ((fds[1].revents & POLLIN) != 0) take_end(c->guard, MSG_DONTWAIT);
         if (fds[0].revents == 0) {
@@ -401,7 +434,8 @@ static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline,
         if (error != ECONNRESET) { /* it sends what is no message */
             send_kill(c, true);
             wait_for_end(c, END_WAIT_MS);
-            return pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage in %s", c->spec, doing);
+            return pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid message in %s", c->spec,
+                           doing);
         }
         return child_failed(c, doing, false, failure, err);
     }
@@ -422,7 +456,7 @@ static pl_status send_request(pl_guard_child *c, const char *doing, const pl_gua
 /* A reply's status is the child's word, so it is checked. */
 static pl_status reply_status(const pl_guard_child *c, const pl_guard_msg *m, pl_err *err) {
     if (m->type != PL_MSG_REPLY || m->status < 0 || m->status >= PL_STATUS_COUNT) {
-        return pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage", c->spec);
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid message", c->spec);
     }
     if (m->status == PL_OK) return PL_OK;
     return pl_fail(err, (pl_status)m->status, "%.900s", m->text);
@@ -440,12 +474,13 @@ static pl_status ask(pl_guard_child *c, const char *doing, const pl_guard_msg *r
 }
 
 pl_status pl_guard_child_open(pl_guard_child *c, char *version, size_t n_version, char *modes,
-                              size_t n_modes, pl_failure *failure, pl_err *err) {
+                              size_t n_modes, uint64_t *cpu, pl_failure *failure, pl_err *err) {
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_OPEN), reply;
     snprintf(m.text, sizeof(m.text), "%s", c->spec);
     PL_TRY(ask(c, "open", &m, &reply, failure, err));
     pl_guard_msg_close(&reply);
     c->n_threads = reply.number[0];
+    *cpu = reply.number[1];
     const size_t n = strcspn(reply.text, "\n");
     if (version != NULL) snprintf(version, n_version, "%.*s", (int)n, reply.text);
     if (modes != NULL) {
@@ -548,7 +583,7 @@ static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args,
     const size_t n = parcel.n_items;
     const char **names = pl_calloc(n + 1, sizeof(char *));
     if (n < 1 || parcel.items[0].datum == NULL || args->hook == NULL) {
-        st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage instead of a value", c->spec);
+        st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid value", c->spec);
     } else if (names == NULL) {
         st = pl_fail_memory(err, n);
     } else {
@@ -558,7 +593,7 @@ static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args,
                                   .datum = pl_datum_public(parcel.items[0].datum),
                                   .stands_for = maps ? names : NULL,
                                   .n_stands_for = n - 1 };
-        st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
+        st = args->hook->value(args->hook->ctx, &seen, err);
     }
     pl_free(names);
     pl_parcel_release(&parcel);
@@ -625,7 +660,7 @@ pl_status pl_guard_child_executed(pl_guard_child *c, pl_bytes *onnx, pl_failure 
     pl_status st = PL_OK;
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(reply.fds[0], &info) != 0 ||
         info.st_size <= 0) {
-        st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent garbage instead of a graph", c->spec);
+        st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid graph", c->spec);
     } else {
         if (c->executed != NULL) munmap(c->executed, c->n_executed);
         c->n_executed = (size_t)info.st_size;

@@ -28,9 +28,14 @@ void pl_guard_preload(pl_guard *guard, const pl_guard_child *child);
 
 pl_status pl_guard_child_new(pl_guard *guard, const char *spec, double timeout_seconds,
                              uint64_t memory_limit, pl_guard_child **out, pl_err *err);
-/* Opens the backend. Texts may be NULL; modes are separated by commas. `failure` may be NULL. */
+void pl_guard_child_set_timeout(pl_guard_child *child, double seconds);
+/* From now on `progress` (may be NULL) is asked while the child is waited for; a wish to cancel
+ * ends the child and the call with PL_E_CANCELLED. */
+void pl_guard_child_watch(pl_guard_child *child, const pl_progress *progress);
+/* Opens the backend. Texts may be NULL; modes are separated by commas; `cpu`: features of
+ * its CPU (kernels/cpu.h). `failure` may be NULL. */
 pl_status pl_guard_child_open(pl_guard_child *child, char *version, size_t n_version, char *modes,
-                              size_t n_modes, pl_failure *failure, pl_err *err);
+                              size_t n_modes, uint64_t *cpu, pl_failure *failure, pl_err *err);
 /* 1, 0 or -1 into *answer. */
 pl_status pl_guard_child_supports(pl_guard_child *child, const char *domain, const char *op,
                                   int opset, int *answer, pl_failure *failure, pl_err *err);

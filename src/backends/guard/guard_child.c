@@ -13,6 +13,7 @@
 #include "backends/guard/guard_msg.h"
 #include "backends/guard/guard_parcel.h"
 #include "base/alloc.h"
+#include "kernels/cpu.h"
 
 typedef struct child {
     int socket;
@@ -40,6 +41,7 @@ static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, p
         PL_TRY(pl_backend_open(m->text, NULL, &c->backend, err));
     }
     reply->number[0] = pl_guard_count_threads();
+    reply->number[1] = pl_cpu_features();
     const char *const *modes = pl_backend_record_modes(c->backend);
     /* version, a line end, modes separated by commas */
     int n = snprintf(reply->text, sizeof(reply->text), "%s\n", pl_backend_version(c->backend));
@@ -54,7 +56,7 @@ static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, p
 static pl_status map_model(child *c, int fd, pl_err *err) {
     struct stat info;
     if (fd < 0 || fstat(fd, &info) != 0 || info.st_size <= 0) {
-        return pl_fail(err, PL_E_INTERNAL, "the guarded child got no model");
+        return pl_fail(err, PL_E_INTERNAL, "the guarded child received no model");
     }
     c->n_model = (size_t)info.st_size;
     c->model = mmap(NULL, c->n_model, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
@@ -67,7 +69,7 @@ static pl_status map_model(child *c, int fd, pl_err *err) {
 
 static pl_status do_compile(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
     if (c->backend == NULL || c->program != NULL) {
-        return pl_fail(err, PL_E_INTERNAL, "compile came out of turn");
+        return pl_fail(err, PL_E_INTERNAL, "unexpected message: compile");
     }
     PL_TRY(map_model(c, m->fds[0], err));
     PL_TRY(pl_parcel_read(m->fds[1], false, &c->names, err));
@@ -97,19 +99,19 @@ static pl_status do_compile(child *c, const pl_guard_msg *m, pl_guard_msg *reply
 /* Sends one recorded value. */
 static plumb_status send_value(void *ctx, const plumb_seen *seen, plumb_error *error) {
     child *c = ctx;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     pl_guard_msg m = PL_GUARD_MSG(PL_MSG_VALUE);
     const size_t n = (seen->stands_for == NULL ? 0 : seen->n_stands_for) + 1;
     m.number[0] = seen->stands_for != NULL;
     pl_parcel_item *items = pl_calloc(n, sizeof(*items));
-    if (items == NULL) return (plumb_status)pl_fail_memory(err, n);
+    if (items == NULL) return pl_fail_memory(err, n);
     items[0] =
         (pl_parcel_item){ (char *)(uintptr_t)seen->name, (pl_datum *)(uintptr_t)seen->datum };
     for (size_t i = 1; i < n; i++)
         items[i].name = (char *)(uintptr_t)seen->stands_for[i - 1];
     const pl_status st = pl_parcel_write(items, n, &m.fds[0], err);
     pl_free(items);
-    if (st != PL_OK) return (plumb_status)st;
+    if (st != PL_OK) return st;
     const int error_number = pl_guard_send(c->socket, &m, 0);
     pl_guard_msg_close(&m);
     if (error_number != 0) _exit(0); /* nobody listens any more */
@@ -192,7 +194,8 @@ static pl_status run_parcel(child *c, const pl_guard_msg *m, const pl_parcel *pa
 static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
     pl_parcel parcel = { 0 };
     plumb_record_info info = { 0 };
-    if (c->program == NULL) return pl_fail(err, PL_E_INTERNAL, "run came before compile");
+    if (c->program == NULL)
+        return pl_fail(err, PL_E_INTERNAL, "unexpected message: run before compile");
     PL_TRY(pl_parcel_read(m->fds[0], true, &parcel, err));
     const size_t n_out = c->source.n_outputs;
     pl_datum **data = pl_calloc(parcel.n_items + 1, sizeof(pl_datum *));

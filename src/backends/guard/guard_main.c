@@ -184,7 +184,7 @@ static void start_child(guard *g, const pl_guard_msg *m) {
     int ends[2] = { -1, -1 };
     child *c = free_slot(g);
     if (c == NULL || m->fds[0] < 0 || pipe2(ends, O_CLOEXEC) != 0) {
-        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: no room for another child");
+        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: too many children");
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -344,7 +344,7 @@ int main(void) {
     static guard g;
     sigset_t mask;
     if (fcntl(CONTROL, F_GETFD) < 0) {
-        fprintf(stderr, "plumb-guard: started by plumb, not by hand\n");
+        fprintf(stderr, "plumb-guard is started by plumb, not by hand\n");
         return 2;
     }
     fcntl(CONTROL, F_SETFD, FD_CLOEXEC);

@@ -25,7 +25,8 @@ typedef enum pl_guard_type {
     PL_MSG_EXECUTED, /* the graph that runs, please */
     PL_MSG_SUPPORTS, /* text: operator, NUL, domain; number: opset. Answer in number */
     /* child to plumb */
-    PL_MSG_REPLY, /* status; text: message, or version; fd: a parcel; to OPEN: number of threads */
+    PL_MSG_REPLY, /* status; text: message, or version; fd: a parcel; to OPEN: number of threads,
+                     features of the CPU */
     PL_MSG_VALUE, /* fd: a parcel with one value, then the names of what it stands for; number: 1 =
                      those count, also when there are none */
     PL_MSG_TYPES

@@ -202,7 +202,7 @@ static pl_status mapping_open(int fd, bool writable, mapping **out, pl_err *err)
 }
 
 static pl_status garbage(const reader *r, const char *what) {
-    return pl_fail(r->err, PL_E_BACKEND, "the child sent garbage: %s", what);
+    return pl_fail(r->err, PL_E_BACKEND, "the child sent invalid data: %s", what);
 }
 
 typedef struct entry {
@@ -233,7 +233,7 @@ static pl_status read_entry(const reader *r, pl_bytes bytes, entry *e) {
         default: return garbage(r, "an unknown field");
         }
     }
-    return wire.bad ? garbage(r, "a broken description") : PL_OK;
+    return wire.bad ? garbage(r, "an invalid description") : PL_OK;
 }
 
 static pl_status read_strings(const reader *r, const uint8_t *data, size_t n_bytes, pl_tensor *t) {
@@ -266,7 +266,7 @@ static pl_status read_tensor(const reader *r, const entry *e, pl_datum **out) {
         return garbage(r, "a shape that is negative or too large");
     }
     if (e->offset > r->n_data || e->n_bytes > r->n_data - e->offset || e->offset % ALIGNMENT != 0) {
-        return garbage(r, "a tensor outside of its memory");
+        return garbage(r, "a tensor outside its memory");
     }
     const uint8_t *data = r->data + e->offset;
     if (dtype == PL_STRING) {
@@ -306,15 +306,16 @@ static pl_status read_list(const reader *r, pl_bytes bytes, const entry *e, int 
     if (!valid || (!sequence && e->elem_kind != PL_TYPE_TENSOR && e->elem_kind != PL_TYPE_NONE)) {
         return garbage(r, "a list of an unknown type");
     }
-    if (depth >= DEPTH_MAX) return garbage(r, "lists nested too deep");
-    if (e->kind == PL_TYPE_OPTIONAL && e->n_items > 1) return garbage(r, "an optional of several");
+    if (depth >= DEPTH_MAX) return garbage(r, "lists nested too deeply");
+    if (e->kind == PL_TYPE_OPTIONAL && e->n_items > 1)
+        return garbage(r, "an optional with several items");
     pl_datum **items = pl_calloc(e->n_items + 1, sizeof(pl_datum *));
     if (items == NULL) return pl_fail_memory(r->err, e->n_items);
     while (st == PL_OK && pl_wire_next(&wire, &f)) {
         entry inner;
         if (f.number != 7) continue;
         st = f.type == 2 ? read_datum(r, f.bytes, depth + 1, &inner, &items[n])
-                         : garbage(r, "an item that is no message");
+                         : garbage(r, "an item that is not a message");
         if (st == PL_OK && items[n++] == NULL) st = garbage(r, "an empty item");
     }
     if (st == PL_OK) {
@@ -348,7 +349,7 @@ static pl_status read_items(const reader *r, pl_bytes meta, pl_parcel *out) {
     size_t n = 0;
     while (pl_wire_next(&wire, &f))
         n++;
-    if (wire.bad) return garbage(r, "a broken description");
+    if (wire.bad) return garbage(r, "an invalid description");
     out->items = pl_calloc(n + 1, sizeof(*out->items));
     if (out->items == NULL) return pl_fail_memory(r->err, n);
     wire = pl_wire_of(meta);

@@ -38,7 +38,8 @@ static pl_status read_faults(jit_options *o, const plumb_option *options, size_t
     for (size_t i = 0; i < n; i++) {
         if (strcmp(options[i].key, "inject") != 0) continue;
         if (o->n_faults == JIT_FAULTS_MAX) {
-            return pl_fail(err, PL_E_USAGE, "--inject may be given %d times", JIT_FAULTS_MAX);
+            return pl_fail(err, PL_E_USAGE, "--inject can be given at most %d times",
+                           JIT_FAULTS_MAX);
         }
         pl_jit_fault *fault = &o->faults[o->n_faults];
         PL_TRY(pl_jit_fault_parse(options[i].value, fault, err));
@@ -51,10 +52,10 @@ static pl_status read_faults(jit_options *o, const plumb_option *options, size_t
 static plumb_status jit_open(const plumb_host *host, const plumb_option *options, size_t n,
                              void **self, plumb_error *error) {
     (void)host;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     jit_options *o = pl_calloc(1, sizeof(*o));
     pl_status st = PL_OK;
-    if (o == NULL) return (plumb_status)pl_fail_memory(err, sizeof(*o));
+    if (o == NULL) return pl_fail_memory(err, sizeof(*o));
     const char *fuse = pl_option_value(options, n, "fuse");
     const char *shapes = pl_option_value(options, n, "shapes");
     o->threads = (int)pl_option_int(options, n, "threads", -1);
@@ -76,7 +77,7 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     o = NULL;
 done:
     jit_close(o);
-    return (plumb_status)st;
+    return st;
 }
 
 static const char *jit_version(void *self) {
@@ -168,10 +169,10 @@ static pl_status plant_compile_errors(const jit_program *p, pl_err *err) {
 static plumb_status jit_compile(void *self, const plumb_source *source, void **program,
                                 size_t *n_hooks, plumb_error *error) {
     const jit_options *o = self;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     pl_status st = PL_OK;
     jit_program *p = pl_calloc(1, sizeof(*p));
-    if (p == NULL) return (plumb_status)pl_fail_memory(err, sizeof(*p));
+    if (p == NULL) return pl_fail_memory(err, sizeof(*p));
     p->options = o;
     p->seed = source->seed;
     p->any_shape = source->any_shape != 0;
@@ -195,12 +196,12 @@ static plumb_status jit_compile(void *self, const plumb_source *source, void **p
     p = NULL;
 done:
     jit_free(p);
-    return (plumb_status)st;
+    return st;
 }
 
 static plumb_status jit_run(void *program, const plumb_run_args *args, plumb_error *error) {
     jit_program *p = program;
-    pl_err *err = pl_err_of(error);
+    pl_err *err = error;
     jit_plan *plan = NULL;
     pl_datum *const *in = (pl_datum *const *)(uintptr_t)args->in;
     pl_status st = jit_check_inputs(p, in, err);
@@ -208,7 +209,7 @@ static plumb_status jit_run(void *program, const plumb_run_args *args, plumb_err
     if (st == PL_OK) st = jit_plan_run(p, plan, args, err);
     if (st == PL_OK && p->explain_status != PL_OK)
         st = pl_fail(err, p->explain_status, "%s", p->explain_err.message);
-    return (plumb_status)st;
+    return st;
 }
 
 static const char *const *jit_record_modes(void *self) {
@@ -218,16 +219,18 @@ static const char *const *jit_record_modes(void *self) {
 }
 
 static const plumb_option_def options[] = {
-    { "fuse", "on|off", "off: every value is materialised" },
-    { "disable", "NAME+NAME", "passes to leave out: fold, winograd, overwrite, reuse, …" },
-    { "threads", "N", "threads of the pool" },
+    { "fuse", "on|off", "off: materialise every value" },
+    { "disable", "NAME+NAME", "passes to disable: fold, winograd, overwrite, reuse, …" },
+    { "threads", "N", "threads (default: all)" },
     { "shapes", "static|symbolic", "compile for concrete shapes, or for any" },
     { "winograd", "on|off", "3x3 convolutions by Winograd's algorithm where it pays" },
-    { "kernels", PL_PROVIDER_NAMES, "who computes products and convolutions" },
-    { "fresh-cache", NULL, "compile again, whatever the cache holds" },
-    { "debug-dir", "DIR", "leave graphs, schedule, memory plan, C and compiler log there" },
-    { "explain", "FILE", "write every graph break and its reason there" },
-    { "inject", "[PASS/]KIND@OP[:N]", "plant a fault; with PASS it is gone without that pass" },
+    { "kernels", PL_PROVIDER_NAMES, "kernels for products and convolutions" },
+    { "fresh-cache", NULL, "ignore the cache and compile again" },
+    { "debug-dir", "DIR",
+      "write graphs, schedule, memory plan, C and compiler log to this directory" },
+    { "explain", "FILE", "write every graph break and its reason to this file" },
+    { "inject", "[PASS/]KIND@OP[:N]",
+      "plant a fault; with PASS it disappears when that pass is disabled" },
 };
 
 const plumb_backend pl_backend_jit = {

@@ -10,7 +10,7 @@
 
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
-#include "base/file.h"
+#include "base/door.h"
 #include "base/hash.h"
 #include "base/process.h"
 #include "kernels/cpu.h"
@@ -32,40 +32,35 @@ static const char *const flags_fixed[] = {
 
 /* ---- where things lie ---- */
 
-/* Code is loaded from here: nobody else may write to it. */
-static pl_status make_private(const char *dir, pl_err *err) {
-    struct stat info;
-    PL_TRY(pl_path_make_dirs(dir, err));
-    if (stat(dir, &info) != 0) return pl_fail_errno(err, errno, "look at", dir);
-    if (info.st_uid == getuid() && ((info.st_mode & 022) == 0 || chmod(dir, 0700) == 0)) {
-        return PL_OK;
-    }
-    return pl_fail(err, PL_E_IO, "'%s' belongs to another user or may be written by others", dir);
-}
-
-static pl_status cache_dir(char **out, pl_err *err) {
+/* $XDG_CACHE_HOME, $HOME/.cache, else /tmp: the first that can be made. Code is loaded from it, so
+ * that nobody else may write to it. */
+static pl_status cache_dir(pl_dir **out, pl_err *err) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char last[64];
     snprintf(last, sizeof(last), "plumb-jit-%ld", (long)getuid());
-    char *dir = xdg != NULL && xdg[0] == '/'     ? pl_path_join(xdg, "plumb/jit")
-                : home != NULL && home[0] == '/' ? pl_path_join(home, ".cache/plumb/jit")
-                                                 : pl_path_join("/tmp", last);
-    if (dir == NULL) return pl_fail_memory(err, 1);
-    const pl_status st = make_private(dir, err);
-    if (st == PL_OK) {
-        *out = dir;
-    } else {
-        pl_free(dir);
-    }
+    char *const paths[] = {
+        xdg != NULL && xdg[0] == '/' ? pl_path_join(xdg, "plumb/jit") : NULL,
+        /* A HOME that does not exist, as services have one, is not made. */
+        home != NULL && home[0] == '/' && pl_path_is_dir(home)
+            ? pl_path_join(home, ".cache/plumb/jit")
+            : NULL,
+        pl_path_join("/tmp", last),
+    };
+    pl_status st = pl_fail_memory(err, 1);
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]) && st != PL_OK; i++)
+        if (paths[i] != NULL) st = pl_dir_open_private(paths[i], out, err);
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        pl_free(paths[i]);
     return st;
 }
 
 /* A file of the cache ends with the hash of what stands before: one that was cut off would crash
  * whoever loads it, time after time. */
-static pl_status write_entry(const char *path, const pl_file_map *made, pl_err *err) {
+static pl_status write_entry(const pl_dir *dir, const char *name, const pl_file_map *made,
+                             pl_err *err) {
     const pl_hash128 hash = pl_hash128_of(made->data, made->n_bytes);
     pl_file_writer *w = NULL;
-    PL_TRY(pl_file_writer_open(path, &w, err));
+    PL_TRY(pl_file_writer_open_in(dir, name, &w, err));
     pl_status st = pl_file_writer_append(w, made->data, made->n_bytes, err);
     if (st == PL_OK) st = pl_file_writer_append(w, &hash, sizeof(hash), err);
     if (st == PL_OK) return pl_file_writer_commit_take(w, err);
@@ -74,12 +69,10 @@ static pl_status write_entry(const char *path, const pl_file_map *made, pl_err *
 }
 
 /* Whole, and made by this user: the folder may not always have been ours alone. */
-static bool entry_is_good(const char *path) {
-    struct stat info;
+static bool entry_is_good(const pl_dir *dir, const char *name) {
     pl_file_map *map = NULL;
     pl_hash128 hash;
-    if (stat(path, &info) != 0 || info.st_uid != getuid()) return false;
-    if (pl_file_map_open(path, &map, NULL) != PL_OK) return false;
+    if (!pl_dir_is_own(dir, name) || pl_dir_map(dir, name, &map, NULL) != PL_OK) return false;
     bool good = map->n_bytes > sizeof(hash);
     if (good) {
         const size_t n = map->n_bytes - sizeof(hash);
@@ -92,10 +85,17 @@ static bool entry_is_good(const char *path) {
 
 /* PLUMB_CPU holds down what is emitted, too; and under valgrind, which has no AVX-512, the compiler
  * sees another CPU than we do. */
+#if defined(__x86_64__)
 static const char *machine_flag(void) {
     if (pl_cpu_isa() == PL_ISA_AVX2) return "-march=x86-64-v3";
     return pl_cpu_isa() == pl_cpu_isa_max() ? "-march=native" : "-march=x86-64";
 }
+#else /* what the compiler takes by itself has vectors and fused products; "native" is not for all \
+       */
+static const char *machine_flag(void) {
+    return NULL;
+}
+#endif
 
 static size_t collect_flags(const jit_plan *plan, const char **out) {
     size_t n = 0, n_loops = 0;
@@ -111,7 +111,7 @@ static size_t collect_flags(const jit_plan *plan, const char **out) {
     /* Little to win, or very much to compile: faster then. */
     out[n++] = work < SMALL_WORK || n_loops > MANY_LOOPS ? "-O1" : "-O3";
     if (pl_cpu_isa() == PL_ISA_AVX512) out[n++] = "-mprefer-vector-width=512";
-    out[n++] = machine_flag();
+    if (machine_flag() != NULL) out[n++] = machine_flag();
     for (size_t i = 0; i < sizeof(flags_fixed) / sizeof(flags_fixed[0]); i++)
         out[n++] = flags_fixed[i];
     return n;
@@ -182,7 +182,7 @@ static pl_status run_compiler(const char *dir, const char *const *argv, char **l
 
 /* In a folder of its own, then moved to its name in the cache in one step. */
 static pl_status compile(jit_plan *plan, const char *const *flags, size_t n_flags,
-                         const char *target, pl_err *err) {
+                         const pl_dir *cache, const char *name, pl_err *err) {
     const char *argv[FLAGS_MAX + 8] = { "cc" };
     size_t n = 1;
     char *dir = NULL, *source = NULL, *made = NULL;
@@ -204,7 +204,7 @@ static pl_status compile(jit_plan *plan, const char *const *flags, size_t n_flag
     PL_TRY_GOTO(done, st, run_compiler(dir, argv, &plan->log, err));
     pl_file_map *map = NULL;
     PL_TRY_GOTO(done, st, pl_file_map_open(made, &map, err));
-    st = write_entry(target, map, err);
+    st = write_entry(cache, name, map, err);
     pl_file_map_unref(map);
 done:
     if (dir != NULL) pl_dir_remove(dir, NULL);
@@ -244,27 +244,28 @@ static bool has_loops(const jit_plan *plan) {
 
 pl_status jit_build(jit_program *p, jit_plan *plan, pl_err *err) {
     const char *flags[FLAGS_MAX];
-    char *dir = NULL, *path = NULL, name[64];
+    char *path = NULL, name[64];
+    pl_dir *dir = NULL;
     pl_status st = PL_OK;
     if (!has_loops(plan)) return PL_OK;
     const size_t n_flags = collect_flags(plan, flags);
     PL_TRY(hash_all(plan, flags, n_flags, err));
     PL_TRY(cache_dir(&dir, err));
     snprintf(name, sizeof(name), "%s.so", plan->hash);
-    path = pl_path_join(dir, name);
+    path = pl_path_join(pl_dir_path(dir), name);
     if (path == NULL) {
         st = pl_fail_memory(err, 1);
         goto done;
     }
-    plan->from_cache = !p->options->fresh_cache && entry_is_good(path);
+    plan->from_cache = !p->options->fresh_cache && entry_is_good(dir, name);
     if (plan->from_cache && load(plan, path, NULL) == PL_OK) goto done;
     plan->from_cache = false;
     if (plan->library != NULL) dlclose(plan->library);
     plan->library = NULL;
-    PL_TRY_GOTO(done, st, compile(plan, flags, n_flags, path, err));
+    PL_TRY_GOTO(done, st, compile(plan, flags, n_flags, dir, name, err));
     st = load(plan, path, err);
 done:
-    pl_free(dir);
+    pl_dir_close(dir);
     pl_free(path);
     return st;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 typedef enum call_kind { CALL_GEMM, CALL_CONV } call_kind;
 

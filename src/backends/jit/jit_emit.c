@@ -8,6 +8,7 @@
 #include "backends/jit/jit_call.h"
 #include "backends/jit/jit_print.h"
 #include "base/alloc.h"
+#include "base/array.h"
 #include "kernels/cpu.h"
 
 enum { PIECES_MAX = 64, GRAIN_ELEMENTS = 16384, NAME_MAX_SHOWN = 60 };
@@ -57,13 +58,9 @@ void jit_put_number(printer *p, int64_t value) {
         pl_buf_printf(p->out, "%lld", (long long)value);
         return;
     }
-    if (plan->n_params == plan->params_capacity) {
-        const size_t more = plan->params_capacity == 0 ? 64 : 2 * plan->params_capacity;
-        int64_t *bigger = pl_realloc_array(plan->params, more, sizeof(int64_t));
-        p->failed = p->failed || bigger == NULL;
-        if (bigger == NULL) return;
-        plan->params = bigger;
-        plan->params_capacity = more;
+    if (!PL_ARRAY_ROOM(plan->params, plan->n_params, &plan->params_capacity)) {
+        p->failed = true;
+        return;
     }
     pl_buf_printf(p->out, "p[%zu]", plan->n_params);
     plan->params[plan->n_params++] = value;

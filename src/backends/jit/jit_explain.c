@@ -1,9 +1,15 @@
 /* What the compiler did, as text: graph breaks with their reasons, time of each phase; and for
- * debug-dir one file for each pass. A second plan of the same program overwrites the first. */
+ * debug-dir one file for each pass. A second plan of the same
+ * program goes to debug-dir/2. */
+
+#include <stdio.h>
 
 #include "backends/jit/jit_call.h"
 #include "base/alloc.h"
-#include "base/file.h"
+#include "base/count.h"
+#include "base/door.h"
+
+enum { FOLDERS_MAX = 1000 };
 
 static const jit_break *break_of(const jit_plan *plan, size_t step) {
     const jit_step *s = &plan->steps[step];
@@ -23,15 +29,17 @@ static void put_breaks(const jit_plan *plan, pl_buf *out) {
         n += break_of(plan, i) != NULL;
         loops += plan->steps[i].kind == JIT_STEP_LOOP;
     }
-    pl_buf_printf(out, "%zu nodes, %zu steps: %zu loops, %zu calls, %zu graph breaks\n",
-                  plan->model->graph->n_nodes, plan->n_steps, loops, plan->n_steps - loops - n, n);
+    const size_t n_nodes = plan->model->graph->n_nodes, calls = plan->n_steps - loops - n;
+    pl_buf_printf(out, "%zu node%s, %zu step%s: %zu loop%s, %zu call%s, %zu graph break%s\n",
+                  n_nodes, pl_plural(n_nodes), plan->n_steps, pl_plural(plan->n_steps), loops,
+                  pl_plural(loops), calls, pl_plural(calls), n, pl_plural(n));
     for (size_t i = 0; i < plan->n_steps; i++) {
         const jit_break *b = break_of(plan, i);
         char text[600];
         if (b == NULL) continue;
         pl_buf_printf(out, "  %s: %s\n", pl_node_describe(b->node, text, sizeof(text)), b->reason);
     }
-    pl_buf_printf(out, "memory: %.1f MB for values inside, %.1f MB without reuse\n",
+    pl_buf_printf(out, "memory: %.1f MB for intermediate values, %.1f MB without reuse\n",
                   1e-6 * (double)plan->n_memory, 1e-6 * (double)plan->n_memory_naive);
 }
 
@@ -133,9 +141,27 @@ static pl_status write_file(const char *dir, const char *name, pl_buf *text, pl_
     return st;
 }
 
-static pl_status write_passes(const jit_plan *plan, const char *dir, pl_err *err) {
+/* The folder itself, or DIR/2, DIR/3… when an earlier compilation has left its files there. */
+static char *free_folder(const char *dir) {
+    char *folder = pl_strdup(dir);
+    for (int k = 2; k < FOLDERS_MAX && folder != NULL; k++) {
+        char name[16];
+        char *first = pl_path_join(folder, "1-graph.txt");
+        const bool taken = first != NULL && pl_path_exists(first);
+        pl_free(first);
+        if (!taken) break;
+        snprintf(name, sizeof(name), "%d", k);
+        pl_free(folder);
+        folder = pl_path_join(dir, name);
+    }
+    return folder;
+}
+
+static pl_status write_passes(const jit_plan *plan, const char *parent, pl_err *err) {
     pl_buf text = PL_BUF_INIT;
     pl_status st = PL_OK;
+    char *dir = free_folder(parent);
+    if (dir == NULL) return pl_fail_memory(err, 1);
     PL_TRY_GOTO(done, st, pl_path_make_dirs(dir, err));
     put_graph(plan, &text);
     PL_TRY_GOTO(done, st, write_file(dir, "1-graph.txt", &text, err));
@@ -148,13 +174,25 @@ static pl_status write_passes(const jit_plan *plan, const char *dir, pl_err *err
     pl_buf_append(&text, plan->text.data, plan->text.n_bytes);
     PL_TRY_GOTO(done, st, write_file(dir, "5-model.c", &text, err));
     pl_buf_puts(&text, plan->log != NULL ? plan->log : "");
-    if (plan->from_cache) pl_buf_puts(&text, "(from the cache: not compiled again)\n");
+    if (plan->from_cache) pl_buf_puts(&text, "(from the cache)\n");
     PL_TRY_GOTO(done, st, write_file(dir, "6-compiler.log", &text, err));
     put_breaks(plan, &text);
     put_phases(plan, &text);
     st = write_file(dir, "explain.txt", &text, err);
 done:
     pl_buf_release(&text);
+    pl_free(dir);
+    return st;
+}
+
+/* Compiling again says it again. */
+static pl_status write_explanation(const char *path, const pl_buf *text, pl_err *err) {
+    pl_dir *dir = NULL;
+    char *folder = pl_path_dirname(path);
+    pl_status st = folder == NULL ? pl_fail_memory(err, 1) : pl_dir_open(folder, &dir, err);
+    if (st == PL_OK) st = pl_dir_write(dir, pl_path_basename(path), text->data, text->n_bytes, err);
+    pl_dir_close(dir);
+    pl_free(folder);
     return st;
 }
 
@@ -164,9 +202,8 @@ pl_status jit_explain(const jit_program *p, const jit_plan *plan, pl_err *err) {
     pl_buf out = PL_BUF_INIT;
     put_breaks(plan, &out);
     put_phases(plan, &out);
-    const pl_status st = pl_buf_ok(&out)
-                             ? pl_file_write(p->options->explain, out.data, out.n_bytes, err)
-                             : pl_fail_memory(err, 1);
+    const pl_status st = pl_buf_ok(&out) ? write_explanation(p->options->explain, &out, err)
+                                         : pl_fail_memory(err, 1);
     pl_buf_release(&out);
     return st;
 }

@@ -12,6 +12,7 @@
 #include "backends/jit/jit_passes.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/nearest.h"
 #include "base/rng.h"
 #include "base/size.h"
 
@@ -214,15 +215,18 @@ bool pl_jit_fault_is_compile_error(const pl_jit_fault *fault) {
     return fault->row->at_compile;
 }
 
+static const char *kind_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return pl_jit_fault_kind(i);
+}
+
 static pl_status fail_kind(const char *text, size_t n, pl_err *err) {
-    char names[400] = "";
-    size_t at = 0;
-    for (size_t i = 0; rows[i].kind != NULL && at < sizeof(names); i++) {
-        at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i > 0 ? ", " : "",
-                               rows[i].kind);
-    }
-    return pl_fail(err, PL_E_USAGE, "--inject: there is no fault '%.*s'; there are %s",
-                   (int)pl_size_min(n, 60), text, names);
+    pl_buf hint = PL_BUF_INIT;
+    pl_nearest_put(&hint, text, n, kind_at, NULL);
+    const pl_status st = pl_fail(err, PL_E_USAGE, "--inject: no fault '%.*s'%s",
+                                 (int)pl_size_min(n, 60), text, pl_buf_str(&hint));
+    pl_buf_release(&hint);
+    return st;
 }
 
 pl_status pl_jit_fault_parse(const char *text, pl_jit_fault *out, pl_err *err) {
@@ -257,7 +261,7 @@ pl_status pl_jit_fault_parse(const char *text, pl_jit_fault *out, pl_err *err) {
     const size_t n_digits = strlen(number);
     out->n = strtol(number, NULL, 10);
     if (n_digits == 0 || n_digits > 9 || strspn(number, "0123456789") != n_digits || out->n < 1) {
-        return pl_fail(err, PL_E_USAGE, "--inject: '%s' is not a number of a node, from 1", number);
+        return pl_fail(err, PL_E_USAGE, "--inject: '%s' is not a node number (1 or more)", number);
     }
     return PL_OK;
 }

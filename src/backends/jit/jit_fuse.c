@@ -8,6 +8,7 @@
 
 #include "backends/jit/jit_call.h"
 #include "base/alloc.h"
+#include "base/array.h"
 
 enum { LOOP_PRIMS_MAX = 400, FOLD_DEPTH_MAX = 32 };
 
@@ -220,13 +221,7 @@ static bool join(const jit_program *program, const jit_plan *plan, jit_prim *p, 
 /* ---- steps ---- */
 
 static jit_step *add_step(jit_plan *plan, jit_step_kind kind, int prim) {
-    if (plan->n_steps == plan->steps_capacity) {
-        const size_t more = plan->steps_capacity == 0 ? 64 : 2 * plan->steps_capacity;
-        jit_step *bigger = pl_realloc_array(plan->steps, more, sizeof(jit_step));
-        if (bigger == NULL) return NULL;
-        plan->steps = bigger;
-        plan->steps_capacity = more;
-    }
+    if (!PL_ARRAY_ROOM(plan->steps, plan->n_steps, &plan->steps_capacity)) return NULL;
     jit_step *s = &plan->steps[plan->n_steps++];
     *s = (jit_step){ .kind = kind, .prim = prim };
     return s;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 
 enum { STASH_BYTES_MAX = 64 << 10 };
 
@@ -21,15 +22,8 @@ void jit_gen_release(gen *g) {
 }
 
 static void *grown(gen *g, void *array, size_t n, size_t *capacity, size_t size) {
-    if (n < *capacity) return array;
-    const size_t more = *capacity == 0 ? 32 : 2 * *capacity;
-    void *bigger = pl_realloc_array(array, more, size);
-    if (bigger == NULL) {
-        g->failed = true;
-        return array;
-    }
-    *capacity = more;
-    return bigger;
+    if (n >= *capacity && !pl_array_grow(&array, capacity, size)) g->failed = true;
+    return array;
 }
 
 /* ---- stages ---- */

@@ -17,7 +17,7 @@
 #include "backends/jit/jit_fault.h"
 #include "backends/jit/jit_passes.h"
 #include "base/buf.h"
-#include "base/pool.h"
+#include "base/threads.h"
 #include "interp/interp.h"
 #include "ops/emit.h"
 

@@ -4,6 +4,7 @@
 #include "backends/jit/jit_call.h"
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/size.h"
 #include "ops/eval.h"
 
@@ -15,17 +16,9 @@ typedef struct lowering {
 } lowering;
 
 static bool grow(jit_plan *plan, void *array, size_t n, size_t *capacity, size_t size) {
-    void **at = array;
-    if (n < *capacity) return true;
-    const size_t more = *capacity == 0 ? 64 : 2 * *capacity;
-    void *bigger = pl_realloc_array(*at, more, size);
-    if (bigger == NULL) {
-        plan->no_memory = true;
-        return false;
-    }
-    *at = bigger;
-    *capacity = more;
-    return true;
+    if (n < *capacity || pl_array_grow(array, capacity, size)) return true;
+    plan->no_memory = true;
+    return false;
 }
 
 static jit_plan *plan_of(pl_emit *c) {
@@ -586,6 +579,15 @@ static bool fold_types(lowering *l, const pl_node *node, const operands *o, pl_e
     return ok;
 }
 
+/* Rules ask only of optional outputs whether they are wanted. */
+static bool has_required_outputs(const pl_node *node) {
+    for (uint32_t i = 0; node->def->out[i].name != NULL; i++) {
+        if ((node->def->out[i].flags & PL_PORT_OPTIONAL) != 0) continue;
+        if (i >= node->n_out || node->out[i] == NULL) return false;
+    }
+    return true;
+}
+
 /* The rule of the node's operator; *why is set when it becomes a break. */
 static pl_status lower_node(lowering *l, const pl_node *node, const char **why, pl_err *err) {
     jit_plan *plan = l->plan;
@@ -593,6 +595,10 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
     *why = NULL;
     if (node->def->no_emit != NULL || node->def->emit == PL_EMIT_TODO) {
         *why = node->def->no_emit != NULL ? node->def->no_emit : "no emission rule";
+        return PL_OK;
+    }
+    if (!has_required_outputs(node)) {
+        *why = "an output without a name";
         return PL_OK;
     }
     PL_TRY(gather(plan, node, &o, why, err));
@@ -714,7 +720,7 @@ pl_status jit_lower(jit_program *p, jit_plan *plan, pl_err *err) {
         const char *why = "a fault is planted here";
         if (jit_fault_of(p, node) == NULL) {
             if (jit_fold(p, plan, node)) continue;
-            why = "lowering is left out";
+            why = "lowering is disabled";
             if (jit_pass_on(p, JIT_PASS_LOWER)) PL_TRY(lower_node(&l, node, &why, err));
         }
         PL_TRY(why != NULL         ? lower_break(&l, node, why, err)

@@ -23,7 +23,7 @@ static pl_status fail_name(const char *name, size_t n, pl_err *err) {
     for (int i = 0; i < JIT_PASS_COUNT && at < sizeof(names); i++)
         at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i > 0 ? ", " : "",
                                jit_pass_names[i]);
-    return pl_fail(err, PL_E_USAGE, "jit has no pass '%.*s'; there are %s", n < 60 ? (int)n : 60,
+    return pl_fail(err, PL_E_USAGE, "jit has no pass '%.*s'; available: %s", n < 60 ? (int)n : 60,
                    name, names);
 }
 

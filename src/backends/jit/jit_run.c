@@ -81,7 +81,7 @@ static pl_status show(jit_program *p, const char *const *names, size_t n_names, 
                               .stands_for = wanted,
                               .n_stands_for = n };
     args->record->n_seen++;
-    const pl_status st = (pl_status)args->hook->value(args->hook->ctx, &seen, (plumb_error *)err);
+    const pl_status st = args->hook->value(args->hook->ctx, &seen, err);
     pl_arena_reset(p->scratch);
     return st;
 }
@@ -133,7 +133,7 @@ static pl_status run_kernel(jit_program *p, const jit_plan *plan, jit_break *b, 
         st = datum_of(plan, value, &in[i], err);
         constant[i] = plan->constants[value->id] != NULL;
         if (st == PL_OK && in[i] == NULL) {
-            st = pl_fail(err, PL_E_INTERNAL, "value '%s' was needed before it was there",
+            st = pl_fail(err, PL_E_INTERNAL, "value '%s' was used before it was computed",
                          value->name);
         }
     }
@@ -161,7 +161,8 @@ static pl_status check_promise(const jit_plan *plan, const pl_value *value, cons
     for (int i = 0; kept && i < p->rank; i++)
         kept = d->tensor->dims[i] == p->dims[i];
     if (!kept) {
-        return pl_fail(err, PL_E_INTERNAL, "value '%s' is not what its shape rule promised",
+        return pl_fail(err, PL_E_INTERNAL,
+                       "value '%s' has another type or shape than its shape rule says",
                        value->name);
     }
     if (p->slot >= 0) plan->buffers[p->slot] = d->tensor->data;
@@ -305,7 +306,7 @@ static pl_status output_of(const jit_plan *plan, const pl_value *value, pl_datum
     const int ref = plan->value_ref[value->id];
     PL_TRY(datum_of(plan, value, out, err));
     if (*out != NULL) return PL_OK;
-    return pl_fail(err, PL_E_INTERNAL, "output '%s' was not made (%d)", value->name, ref);
+    return pl_fail(err, PL_E_INTERNAL, "output '%s' was not computed (%d)", value->name, ref);
 }
 
 pl_status jit_plan_run(jit_program *p, jit_plan *plan, const plumb_run_args *args, pl_err *err) {

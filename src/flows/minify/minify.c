@@ -9,15 +9,16 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/progress.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
 
 enum { ROUNDS_MAX = 64 };
 
 static const pl_strategy *const strategies[] = {
-#define X(name) &pl_strategy_##name,
-    PL_STRATEGIES(X)
-#undef X
+#define PL_STRATEGY(name) &pl_strategy_##name,
+#include "flows/minify/strategy/strategies.def"
+#undef PL_STRATEGY
 };
 enum { N_STRATEGIES = sizeof(strategies) / sizeof(strategies[0]) };
 
@@ -82,12 +83,11 @@ static void say_success(pl_mini *m, const pl_measure *a, const pl_measure *b) {
 }
 
 static void report(pl_mini *m, const pl_measure *now) {
-    const plumb_progress *p = m->options->progress;
     char phase[96];
-    if (p == NULL || p->update == NULL || pl_ahead_is_scout(m->ahead)) return;
+    if (pl_ahead_is_scout(m->ahead)) return;
     snprintf(phase, sizeof(phase), "minify: %zu nodes, %lld elements", now->n_nodes,
              (long long)now->n_elements);
-    p->update(p->ctx, phase, (int64_t)m->oracle->n_queries, 0);
+    pl_progress_update(m->options->progress, phase, (int64_t)m->oracle->n_queries, 0);
 }
 
 static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *candidate,

@@ -10,9 +10,9 @@
 #include <plumb.h>
 
 #include "base/hash.h"
-#include "base/pool.h"
-#include "flows/accuracy.h"
-#include "flows/minify/signature.h"
+#include "base/threads.h"
+#include "flows/check/accuracy.h"
+#include "flows/minify/oracle/signature.h"
 #include "graph/graph.h"
 #include "store/spool.h"
 #include "tensor/datum.h"
@@ -304,15 +304,9 @@ typedef struct pl_strategy {
     pl_status (*run)(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err);
 } pl_strategy;
 
-/* clang-format off */
-#define PL_STRATEGIES(X)                                                                           \
-    X(blamed) X(window) X(suffix) X(delta) X(module) X(bypass) X(outputs) X(dead)                  \
-    X(unused) X(consolidate) X(bodies) X(unroll) X(optional) X(attrs) X(dims) X(weights) X(values) X(dtype) X(strip)  \
-    X(one_by_one)
-/* clang-format on */
-#define X(name) extern const pl_strategy pl_strategy_##name;
-PL_STRATEGIES(X)
-#undef X
+#define PL_STRATEGY(name) extern const pl_strategy pl_strategy_##name;
+#include "flows/minify/strategy/strategies.def"
+#undef PL_STRATEGY
 
 /* ---- data (mini_data.c) ---- */
 
@@ -385,7 +379,6 @@ struct pl_mini {
     size_t n_blamed_group;
     pl_arena *arena;
     char *work;        /* temporary folder of the queries */
-    int work_lock;     /* held as long as it is in use */
     char *checkpoints; /* folder; NULL = none */
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
@@ -403,6 +396,10 @@ struct pl_mini {
 pl_status pl_mini_work_open(pl_mini *m, pl_err *err);
 void pl_mini_work_close(pl_mini *m);
 double pl_mini_cpu_seconds(void);
+/* Of --max-time; at least a millisecond, 1e9 without it. */
+double pl_mini_seconds_left(const pl_mini *m);
+/* When a run of the reference must end that may take so long, in pl_clock_ns. */
+int64_t pl_mini_deadline(const pl_mini *m, double seconds);
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* How many values of the original's weights are still there, and in words (strategy_strip.c). */
 pl_status pl_mini_count_original(const pl_mini *m, const pl_mini_state *state, int64_t *out,

@@ -152,13 +152,14 @@ static void f32_softmax(const pl_f32 *x, pl_f32 *y, size_t n) {
 }
 
 static void f32_log_softmax(const pl_f32 *x, pl_f32 *y, size_t n) {
+    /* First the largest, exactly: beside 3e30 the logarithm would be lost even in double. */
     const float max = f32_reduce_max(x, n);
-    const double shift = (double)max + log(f32_exp_sum(x, NULL, n, max));
+    const double shift = log(f32_exp_sum(x, NULL, n, max));
     size_t i = 0;
     for (; i + PL_VD <= n; i += PL_VD)
-        pl_vd_store_f32(y + i, pl_vd_load_f32(x + i) - shift);
+        pl_vd_store_f32(y + i, (pl_vd_load_f32(x + i) - (double)max) - shift);
     for (; i < n; i++)
-        y[i] = (float)((double)x[i] - shift);
+        y[i] = (float)(((double)x[i] - (double)max) - shift);
 }
 
 #define PL_BINARY_F32(name, expr)                                                                  \

@@ -1,4 +1,5 @@
 # Backends that show nothing and that marking disturbs, or that refuse to be marked: parts of the model run on them, the rest on eager.
+# slow: many runs of a black box
 n=0
 export PLUMB
 corrupt="plugin:$(dirname "$PLUMB")/corrupt_plugin.so,blind"
@@ -26,8 +27,12 @@ cat >refuses.sh <<'S'
 [ "$("$PLUMB" info "$1/model.onnx" --json | /usr/bin/python3 -c 'import json, sys; print(len(json.load(sys.stdin)["outputs"]))')" -le 2 ] || exit 1
 exec ./faulty.sh "$1"
 S
-sed 's|"$dir/model.onnx" --inputs|"$dir/model.onnx" --inject offset@Sigmoid --inject scale@Tanh --inputs|' "$ROOT/examples/cmd/run_plumb.sh" >faulty.sh
-chmod +x refuses.sh faulty.sh
+cat >faults.sh <<'S'
+#!/bin/bash
+"$PLUMB" info "$1" --json | /usr/bin/python3 -c 'import json, sys; ops = {k.split("-")[0] for k in json.load(sys.stdin)["ops"]}; print(*("--inject " + k + "@" + o for k, o in (("offset", "Sigmoid"), ("scale", "Tanh")) if o in ops))'
+S
+sed 's|"$dir/model.onnx" --inputs|"$dir/model.onnx" --backend jit $(./faults.sh "$dir/model.onnx") --inputs|' "$ROOT/examples/cmd/run_plumb.sh" >faulty.sh
+chmod +x refuses.sh faulty.sh faults.sh
 ask "$TESTS/net.onnxtxt" 3 cmd:./refuses.sh
 echo "== 121 nodes: few runs"
 /usr/bin/python3 - <<'P'

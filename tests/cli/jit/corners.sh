@@ -1,4 +1,5 @@
 # What the compiler emits is eager's function in the corners, too: casts and attributes out of range, numbers that are not finite, sizes that only the kernel refuses.
+# slow: compiles many small models
 # The compiler is told to trap what C leaves undefined.
 export XDG_CACHE_HOME=$PWD/cache
 mkdir bin

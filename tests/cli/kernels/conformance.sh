@@ -1,4 +1,5 @@
 # Every provider on the ONNX cases of products, convolutions, attention and recurrent networks, f32 and int8.
+# slow: the ONNX cases with each provider
 data=/usr/share/libonnx-testdata/data
 [ -d $data ] || { echo "$data is not there" >&2; exit 77; }
 for name in matmul gemm Linear conv Conv attention rnn lstm gru einsum; do

@@ -22,7 +22,7 @@ for name, data in {"png": b"\x89PNG\r\n\x1a\n", "jpeg": b"\xff\xd8\xff\xe0", "ti
                    "ppm": b"P6 1 1 255\nabc"}.items():
     np.save(name, np.frombuffer(data, np.uint8))
 END
-"$PLUMB" analyze "$TESTS/net.onnxtxt" --backend eager -o ses >analyze.log
+"$PLUMB" analyze "$TESTS/net.onnxtxt" --backend jit -o ses >analyze.log
 export LD_LIBRARY_PATH=$PWD/lib
 try() { "$@" 2>&1 | sed 's/ ([a-z0-9]*\.so\.[0-9]*; \([^)]*\)): .*/ (SONAME; \1)/'; echo "exit ${PIPESTATUS[0]}"; }
 for name in png jpeg tiff webp jp2; do try "$PLUMB" run image.onnxtxt --input x=$name.npy -o $name; done

@@ -1,4 +1,4 @@
-"$PLUMB" run "$TESTS/integers.onnxtxt" --accuracy --backward | sed '/^load /d'
-"$PLUMB" run "$TESTS/outputs.onnxtxt" --accuracy --backward --loss-output k; echo "exit $?"
-"$PLUMB" run "$TESTS/outputs.onnxtxt" --accuracy --backward --loss-output nobody; echo "exit $?"
-"$PLUMB" run "$TESTS/outputs.onnxtxt" --accuracy --loss-output y; echo "exit $?"
+"$PLUMB" run "$TESTS/integers.onnxtxt" --accuracy --backward --backend jit | sed '/^load /d'
+"$PLUMB" run "$TESTS/outputs.onnxtxt" --accuracy --backward --backend jit --loss-output k; echo "exit $?"
+"$PLUMB" run "$TESTS/outputs.onnxtxt" --accuracy --backward --backend jit --loss-output nobody; echo "exit $?"
+"$PLUMB" run "$TESTS/outputs.onnxtxt" --accuracy --backend jit --loss-output y; echo "exit $?"

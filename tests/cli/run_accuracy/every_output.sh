@@ -1,4 +1,4 @@
-# Sequences and optionals are walked; integers count with --strict-accuracy only.
+# Sequences and optionals are walked; integers count too.
 for mode in --accuracy --strict-accuracy; do
   "$PLUMB" run "$TESTS/outputs.onnxtxt" $mode --inject accuracy@Relu 2>err | sed '/^load /d'; echo "exit ${PIPESTATUS[0]}"
 done

@@ -1,5 +1,5 @@
 # Clean pairs agree; times are not shown here.
-for backend in eager jit jit:fuse=off; do
+for backend in jit jit:fuse=off; do
   "$PLUMB" run "$TESTS/small.onnxtxt" --accuracy --backend $backend --dim N=4 | sed '/^load /d; s/error .*//'
 done
 "$PLUMB" run "$TESTS/small.onnxtxt" --accuracy --profile torch --backend jit | sed '/^load /d'

@@ -1,4 +1,5 @@
 # What ONNX Runtime does not pass is told apart: an operator it lacks, and other values.
+# slow: the ONNX cases on ONNX Runtime
 [ -e "$ROOT/.cache/ort-1.27.0/package" ] || { echo "tools/setup test has not fetched ONNX Runtime" >&2; exit 77; }
 data=/usr/share/libonnx-testdata/data
 [ -d "$data" ] || { echo "no libonnx-testdata" >&2; exit 77; }

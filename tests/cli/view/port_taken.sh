@@ -1,5 +1,5 @@
 # A port that somebody else listens on is named, and the way out.
-"$PLUMB" analyze "$TESTS/net.onnxtxt" --backend eager -o ses >/dev/null
+"$PLUMB" analyze "$TESTS/net.onnxtxt" --backend jit -o ses >/dev/null
 "$PLUMB" view ses --no-open --port 0 >first.txt &
 server=$!
 for _ in $(seq 100); do grep -q http first.txt && break; sleep 0.05; done

@@ -1,0 +1,233 @@
+"""plumb.analyze, plumb.compare, plumb.assert_close: from a model or a torch module to the culprit."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import tempfile
+import time
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from . import _lib
+from ._model import Model, PathLike, is_exported, is_module, open_model
+from ._progress import Progress, ProgressLike
+from ._run import Recorder, Tensors, take_inputs
+from ._session import Session, temporary_folder
+
+_EXPORT = ("exporter", "training", "opset_version", "dynamic_axes", "export_options", "input_names", "output_names",
+           "export_inputs")
+
+
+def _analyze(model: Model, inputs: Any, backend: Optional[str], output: Optional[PathLike], progress: ProgressLike,
+             options: Dict[str, Any]) -> Session:
+    """output None: a folder that goes with the result."""
+    folder = temporary_folder() if output is None else os.fspath(output)
+    left = dict(options)
+    given = take_inputs(inputs, model.inputs, left)
+    try:
+        with model.lock, Progress(progress) as p:
+            made = _lib.options("plumb_analyze_options", "PLUMB_OPTIONS_ANALYZE",
+                                dict(left, backend=backend, output=folder, inputs=given.struct, progress=p.struct))
+            handle = _lib.make("session", "plumb_analyze", "plumb_session_free", model.pointer, ctypes.byref(made))
+    except BaseException:
+        if output is None:
+            shutil.rmtree(os.path.dirname(folder), ignore_errors=True)
+        raise
+    setup = dict(options, backend=backend, inputs=inputs)
+    return Session(handle, model, setup, os.path.dirname(folder) if output is None else None)
+
+
+def analyze(model: Any, inputs: Any = None, *, backend: Optional[str] = None, output: Optional[PathLike] = None,
+            progress: ProgressLike = None, **options: Any) -> Session:
+    """The whole analysis: which operation is to blame.
+
+    model     an ONNX path, bytes, onnx.ModelProto or plumb.Model; or a torch.nn.Module or torch.export.ExportedProgram. A
+              module is exported and recorded on the inputs, and the result says who is wrong: the exported model or the
+              runtime (`at_fault`), with the PyTorch line
+    inputs    None: generated. A mapping by name, or a tuple in the order of the model's inputs (of a module: arguments; a
+              mapping: keyword arguments), of arrays or torch tensors; one array; a path of a file or folder that holds
+              them; a list of these: several samples
+    backend   spec of the run under test: "ort", "ort:opt=all,threads=1", "jit", "cmd:PROGRAM", "plugin:FILE.so", ...
+    output    a new folder for the session; None: one that is removed with the result
+    progress  None: a bar on a terminal when tqdm is there; False: none; True: always; or a function (phase, done, total)
+              that cancels by returning True. Ctrl-C cancels, too
+    options   reference (a spec, a recording or a model file), reference_model, timeout, memory_limit, threads, save, reuse,
+              skip_determinism, skip_gold, skip_search, profile, same, tol, metric, bisect, amp, advise, advise_out, map,
+              baseline, write_baseline; of the inputs: dims, ranges, fill, seed; of a module: exporter, training,
+              opset_version, dynamic_axes, input_names, output_names, export_options, export_inputs
+    """
+    if is_module(model):
+        return _analyze_module(model, inputs, backend, output, progress, options)
+    if is_exported(model):
+        model = _export_program(model)
+    return _analyze(open_model(model), inputs, backend, output, progress, options)
+
+
+def _export_program(program: Any) -> bytes:
+    import torch.onnx
+    import inspect
+    if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
+        raise NotImplementedError("an ExportedProgram needs torch 2.5 or later, with onnxscript")
+    made: Any = torch.onnx.export(program, dynamo=True)
+    return bytes(made.model_proto.SerializeToString())
+
+
+def _samples(inputs: Any) -> List[Any]:
+    if isinstance(inputs, list) and inputs and all(isinstance(i, (tuple, Mapping)) for i in inputs):
+        return inputs
+    return [inputs]
+
+
+def _analyze_module(net: Any, inputs: Any, backend: Optional[str], output: Optional[PathLike], progress: ProgressLike,
+                    options: Dict[str, Any]) -> Session:
+    """Three parties: the module's own run, the exported model, the runtime."""
+    if inputs is None:
+        raise TypeError("a torch module needs inputs: analyze(net, (x,), backend=...)")
+    if "reference" in options or "reference_model" in options:
+        raise TypeError("a torch module is its own reference; to use another one, export it and analyze the ONNX file")
+    samples = _samples(inputs)
+    export = {k: options[k] for k in _EXPORT if k in options}
+    rest = {k: v for k, v in options.items() if k not in _EXPORT}
+    found = []
+    for i, sample in enumerate(samples):
+        where = output if output is None or len(samples) == 1 else os.path.join(os.fspath(output), f"sample-{i}")
+        if i > 0:
+            export["export_inputs"] = export.get("export_inputs", samples[0])
+        found.append(_analyze_sample(net, sample, backend, where, progress, export, rest))
+    worst = max(found, key=lambda s: (s.exit_code, not s.ok))
+    worst.samples = found if len(found) > 1 else []
+    return worst
+
+
+def _analyze_sample(net: Any, sample: Any, backend: Optional[str], output: Optional[PathLike], progress: ProgressLike,
+                    export: Dict[str, Any], rest: Dict[str, Any]) -> Session:
+    from ._save import save_intermediates
+    folder = tempfile.mkdtemp(prefix="plumb-")
+    try:
+        onnx, run = os.path.join(folder, "model.onnx"), os.path.join(folder, "torch.safetensors")
+        recording = save_intermediates(net, sample, onnx, run, **export)
+        model = Model(onnx)
+        where = os.path.join(folder, "session") if output is None else os.fspath(output)
+        feeds = _feeds(model, Tensors(run))
+        session = _analyze(model, feeds, backend, where, progress, dict(rest, reference=run))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    session.lost_calls = recording.lost_calls
+    session._setup["inputs"] = feeds
+    import weakref
+    weakref.finalize(session._handle, shutil.rmtree, folder, True)  # the session refers to the recording in it
+    return session
+
+
+def _feeds(model: Model, recording: Tensors) -> Dict[str, Any]:
+    """The inputs that the module was recorded with, under the names of the exported model."""
+    missing = [n for n in model.inputs if n not in recording]
+    if missing:
+        raise ValueError(f"the recording has no input {missing[0]!r}; it has {', '.join(recording)}")
+    return {n: recording[n] for n in model.inputs}
+
+
+def _side(thing: Any, folder: str, name: str) -> str:
+    """A path for a side of a comparison: what is not a file is written to one."""
+    if isinstance(thing, (str, os.PathLike)):
+        return os.fspath(thing)
+    if isinstance(thing, Tensors) or hasattr(thing, "path") and not isinstance(thing, Model):
+        return os.fspath(thing.path)
+    if isinstance(thing, Mapping):
+        path = os.path.join(folder, name + ".safetensors")
+        with Recorder(path) as recorder:
+            for key, array in thing.items():
+                recorder.write(key, array)
+        return path
+    model = open_model(thing)
+    if model.path:
+        return model.path
+    path = os.path.join(folder, name + ".onnx")
+    with open(path, "wb") as f:
+        f.write(model.to_bytes())
+    return path
+
+
+def compare(a: Any, b: Any, *, backend: Optional[str] = None, output: Optional[PathLike] = None,
+            progress: ProgressLike = None, inputs: Any = None, **options: Any) -> Session:
+    """Compares two recordings, or a model and a recording, or two models: a under test, b the reference.
+
+    a, b      paths (recordings, .npz, .pt, folders of .npy, models), mappings of arrays, what record() returned, plumb.load's
+              result, or models as in analyze
+    backend   spec for a model; None = eager
+    output    a new folder for the session; None: one that is removed with the result
+    inputs    of a model, as in analyze; those that the other side holds are taken from it
+    options   reference, timeout, memory_limit, threads, profile, same, tol, map, export_map, keep_views, limits, baseline,
+              write_baseline, plugins, details, metric, pack; dims, ranges, fill, seed
+    """
+    folder = tempfile.mkdtemp(prefix="plumb-")
+    try:
+        where = os.path.join(folder, "session") if output is None else os.fspath(output)
+        left, right = _side(a, folder, "a"), _side(b, folder, "b")
+        given = take_inputs(inputs, list(inputs) if isinstance(inputs, Mapping) else [], options)
+        if options.get("tol") is not None:
+            options["has_tol"] = True
+        with Progress(progress) as p:
+            made = _lib.options("plumb_compare_options", "PLUMB_OPTIONS_COMPARE",
+                                dict(options, backend=backend, output=where, inputs=given.struct, progress=p.struct))
+            handle = _lib.make("session", "plumb_compare", "plumb_session_free", os.fsencode(left), os.fsencode(right),
+                               ctypes.byref(made))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Session(handle, None, {"backend": backend}, folder)
+
+
+def explain(session: Session) -> str:
+    """The lines that an AssertionError ends with: verdict, blame, lost calls, how to go on."""
+    lines = [f"{session.verdict.upper()}: {session.reason}"]
+    if session.at_fault in ("model", "both"):
+        lines.append("the exported model does not compute what the module does")
+    for b in session.blame[:5]:
+        place = b.source or b.module
+        lines.append(f"  {b.op} that makes '{b.value}'" + (f" ({place})" if place else "") + (f": {b.kind}" if b.kind else ""))
+    for c in session.lost_calls[:5]:
+        if not c["no_effect"]:
+            line = f"{c['file']}:{c['line']}: {c.get('source', '')}" if "file" in c else c["module"]
+            lines.append(f"  the exporter {c['status']} {c['op']} at {line}")
+    lines += [f"session: {session.folder}", f"  plumb view {session.folder}"]
+    return "\n".join(lines)
+
+
+def assert_close(model: Any, inputs: Any = None, *, backend: Optional[str] = None, output: Optional[PathLike] = None,
+                 **options: Any) -> Session:
+    """As analyze; raises AssertionError unless the verdict is "agree". The message ends with the blame and the path of the
+    session, which stays: `output`, or plumb-out/NAME-TIME."""
+    session = analyze(model, inputs, backend=backend, output=output, **options)
+    if session.ok:
+        return session
+    if output is None:
+        _keep(session, model)
+    raise AssertionError(explain(session))
+
+
+def _keep(session: Session, model: Any) -> None:
+    """Moves a temporary session to where the program would have left it."""
+    path = "" if session._model is None else session._model.path
+    name = type(model).__name__ if is_module(model) else os.path.splitext(os.path.basename(path))[0] or "model"
+    base = os.path.join("plumb-out", f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    target, n = base, 1
+    while os.path.exists(target):
+        target, n = f"{base}-{n}", n + 1
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.copytree(session.folder, target)
+    session.summary["folder"] = os.path.abspath(target)
+
+
+def export_of(recording: PathLike) -> Dict[str, Any]:
+    """The `plumb.export` part of a PyTorch recording: exporter, torch, calls; empty when it has none."""
+    with open(recording, "rb") as f:
+        n = int.from_bytes(f.read(8), "little")
+        metadata = json.loads(f.read(n)).get("__metadata__", {})
+    found: Dict[str, Any] = json.loads(metadata.get("plumb.export", "{}"))
+    return found
+
+
+__all__: Tuple[str, ...] = ("analyze", "compare", "assert_close", "explain", "export_of")

@@ -1,0 +1,139 @@
+"""The rest of the program's commands: check, test folders, catalogues, the store."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from . import _abi, _lib, _tensor
+from ._model import PathLike, open_model
+from ._progress import Progress, ProgressLike
+from ._run import take_inputs, write_text
+from ._session import Row
+
+_MODES = {"none": 0, "accuracy": 1, "strict": 2}
+
+
+class CheckResult:
+    """The reproducibility test: exit_code, status ("pass", "fail_accuracy", ...), error, outputs; true when it passed."""
+
+    def __init__(self, handle: _lib.Handle) -> None:
+        lib, p = _lib.lib(), handle.pointer
+        self._handle = handle
+        self.exit_code = int(lib.plumb_check_result_exit_code(p))
+        self.status = _lib.text_of(lib.plumb_check_result_status(p))
+        self.error = _lib.text_of(lib.plumb_check_result_error(p))
+        self.outputs: List[Row] = []
+        for i in range(lib.plumb_check_result_outputs(p)):
+            row = _lib.fields("plumb_check_output", "plumb_check_result_output", p, i)
+            row["tensor"] = _tensor.shared(row["tensor"])
+            self.outputs.append(Row(row))
+
+    def __bool__(self) -> bool:
+        return self.exit_code == 0
+
+    def text(self, format: str = "text") -> str:
+        return write_text("plumb_check_result_write", self._handle, {"format": format})
+
+    def __repr__(self) -> str:
+        return f"<plumb.CheckResult {self.status}>"
+
+
+def check(model: Any, inputs: Any = None, *, backend: Optional[str] = None, mode: str = "accuracy",
+          context: Optional[Dict[str, Any]] = None, progress: ProgressLike = None, **options: Any) -> CheckResult:
+    """`plumb run --accuracy`: does the backend compute what the reference computes?
+
+    mode     "accuracy", "strict" (other outputs than floats count, too) or "none"
+    context  a dict of eval, amp, backward, loss_output, random_gradients, grad_seed
+    options  reference, reference_model, reference_amp, profile, same, tol, baseline, write_baseline; of the run: timeout,
+             memory_limit, threads, repeat, output, save_as; of the inputs: dims, ranges, fill, seed
+    """
+    opened = open_model(model)
+    given = take_inputs(inputs, opened.inputs, options)
+    of_run = {k: options.pop(k) for k in ("timeout", "memory_limit", "threads", "repeat", "output", "save_as") if k in options}
+    about = None if context is None else _lib.options("plumb_context", "PLUMB_OPTIONS_CONTEXT", context)
+    if mode not in _MODES:
+        raise ValueError(f"mode is {mode!r}; available: {', '.join(_MODES)}")
+    with opened.lock, Progress(progress) as p:
+        run = _lib.options("plumb_run_options", "PLUMB_OPTIONS_RUN",
+                           dict(of_run, backend=backend, inputs=given.struct, progress=p.struct))
+        made = _lib.options("plumb_check_options", "PLUMB_OPTIONS_CHECK",
+                            dict(options, run=run, mode=_MODES[mode], context=about))
+        return CheckResult(_lib.make("check", "plumb_check", "plumb_check_result_free", opened.pointer, ctypes.byref(made)))
+
+
+class TestReport:
+    """passed, failed, skipped, and cases with path, status, reason, seconds."""
+
+    __test__ = False  # pytest: no test of its own
+
+    def __init__(self, handle: _lib.Handle) -> None:
+        lib, p = _lib.lib(), handle.pointer
+        self._handle = handle
+        self.passed = int(lib.plumb_test_report_passed(p))
+        self.failed = int(lib.plumb_test_report_failed(p))
+        self.skipped = int(lib.plumb_test_report_skipped(p))
+        self.cases = [Row(_lib.fields("plumb_test_case", "plumb_test_report_case", p, i))
+                      for i in range(lib.plumb_test_report_cases(p))]
+
+    def text(self, format: str = "text", verbose: bool = False) -> str:
+        return write_text("plumb_test_report_write", self._handle, {"format": format, "verbose": verbose})
+
+
+def test(folders: Union[PathLike, Sequence[PathLike]], *, progress: ProgressLike = None, **options: Any) -> TestReport:
+    """Runs every ONNX test case below the folders: backend, rtol, atol, filter, timeout, memory_limit, fp64, threads."""
+    dirs = [folders] if isinstance(folders, (str, os.PathLike)) else list(folders)
+    with Progress(progress) as p:
+        made = _lib.options("plumb_test_options", "PLUMB_OPTIONS_TEST", dict(options, progress=p.struct))
+        return TestReport(_lib.make("test", "plumb_test", "plumb_test_report_free", _lib.strings(dirs), len(dirs),
+                                    ctypes.byref(made)))
+
+
+test.__test__ = False  # type: ignore[attr-defined]
+
+
+def _text(function: str, *args: Any) -> Any:
+    text = ctypes.c_void_p()
+    _lib.call(function, *args, ctypes.byref(text))
+    return json.loads(_lib.take_text(text))
+
+
+def ops(filter: Optional[str] = None) -> Any:
+    """The operator table, as `plumb ops --json`."""
+    return _text("plumb_ops", _abi.PLUMB_JSON, None if filter is None else filter.encode())
+
+
+def backends() -> Any:
+    """Which backends work here: name, version, available, reason."""
+    return _text("plumb_backends", _abi.PLUMB_JSON)
+
+
+def faults_missed(model: Any, backend: str) -> str:
+    """A line for each planted fault of a spec (jit:inject=KIND@OP:N) that has no node in the model."""
+    text = ctypes.c_void_p()
+    opened = open_model(model)
+    _lib.call("plumb_faults_missed", opened.pointer, backend.encode(), ctypes.byref(text))
+    return _lib.take_text(text)
+
+
+def store_ls(folder: PathLike) -> Any:
+    """What is in a store."""
+    return _text("plumb_store_ls", os.fsencode(folder), _abi.PLUMB_JSON)
+
+
+def store_verify(path: PathLike) -> Any:
+    """Whether every blob of a store, or tensor of a recording, is what its name or hash says; "n_bad" counts the others."""
+    bad, text = ctypes.c_size_t(), ctypes.c_void_p()
+    _lib.call("plumb_store_verify", os.fsencode(path), _abi.PLUMB_JSON, ctypes.byref(bad), ctypes.byref(text))
+    return {"n_bad": bad.value, "report": json.loads(_lib.take_text(text))}
+
+
+def store_gc(folder: PathLike, dry_run: bool = False) -> Any:
+    """Removes what no index names."""
+    return _text("plumb_store_gc", os.fsencode(folder), int(dry_run), _abi.PLUMB_JSON)
+
+
+def version() -> str:
+    """Of the library that runs."""
+    return _lib.text_of(_lib.lib().plumb_version())

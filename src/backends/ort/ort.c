@@ -1,0 +1,410 @@
+/* ort: ONNX Runtime behind the vtable. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/backend_int.h"
+#include "backends/ort/ort_int.h"
+#include "base/alloc.h"
+#include "base/file.h"
+
+enum { LOG_ERRORS = 3, ALL_OPTIMISATIONS = 99, DISABLE_SINCE = 18, FOLDER_SINCE = 22 };
+
+/* ---- opening ---- */
+
+static int level_of(const char *opt) {
+    if (opt == NULL || strcmp(opt, "all") == 0) return ALL_OPTIMISATIONS;
+    return strcmp(opt, "off") == 0 ? 0 : strcmp(opt, "basic") == 0 ? 1 : 2;
+}
+
+static void ort_close(void *self) {
+    pl_ort *ort = self;
+    if (ort == NULL) return;
+    const pl_ort_api *api = &ort->env.api;
+    if (ort->env.cpu != NULL) api->ReleaseMemoryInfo(ort->env.cpu);
+    if (ort->env.env != NULL) api->ReleaseEnv(ort->env.env);
+    pl_ort_api_close(&ort->env.api);
+    pl_free(ort->disable);
+    pl_free(ort->providers);
+    pl_free(ort);
+}
+
+static pl_status open_env(pl_ort *ort, const char *lib, pl_err *err) {
+    PL_TRY(pl_ort_api_open(lib, &ort->env.api, err));
+    const pl_ort_api *api = &ort->env.api;
+    PL_TRY(pl_ort_check(api, api->CreateEnv(LOG_ERRORS, "plumb", &ort->env.env), "start", err));
+    PL_TRY(pl_ort_check(api, api->CreateCpuMemoryInfo(0, 0, &ort->env.cpu), "start", err));
+    return pl_ort_check(api, api->GetAllocatorWithDefaultOptions(&ort->env.allocator), "start",
+                        err);
+}
+
+/* A copy of a '+' list with another separator; NULL stays NULL. */
+static pl_status copy_list(const char *list, char separator, char **out, pl_err *err) {
+    *out = NULL;
+    if (list == NULL) return PL_OK;
+    *out = pl_strdup(list);
+    if (*out == NULL) return pl_fail_memory(err, strlen(list));
+    for (char *at = *out; *at != '\0'; at++) {
+        if (*at == '+') *at = separator;
+    }
+    return PL_OK;
+}
+
+/* What an old library would ignore in silence. */
+static pl_status check_options(const pl_ort *ort, pl_err *err) {
+    const pl_ort_api *api = &ort->env.api;
+    if (ort->deterministic && api->SetDeterministicCompute == NULL) {
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "ort %s has no deterministic mode (requires 1.18 or later)", api->version);
+    }
+    if (ort->disable != NULL && api->minor < DISABLE_SINCE) {
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "ort %s cannot disable optimisers by name (requires 1.18 or later)",
+                       api->version);
+    }
+    return PL_OK;
+}
+
+static plumb_status ort_open(const plumb_host *host, const plumb_option *o, size_t n, void **self,
+                             plumb_error *error) {
+    (void)host;
+    pl_err *err = error;
+    pl_ort *ort = pl_calloc(1, sizeof(*ort));
+    if (ort == NULL) return pl_fail_memory(err, sizeof(*ort));
+    ort->level = level_of(pl_option_value(o, n, "opt"));
+    ort->threads = (int)pl_option_int(o, n, "threads", -1);
+    ort->deterministic = pl_option_value(o, n, "deterministic") != NULL;
+    pl_status st = copy_list(pl_option_value(o, n, "disable"), ';', &ort->disable, err);
+    if (st == PL_OK) st = copy_list(pl_option_value(o, n, "providers"), '+', &ort->providers, err);
+    if (st == PL_OK) st = open_env(ort, pl_option_value(o, n, "lib"), err);
+    if (st == PL_OK) st = check_options(ort, err);
+    if (st == PL_OK) {
+        *self = ort;
+    } else {
+        ort_close(ort);
+    }
+    return st;
+}
+
+static const char *ort_version(void *self) {
+    return ((const pl_ort *)self)->env.api.version;
+}
+
+/* ---- sessions ---- */
+
+/* Short names as in the documentation of ONNX Runtime: "CUDA" is CUDAExecutionProvider. */
+static pl_status add_provider(const pl_ort *ort, void *options, const char *name, pl_err *err) {
+    const pl_ort_api *api = &ort->env.api;
+    void *settings = NULL;
+    if (strcmp(name, "CPU") == 0) return PL_OK; /* always there, always last */
+    if (strcmp(name, "CUDA") == 0) {
+        PL_TRY(pl_ort_check(api, api->CreateCUDAProviderOptions(&settings), name, err));
+        const pl_status st = pl_ort_check(
+            api, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, settings), name, err);
+        api->ReleaseCUDAProviderOptions(settings);
+        return st;
+    }
+    if (strcmp(name, "TensorRT") == 0) {
+        PL_TRY(pl_ort_check(api, api->CreateTensorRTProviderOptions(&settings), name, err));
+        const pl_status st = pl_ort_check(
+            api, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, settings), name,
+            err);
+        api->ReleaseTensorRTProviderOptions(settings);
+        return st;
+    }
+    return pl_ort_check(
+        api, api->SessionOptionsAppendExecutionProvider(options, name, NULL, NULL, 0), name, err);
+}
+
+static pl_status add_providers(const pl_ort *ort, void *options, pl_err *err) {
+    char name[64];
+    for (const char *at = ort->providers; at != NULL && *at != '\0';) {
+        const size_t n = strcspn(at, "+");
+        snprintf(name, sizeof(name), "%.*s", (int)n, at);
+        const pl_status st = add_provider(ort, options, name, err);
+        if (st != PL_OK) return pl_err_wrap(err, st, "provider '%s'", name);
+        at += n + (at[n] == '+');
+    }
+    return PL_OK;
+}
+
+static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args, void *options,
+                             pl_err *err) {
+    const pl_ort_api *api = &ort->env.api;
+#define SET(call) PL_TRY(pl_ort_check(api, api->call, "set an option", err))
+    SET(SetSessionLogSeverityLevel(options, LOG_ERRORS));
+    SET(SetSessionGraphOptimizationLevel(options, args->level));
+    SET(SetIntraOpNumThreads(options, args->threads));
+    SET(SetInterOpNumThreads(options, 1));
+    if (ort->deterministic) SET(SetDeterministicCompute(options, 1));
+    if (ort->disable != NULL) {
+        SET(AddSessionConfigEntry(options, "optimization.disable_specified_optimizers",
+                                  ort->disable));
+    }
+    if (args->folder != NULL) {
+        SET(AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path",
+                                  args->folder));
+    }
+    if (args->save_to != NULL) SET(SetOptimizedModelFilePath(options, args->save_to));
+#undef SET
+    return add_providers(ort, options, err);
+}
+
+/* Versions without the option for the folder look for the data of a model in memory in the working
+ * folder, where there may be other data of that name. The way back, or -1: nothing was done. */
+static int enter_folder(const pl_ort *ort, const pl_ort_session_args *args) {
+    if (args->path != NULL || args->folder == NULL || ort->env.api.minor >= FOLDER_SINCE) return -1;
+    const int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (back < 0 || chdir(args->folder) == 0) return back;
+    close(back);
+    return -1;
+}
+
+static pl_status leave_folder(int back, pl_status st, pl_err *err) {
+    if (back < 0) return st;
+    if (fchdir(back) != 0 && st == PL_OK) st = pl_fail_errno(err, errno, "go back to", ".");
+    close(back);
+    return st;
+}
+
+pl_status pl_ort_session_new(const pl_ort *ort, const pl_ort_session_args *args, void **out,
+                             pl_err *err) {
+    const pl_ort_api *api = &ort->env.api;
+    void *options = NULL;
+    PL_TRY(pl_ort_check(api, api->CreateSessionOptions(&options), "make options", err));
+    pl_status st = set_options(ort, args, options, err);
+    if (st == PL_OK) {
+        const int back = enter_folder(ort, args);
+        const pl_ort_status made =
+            args->path != NULL
+                ? api->CreateSession(ort->env.env, args->path, options, out)
+                : api->CreateSessionFromArray(ort->env.env, args->onnx, args->n_onnx, options, out);
+        st = leave_folder(back, pl_ort_check(api, made, "compile", err), err);
+    }
+    api->ReleaseSessionOptions(options);
+    return st;
+}
+
+static void release_inputs(const pl_ort_env *env, pl_ort_input *inputs, size_t n) {
+    for (size_t i = 0; inputs != NULL && i < n; i++)
+        pl_ort_input_release(env, &inputs[i]);
+    pl_free(inputs);
+}
+
+pl_status pl_ort_session_run(const pl_ort_program *p, void *session, const plumb_run_args *args,
+                             const char *const *names, size_t n_names, void **values, pl_err *err) {
+    const pl_ort_env *env = &p->ort->env;
+    const size_t n = args->n_in;
+    pl_ort_input *inputs = pl_calloc(n + 1, sizeof(*inputs));
+    void **in_values = pl_calloc(n + 1, sizeof(void *));
+    const char **in_names = pl_calloc(n + 1, sizeof(char *));
+    pl_status st = PL_OK;
+    size_t n_given = 0;
+    if (inputs == NULL || in_values == NULL || in_names == NULL) st = pl_fail_memory(err, n);
+    for (size_t i = 0; i < n && st == PL_OK; i++) {
+        if (args->in[i] == NULL) continue;
+        st = pl_ort_input_new(env, pl_datum_of(args->in[i]), &inputs[n_given], err);
+        if (st != PL_OK) {
+            pl_ort_input_release(env, &inputs[n_given]);
+            st = pl_err_wrap(err, st, "input '%s'", p->source.inputs[i]);
+            break;
+        }
+        in_values[n_given] = inputs[n_given].value;
+        in_names[n_given++] = p->source.inputs[i];
+    }
+    if (st == PL_OK) {
+        st = pl_ort_check(
+            &env->api,
+            env->api.Run(session, NULL, in_names, in_values, n_given, names, n_names, values),
+            "run", err);
+    }
+    release_inputs(env, inputs, n_given);
+    pl_free(in_values);
+    pl_free(in_names);
+    return st;
+}
+
+void pl_ort_values_release(const pl_ort_program *p, void **values, size_t n_values) {
+    for (size_t i = 0; i < n_values; i++) {
+        if (values[i] != NULL) p->ort->env.api.ReleaseValue(values[i]);
+        values[i] = NULL;
+    }
+}
+
+pl_status pl_ort_outputs_read(const pl_ort_program *p, void *const *values, pl_datum **out,
+                              pl_err *err) {
+    for (size_t i = 0; i < p->source.n_outputs; i++) {
+        const pl_status st =
+            pl_ort_value_read(&p->ort->env, values[i], p->optional[i], &out[i], err);
+        if (st != PL_OK) return pl_err_wrap(err, st, "output '%s'", p->source.outputs[i]);
+    }
+    return PL_OK;
+}
+
+/* ---- programs ---- */
+
+static void ort_free(void *program) {
+    pl_ort_program *p = program;
+    if (p == NULL) return;
+    pl_ort_record_release(p);
+    if (p->session != NULL) p->ort->env.api.ReleaseSession(p->session);
+    pl_free(p->optional);
+    pl_free(p->folder);
+    pl_free(p);
+}
+
+static pl_status read_output_kinds(pl_ort_program *p, pl_err *err) {
+    const pl_ort_api *api = &p->ort->env.api;
+    p->optional = pl_calloc(p->source.n_outputs + 1, sizeof(bool));
+    if (p->optional == NULL) return pl_fail_memory(err, p->source.n_outputs);
+    for (size_t i = 0; i < p->source.n_outputs; i++) {
+        void *info = NULL;
+        int kind = 0;
+        PL_TRY(pl_ort_check(api, api->SessionGetOutputTypeInfo(p->session, i, &info),
+                            "read an output's type", err));
+        const pl_status st = pl_ort_check(api, api->GetOnnxTypeFromTypeInfo(info, &kind),
+                                          "read an output's type", err);
+        api->ReleaseTypeInfo(info);
+        PL_TRY(st);
+        p->optional[i] = kind == PL_ORT_OPTIONAL;
+    }
+    return PL_OK;
+}
+
+static plumb_status ort_compile(void *self, const plumb_source *source, void **program,
+                                size_t *n_hooks, plumb_error *error) {
+    pl_ort *ort = self;
+    pl_err *err = error;
+    pl_status st = PL_OK;
+    pl_ort_program *p = pl_calloc(1, sizeof(*p));
+    if (p == NULL) return pl_fail_memory(err, sizeof(*p));
+    p->ort = ort;
+    p->source = *source;
+    p->threads = ort->threads >= 0 ? ort->threads : source->threads;
+    if (source->path != NULL) p->folder = pl_path_dirname(source->path);
+    const pl_ort_session_args args = { .onnx = source->onnx,
+                                       .n_onnx = source->n_onnx,
+                                       .path = source->path,
+                                       .level = ort->level,
+                                       .threads = p->threads };
+    PL_TRY_GOTO(done, st, pl_ort_session_new(ort, &args, &p->session, err));
+    PL_TRY_GOTO(done, st, read_output_kinds(p, err));
+    if (source->record != 0) {
+        pl_err trouble = PL_ERR_INIT;
+        st = pl_ort_record_prepare(p, &trouble);
+        if (st == PL_OK) {
+            *n_hooks = p->n_watched;
+        } else if (st == PL_E_BACKEND) { /* it runs, though ORT refuses what it made of it: */
+            st = PL_OK;                  /* whoever records is told */
+        } else {
+            if (err != NULL) *err = trouble;
+            goto done;
+        }
+    }
+    *program = p;
+    p = NULL;
+done:
+    ort_free(p);
+    return st;
+}
+
+static plumb_status ort_run(void *program, const plumb_run_args *args, plumb_error *error) {
+    pl_ort_program *p = program;
+    pl_err *err = error;
+    if (args->hook != NULL) return pl_ort_record(p, args, err);
+    void **values = pl_calloc(p->source.n_outputs + 1, sizeof(void *));
+    if (values == NULL) return pl_fail_memory(err, p->source.n_outputs);
+    pl_status st = pl_ort_session_run(p, p->session, args, p->source.outputs, p->source.n_outputs,
+                                      values, err);
+    if (st == PL_OK) st = pl_ort_outputs_read(p, values, (pl_datum **)args->out, err);
+    pl_ort_values_release(p, values, p->source.n_outputs);
+    pl_free(values);
+    return st;
+}
+
+/* Runs a model of one node, since much of ORT only starts with the first session. With one thread
+ * it starts none. */
+static void warm_up(const pl_ort *ort) {
+    /* ir_version 8; graph { node { x -> y, Relu }; name g; input x, output y: float[1] }; opset 13
+     */
+    static const char onnx[] = "\x08\x08"
+                               "\x3a\x33"
+                               "\x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu"
+                               "\x12\x01g"
+                               "\x5a\x0f\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x01"
+                               "\x62\x0f\x0a\x01y\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x01"
+                               "\x42\x02\x10\x0d";
+    const pl_ort_api *api = &ort->env.api;
+    const pl_ort_session_args args = {
+        .onnx = onnx, .n_onnx = sizeof(onnx) - 1, .level = ALL_OPTIMISATIONS, .threads = 1
+    };
+    static const char *const in[] = { "x" }, *const out[] = { "y" };
+    const int64_t dims[] = { 1 };
+    float zero[1] = { 0 };
+    void *session = NULL, *x = NULL, *y = NULL;
+    if (pl_ort_session_new(ort, &args, &session, NULL) != PL_OK) return;
+    if (pl_ort_check(api,
+                     api->CreateTensorWithDataAsOrtValue(ort->env.cpu, zero, sizeof(zero), dims, 1,
+                                                         PL_F32, &x),
+                     "warm up", NULL) == PL_OK) {
+        pl_ort_check(api, api->Run(session, NULL, in, &x, 1, out, 1, &y), "warm up", NULL);
+        if (y != NULL) api->ReleaseValue(y);
+        api->ReleaseValue(x);
+    }
+    api->ReleaseSession(session);
+}
+
+pl_backend *pl_backend_preload(const char *spec) {
+    const plumb_backend *row = NULL;
+    pl_backend *backend = NULL;
+    if (pl_backend_row(spec, &row, NULL) != PL_OK || row != &pl_backend_ort) return NULL;
+    if (pl_backend_open(spec, NULL, &backend, NULL) == PL_OK) warm_up(pl_backend_self(backend));
+    return backend;
+}
+
+static const char *const *ort_record_modes(void *self) {
+    (void)self;
+    return pl_ort_record_modes;
+}
+
+static plumb_status ort_executed(void *program, const void **onnx, size_t *n_onnx,
+                                 plumb_error *err) {
+    pl_ort_program *p = program;
+    const pl_status st = pl_ort_record_prepare(p, err);
+    if (st != PL_OK) return st;
+    *onnx = p->saved->data;
+    *n_onnx = p->saved->n_bytes;
+    return PLUMB_OK;
+}
+
+static const plumb_option_def options[] = {
+    { "opt", "off|basic|extended|all", "graph optimisation level (default all)" },
+    { "threads", "N", "threads within an operator; 0 = all" },
+    { "lib", "FILE", "path of libonnxruntime.so" },
+    { "deterministic", NULL, "ask for deterministic kernels (1.18 and later)" },
+    { "disable", "NAME+NAME", "optimisers to disable, by name (1.18 and later)" },
+    { "providers", "X+Y", "execution providers in order: CUDA, TensorRT, XNNPACK, ..." },
+};
+
+static const char *const levels[] = { "off", "basic", "extended", "all", NULL };
+
+const plumb_backend pl_backend_ort = {
+    .abi = PLUMB_ABI,
+    .n_bytes = sizeof(plumb_backend),
+    .name = "ort",
+    .summary = "ONNX Runtime 1.12 to 1.30, opened at run time",
+    .options = options,
+    .n_options = sizeof(options) / sizeof(options[0]),
+    .open = ort_open,
+    .close = ort_close,
+    .version = ort_version,
+    .compile = ort_compile,
+    .run = ort_run,
+    .record_modes = ort_record_modes,
+    .executed = ort_executed,
+    .free = ort_free,
+    .passes = pl_ort_passes,
+    .levels = levels,
+};

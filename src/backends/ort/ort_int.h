@@ -1,0 +1,64 @@
+/* Inside src/backends: sessions of ONNX Runtime, shared by ort.c (the vtable) and ort_record.c. */
+#ifndef PL_ORT_INT_H
+#define PL_ORT_INT_H
+
+#include "backends/backend.h"
+#include "backends/ort/ort_map.h"
+#include "backends/ort/ort_value.h"
+
+typedef struct pl_ort {
+    pl_ort_env env;
+    int level;   /* of graph optimisation: 0, 1, 2, 99 */
+    int threads; /* -1: as the model's source wishes */
+    bool deterministic;
+    char *disable;   /* names of optimisers, separated by ';'; NULL = none */
+    char *providers; /* separated by '+'; NULL = CPU */
+} pl_ort;
+
+typedef struct pl_ort_session_args {
+    const void *onnx;
+    size_t n_onnx;
+    const char *path;    /* load this file instead; NULL = the bytes */
+    const char *folder;  /* of external data when bytes are loaded; NULL = unknown */
+    const char *save_to; /* where ORT writes the model as optimised; NULL = nowhere */
+    int level;
+    int threads;
+} pl_ort_session_args;
+
+typedef struct pl_ort_program {
+    pl_ort *ort;
+    plumb_source source; /* names and bytes are borrowed */
+    int threads;
+    void *session;
+    bool *optional; /* per output: declared optional(...) */
+    char *folder;
+    /* ort_record.c: the optimised graph that ORT saved, and a session that shows its values */
+    pl_file_map *saved;
+    pl_model *graph;
+    void *watch_session;
+    pl_ort_watch *watched; /* values to show, in order of execution; names live in the models */
+    size_t n_watched, n_hidden;
+    bool has_bodies;
+    pl_model *original; /* the model as given */
+    pl_ort_map *map;    /* from graph to original */
+} pl_ort_program;
+
+pl_status pl_ort_session_new(const pl_ort *ort, const pl_ort_session_args *args, void **out,
+                             pl_err *err);
+/* Runs a session on the inputs of `args`; values[] receives n OrtValues, to be released. */
+pl_status pl_ort_session_run(const pl_ort_program *p, void *session, const plumb_run_args *args,
+                             const char *const *names, size_t n_names, void **values, pl_err *err);
+void pl_ort_values_release(const pl_ort_program *p, void **values, size_t n_values);
+/* Copies the model's outputs, the first values of a run, into out[]. */
+pl_status pl_ort_outputs_read(const pl_ort_program *p, void *const *values, pl_datum **out,
+                              pl_err *err);
+
+/* ort_record.c */
+pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err);
+pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
+void pl_ort_record_release(pl_ort_program *p);
+extern const char *const pl_ort_record_modes[];
+
+extern const char *const pl_ort_passes[]; /* ort_passes.c */
+
+#endif

@@ -1,0 +1,556 @@
+/* Seeing inside ONNX Runtime without disturbing it.
+ *
+ * Marking values as outputs changes what ORT fuses, so the values seen would be those of another
+ * program. Mode "optimized": ORT saves the graph as it optimised it; that graph's own values are
+ * marked, it is loaded with optimisation off, and the outputs must be bit-identical to the plain
+ * run. Mode "groups", for when they are not: a few values of the model as given are marked at a
+ * time, at the level asked for, and a group that changes the outputs is cut in half until the
+ * values that disturb stand alone. Values are marked by appending "graph { output { name } }" to
+ * the bytes: protobuf merges repeated messages. Values in bodies of If, Loop and Scan are lifted
+ * out of bodies that run once (ort_lift.h); the others stay hidden.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/ort/ort_int.h"
+#include "backends/ort/ort_lift.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/size.h"
+#include "onnx/onnx.h"
+
+enum {
+    MODE_OPTIMIZED,
+    MODE_GROUPS,
+    GROUP = 8,       /* values in a session of the groups mode */
+    FIELD_GRAPH = 7, /* ModelProto.graph */
+    FIELD_OUTPUT = 12,
+    FIELD_NAME = 1,
+};
+
+const char *const pl_ort_record_modes[] = { "optimized", "groups", NULL };
+
+/* ---- what there is to see ---- */
+
+static size_t count_bodies(const pl_graph *graph);
+
+static pl_status count_body(void *ctx, pl_graph *body, pl_err *err) {
+    size_t *n = ctx;
+    (void)err;
+    for (size_t i = 0; i < body->n_nodes; i++)
+        *n += body->nodes[i]->n_out;
+    *n += count_bodies(body);
+    return PL_OK;
+}
+
+static size_t count_bodies(const pl_graph *graph) {
+    size_t n = 0;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        pl_node_each_body(graph->nodes[i], count_body, &n, NULL);
+    return n;
+}
+
+/* The values that nodes of the main graph make, in order. Those of inlined functions have names
+ * that ORT does not know. Without a map every value stands for itself. */
+static pl_status list_values(const pl_model *model, const pl_ort_map *map, pl_ort_watch **out,
+                             size_t *n_out, pl_err *err) {
+    const pl_graph *graph = model->graph;
+    size_t n = 0;
+    *out = pl_calloc(graph->n_values + 1, sizeof(**out));
+    if (*out == NULL) return pl_fail_memory(err, graph->n_values);
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        for (uint32_t k = 0; k < node->n_out && node->function == NULL; k++) {
+            const pl_value *v = node->out[k];
+            if (v == NULL) continue;
+            (*out)[n++] = map != NULL ? pl_ort_map_value(map, v) : pl_ort_watch_of(v);
+        }
+    }
+    *n_out = n;
+    return PL_OK;
+}
+
+static bool is_output(const pl_ort_program *p, const char *name) {
+    for (size_t i = 0; i < p->source.n_outputs; i++) {
+        if (strcmp(p->source.outputs[i], name) == 0) return true;
+    }
+    return false;
+}
+
+static void put_output(pl_buf *buf, const char *name) {
+    pl_buf value = PL_BUF_INIT, graph = PL_BUF_INIT;
+    pl_wire_put_string(&value, FIELD_NAME, name);
+    pl_wire_put_bytes(&graph, FIELD_OUTPUT, pl_buf_str(&value), value.n_bytes);
+    pl_wire_put_bytes(buf, FIELD_GRAPH, pl_buf_str(&graph), graph.n_bytes);
+    if (!pl_buf_ok(&value) || !pl_buf_ok(&graph)) buf->failed = true;
+    pl_buf_release(&value);
+    pl_buf_release(&graph);
+}
+
+/* A session of `bytes` that also shows these values. */
+static pl_status open_showing(const pl_ort_program *p, pl_bytes bytes, int level,
+                              const pl_ort_watch *watched, size_t n_watched, void **out,
+                              pl_err *err) {
+    pl_buf onnx = PL_BUF_INIT;
+    pl_buf_append(&onnx, bytes.data, bytes.n_bytes);
+    for (size_t i = 0; i < n_watched; i++) {
+        if (!is_output(p, watched[i].name)) put_output(&onnx, watched[i].name);
+    }
+    const pl_ort_session_args args = { .onnx = onnx.data,
+                                       .n_onnx = onnx.n_bytes,
+                                       .folder = p->folder,
+                                       .level = level,
+                                       .threads = p->threads };
+    const pl_status st = pl_buf_ok(&onnx) ? pl_ort_session_new(p->ort, &args, out, err)
+                                          : pl_fail_memory(err, bytes.n_bytes);
+    pl_buf_release(&onnx);
+    return st;
+}
+
+/* ---- the optimised graph ---- */
+
+static pl_status save_optimised(pl_ort_program *p, const char *file, pl_err *err) {
+    void *session = NULL;
+    const pl_ort_session_args args = { .onnx = p->source.onnx,
+                                       .n_onnx = p->source.n_onnx,
+                                       .path = p->source.path,
+                                       .save_to = file,
+                                       .level = p->ort->level,
+                                       .threads = p->threads };
+    PL_TRY(pl_ort_session_new(p->ort, &args, &session, err));
+    p->ort->env.api.ReleaseSession(session);
+    return pl_file_map_open(file, &p->saved, err);
+}
+
+static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
+    char *dir = NULL;
+    PL_TRY(pl_dir_temporary(&dir, err));
+    char *file = pl_path_join(dir, "optimized.onnx");
+    pl_status st = file == NULL ? pl_fail_memory(err, 1) : save_optimised(p, file, err);
+    pl_dir_remove(dir, NULL);
+    pl_free(dir);
+    pl_free(file);
+    PL_TRY(st);
+    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
+    st = pl_model_read_bytes(bytes, p->saved, p->folder, "the graph that ort optimised", &p->graph,
+                             err);
+    return st;
+}
+
+/* Tries all values at once; when ORT refuses some (no type known), halves find them. */
+static pl_status keep_showable(const pl_ort_program *p, pl_bytes bytes, pl_ort_watch *watched,
+                               size_t n, size_t *n_kept, pl_err *err) {
+    void *session = NULL;
+    *n_kept = 0;
+    if (n == 0) return PL_OK;
+    if (open_showing(p, bytes, 0, watched, n, &session, NULL) == PL_OK) {
+        p->ort->env.api.ReleaseSession(session);
+        *n_kept = n;
+        return PL_OK;
+    }
+    if (n == 1) return PL_OK;
+    const size_t half = n / 2;
+    size_t n_left = 0, n_right = 0;
+    PL_TRY(keep_showable(p, bytes, watched, half, &n_left, err));
+    PL_TRY(keep_showable(p, bytes, watched + half, n - half, &n_right, err));
+    memmove(watched + n_left, watched + half, n_right * sizeof(*watched));
+    *n_kept = n_left + n_right;
+    return PL_OK;
+}
+
+static pl_status load_original(pl_ort_program *p, pl_err *err) {
+    const pl_bytes bytes = { p->source.onnx, p->source.n_onnx };
+    if (p->original != NULL) return PL_OK;
+    return pl_model_read_bytes(bytes, NULL, p->folder, "the model", &p->original, err);
+}
+
+static pl_status list_optimised(pl_ort_program *p, pl_err *err) {
+    PL_TRY(load_original(p, err));
+    if (p->map == NULL) PL_TRY(pl_ort_map_new(p->original, p->graph, &p->map, err));
+    pl_free(p->watched);
+    p->watched = NULL;
+    return list_values(p->graph, p->map, &p->watched, &p->n_watched, err);
+}
+
+static void drop_watch_session(pl_ort_program *p) {
+    if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
+    p->watch_session = NULL;
+}
+
+pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
+    if (p->watch_session != NULL) return PL_OK;
+    if (p->graph == NULL) PL_TRY(load_optimised(p, err));
+    PL_TRY(list_optimised(p, err));
+    const size_t n_all = p->n_watched;
+    p->n_hidden = count_bodies(p->graph->graph);
+    p->has_bodies = p->n_hidden > 0;
+    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
+    if (open_showing(p, bytes, 0, p->watched, n_all, &p->watch_session, NULL) != PL_OK) {
+        PL_TRY(keep_showable(p, bytes, p->watched, n_all, &p->n_watched, err));
+        p->n_hidden += n_all - p->n_watched;
+        PL_TRY(open_showing(p, bytes, 0, p->watched, p->n_watched, &p->watch_session, err));
+    }
+    return pl_ort_map_unique(p->watched, p->n_watched, err);
+}
+
+void pl_ort_record_release(pl_ort_program *p) {
+    drop_watch_session(p);
+    pl_free(p->watched);
+    pl_ort_map_free(p->map);
+    pl_model_free(p->graph);
+    pl_model_free(p->original);
+    pl_file_map_unref(p->saved);
+}
+
+/* ---- running groups ---- */
+
+typedef struct group {
+    pl_ort_program *p;
+    const plumb_run_args *args;
+    const char **names; /* the model's outputs, then the group */
+    void **values;
+    size_t n_group, n_bytes; /* of the last group: its values' bytes */
+    bool identical;
+} group;
+
+static pl_status group_init(group *g, pl_ort_program *p, const plumb_run_args *args, size_t n_max,
+                            pl_err *err) {
+    const size_t n = p->source.n_outputs + n_max + 1;
+    *g = (group){ .p = p, .args = args };
+    g->names = pl_calloc(n, sizeof(char *));
+    g->values = pl_calloc(n, sizeof(void *));
+    if (g->names == NULL || g->values == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < p->source.n_outputs; i++)
+        g->names[i] = p->source.outputs[i];
+    return PL_OK;
+}
+
+static void group_release(group *g) {
+    pl_free(g->names);
+    pl_free(g->values);
+}
+
+static void drop_outputs(const group *g) {
+    for (size_t i = 0; i < g->args->n_out; i++) {
+        pl_datum_unref((pl_datum *)g->args->out[i]);
+        g->args->out[i] = NULL;
+    }
+}
+
+static bool outputs_are_plain(const group *g) {
+    for (size_t i = 0; g->args->plain != NULL && i < g->args->n_out; i++) {
+        if (!pl_datum_identical(pl_datum_of(g->args->out[i]), pl_datum_of(g->args->plain[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Reads a value as the model has it; *mapped is false when it does not lie as the map thinks. */
+static pl_status read_watched(const group *g, const pl_ort_watch *watch, void *value,
+                              pl_datum **out, bool *mapped, pl_err *err) {
+    pl_tensor *t = NULL;
+    PL_TRY(pl_ort_value_read(&g->p->ort->env, value, watch->optional, out, err));
+    *mapped = watch->stands_for != NULL;
+    if ((*out)->kind != PL_TYPE_TENSOR) return PL_OK;
+    const pl_status st = pl_ort_watch_convert(watch, (*out)->tensor, &t, mapped, err);
+    pl_datum_unref(*out);
+    *out = NULL;
+    return st != PL_OK ? st : pl_datum_of_tensor_take(t, out, err);
+}
+
+static pl_status show_value(group *g, const pl_ort_watch *watch, void *value, pl_err *err) {
+    pl_datum *datum = NULL;
+    bool mapped = false;
+    const plumb_hook *hook = g->args->hook;
+    pl_status st = read_watched(g, watch, value, &datum, &mapped, err);
+    if (st == PL_E_UNSUPPORTED) { /* a kind of value that we cannot hold */
+        g->args->record->n_hidden++;
+        return PL_OK;
+    }
+    PL_TRY(st);
+    const plumb_seen seen = { .name = watch->name,
+                              .datum = pl_datum_public(datum),
+                              .stands_for = &watch->stands_for,
+                              .n_stands_for = mapped };
+    g->n_bytes += pl_datum_bytes(datum);
+    g->args->record->n_seen++;
+    st = hook->value(hook->ctx, &seen, err);
+    pl_datum_unref(datum);
+    return st;
+}
+
+/* Runs a session for the outputs and `n` values; shows them when the outputs are the plain ones. */
+static pl_status run_group(group *g, void *session, const pl_ort_watch *watched, size_t n,
+                           pl_err *err) {
+    const size_t n_out = g->p->source.n_outputs;
+    for (size_t i = 0; i < n; i++)
+        g->names[n_out + i] = watched[i].output != NULL ? watched[i].output : watched[i].name;
+    g->n_group = n;
+    g->n_bytes = 0;
+    g->identical = false;
+    drop_outputs(g);
+    g->args->record->n_runs++;
+    pl_status st = pl_ort_session_run(g->p, session, g->args, g->names, n_out + n, g->values, err);
+    if (st == PL_OK) {
+        st = pl_ort_outputs_read(g->p, g->values, (pl_datum **)g->args->out, err);
+        pl_ort_values_release(g->p, g->values, n_out);
+    }
+    if (st == PL_OK) g->identical = outputs_are_plain(g);
+    for (size_t i = 0; i < n && st == PL_OK && g->identical; i++) {
+        st = show_value(g, &watched[i], g->values[n_out + i], err);
+        pl_ort_values_release(g->p, &g->values[n_out + i], 1);
+    }
+    pl_ort_values_release(g->p, g->values, n_out + n);
+    return st;
+}
+
+/* How many of the next values fit together, at least one. A value of unknown size counts as much as
+ * the last group's did on average, and such a group is at most twice as large. */
+static size_t next_group(const group *g, const pl_ort_watch *next, size_t n, uint64_t limit) {
+    if (limit == 0) return n;
+    const uint64_t usual = g->n_group == 0 ? limit : g->n_bytes / g->n_group + 1;
+    uint64_t sum = 0;
+    size_t n_unknown = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bool known = next[i].n_bytes > 0;
+        sum += known ? next[i].n_bytes : usual;
+        n_unknown += !known;
+        if (i > 0 && (sum > limit || n_unknown > 2 * g->n_group)) return i;
+    }
+    return n;
+}
+
+/* Only what is asked for, by either name. `out` may be `all`. */
+static size_t pick_wanted(const plumb_hook *hook, const pl_ort_watch *all, size_t n_all,
+                          pl_ort_watch *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < n_all; i++) {
+        if (pl_hook_wants(hook, all[i].name) ||
+            (all[i].stands_for != NULL && pl_hook_wants(hook, all[i].stands_for))) {
+            out[n++] = all[i];
+        }
+    }
+    return n;
+}
+
+/* Shows values of the optimised graph, as many in a run as fit. A session computes all outputs that
+ * its graph has and keeps them to the end, so each group of several has a session of its own. */
+static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, pl_err *err) {
+    plumb_record_info *info = g->args->record;
+    const pl_ort_program *p = g->p;
+    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
+    size_t done = 0;
+    do {
+        const size_t size = next_group(g, wanted + done, n - done, g->args->memory_limit);
+        const bool all = g->args->memory_limit == 0 || size == p->n_watched;
+        void *own = NULL;
+        if (!all) {
+            drop_watch_session(g->p); /* it has the weights once more */
+            PL_TRY(open_showing(p, bytes, 0, wanted + done, size, &own, err));
+        }
+        const pl_status st =
+            run_group(g, own != NULL ? own : p->watch_session, wanted + done, size, err);
+        if (own != NULL) p->ort->env.api.ReleaseSession(own);
+        PL_TRY(st);
+        if (!g->identical) {
+            info->differs = info->n_seen == 0;
+            info->n_disturbed += n - done;
+            return PL_OK;
+        }
+        done += size;
+    } while (done < n);
+    return PL_OK;
+}
+
+static pl_status open_model(const pl_ort_program *p, const pl_model *model, void **out,
+                            pl_err *err) {
+    pl_buf onnx = PL_BUF_INIT;
+    pl_status st = pl_model_serialize(model, &onnx, err);
+    if (st == PL_OK && !pl_buf_ok(&onnx)) st = pl_fail_memory(err, onnx.n_bytes);
+    if (st == PL_OK) {
+        const pl_ort_session_args args = {
+            .onnx = onnx.data, .n_onnx = onnx.n_bytes, .folder = p->folder, .threads = p->threads
+        };
+        st = pl_ort_session_new(p->ort, &args, out, err);
+    }
+    pl_buf_release(&onnx);
+    return st;
+}
+
+/* How often each body runs on these inputs. counts[] has n entries; an error is the caller's to
+ * forgive: then nothing is lifted. */
+static pl_status count_runs(const group *g, void *session, const pl_ort_watch *counters, size_t n,
+                            int64_t *counts, pl_err *err) {
+    const char **names = pl_calloc(n + 1, sizeof(char *));
+    void **values = pl_calloc(n + 1, sizeof(void *));
+    pl_status st = names == NULL || values == NULL ? pl_fail_memory(err, n) : PL_OK;
+    for (size_t i = 0; i < n && st == PL_OK; i++)
+        names[i] = counters[i].output;
+    if (st == PL_OK) st = pl_ort_session_run(g->p, session, g->args, names, n, values, err);
+    for (size_t i = 0; i < n && st == PL_OK; i++) {
+        pl_datum *d = NULL;
+        st = pl_ort_value_read(&g->p->ort->env, values[i], false, &d, err);
+        if (st != PL_OK) break;
+        counts[i] = d->kind == PL_TYPE_TENSOR && d->tensor->n_elements == 1
+                        ? pl_tensor_get_i64(d->tensor, 0)
+                        : 0;
+        pl_datum_unref(d);
+    }
+    if (values != NULL) pl_ort_values_release(g->p, values, n);
+    pl_free(values);
+    pl_free(names);
+    return st;
+}
+
+typedef struct lifted { /* a graph with its bodies' values as outputs */
+    pl_model *model;
+    pl_ort_watch *watched;
+    size_t n;
+    void *session;
+} lifted;
+
+static void lifted_release(const group *g, lifted *l) {
+    if (l->session != NULL) g->p->ort->env.api.ReleaseSession(l->session);
+    pl_free(l->watched);
+    pl_model_free(l->model);
+}
+
+static pl_status lift_bodies(group *g, lifted *out, pl_err *err) {
+    lifted counters = { 0 };
+    int64_t *counts = NULL;
+    const pl_model *graph = g->p->graph;
+    pl_status st =
+        pl_ort_lift_counters(graph, &counters.model, &counters.watched, &counters.n, err);
+    if (st == PL_OK) st = open_model(g->p, counters.model, &counters.session, err);
+    if (st == PL_OK) {
+        counts = pl_calloc(counters.n + 1, sizeof(int64_t));
+        st = counts == NULL
+                 ? pl_fail_memory(err, counters.n)
+                 : count_runs(g, counters.session, counters.watched, counters.n, counts, err);
+    }
+    if (st == PL_OK) {
+        st = pl_ort_lift_values(graph, counts, g->p->map, &out->model, &out->watched, &out->n, err);
+    }
+    if (st == PL_OK) st = open_model(g->p, out->model, &out->session, err);
+    lifted_release(g, &counters);
+    pl_free(counts);
+    return st;
+}
+
+/* All of them come in one run. */
+static bool fits(const pl_ort_watch *watched, size_t n, uint64_t limit) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n && limit != 0; i++) {
+        if (watched[i].n_bytes == 0) return false;
+        sum += watched[i].n_bytes;
+    }
+    return sum <= limit;
+}
+
+/* Shows what bodies that run once compute. Nothing is lost when ORT does not take the lifted graph,
+ * when it changes the outputs or when the values do not fit: they stay hidden. */
+static pl_status record_bodies(group *g, pl_err *err) {
+    lifted l = { 0 };
+    group own = { 0 };
+    plumb_record_info *info = g->args->record;
+    pl_status st = PL_OK;
+    if (lift_bodies(g, &l, NULL) == PL_OK && fits(l.watched, l.n, g->args->memory_limit) &&
+        pl_ort_map_unique(l.watched, l.n, NULL) == PL_OK) {
+        const size_t n_all = l.n, n = pick_wanted(g->args->hook, l.watched, l.n, l.watched);
+        const size_t n_seen = info->n_seen;
+        PL_TRY_GOTO(done, st, group_init(&own, g->p, g->args, n, err));
+        pl_err tried = PL_ERR_INIT;
+        st = run_group(&own, l.session, l.watched, n, &tried);
+        if (st == PL_OK && own.identical) {
+            info->n_hidden -= pl_size_min(info->n_hidden, n_all);
+        } else if (info->n_seen == n_seen) { /* the outputs are needed once more */
+            st = run_group(g, g->p->session, NULL, 0, err);
+        } else if (err != NULL) {
+            *err = tried;
+        }
+    }
+done:
+    group_release(&own);
+    lifted_release(g, &l);
+    return st;
+}
+
+static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
+    PL_TRY(pl_ort_record_prepare(p, err));
+    group g;
+    plumb_record_info *info = args->record;
+    pl_ort_watch *wanted = pl_calloc(p->n_watched + 1, sizeof(*wanted));
+    pl_status st = group_init(&g, p, args, p->n_watched, err);
+    if (wanted == NULL) st = pl_fail_memory(err, p->n_watched);
+    info->n_values = p->n_watched + p->n_hidden;
+    info->n_hidden = p->n_hidden;
+    if (st == PL_OK) {
+        const size_t n = pick_wanted(args->hook, p->watched, p->n_watched, wanted);
+        st = record_watched(&g, wanted, n, err);
+    }
+    if (st == PL_OK && !info->differs && p->has_bodies) st = record_bodies(&g, err);
+    group_release(&g);
+    pl_free(wanted);
+    return st;
+}
+
+/* One group of the model as given. Halves what disturbs or cannot be compiled. */
+static pl_status record_half(group *g, pl_bytes bytes, const pl_ort_watch *watched, size_t n,
+                             pl_err *err) {
+    void *session = NULL;
+    if (n == 0) return PL_OK;
+    pl_status st = open_showing(g->p, bytes, g->p->ort->level, watched, n, &session, NULL);
+    bool fine = false;
+    if (st == PL_OK) {
+        st = run_group(g, session, watched, n, err);
+        g->p->ort->env.api.ReleaseSession(session);
+        PL_TRY(st);
+        fine = g->identical;
+    }
+    if (fine) return PL_OK;
+    if (n == 1) {
+        if (session == NULL) {
+            g->args->record->n_hidden++;
+        } else {
+            g->args->record->n_disturbed++;
+        }
+        return PL_OK;
+    }
+    PL_TRY(record_half(g, bytes, watched, n / 2, err));
+    return record_half(g, bytes, watched + n / 2, n - n / 2, err);
+}
+
+static pl_status record_groups(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
+    const pl_bytes bytes = { p->source.onnx, p->source.n_onnx };
+    pl_ort_watch *all = NULL;
+    size_t n_all = 0, done = 0;
+    group g = { 0 };
+    pl_status st = PL_OK;
+    PL_TRY(load_original(p, err));
+    PL_TRY_GOTO(done, st, list_values(p->original, NULL, &all, &n_all, err));
+    const size_t n_hidden = count_bodies(p->original->graph);
+    args->record->n_values = n_all + n_hidden;
+    args->record->n_hidden = n_hidden;
+    const size_t n = pick_wanted(args->hook, all, n_all, all);
+    PL_TRY_GOTO(done, st, group_init(&g, p, args, n, err));
+    while (done < n && st == PL_OK) {
+        const size_t fits = next_group(&g, all + done, n - done, args->memory_limit);
+        const size_t size = pl_size_min(fits, GROUP);
+        st = record_half(&g, bytes, all + done, size, err);
+        done += size;
+    }
+    /* The outputs that the caller gets are those of a run that nobody watched. */
+    if (st == PL_OK) st = run_group(&g, p->session, NULL, 0, err);
+    if (st == PL_OK) args->record->differs = !g.identical;
+done:
+    group_release(&g);
+    pl_free(all);
+    return st;
+}
+
+pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
+    *args->record = (plumb_record_info){ 0 };
+    return args->mode == MODE_OPTIMIZED ? record_optimized(p, args, err)
+                                        : record_groups(p, args, err);
+}

@@ -1,0 +1,30 @@
+/* Inside src/base only: what door.c, file.c, path.c and unfinished.c share. */
+#ifndef PL_DOOR_INT_H
+#define PL_DOOR_INT_H
+
+#include <sys/stat.h>
+
+#include "base/door.h"
+
+/* A mapping of what fd is: a regular file, or, when `streams`, whatever can be read. */
+pl_status pl_map_of_fd(int fd, const char *path, bool streams, pl_file_map **out, pl_err *err);
+/* "is a pipe, expected a file" and the like; PL_OK for a regular file. */
+pl_status pl_check_regular(const struct stat *info, const char *path, pl_err *err);
+const char *pl_kind_of_mode(mode_t mode); /* "a pipe", "a folder" */
+
+/* What stands under a temporary name is finished, or removed already. Others are ignored. */
+void pl_unfinished_done(const char *name);
+bool pl_is_temporary_name(const char *name); /* ".NAME.plumb-PID-N" */
+/* Removes what dead processes of this user left in the folder. */
+void pl_unfinished_sweep(int dir_fd);
+/* Empties and removes a folder below dir_fd, without heap and without following links. */
+pl_status pl_remove_at(int dir_fd, const char *name, pl_err *err);
+/* The names in the folder behind fd, which it closes. */
+pl_status pl_dir_list_fd_take(int fd, const char *path, pl_dir_list *out, pl_err *err);
+/* In place of a regular file of that name, in the folder behind dir_fd. */
+pl_status pl_file_writer_open_at(int dir_fd, const char *last, const char *shown,
+                                 pl_file_writer **out, pl_err *err);
+/* Opens the parent of `path`; *last is its last part, inside `path`. */
+int pl_open_parent(const char *path, const char **last);
+
+#endif

@@ -1,0 +1,37 @@
+/* Text of strangers in what plumb writes: one table of contexts, and no other place that escapes.
+ *
+ * Names, messages and paths come from models, sessions and repros. Whoever writes one into a page,
+ * a table, a script or a terminal names the context here and puts nothing around it. */
+#ifndef PL_ESCAPE_H
+#define PL_ESCAPE_H
+
+#include "base/buf.h"
+
+typedef enum pl_escape {
+    PL_ESCAPE_LINE,       /* one line of a terminal or log: control characters become '?' */
+    PL_ESCAPE_JSON,       /* a JSON string with its quotes (RFC 8259) */
+    PL_ESCAPE_SCRIPT,     /* JSON that is already written, inside an HTML script element */
+    PL_ESCAPE_HTML,       /* HTML text, or an attribute in quotes */
+    PL_ESCAPE_XML,        /* XML 1.0 text, or an attribute in quotes */
+    PL_ESCAPE_CSV,        /* a field of RFC 4180; what a spreadsheet would run gets a ' in front */
+    PL_ESCAPE_MARKDOWN,   /* running text or a table's cell: nothing in it is markup */
+    PL_ESCAPE_MD_CODE,    /* a code span with its backticks */
+    PL_ESCAPE_MD_BLOCK,   /* lines of an indented code block, each begun and ended */
+    PL_ESCAPE_SHELL,      /* one word for sh, in single quotes */
+    PL_ESCAPE_PYTHON,     /* a string literal with its quotes */
+    PL_ESCAPE_JAVASCRIPT, /* a string literal with its quotes */
+    PL_ESCAPE_C,          /* a string literal with its quotes: every byte of it */
+    PL_ESCAPE_GITHUB,     /* the message of a workflow command */
+    PL_ESCAPE_GITHUB_KEY, /* the value of a property of a workflow command */
+    PL_ESCAPE_URL,        /* a path as a reference of RFC 3986 */
+    PL_ESCAPE_COUNT
+} pl_escape;
+
+const char *pl_escape_name(pl_escape context); /* for tests and messages */
+
+void pl_escape_put(pl_buf *out, pl_escape context, const char *s);
+void pl_escape_put_n(pl_buf *out, pl_escape context, const char *s, size_t n);
+/* Ends a line of text whose parts were put since `at`: no name in it ends it earlier. */
+void pl_escape_end_line(pl_buf *out, size_t at);
+
+#endif

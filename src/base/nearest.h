@@ -1,0 +1,24 @@
+/* "did you mean": the known name that is nearest to one that is not known. */
+#ifndef PL_NEAREST_H
+#define PL_NEAREST_H
+
+#include "base/buf.h"
+
+/* Names one by one, for lists that are not arrays; NULL ends them. */
+typedef const char *(*pl_name_at)(const void *ctx, size_t i);
+
+/* By edits (swaps of neighbours are one), case aside; NULL when none is near: more than a third of
+ * the letters differ. */
+const char *pl_nearest(const char *word, size_t n_word, pl_name_at at, const void *ctx);
+/* "; did you mean 'x'?", or else "; available: a, b, c" (at most 12 of them, then how many more).
+ */
+void pl_nearest_put(pl_buf *out, const char *word, size_t n_word, pl_name_at at, const void *ctx);
+
+/* For arrays of texts: ctx of pl_name_at_list. */
+typedef struct pl_name_list {
+    const char *const *names;
+    size_t n;
+} pl_name_list;
+const char *pl_name_at_list(const void *ctx, size_t i);
+
+#endif

@@ -1,0 +1,460 @@
+/* The pass: gold and replay side by side, node by node; every recorded value is judged as it comes
+ * and then stands in for its replay. */
+#include "blame/blame.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/array.h"
+#include "blame/blame_int.h"
+#include "blame/kind.h"
+#include "ops/op.h"
+#include "pair/layout.h"
+#include "store/blob.h"
+
+/* How much worse than the reference's own error a value must be to count as inherited. */
+#define INHERITED_RATIO 10.0
+/* How much the relative error must grow within one segment to say that the op amplified it. */
+#define AMPLIFIED_RATIO 100.0
+
+static const pl_tensor *tensor_of(const pl_datum *d) {
+    return d != NULL && d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
+}
+
+pl_dtype pl_blaming_native(const pl_blaming *j, const pl_value *value, const pl_tensor *held) {
+    (void)j;
+    const pl_type *type = value->type;
+    if (type != NULL && type->kind == PL_TYPE_TENSOR && type->dtype != PL_UNDEFINED) {
+        return type->dtype;
+    }
+    return held->dtype;
+}
+
+pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **out, pl_err *err) {
+    const pl_judgement *v = &j->out->of[value->id];
+    pl_tensor *dense = NULL, *viewed = NULL;
+    pl_datum *held = NULL;
+    PL_TRY(j->a->get(j->a->ctx, value, &held, err));
+    *out = held;
+    if (v->view == NULL || tensor_of(held) == NULL) return PL_OK;
+    *out = NULL;
+    pl_status st = pl_tensor_contiguous(held->tensor, &dense, err);
+    if (st == PL_OK) st = pl_tensor_reshape(dense, v->view_rank, v->view, &viewed, err);
+    if (st == PL_OK && v->layout != NULL) {
+        pl_tensor *turned = NULL, *like = NULL;
+        st = pl_layout_apply(v->layout, viewed, dense, &like, &turned, err);
+        pl_tensor_unref(viewed);
+        pl_tensor_unref(like);
+        viewed = turned;
+    }
+    if (st == PL_OK) {
+        st = pl_datum_of_tensor_take(viewed, out, err);
+    } else {
+        pl_tensor_unref(viewed);
+    }
+    pl_tensor_unref(dense);
+    pl_datum_unref(held);
+    return st;
+}
+
+/* ---- distances ---- */
+
+/* rms of x - y and of y over the places where both are finite; NAN when they cannot be compared. */
+static void rms_between(const pl_tensor *x, const pl_tensor *y, double *distance, double *scale) {
+    *distance = (double)NAN;
+    if (scale != NULL) *scale = (double)NAN;
+    if (x == NULL || y == NULL || x->dtype == PL_STRING || y->dtype == PL_STRING ||
+        !pl_tensor_same_shape(x, y) || x->n_elements == 0) {
+        return;
+    }
+    enum { BLOCK = 1024 };
+    double a[BLOCK], b[BLOCK], sum = 0, sum_y = 0;
+    int64_t n = 0, n_apart = 0;
+    const size_t x_size = pl_dtype_bytes(x->dtype), y_size = pl_dtype_bytes(y->dtype);
+    for (int64_t at = 0; at < x->n_elements; at += BLOCK) {
+        const size_t m = (size_t)(x->n_elements - at < BLOCK ? x->n_elements - at : BLOCK);
+        pl_load_f64(x->dtype, (const char *)x->data + (size_t)at * x_size, a, m);
+        pl_load_f64(y->dtype, (const char *)y->data + (size_t)at * y_size, b, m);
+        double part = 0, part_y = 0;
+        for (size_t i = 0; i < m; i++) {
+            if (isfinite(a[i]) && isfinite(b[i])) {
+                part += (a[i] - b[i]) * (a[i] - b[i]);
+                part_y += b[i] * b[i];
+                n++;
+            } else if (isfinite(a[i]) != isfinite(b[i]) || isnan(a[i]) != isnan(b[i])) {
+                n_apart++;
+            }
+        }
+        sum += part;
+        sum_y += part_y;
+    }
+    *distance = n_apart > 0 ? (double)INFINITY : n == 0 ? 0 : sqrt(sum / (double)n);
+    if (scale != NULL) *scale = n == 0 ? 0 : sqrt(sum_y / (double)n);
+}
+
+/* ---- judging one value ---- */
+
+static const char *or_empty(const char *s) { /* out of memory costs a reason, not the analysis */
+    return s == NULL ? "" : s;
+}
+
+void pl_judgement_decide(pl_judgement *v) {
+    v->verdict = pl_verdict_of_value(&v->facts);
+}
+
+pl_status pl_blaming_flag(pl_blaming *j, const pl_value *value, const pl_segment *segment,
+                          const pl_tensor *a, const pl_tensor *d, pl_err *err) {
+    if (!PL_ARRAY_ROOM(j->flagged, j->n_flagged, &j->flagged_capacity)) {
+        return pl_fail_memory(err, j->n_flagged);
+    }
+    pl_flagged f = { .value = value, .segment = *segment };
+    const size_t max_kept = j->options->max_effects == 0 ? 16 : j->options->max_effects;
+    if (a != NULL && j->n_flagged < 4 * max_kept && pl_tensor_same_shape(a, d) &&
+        a->dtype != PL_STRING) {
+        PL_TRY(pl_tensor_cast(a, PL_F64, &f.shift, err));
+        pl_tensor *back = NULL;
+        const pl_status st = pl_tensor_cast(d, PL_F64, &back, err);
+        if (st != PL_OK) {
+            pl_tensor_unref(f.shift);
+            return st;
+        }
+        double *x = f.shift->data;
+        const double *y = back->data;
+        for (int64_t i = 0; i < f.shift->n_elements; i++)
+            x[i] = isfinite(x[i] - y[i]) || isnan(x[i]) || isinf(x[i]) ? x[i] - y[i] : 0;
+        pl_tensor_unref(back);
+    }
+    size_t at = j->n_flagged++; /* in the order of the nodes; nearly always at the end */
+    for (; at > 0 && j->flagged[at - 1].value->producer->index > value->producer->index; at--)
+        j->flagged[at] = j->flagged[at - 1];
+    j->flagged[at] = f;
+    return PL_OK;
+}
+
+static const char *describe_culprit(pl_blaming *j, const pl_judgement *v, const pl_local_error *e,
+                                    const pl_tensor *a, const pl_tensor *d) {
+    char found[160], expected[160];
+    if (e->kind == PL_LOCAL_SHAPE) {
+        return pl_arena_printf(j->out->arena, "has shape %s, the model declares %s",
+                               pl_dims_describe(a->rank, a->dims, found, sizeof(found)),
+                               pl_dims_describe(d->rank, d->dims, expected, sizeof(expected)));
+    }
+    if (e->kind == PL_LOCAL_NONFINITE) {
+        return pl_arena_printf(j->out->arena,
+                               "NaN or Inf in the value or in its replay, but not in both; %lld of "
+                               "%lld elements wrong",
+                               (long long)e->n_bad, (long long)e->n);
+    }
+    char times[60] = "far beyond its bound (> 1e6 times)";
+    if (v->q <= 1e6) snprintf(times, sizeof(times), "%.3g times its bound", v->q);
+    return pl_arena_printf(j->out->arena, "local error %s in %lld of %lld elements; inputs %s",
+                           times, (long long)e->n_bad, (long long)e->n,
+                           isnan(v->amplified) || v->amplified <= INHERITED_RATIO * v->local
+                               ? "agree"
+                               : "already wrong");
+}
+
+static pl_status make_culprit(pl_blaming *j, const pl_value *value, const pl_segment *segment,
+                              pl_judgement *v, const pl_local_error *e, const pl_tensor *a,
+                              const pl_tensor *d, pl_err *err) {
+    pl_kind_fit kind = { "shape", "", "", NULL };
+    bool done = false;
+    PL_TRY(pl_blaming_shape_did_it(j, segment, value, a, v, &done, err));
+    if (done) return PL_OK;
+    v->facts.local = PL_FACT_NO;
+    pl_judgement_decide(v);
+    v->reason = or_empty(describe_culprit(j, v, e, a, d));
+    if (e->kind != PL_LOCAL_SHAPE) {
+        PL_TRY(pl_kind_of(a, d, pl_replay_bound(j->local, value), pl_blaming_native(j, value, a),
+                          j->out->arena, &kind, err));
+        PL_TRY(pl_kind_of_node(j, segment, value, a, d, &kind, err));
+    }
+    if (kind.remedy != NULL) {
+        v->reason =
+            or_empty(pl_arena_printf(j->out->arena, "%s; remedy: %s", v->reason, kind.remedy));
+    }
+    v->kind = *kind.text != '\0' ? kind.text : kind.kind;
+    v->where = kind.where;
+    return pl_blaming_flag(j, value, segment, a, d, err);
+}
+
+/* The value is near its replay: is it near gold too? */
+static void judge_inherited(pl_blaming *j, pl_judgement *v, const pl_segment *segment,
+                            pl_dtype native) {
+    const double u = pl_dtype_is_float(native) ? pl_dtype_unit_roundoff(native) : 0;
+    const double floor_ = pl_dtype_is_float(native) ? 64 * u * v->scale : 0.5;
+    const double reference = isnan(v->reference) ? 0 : v->reference;
+    for (size_t i = 0; i < segment->n_inputs; i++)
+        v->otherwise = v->otherwise || j->out->of[segment->inputs[i]->id].otherwise;
+    if (v->otherwise) return; /* gold is the first reading: it says nothing */
+    if (isnan(v->propagated) || v->propagated <= INHERITED_RATIO * fmax(reference, floor_)) return;
+    double worst_in = 0;
+    for (size_t i = 0; i < segment->n_inputs; i++) {
+        const pl_judgement *in = &j->out->of[segment->inputs[i]->id];
+        if (in->judged && in->scale > 0 && isfinite(in->propagated)) {
+            worst_in = fmax(worst_in, in->propagated / in->scale);
+        }
+    }
+    const double here = v->scale > 0 ? v->propagated / v->scale : (double)INFINITY;
+    v->facts.far = true;
+    v->facts.grown = worst_in > 0 && here > AMPLIFIED_RATIO * worst_in;
+    pl_judgement_decide(v);
+    v->reason = or_empty(pl_arena_printf(
+        j->out->arena,
+        "off by %.3g (rms) from fp64, local error %.3g; inputs off by %.3g of their size",
+        v->propagated, v->local, worst_in));
+}
+
+static pl_status measure_local(pl_blaming *j, const pl_value *value, const pl_tensor *a,
+                               const pl_tensor *d, pl_local_error *e, pl_err *err) {
+    pl_tensor *sa = NULL, *sd = NULL;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, pl_picks_sort(value, a, &sa, err));
+    PL_TRY_GOTO(done, st, pl_picks_sort(value, d, &sd, err));
+    st = pl_local_error_measure(j->options->pool, sa == NULL ? a : sa, sd == NULL ? d : sd,
+                                pl_replay_bound(j->local, value), pl_blaming_native(j, value, a), e,
+                                err);
+done:
+    pl_tensor_unref(sa);
+    pl_tensor_unref(sd);
+    return st;
+}
+
+/* A recording may be of another computation: only what rounding explains excuses the run. */
+static void cap_reference(pl_judgement *v, pl_dtype native) {
+    const double u = pl_dtype_is_float(native) ? pl_dtype_unit_roundoff(native) : 0;
+    const double most = pl_dtype_is_float(native) ? 1024 * u * v->scale : 0.5;
+    if (v->reference > most) v->reference = most;
+}
+
+static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_tensor *a,
+                              const pl_tensor *b, const pl_tensor *d, pl_judgement *v,
+                              pl_err *err) {
+    const pl_dtype native = pl_blaming_native(j, value, a);
+    const pl_tensor *gold = j->gold == NULL ? NULL : tensor_of(pl_replay_get(j->gold, value));
+    pl_local_error e;
+    pl_segment segment;
+    PL_TRY(measure_local(j, value, a, d, &e, err));
+    PL_TRY(pl_segment_find(&j->segmenter, value, j->out->arena, &segment, err));
+    j->out->n_replayed++;
+    j->out->n_single += segment.n_computing == 1;
+    if (e.q > PL_Q_CULPRIT && (value->producer->def->flags & PL_OP_PICKS) != 0 &&
+        pl_dtype_is_integer(a->dtype) && e.kind == PL_LOCAL_MEASURED) {
+        bool agree = false;
+        PL_TRY(pl_picks_agree(j, value, a, &agree, err));
+        if (agree) {
+            e.q = 0;
+            v->excuse = "picked another, equal element";
+        }
+    }
+    v->q = e.q;
+    if (e.q > PL_Q_UNUSUAL && e.kind != PL_LOCAL_SHAPE) {
+        PL_TRY(pl_excuse_try(j, &segment, value, a, &e, &v->q_ref, &v->excuse, err));
+        v->q = e.q / fmax(1, isnan(v->q_ref) ? 1 : v->q_ref);
+        v->otherwise = v->excuse == pl_excuse_otherwise;
+    }
+    v->local_class = e.kind;
+    v->local = e.rms;
+    v->n_bad = e.n_bad;
+    rms_between(a, gold, &v->propagated, &v->scale);
+    rms_between(d, gold, &v->amplified, NULL);
+    rms_between(b, gold, &v->reference, NULL);
+    if (j->options->b_is_truth) cap_reference(v, native);
+    if (v->q > PL_Q_CULPRIT) return make_culprit(j, value, &segment, v, &e, a, d, err);
+    v->facts = (pl_value_facts){ .paired = true, .local = PL_FACT_YES };
+    pl_judgement_decide(v);
+    judge_inherited(j, v, &segment, native);
+    return PL_OK;
+}
+
+static void unverified(pl_blaming *j, pl_judgement *v, const char *why) {
+    v->facts = (pl_value_facts){ .unreplayed = true };
+    pl_judgement_decide(v);
+    v->reason = or_empty(pl_arena_strdup(j->out->arena, why));
+    j->out->n_unreplayed++;
+    if (*j->out->first_unreplayed == '\0') j->out->first_unreplayed = v->reason;
+}
+
+/* Judges a recorded value and lets it stand in for its replay. `why` is set when there is none. */
+static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *why, pl_err *err) {
+    pl_datum *a = NULL, *b = NULL;
+    pl_judgement *v = &j->out->of[value->id];
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, j->a->get(j->a->ctx, value, &a, err));
+    if (j->b != NULL && j->b->has(j->b->ctx, value)) {
+        PL_TRY_GOTO(done, st, j->b->get(j->b->ctx, value, &b, err));
+    }
+    *v = (pl_judgement){ .judged = true,
+                         .q = (double)NAN,
+                         .q_ref = (double)NAN,
+                         .local = (double)NAN,
+                         .propagated = (double)NAN,
+                         .amplified = (double)NAN,
+                         .reference = (double)NAN,
+                         .scale = (double)NAN,
+                         .excuse = "",
+                         .reason = "",
+                         .kind = "",
+                         .where = "" };
+    const pl_datum *d = why == NULL ? pl_replay_get(j->local, value) : NULL;
+    if (why != NULL) {
+        unverified(j, v, why);
+    } else if (d == NULL) {
+        unverified(j, v, "the replay returned nothing");
+    } else if (tensor_of(a) == NULL || tensor_of(d) == NULL) {
+        unverified(j, v, "a sequence or optional has no error bound");
+    } else {
+        v->fallback = (value->producer->def->flags & PL_OP_NO_FP64) != 0;
+        PL_TRY_GOTO(done, st, pl_blaming_view(j, value, &a, d->tensor, v, err));
+        pl_tensor *dense = NULL;
+        st = pl_tensor_contiguous(a->tensor, &dense, err);
+        if (st == PL_OK) st = judge_tensor(j, value, dense, tensor_of(b), d->tensor, v, err);
+        pl_tensor_unref(dense);
+    }
+    if (st == PL_OK && j->options->visit != NULL) {
+        const pl_datum *gold = j->gold == NULL ? NULL : pl_replay_get(j->gold, value);
+        st = j->options->visit(j->options->visit_ctx, value, a, b, gold, err);
+    }
+    /* Downstream nodes used what the run had, unless its shape makes that impossible. */
+    const bool usable = v->local_class != PL_LOCAL_SHAPE || why != NULL || d == NULL;
+    if (st == PL_OK && usable) st = pl_replay_put(j->local, value, a, NULL, err);
+done:
+    pl_datum_unref(a);
+    pl_datum_unref(b);
+    return st;
+}
+
+/* ---- the pass ---- */
+
+static bool inputs_missing(const pl_blaming *j, const pl_node *node) {
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        if (node->in[i] != NULL && j->missing[node->in[i]->id]) return true;
+    }
+    return false;
+}
+
+/* NULL when the node was replayed, else why not. A message lives in *err's buffer. */
+static const char *replay_one(pl_blaming *j, const pl_node *node, pl_err *why) {
+    if (pl_node_is_random(node)) return "random operators are not replayed";
+    if (inputs_missing(j, node)) return "an operation before it could not be replayed";
+    if (pl_replay_node(j->local, node, why) == PL_OK) return NULL;
+    return why->message;
+}
+
+static pl_status gold_one(pl_blaming *j, const pl_node *node, pl_err *err) {
+    if (j->gold == NULL) return PL_OK;
+    pl_err ignored = PL_ERR_INIT;
+    const bool random = pl_node_is_random(node);
+    const pl_status st = random ? PL_E_INVALID : pl_replay_node(j->gold, node, &ignored);
+    if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        const pl_value *value = node->out[i];
+        if (value == NULL) continue;
+        if (st != PL_OK && j->a->has(j->a->ctx, value)) {
+            /* Random, or without a form: gold goes on from what the run had. */
+            pl_datum *a = NULL;
+            PL_TRY(j->a->get(j->a->ctx, value, &a, err));
+            const pl_status put = pl_replay_put(j->gold, value, a, NULL, err);
+            pl_datum_unref(a);
+            PL_TRY(put);
+        }
+        const pl_tensor *t = tensor_of(pl_replay_get(j->gold, value));
+        if (t == NULL || t->dtype == PL_STRING) continue;
+        j->out->gold_hash[value->id] = pl_hash128_of(t->data, pl_tensor_bytes(t));
+    }
+    return PL_OK;
+}
+
+static pl_status visit_node(pl_blaming *j, const pl_node *node, pl_err *err) {
+    pl_err trouble = PL_ERR_INIT;
+    PL_TRY(gold_one(j, node, err));
+    const char *why = replay_one(j, node, &trouble);
+    if (trouble.status == PL_E_MEMORY) return pl_fail(err, PL_E_MEMORY, "%s", trouble.message);
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        const pl_value *value = node->out[i];
+        if (value == NULL) continue;
+        if (j->a->has(j->a->ctx, value)) {
+            PL_TRY(judge_value(j, value, why, err));
+        } else {
+            j->missing[value->id] = why != NULL;
+            const pl_datum *gold = j->gold == NULL ? NULL : pl_replay_get(j->gold, value);
+            if (j->options->unseen != NULL && gold != NULL)
+                PL_TRY(j->options->unseen(j->options->visit_ctx, value, gold, err));
+        }
+    }
+    pl_replay_release_after(j->local, node);
+    if (j->gold != NULL) pl_replay_release_after(j->gold, node);
+    return PL_OK;
+}
+
+static pl_status put_inputs(pl_blaming *j, pl_err *err) {
+    const pl_graph *graph = j->model->graph;
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        if (j->in[i] == NULL) continue;
+        PL_TRY(pl_replay_put(j->local, graph->inputs[i], j->in[i], NULL, err));
+        if (j->gold == NULL) continue;
+        PL_TRY(pl_replay_put(j->gold, graph->inputs[i], j->in[i], NULL, err));
+    }
+    return PL_OK;
+}
+
+static pl_status judge_init(pl_blaming *j, pl_err *err) {
+    const pl_replay_options local = { .pool = j->options->pool, .seed = j->options->seed };
+    pl_replay_options gold = local;
+    pl_blame *out = j->out;
+    gold.no_bounds = true;
+    out->arena = pl_arena_new();
+    out->first_unreplayed = "";
+    out->of = pl_calloc((size_t)j->model->n_values + 1, sizeof(pl_judgement));
+    out->gold_hash = pl_calloc((size_t)j->model->n_values + 1, sizeof(pl_hash128));
+    j->missing = pl_calloc((size_t)j->model->n_values + 1, sizeof(bool));
+    if (out->arena == NULL || out->of == NULL || out->gold_hash == NULL || j->missing == NULL) {
+        return pl_fail_memory(err, j->model->n_values);
+    }
+    PL_TRY(pl_segmenter_init(&j->segmenter, j->model, j->a->has, j->a->ctx, err));
+    PL_TRY(pl_replay_new(j->model, &local, &j->local, err));
+    if (j->options->skip_gold) return PL_OK;
+    return pl_replay_new(j->model, &gold, &j->gold, err);
+}
+
+static void judge_release(pl_blaming *j) {
+    for (size_t i = 0; i < j->n_flagged; i++)
+        pl_tensor_unref(j->flagged[i].shift);
+    pl_free(j->flagged);
+    pl_free(j->missing);
+    pl_segmenter_release(&j->segmenter);
+    pl_replay_free(j->gold);
+    pl_replay_free(j->local);
+}
+
+pl_status pl_blame_run(pl_model *model, pl_datum *const *in, const pl_run_data *a,
+                       const pl_run_data *b, const pl_blame_options *options, pl_blame *out,
+                       pl_err *err) {
+    *out = (pl_blame){ .arena = NULL };
+    pl_blaming j = { .model = model, .in = in, .a = a, .b = b, .options = options, .out = out };
+    const pl_graph *graph = model->graph;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, judge_init(&j, err));
+    PL_TRY_GOTO(done, st, put_inputs(&j, err));
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        PL_TRY_GOTO(done, st, visit_node(&j, graph->nodes[i], err));
+        PL_TRY_GOTO(done, st,
+                    pl_progress_step(options->progress, "replay", (int64_t)i + 1,
+                                     (int64_t)graph->n_nodes, err));
+    }
+    out->n_without_rule = pl_replay_without_rule(j.local);
+    st = pl_blame_group(&j, err);
+done:
+    judge_release(&j);
+    if (st != PL_OK) pl_blame_release(out);
+    return st;
+}
+
+void pl_blame_release(pl_blame *blame) {
+    pl_free(blame->of);
+    pl_free(blame->gold_hash);
+    pl_arena_free(blame->arena);
+    *blame = (pl_blame){ .arena = NULL };
+}

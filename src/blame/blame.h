@@ -1,0 +1,88 @@
+/* Blame: which values of a run were computed wrongly from what the run itself had.
+ *
+ * One pass over the model in order. Gold runs in fp64 from the inputs; beside it every value is
+ * replayed in fp64 on the run's own values, with a bound of what rounding may do. A value that is
+ * further from its replay than PL_Q_CULPRIT bounds is a culprit; one that is near its replay but
+ * far from gold has inherited. Every node is replayed once; memory is the live set. */
+#ifndef PL_BLAME_H
+#define PL_BLAME_H
+
+#include "base/progress.h"
+#include "base/threads.h"
+#include "blame/local_error.h"
+#include "graph/graph.h"
+#include "session/session.h"
+#include "tensor/datum.h"
+
+/* Data of a run, by value of the model. */
+typedef struct pl_run_data {
+    bool (*has)(void *ctx, const pl_value *value);
+    /* A new reference. */
+    pl_status (*get)(void *ctx, const pl_value *value, pl_datum **out, pl_err *err);
+    void *ctx;
+    /* What a low-precision value was computed from may be another copy of it than the recorded one:
+     * the run has values that the model does not know. */
+    bool has_copies;
+    /* May be NULL. The run is of another model, which gives this value another shape. */
+    bool (*reshaped)(void *ctx, const pl_value *value);
+} pl_run_data;
+
+typedef struct pl_judgement { /* of one value of the main graph that the run has */
+    bool judged;              /* the rest is filled */
+    pl_value_facts facts;     /* of the replay, and the verdict by them alone */
+    pl_verdict verdict;
+    double q, q_ref;                     /* NAN = none */
+    double local, propagated, amplified; /* rms; NAN = not known */
+    double reference;                    /* rms of the reference run against gold */
+    double scale;                        /* rms of gold */
+    const char *excuse, *reason;         /* "" */
+    bool otherwise; /* it, or what it comes from, is another reading of ONNX than gold is */
+    const char *kind, *where; /* of culprits; else "" */
+    int64_t n_bad;
+    pl_local_class local_class;
+    const int64_t
+        *view; /* the model's dims, where the run holds the right elements in other ones */
+    int view_rank;
+    const char *layout; /* how to come to them (layout.h); NULL = the elements are in order */
+    bool fallback;      /* gold ran this operator at the model's own precision */
+} pl_judgement;
+
+/* Called for each recorded value after it was judged; b and gold are NULL where there is none. */
+typedef pl_status (*pl_blame_visit)(void *ctx, const pl_value *value, const pl_datum *a,
+                                    const pl_datum *b, const pl_datum *gold, pl_err *err);
+
+/* Called for each value of gold that the run does not have. */
+typedef pl_status (*pl_blame_unseen)(void *ctx, const pl_value *value, const pl_datum *gold,
+                                     pl_err *err);
+
+typedef struct pl_blame_options {
+    pl_pool *pool;
+    uint64_t seed;
+    bool skip_gold;         /* no propagated error, no effects */
+    bool b_is_truth;        /* b is a recording: what it is off from gold is no noise of rounding */
+    size_t max_effects;     /* how many groups get their effect measured; 0 = 16 */
+    pl_blame_visit visit;   /* may be NULL */
+    pl_blame_unseen unseen; /* may be NULL */
+    void *visit_ctx;
+    const pl_progress *progress;
+} pl_blame_options;
+
+typedef struct pl_blame {
+    pl_arena *arena;
+    pl_judgement *of; /* by value id */
+    pl_blame_entry *groups;
+    size_t n_groups;
+    size_t n_replayed, n_unreplayed; /* recorded values */
+    size_t n_single;                 /* replayed ones whose segment is one node */
+    size_t n_without_rule;           /* nodes without a bound rule of their own */
+    const char *first_unreplayed;    /* why; "" */
+    pl_hash128 *gold_hash; /* by value id: of gold's values, for the check that it repeats */
+} pl_blame;
+
+/* The model is resolved and inferred; in[] are its inputs. b may be NULL. */
+pl_status pl_blame_run(pl_model *model, pl_datum *const *in, const pl_run_data *a,
+                       const pl_run_data *b, const pl_blame_options *options, pl_blame *out,
+                       pl_err *err);
+void pl_blame_release(pl_blame *blame);
+
+#endif

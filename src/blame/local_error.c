@@ -1,0 +1,158 @@
+/* Measuring a recorded value against its replay, in blocks. */
+#include "blame/local_error.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { BLOCK = 8192 };
+
+typedef struct partial { /* of one block; combined in order */
+    double q, sum_sq, sum_dd, max_abs;
+    int64_t worst, n_bad;
+    bool nonfinite;
+} partial;
+
+typedef struct measure {
+    const pl_tensor *a, *d;
+    const pl_f64 *bound;
+    pl_dtype native;
+    double u, tiny, most; /* most: largest finite number of the type */
+    bool is_float;
+    partial *partials;
+} measure;
+
+static double largest_of(pl_dtype dtype) {
+    switch (dtype) {
+    case PL_F16: return 65504;
+    case PL_BF16: return 0x1.fep127;
+    case PL_F64: return DBL_MAX;
+    default: return (double)FLT_MAX;
+    }
+}
+
+static double tiny_of(pl_dtype dtype) {
+    if (dtype == PL_F16) return 0x1p-24;
+    return dtype == PL_F64 ? 0x1p-1022 : 0x1p-126;
+}
+
+double pl_local_scale(double d, double bound, pl_dtype native) {
+    if (!pl_dtype_is_float(native)) return bound;
+    return fmax(bound, pl_dtype_unit_roundoff(native) * fabs(d)) + tiny_of(native);
+}
+
+/* One side is not finite: fine when both are the same, or when the value is at the edge of what the
+ * type can hold. */
+static bool nonfinite_agree(const measure *m, double a, double d, double bound) {
+    if (isnan(a) || isnan(d)) return isnan(a) && isnan(d);
+    if (a == d) return true;
+    const double reach = fabs(d) + 4 * fmax(bound, m->u * fabs(d));
+    if (isinf(a)) return (a > 0) == (d > 0) && reach >= m->most;
+    return fabs(a) >= m->most * (1 - 4 * m->u) && (a > 0) == (d > 0);
+}
+
+static void measure_one(const measure *m, int64_t i, double a, double d, partial *p) {
+    const double bound = m->bound == NULL ? 0 : m->bound[i];
+    double q = 0;
+    if (!isfinite(a) || !isfinite(d)) {
+        if (nonfinite_agree(m, a, d, bound)) return;
+        p->nonfinite = true;
+        q = (double)INFINITY;
+    } else {
+        const double off = fabs(a - d);
+        p->sum_sq += off * off;
+        p->sum_dd += d * d;
+        p->max_abs = fmax(p->max_abs, off);
+        if (m->is_float) {
+            /* A bound that is not a number excuses nothing it should not: treat it as unlimited. */
+            const double scale = fmax(bound, m->u * fabs(d)) + m->tiny;
+            q = isnan(scale) ? 0 : off / scale;
+        } else if (off > bound) {
+            q = PL_Q_CULPRIT * off / fmax(bound, 0.5);
+        }
+    }
+    if (q > PL_Q_CULPRIT) p->n_bad++;
+    if (q > p->q || p->worst < 0) {
+        p->q = q;
+        p->worst = i;
+    }
+}
+
+static void measure_block(void *ctx, int64_t begin, int64_t end) {
+    const measure *m = ctx;
+    partial *p = &m->partials[begin / BLOCK];
+    enum { CHUNK = 512 };
+    double a[CHUNK], d[CHUNK];
+    const size_t a_size = pl_dtype_bytes(m->a->dtype), d_size = pl_dtype_bytes(m->d->dtype);
+    *p = (partial){ .worst = -1 };
+    for (int64_t at = begin; at < end; at += CHUNK) {
+        const size_t n = (size_t)(end - at < CHUNK ? end - at : CHUNK);
+        pl_load_f64(m->a->dtype, (const char *)m->a->data + (size_t)at * a_size, a, n);
+        pl_load_f64(m->d->dtype, (const char *)m->d->data + (size_t)at * d_size, d, n);
+        for (size_t i = 0; i < n; i++)
+            measure_one(m, at + (int64_t)i, a[i], d[i], p);
+    }
+}
+
+static pl_status measure_strings(const pl_tensor *a, const pl_tensor *d, pl_local_error *out) {
+    const pl_string *x = a->data, *y = d->data;
+    for (int64_t i = 0; i < a->n_elements; i++) {
+        if (x[i].n_bytes == y[i].n_bytes &&
+            (x[i].n_bytes == 0 || memcmp(x[i].data, y[i].data, x[i].n_bytes) == 0))
+            continue;
+        if (out->worst < 0) out->worst = i;
+        out->n_bad++;
+        out->q = (double)INFINITY;
+    }
+    return PL_OK;
+}
+
+static bool comparable(const pl_tensor *a, const pl_tensor *d) {
+    if ((a->dtype == PL_STRING) != (d->dtype == PL_STRING)) return false;
+    if (pl_dtype_class_of(a->dtype) == PL_CLASS_COMPLEX) return false;
+    return pl_tensor_same_shape(a, d);
+}
+
+pl_status pl_local_error_measure(pl_pool *pool, const pl_tensor *a, const pl_tensor *d,
+                                 const pl_tensor *bound, pl_dtype native, pl_local_error *out,
+                                 pl_err *err) {
+    *out = (pl_local_error){ .kind = PL_LOCAL_SHAPE, .worst = -1, .n = a->n_elements };
+    if (!comparable(a, d) || (bound != NULL && !pl_tensor_same_shape(bound, d))) {
+        out->q = (double)INFINITY;
+        return PL_OK;
+    }
+    out->kind = PL_LOCAL_MEASURED;
+    if (a->dtype == PL_STRING) return measure_strings(a, d, out);
+    if (a->n_elements == 0) return PL_OK;
+    const size_t n_blocks = (size_t)((a->n_elements + BLOCK - 1) / BLOCK);
+    measure m = { .a = a,
+                  .d = d,
+                  .bound = bound == NULL ? NULL : bound->data,
+                  .native = native,
+                  .u = pl_dtype_is_float(native) ? pl_dtype_unit_roundoff(native) : 0,
+                  .tiny = tiny_of(native),
+                  .most = largest_of(native),
+                  .is_float = pl_dtype_is_float(native) };
+    m.partials = pl_calloc(n_blocks, sizeof(partial));
+    if (m.partials == NULL) return pl_fail_memory(err, n_blocks);
+    pl_pool_for(pool, a->n_elements, BLOCK, measure_block, &m);
+    double sum_sq = 0, sum_dd = 0;
+    for (size_t i = 0; i < n_blocks; i++) {
+        const partial *p = &m.partials[i];
+        sum_sq += p->sum_sq;
+        sum_dd += p->sum_dd;
+        out->max_abs = fmax(out->max_abs, p->max_abs);
+        out->n_bad += p->n_bad;
+        if (p->nonfinite) out->kind = PL_LOCAL_NONFINITE;
+        if (p->worst >= 0 && (out->worst < 0 || p->q > out->q)) {
+            out->q = p->q;
+            out->worst = p->worst;
+        }
+    }
+    out->rms = sqrt(sum_sq / (double)a->n_elements);
+    out->rms_d = sqrt(sum_dd / (double)a->n_elements);
+    pl_free(m.partials);
+    return PL_OK;
+}

@@ -1,0 +1,22 @@
+/* What rounding alone can do to the outputs of a model.
+ *
+ * Where values go through codes of few bits a rounding near a tie becomes a whole step, and a net
+ * may make much of a step: two correct runs then differ by more than any bound of a single
+ * operation. How much is measured: fp64 runs in which every value is off by a random part of its
+ * own bound. */
+#ifndef PL_SPREAD_H
+#define PL_SPREAD_H
+
+#include "base/progress.h"
+#include "base/threads.h"
+#include "graph/graph.h"
+#include "tensor/datum.h"
+
+enum { PL_SPREAD_RUNS = 6 };
+
+/* spread[k]: the largest rms distance of output k between these runs and the one without noise; NAN
+ * where it cannot be said. The model is resolved and inferred, in[] are its inputs. */
+pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, pl_pool *pool, uint64_t seed,
+                             const pl_progress *progress, double *spread, pl_err *err);
+
+#endif

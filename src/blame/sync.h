@@ -1,0 +1,44 @@
+/* Sync points of two recordings: paired, compared by metadata, measured, judged, and told apart
+ * into where a divergence begins and what follows from it.
+ *
+ * Memory is constant: tensors are read in place one pair at a time and given back. Pairs run on the
+ * pool, large ones by themselves with all threads; results do not depend on it. */
+#ifndef PL_SYNC_H
+#define PL_SYNC_H
+
+#include "base/progress.h"
+#include "pair/pair.h"
+#include "session/judge.h"
+#include "session/verdict.h"
+
+typedef struct pl_sync_side {
+    const pl_recording *recording;
+    const pl_model *model; /* that it was made from, or NULL */
+} pl_sync_side;
+
+typedef struct pl_sync_options {
+    pl_judge judge;
+    pl_pair_options pair;
+    pl_pool *pool;
+    const pl_progress *progress;             /* may be NULL */
+    const plumb_metric *const *user_metrics; /* of plugins; called by one thread */
+    size_t n_user_metrics;
+    const char *const *details; /* values that are measured in detail (detail.h) */
+    size_t n_details;
+    bool probe; /* tensors of a recording without hashes are probed: a session will be looked at */
+} pl_sync_options;
+
+/* Fills points, left_b, metric, profile, tol and user_metrics of the session. *pairing is the
+ * caller's to release when it succeeds. */
+pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
+                          const pl_sync_options *options, pl_session *session, pl_pairing *pairing,
+                          pl_err *err);
+
+/* Tells where divergence begins: a bad value with a bad one among its inputs is inherited; one
+ * whose inputs agree far better than itself is a culprit, and blamed; otherwise amplified. Values
+ * whose inputs are not known stay mismatches. Uses A's graph, else B's. Sets blame,
+ * first_divergence. */
+pl_status pl_sync_trace(const pl_sync_side *a, const pl_sync_side *b,
+                        const pl_sync_options *options, pl_session *session, pl_err *err);
+
+#endif

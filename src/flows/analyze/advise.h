@@ -1,0 +1,20 @@
+/* Precision advice: which nodes of an fp16, bf16 or int8 model have to compute in float32. */
+#ifndef PL_ADVISE_H
+#define PL_ADVISE_H
+
+#include "flows/analyze/analyze_int.h"
+
+typedef struct pl_advise_options {
+    pl_model *original; /* the model before autocast; NULL = the analyses' model is it */
+    pl_node **twins;    /* with `original`: its nodes, by index, in the analyses' model */
+    const char *amp;    /* with `original`: "fp16", "bf16" */
+    const char *out;    /* file for the raised model; NULL = none */
+} pl_advise_options;
+
+/* The samples have been analysed; of[0].session takes the advice. The model is run on the backend
+ * under test with candidates raised: the outputs have to be near those of fp64 (of the reference
+ * model where there is one, of the model without its Q/DQ pairs for int8). */
+pl_status pl_advise(pl_analysis *of, size_t n_samples, const pl_advise_options *options,
+                    pl_err *err);
+
+#endif

@@ -1,0 +1,610 @@
+/* The analyze flow: run A plainly and recorded, check that looking did not disturb it and that it
+ * repeats itself, run B on the values that A has, gold and replay side by side, pair, compare,
+ * blame; then the session and the table. */
+#include "flows/analyze/analyze.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "flows/analyze/advise.h"
+#include "flows/analyze/analyze_int.h"
+#include "flows/inputs.h"
+#include "flows/inputs_recorded.h"
+#include "flows/model_transform.h"
+#include "flows/prepare.h"
+#include "flows/two_sides.h"
+#include "graph/edit.h"
+#include "interp/interp.h"
+#include "interp/replay.h"
+#include "kernels/cpu.h"
+#include "ops/infer.h"
+#include "session/verdict.h"
+
+enum { RANDOM_WALK = 256, SPOOL_MEMORY = 32 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+#define SAVE_ALL_BELOW (UINT64_C(2) << 30)
+
+/* ---- notes and times ---- */
+
+pl_status pl_analysis_note(pl_analysis *x, pl_err *err, const char *format, ...) {
+    char text[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    pl_session *s = x->session;
+    const char **notes = (const char **)(uintptr_t)s->notes;
+    if (notes == NULL) notes = pl_arena_array(x->arena, MAX_NOTES, sizeof(char *));
+    char *copy = pl_arena_strdup(x->arena, text);
+    if (notes == NULL || copy == NULL) return pl_fail_memory(err, 1);
+    s->notes = notes;
+    if (s->n_notes < MAX_NOTES) notes[s->n_notes++] = copy;
+    return PL_OK;
+}
+
+/* Ends a phase: its time since the last one ended. */
+pl_status pl_analysis_timed(pl_analysis *x, const char *phase, pl_err *err) {
+    pl_session *s = x->session;
+    if (s->timing == NULL) {
+        s->timing = pl_arena_array(x->arena, MAX_TIMING, sizeof(pl_timing_entry));
+    }
+    if (s->timing == NULL) return pl_fail_memory(err, 1);
+    const double now = pl_api_seconds();
+    if (s->n_timing < MAX_TIMING) {
+        s->timing[s->n_timing++] = (pl_timing_entry){ phase, now - x->started };
+    }
+    x->started = now;
+    return PL_OK;
+}
+
+static pl_status timed_side(pl_analysis *x, const char *phase, const char *side, pl_err *err) {
+    const char *name = pl_arena_printf(x->arena, "%s %s", phase, side);
+    return name == NULL ? pl_fail_memory(err, 1) : pl_analysis_timed(x, name, err);
+}
+
+const char *pl_analysis_keep(pl_analysis *x, const char *s) {
+    const char *copy = pl_arena_strdup(x->arena, s == NULL ? "" : s);
+    return copy == NULL ? "" : copy;
+}
+
+/* ---- prepare ---- */
+
+static const char *backend_spec(const pl_analysis *x) {
+    return x->options->backend == NULL ? "eager" : x->options->backend;
+}
+
+/* The spec of B: what --reference says unless that is a file. */
+static const char *reference_spec(const pl_analysis *x) {
+    const char *given = x->options->reference;
+    const bool is_file =
+        x->recording != NULL || (x->reference_model != NULL && x->options->reference_model == NULL);
+    return given == NULL || is_file ? "eager" : given;
+}
+
+static pl_status prepare(pl_analysis *x, pl_err *err) {
+    const plumb_analyze_options *o = x->options;
+    const pl_graph *graph = x->model->graph;
+    x->arena = x->session->arena;
+    PL_TRY(pl_make_ready(x->model, PL_READY_TYPED, &x->m->edited, err));
+    x->pool = pl_pool_new(o->threads);
+    x->in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
+    if (x->pool == NULL || x->in == NULL) return pl_fail_memory(err, 1);
+    if (o->progress != NULL) x->progress = *o->progress;
+    pl_accuracy_init(&x->accuracy);
+    pl_same_options_init(&x->accuracy.same); /* PyTorch's analyze, not its repro */
+    if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &x->accuracy.same, err));
+    x->accuracy.pool = x->pool;
+    x->accuracy.strict = true;
+    if (o->tol > 0) x->accuracy.tol = o->tol;
+    const bool torch = o->profile != NULL && strcmp(o->profile, "torch") == 0;
+    if (torch) x->accuracy.profile = PL_PROFILE_TORCH;
+    if (o->profile != NULL && !torch && strcmp(o->profile, "plumb") != 0) {
+        return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
+    }
+    PL_TRY(pl_analysis_open_recording(x, err));
+    PL_TRY(x->recording == NULL ? pl_inputs_make(x->model, x->inputs, x->in, err)
+                                : pl_inputs_make_recorded(x->model, x->inputs, x->recording, false,
+                                                          x->in, NULL, err));
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        if (x->in[i] == NULL) continue;
+        PL_TRY(pl_interp_check_input(graph->inputs[i], x->in[i], false, err));
+    }
+    PL_TRY(pl_analysis_open_reference(x, err));
+    x->accuracy.precision = pl_model_precision(x->replayed, &x->accuracy.flips);
+    if (x->recording == NULL && o->reuse == NULL && !o->advise)
+        PL_TRY(pl_two_sides_check(backend_spec(x), x->model, reference_spec(x), x->replayed, err));
+    pl_session *s = x->session;
+    pl_hash128 hash;
+    char hex[PL_HASH128_HEX];
+    PL_TRY(pl_model_hash(x->model, &hash, err));
+    pl_hash128_hex(hash, hex);
+    s->model_path = pl_analysis_keep(x, x->model->path);
+    s->model_hash = pl_analysis_keep(x, hex);
+    s->model_nodes = graph->n_nodes;
+    s->metric = pl_analysis_keep(x, o->metric == NULL ? "psnr" : o->metric);
+    s->profile = torch ? "torch" : "plumb";
+    s->tol = x->accuracy.tol;
+    PL_TRY(pl_analysis_warn_inputs(x, err));
+    return pl_analysis_timed(x, "prepare", err);
+}
+
+/* ---- the runs ---- */
+
+/* A backend that fails is a result of the analysis, not of the program. */
+static pl_status side_failed(pl_analysis *x, pl_side_run *run, pl_side_info *info, const char *who,
+                             const char *doing, const pl_err *trouble, pl_err *err) {
+    if (trouble->status != PL_E_BACKEND && trouble->status != PL_E_TIMEOUT &&
+        trouble->status != PL_E_UNSUPPORTED && trouble->status != PL_E_INVALID) {
+        *err = *trouble;
+        return trouble->status;
+    }
+    if (run->backend == NULL) { /* it could not even be opened: bad spec, missing library */
+        *err = *trouble;
+        return trouble->status;
+    }
+    const pl_failure *failure = pl_backend_failure(run->backend);
+    info->failure = pl_analysis_keep(x, trouble->message);
+    info->signal = failure != NULL && failure->happened ? failure->signal : 0;
+    const char *reason =
+        pl_arena_printf(x->arena, "%s failed to %s: %s", who, doing, trouble->message);
+    pl_verdict_failed(x->session, reason == NULL ? "" : reason);
+    return PL_OK;
+}
+
+static bool failed(const pl_analysis *x) {
+    return x->session->outcome == PL_OUTCOME_FAILED;
+}
+
+pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const char *phase) {
+    const plumb_analyze_options *o = x->options;
+    return (pl_side_options){ .spec = spec,
+                              .file = pl_api_model_file(x->m),
+                              .timeout = o->timeout,
+                              .memory_limit = o->memory_limit,
+                              .seed = x->inputs->seed,
+                              .threads = o->threads,
+                              .spool_memory = SPOOL_MEMORY,
+                              .progress = &x->progress,
+                              .phase = phase };
+}
+
+static void describe_side(pl_analysis *x, const pl_side_run *run, pl_side_info *info) {
+    info->spec = pl_analysis_keep(x, run->options.spec);
+    info->backend =
+        run->backend == NULL ? info->spec : pl_analysis_keep(x, pl_backend_name(run->backend));
+    info->version =
+        run->backend == NULL ? "" : pl_analysis_keep(x, pl_backend_version(run->backend));
+    if (run->backend != NULL) {
+        char cpu[PL_CPU_TEXT];
+        pl_cpu_features_text(pl_backend_cpu(run->backend), cpu, sizeof(cpu));
+        info->cpu = pl_analysis_keep(x, cpu);
+    }
+}
+
+/* The random operator that a value comes from, itself included; NULL = none is near. */
+static const pl_node *random_before(const pl_value *value) {
+    const pl_node *queue[RANDOM_WALK];
+    size_t n = 0;
+    if (value->producer != NULL) queue[n++] = value->producer;
+    for (size_t at = 0; at < n; at++) {
+        if (pl_node_is_random(queue[at])) return queue[at];
+        for (uint32_t i = 0; i < queue[at]->n_in && n < RANDOM_WALK; i++)
+            if (queue[at]->in[i] != NULL && queue[at]->in[i]->producer != NULL)
+                queue[n++] = queue[at]->in[i]->producer;
+    }
+    return NULL;
+}
+
+static pl_status say_unstable(pl_analysis *x, const pl_side_run *run, const char *who,
+                              pl_err *err) {
+    if (run->unstable == NULL) return PL_OK;
+    pl_buf_printf(x->lines, "NONDETERMINISTIC %s at %s (%s)\n", who, run->unstable->name,
+                  run->difference);
+    const pl_node *random = random_before(run->unstable);
+    const char *reason =
+        random == NULL
+            ? pl_arena_printf(x->arena, "%s gives another '%s' in a second run on the same inputs",
+                              who, run->unstable->name)
+            : pl_arena_printf(x->arena,
+                              "%s gives another '%s' in a second run on the same inputs: %s '%s' "
+                              "draws random numbers (give it a seed, or use --eval for Dropout)",
+                              who, run->unstable->name, random->op, random->name);
+    if (reason == NULL) return pl_fail_memory(err, 1);
+    pl_verdict_unstable(x->session, pl_analysis_keep(x, run->unstable->name), reason);
+    return PL_OK;
+}
+
+/* A step of one side begins: its name stands beside the bar. */
+static pl_status begin(pl_analysis *x, pl_side_run *run, const char *doing, const char *name,
+                       pl_err *err) {
+    const char *phase = pl_arena_printf(x->arena, "%s %s", name, doing);
+    if (phase == NULL) return pl_fail_memory(err, 1);
+    run->options.phase = phase;
+    return pl_progress_step(&x->progress, phase, 0, 0, err);
+}
+
+/* Compile, plain run, recorded run, the same again: of one side. */
+static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, const char *spec,
+                          const char *who, const char *name, pl_err *err) {
+    const bool is_a = run == &x->a;
+    pl_model *model = is_a ? x->model : x->replayed;
+    pl_datum *const *in = is_a ? x->in : x->replayed_in;
+    pl_side_options options = pl_analysis_side(x, spec, name);
+    if (!is_a && x->reference_model != NULL) options.file = pl_api_model_file(x->reference_model);
+    pl_err trouble = PL_ERR_INIT;
+    const char *doing = "compile";
+    PL_TRY(begin(x, run, "compiles", name, err));
+    pl_status st = pl_side_run_init(run, model, &options, &trouble);
+    run->wants = is_a ? NULL : pl_analysis_a_has;
+    run->wants_ctx = x;
+    describe_side(x, run, info);
+    if (st == PL_OK) {
+        PL_TRY(timed_side(x, "compile", name, err));
+        PL_TRY(begin(x, run, "runs", name, err));
+        doing = "run";
+        st = pl_side_run_plain(run, in, &trouble);
+    }
+    if (st == PL_OK) {
+        PL_TRY(timed_side(x, "run", name, err));
+        PL_TRY(begin(x, run, "is recorded", name, err));
+        doing = "record";
+        st = pl_side_run_record(run, in, &trouble);
+    }
+    if (st == PL_OK && !x->options->skip_determinism) {
+        PL_TRY(timed_side(x, "record", name, err));
+        PL_TRY(begin(x, run, "is recorded again", name, err));
+        doing = "run again";
+        st = pl_side_run_repeat(run, in, &trouble);
+    }
+    if (st != PL_OK) return side_failed(x, run, info, who, doing, &trouble, err);
+    const char *last = x->options->skip_determinism ? "record" : "determinism";
+    PL_TRY(timed_side(x, last, name, err));
+    return say_unstable(x, run, name, err);
+}
+
+/* What looking did to A. */
+static pl_status say_disturbed(pl_analysis *x, pl_err *err) {
+    const pl_side_run *a = &x->a;
+    const char *const *modes = pl_backend_record_modes(a->backend);
+    const char *spec = pl_backend_spec(a->backend), *note = "";
+    if (a->observer_effect && a->unstable != NULL) { /* it does not need to be looked at for that */
+        x->session->observer_effect = false;
+        return PL_OK;
+    }
+    x->session->observer_effect = a->observer_effect;
+    if (a->outputs_differ) {
+        note = pl_arena_printf(x->arena,
+                               "the outputs of %s were other ones when it was recorded; the "
+                               "recorded run is the one that is judged",
+                               spec);
+    } else if (a->info.differs) {
+        note = pl_arena_printf(x->arena,
+                               "no way to record left the outputs of %s as they are: only its "
+                               "outputs are known",
+                               spec);
+    } else if (a->observer_effect && a->marked) {
+        note = "marking values as outputs changes what this backend computes";
+    } else if (a->observer_effect && modes != NULL && modes[0] != NULL) {
+        note = pl_arena_printf(x->arena,
+                               "recording in mode '%s' changed the outputs; mode '%s' does not",
+                               modes[0], modes[a->mode]);
+    }
+    if (note == NULL) return pl_fail_memory(err, 1);
+    x->session->observer_note = note;
+    return PL_OK;
+}
+
+static pl_status say_observer(pl_analysis *x, pl_err *err) {
+    const pl_side_run *a = &x->a;
+    PL_TRY(say_disturbed(x, err));
+    if (*a->record_trouble != '\0') {
+        PL_TRY(
+            pl_analysis_note(x, err,
+                             "only the outputs are known: recording failed, the plain run did not "
+                             "(%s)",
+                             a->record_trouble));
+    }
+    if (a->marked) {
+        PL_TRY(pl_analysis_note(x, err,
+                                "%s shows no intermediate values: %zu were marked as outputs, in "
+                                "%zu runs, with the outputs unchanged",
+                                pl_backend_spec(a->backend), a->info.n_seen, a->info.n_runs));
+    }
+    if (a->info.n_hidden > 0) {
+        PL_TRY(pl_analysis_note(x, err, "%zu values in bodies of If, Loop or Scan were not seen",
+                                a->info.n_hidden));
+    }
+    if (a->info.n_disturbed > 0) {
+        PL_TRY(pl_analysis_note(x, err, "%zu values were not looked at: %s", a->info.n_disturbed,
+                                a->refused ? "the backend refuses models with these outputs"
+                                           : "looking changes the outputs"));
+    }
+    if (a->n_unknown > 0) {
+        PL_TRY(pl_analysis_note(
+            x, err, "%zu values of the graph that %s executes have no name in the model",
+            a->n_unknown, pl_backend_name(a->backend)));
+    }
+    return PL_OK;
+}
+
+/* Gold again: the same bits, or the reference is not to be trusted. */
+
+static pl_status check_gold(pl_analysis *x, pl_err *err) {
+    const pl_replay_options options = { .pool = x->pool,
+                                        .seed = x->inputs->seed,
+                                        .no_bounds = true };
+    const pl_graph *graph = x->replayed->graph;
+    pl_replay *r = NULL;
+    pl_status st = pl_replay_new(x->replayed, &options, &r, err);
+    for (size_t i = 0; i < graph->n_inputs && st == PL_OK; i++)
+        if (x->replayed_in[i] != NULL) {
+            st = pl_replay_put(r, graph->inputs[i], x->replayed_in[i], NULL, err);
+        }
+    for (size_t i = 0; i < graph->n_nodes && st == PL_OK; i++) {
+        const pl_node *node = graph->nodes[i];
+        pl_err ignored = PL_ERR_INIT;
+        if (pl_node_is_random(node) || pl_replay_node(r, node, &ignored) != PL_OK) break;
+        for (uint32_t k = 0; k < node->n_out; k++) {
+            const pl_datum *d = node->out[k] == NULL ? NULL : pl_replay_get(r, node->out[k]);
+            if (d == NULL || d->kind != PL_TYPE_TENSOR || d->tensor->dtype == PL_STRING) continue;
+            PL_TRY_GOTO(done, st, pl_analysis_reach(x, node->out[k], d, err));
+            const pl_hash128 hash = pl_hash128_of(d->tensor->data, pl_tensor_bytes(d->tensor));
+            const pl_hash128 *first = &x->blame.gold_hash[node->out[k]->id];
+            if (pl_hash128_equal(hash, *first)) continue;
+            pl_buf_printf(x->lines, "NONDETERMINISTIC FLOAT64 at %s (hash)\n", node->out[k]->name);
+            pl_verdict_unstable(x->session, NULL, "the fp64 run does not repeat itself");
+            goto done;
+        }
+        pl_replay_release_after(r, node);
+        PL_TRY_GOTO(done, st,
+                    pl_progress_step(&x->progress, "gold again", (int64_t)i + 1,
+                                     (int64_t)graph->n_nodes, err));
+    }
+done:
+    pl_replay_free(r);
+    return st;
+}
+
+static pl_status blame(pl_analysis *x, pl_err *err) {
+    /* Unless told, everything is kept as long as that is no burden. */
+    if (x->options->save == NULL) x->keep_all = 2 * pl_spool_bytes(x->a.spool) < SAVE_ALL_BELOW;
+    const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
+    const pl_blame_options options = { .pool = x->pool,
+                                       .seed = x->inputs->seed,
+                                       .skip_gold = x->options->skip_gold != 0,
+                                       .b_is_truth = x->recording != NULL,
+                                       .visit = pl_analysis_judged,
+                                       .unseen = x->recording != NULL ? pl_analysis_unseen : NULL,
+                                       .visit_ctx = x,
+                                       .progress = &x->progress };
+    PL_TRY(pl_blame_run(x->replayed, x->replayed_in, &a, &b, &options, &x->blame, err));
+    PL_TRY(pl_analysis_timed(x, "gold, replay and blame", err));
+    if (!x->options->skip_gold && !x->options->skip_determinism) {
+        PL_TRY(check_gold(x, err));
+        PL_TRY(pl_analysis_timed(x, "gold again", err));
+    }
+    PL_TRY(pl_analysis_settle(x, err));
+    pl_analysis_drop_outputs(x);
+    return PL_OK;
+}
+
+/* Generated inputs on which eager does not run either are bad inputs, and nobody's fault. */
+static pl_status check_inputs(pl_analysis *x, const pl_side_run *run, pl_err *err) {
+    const pl_failure *failure = run->backend == NULL ? NULL : pl_backend_failure(run->backend);
+    const pl_interp_options options = { .pool = x->pool,
+                                        .any_shape = true,
+                                        .seed = x->inputs->seed };
+    const bool is_a = run == &x->a;
+    pl_model *model = is_a ? x->model : x->replayed;
+    pl_err trouble = PL_ERR_INIT;
+    pl_interp *interp = NULL;
+    if (x->inputs->n_files > 0 || x->inputs->n_sets > 0 || x->recording != NULL) return PL_OK;
+    if (failure != NULL && failure->happened && (failure->signal != 0 || failure->timed_out))
+        return PL_OK;
+    pl_datum **out = pl_calloc(model->graph->n_outputs + 1, sizeof(pl_datum *));
+    if (out == NULL) return pl_fail_memory(err, model->graph->n_outputs);
+    pl_status st = pl_interp_new(model, &options, &interp, &trouble);
+    if (st == PL_OK) {
+        st = pl_interp_run(interp, is_a ? x->in : x->replayed_in, out, &trouble);
+        if (st != PL_OK && st != PL_E_MEMORY)
+            st = pl_fail(err, PL_E_INVALID,
+                         "the generated inputs do not fit the model, eager cannot run on them "
+                         "either (%s); give dimensions with --dim NAME=N, values with --range "
+                         "NAME=LO:HI or --input NAME=FILE",
+                         trouble.message);
+    } else {
+        st = PL_OK; /* an operator that is missing here says nothing about the inputs */
+    }
+    for (size_t i = 0; i < model->graph->n_outputs; i++)
+        pl_datum_unref(out[i]);
+    pl_free(out);
+    pl_interp_free(interp);
+    return st;
+}
+
+static pl_status run_all(pl_analysis *x, pl_err *err) {
+    PL_TRY(prepare(x, err));
+    if (x->options->reuse != NULL) {
+        PL_TRY(pl_analysis_reuse(x, err));
+    } else {
+        PL_TRY(run_side(x, &x->a, &x->session->a, backend_spec(x), "the backend under test", "A",
+                        err));
+        if (failed(x)) {
+            PL_TRY(check_inputs(x, &x->a, err));
+            if (!x->options->skip_search) PL_TRY(pl_analysis_blame_failure(x, err));
+            return pl_analysis_bisect(x, err);
+        }
+        PL_TRY(say_observer(x, err));
+    }
+    PL_TRY(pl_analysis_pair(x, err));
+    if (x->recording == NULL) {
+        PL_TRY(run_side(x, &x->b, &x->session->b, reference_spec(x), "the reference", "B", err));
+        if (failed(x)) return check_inputs(x, &x->b, err);
+    }
+    PL_TRY(blame(x, err));
+    PL_TRY(pl_analysis_search_parts(x, err));
+    return pl_analysis_bisect(x, err);
+}
+
+/* ---- the session folder ---- */
+
+static pl_status open_folder(const plumb_analyze_options *o, pl_session_folder **out, pl_err *err) {
+    if (o->save != NULL && strcmp(o->save, "all") != 0 && strcmp(o->save, "suspects") != 0 &&
+        strcmp(o->save, "none") != 0) {
+        return pl_fail(err, PL_E_USAGE, "save is '%s', expected all, suspects or none", o->save);
+    }
+    return o->output == NULL ? PL_OK : pl_session_folder_new(o->output, out, err);
+}
+
+static pl_status commit_folder(pl_session_folder **taken, const pl_analysis *x, pl_err *err) {
+    pl_session_folder *folder = *taken;
+    const pl_session *session = x->session;
+    if (folder == NULL) return PL_OK;
+    *taken = NULL;
+    pl_status st = pl_session_folder_put_model(folder, x->model, err);
+    if (st == PL_OK && x->reference_model != NULL)
+        st = pl_session_folder_put_reference(folder, x->replayed, err);
+    if (st != PL_OK) {
+        pl_session_folder_abort_take(folder);
+        return st;
+    }
+    return pl_session_folder_commit_take(folder, session, err);
+}
+
+static int64_t peak_rss(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+static void analysis_release(pl_analysis *x) {
+    for (size_t i = 0; x->in != NULL && i < x->model->graph->n_inputs; i++)
+        pl_datum_unref(x->in[i]);
+    pl_free(x->in);
+    pl_side_run_release(&x->a);
+    pl_side_run_release(&x->b);
+    pl_analysis_drop_outputs(x);
+    pl_blame_release(&x->blame);
+    pl_analysis_close_reference(x);
+    pl_session_free(x->session);
+    pl_pool_free(x->pool);
+}
+
+/* Everything of one call: one analysis for each sample, merged into the first. */
+typedef struct analyses {
+    pl_arena *arena;
+    pl_analysis *of;
+    size_t n;
+    pl_session_folder *folder;
+    pl_buf lines;
+    pl_model *original; /* before autocast; NULL = the model itself */
+    pl_node **twins;    /* of `original`'s nodes, by index */
+} analyses;
+
+/* Autocast: the model itself is changed, what it was before is kept for the advice. */
+static pl_status transform(analyses *all, plumb_model *m, const plumb_analyze_options *o,
+                           pl_err *err) {
+    const plumb_transform_options options = { .amp = o->amp };
+    if (o->advise_out != NULL && pl_path_exists(o->advise_out)) { /* before the long work */
+        return pl_fail(err, PL_E_EXISTS, "'%s' exists already", o->advise_out);
+    }
+    if (o->amp == NULL) return PL_OK;
+    PL_TRY(pl_make_ready(m->model, PL_READY_LOWERED, &m->edited, err));
+    const pl_graph *graph = m->model->graph;
+    const size_t n = graph->n_nodes;
+    PL_TRY(pl_model_copy(m->model, &all->original, err));
+    PL_TRY(pl_make_ready(all->original, PL_READY_TYPED, NULL, err));
+    all->twins = pl_arena_array(all->arena, n + 1, sizeof(pl_node *));
+    if (all->twins == NULL) return pl_fail_memory(err, n);
+    if (n > 0) memcpy(all->twins, graph->nodes, n * sizeof(pl_node *));
+    m->edited = true;
+    return pl_transform(m->model, &options, NULL, err);
+}
+
+static pl_status advise(analyses *all, const plumb_analyze_options *o, pl_err *err) {
+    const pl_advise_options options = {
+        .original = all->original, .twins = all->twins, .amp = o->amp, .out = o->advise_out
+    };
+    if (!o->advise) return PL_OK;
+    all->of[0].started = pl_api_seconds();
+    return pl_advise(all->of, all->n, &options, err);
+}
+
+static const char *metric_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return i < pl_n_metrics ? pl_metrics[i].name : NULL;
+}
+
+static pl_status check_metric(const plumb_analyze_options *o, pl_err *err) {
+    pl_buf hint = PL_BUF_INIT;
+    if (o->metric == NULL || pl_metric_find(o->metric) != NULL) return PL_OK;
+    pl_nearest_put(&hint, o->metric, strlen(o->metric), metric_at, NULL);
+    const pl_status st = pl_fail(err, PL_E_USAGE, "no metric '%s'%s", o->metric, pl_buf_str(&hint));
+    pl_buf_release(&hint);
+    return st;
+}
+
+static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_options *o,
+                             pl_err *err) {
+    plumb_inputs *samples = NULL;
+    size_t n = 0;
+    PL_TRY(pl_inputs_samples(o->inputs, all->arena, &samples, &n, err));
+    all->of = pl_arena_array(all->arena, n, sizeof(pl_analysis));
+    if (all->of == NULL) return pl_fail_memory(err, n);
+    PL_TRY(check_metric(o, err));
+    PL_TRY(pl_analysis_check_baseline(o, err));
+    PL_TRY(transform(all, m, o, err));
+    PL_TRY(open_folder(o, &all->folder, err));
+    for (size_t i = 0; i < n; i++) {
+        pl_analysis *x = &all->of[all->n++];
+        *x = (pl_analysis){ .m = m,
+                            .model = m->model,
+                            .options = o,
+                            .inputs = &samples[i],
+                            .sample = i,
+                            .folder = all->folder,
+                            .keep_all = o->save == NULL || strcmp(o->save, "all") == 0,
+                            .lines = &all->lines,
+                            .started = pl_api_seconds() };
+        x->keep_suspects = x->keep_all || strcmp(o->save, "suspects") == 0;
+        PL_TRY(pl_session_new(&x->session, err));
+        PL_TRY(run_all(x, err));
+        if (i > 0) {
+            PL_TRY(pl_analysis_merge(all->of[0].session, x->session, i, x->recording != NULL, err));
+        }
+        pl_side_run_release(&x->b); /* samples may be many */
+        if (i > 0 && !o->advise) pl_side_run_release(&x->a);
+    }
+    pl_session *s = all->of[0].session;
+    s->n_samples = n;
+    PL_TRY(pl_analysis_cover(s, err));
+    PL_TRY(advise(all, o, err));
+    s->peak_rss = peak_rss();
+    PL_TRY(pl_analysis_accept(s, o, all->of[0].recording != NULL, &all->lines, err));
+    return commit_folder(&all->folder, &all->of[0], err);
+}
+
+static pl_status copy_session(analyses *all, pl_session **out, pl_err *err) {
+    pl_session *s = all->of[0].session;
+    s->lines = pl_buf_str(&all->lines);
+    return pl_buf_ok(&all->lines) ? pl_session_copy(s, out, err) : pl_fail_memory(err, 1);
+}
+
+pl_status pl_analyze(plumb_model *m, const plumb_analyze_options *options, pl_session **out,
+                     pl_err *err) {
+    analyses all = { .arena = pl_arena_new(), .lines = PL_BUF_INIT };
+    pl_status st = all.arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK) st = run_samples(&all, m, options, err);
+    if (st == PL_OK) st = copy_session(&all, out, err);
+    pl_buf_release(&all.lines);
+    pl_session_folder_abort_take(all.folder);
+    for (size_t i = 0; i < all.n; i++)
+        analysis_release(&all.of[i]);
+    pl_model_free(all.original);
+    pl_arena_free(all.arena);
+    return st;
+}

@@ -1,0 +1,132 @@
+/* Outputs of quantised models: rounding flips codes, and a flip may become much.
+ *
+ * A run is not wrong for that. It is measured how far from fp64 rounding alone may take an output
+ * (compare/spread.h): a run that is further, and further than the reference, fails. Where two
+ * backends were asked to be compared, what the last rounding cannot have done is told as well: more
+ * than one step of an output's own codes. */
+#include <math.h>
+#include <string.h>
+
+#include "blame/spread.h"
+#include "flows/analyze/analyze_int.h"
+#include "ops/grad.h"
+#include "session/verdict.h"
+
+/* How many times the spread, or the reference's own error, an output may be off. */
+#define SPREAD_RATIO 2.0
+
+static pl_status measure_spread(pl_analysis *x, pl_err *err) {
+    if (x->spread != NULL) return PL_OK;
+    x->spread = pl_arena_array(x->arena, x->replayed->graph->n_outputs + 1, sizeof(double));
+    if (x->spread == NULL) return pl_fail_memory(err, x->replayed->graph->n_outputs);
+    PL_TRY(pl_rounding_spread(x->replayed, x->replayed_in, x->pool, x->inputs->seed, &x->progress,
+                              x->spread, err));
+    return pl_analysis_timed(x, "spread", err);
+}
+
+static double spread_of(const pl_analysis *x, const pl_value *output) {
+    const pl_graph *graph = x->replayed->graph;
+    for (size_t i = 0; x->spread != NULL && i < graph->n_outputs; i++)
+        if (graph->outputs[i] == output) return x->spread[i];
+    return (double)NAN;
+}
+
+/* Another backend was named as the reference, and not the one that is taken for right. */
+static bool is_pair(const pl_analysis *x) {
+    const char *given = x->options->reference;
+    return given != NULL && x->recording == NULL && x->reference_model == NULL &&
+           pl_backend_is_guarded(given);
+}
+
+/* A weight, also one in another shape or in a node; NULL when the value is computed. */
+static const pl_tensor *weight_of(const pl_value *v) {
+    while (v != NULL && v->init == NULL && pl_node_has_flag(v->producer, PL_OP_VIEW)) {
+        v = v->producer->in[0];
+    }
+    return v != NULL && v->init != NULL ? v->init : pl_g_known(v);
+}
+
+/* What one code of an output is worth: of the DequantizeLinear before it, with nothing but other
+ * shapes between. 0 = not known. */
+static double step_of(const pl_value *output) {
+    const pl_value *v = output;
+    while (v->producer != NULL && (v->producer->def->flags & PL_OP_VIEW) != 0 &&
+           v->producer->in[0] != NULL) {
+        v = v->producer->in[0];
+    }
+    const pl_node *node = v->producer;
+    if (v->type != NULL && v->type->kind == PL_TYPE_TENSOR && pl_dtype_is_integer(v->type->dtype)) {
+        return 1;
+    }
+    if (!pl_node_has_flag(node, PL_OP_DEQUANTIZE)) return 0;
+    const pl_tensor *scale = weight_of(node->in[1]);
+    return scale == NULL ? 0 : pl_tensor_max_abs(scale);
+}
+
+static double rms_apart(const pl_sync_point *p) {
+    return p->measured && p->acc.n_finite > 0 ? sqrt(p->acc.sum_sq / (double)p->acc.n_finite) : 0;
+}
+
+/* Off by no more than one code of the output itself: what a tie at its end makes. */
+static bool is_one_step(const pl_sync_point *p) {
+    const double step = step_of(p->replayed);
+    return step > 0 && p->measured && p->acc.max_abs <= 1.5 * step;
+}
+
+/* Two backends: more apart than one tie at the end can make them. */
+static pl_status pair_fails(pl_analysis *x, const pl_sync_point *p, bool *fails, pl_err *err) {
+    if (step_of(p->replayed) > 0) {
+        *fails = !is_one_step(p);
+        return PL_OK;
+    }
+    PL_TRY(measure_spread(x, err));
+    *fails = rms_apart(p) > SPREAD_RATIO * spread_of(x, p->replayed);
+    return PL_OK;
+}
+
+pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
+                            double tol, bool *fails, pl_err *err) {
+    const double reference = isnan(v->reference) ? 0 : v->reference;
+    *fails = false;
+    if (!isnan(x->session->tol)) {
+        *fails = pl_analysis_relative(p) > tol;
+        return PL_OK;
+    }
+    if (p->measured && is_pair(x) && pl_analysis_relative(p) > tol) {
+        PL_TRY(pair_fails(x, p, fails, err));
+    }
+    if (*fails || !(v->propagated > tol * v->scale) || v->propagated <= SPREAD_RATIO * reference ||
+        is_one_step(p)) {
+        return PL_OK;
+    }
+    PL_TRY(measure_spread(x, err));
+    *fails = v->propagated > SPREAD_RATIO * fmax(reference, spread_of(x, p->replayed));
+    return PL_OK;
+}
+
+pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err) {
+    const pl_sync_point *most = NULL;
+    *said = false;
+    for (size_t i = 0; x->accuracy.flips && i < x->session->n_points; i++) {
+        const pl_sync_point *p = &x->session->points[i];
+        if (!p->is_output || !(pl_analysis_relative(p) > 1e-3)) continue;
+        if (most == NULL || pl_analysis_relative(p) > pl_analysis_relative(most)) most = p;
+    }
+    if (most == NULL) return PL_OK;
+    *said = true;
+    const pl_sync_point *born = pl_verdict_birth(x->session, most);
+    const double spread = spread_of(x, most->replayed);
+    const pl_judgement *v = &x->blame.of[most->replayed->id];
+    if (isnan(spread)) {
+        return pl_analysis_note(x, err,
+                                "output '%s' is %.3g (%.2g of its size) from the reference: codes "
+                                "that flip at a tie, first at '%s'",
+                                most->value, most->acc.max_abs, pl_analysis_relative(most),
+                                born->value);
+    }
+    return pl_analysis_note(x, err,
+                            "output '%s' is %.3g (%.2g of its size) from the reference: rounding "
+                            "alone moves it by %.2g of its size; codes first flip at '%s'",
+                            most->value, most->acc.max_abs, pl_analysis_relative(most),
+                            v->scale > 0 ? spread / v->scale : spread, born->value);
+}

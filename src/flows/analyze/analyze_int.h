@@ -1,0 +1,144 @@
+/* Inside src/flows: what the parts of the analyze flow share. */
+#ifndef PL_ANALYZE_INT_H
+#define PL_ANALYZE_INT_H
+
+#include "flows/analyze/side_run.h"
+#include "flows/api.h"
+#include "flows/check/accuracy.h"
+#include "metric/same.h"
+#include "pair/pair.h"
+#include "session/session.h"
+#include "session/session_write.h"
+#include "store/recording.h"
+
+/* Values of B's model (the one that is replayed) and their counterparts in A's. For one model on
+ * both sides every value is its own counterpart. */
+typedef struct pl_counterparts {
+    const pl_value **a; /* by value id of the replayed model; NULL = none */
+    const char **method, **relation;
+    double *confidence;
+} pl_counterparts;
+
+/* Outputs that may be looked at again, by number in the replayed model; NULL where not known. */
+typedef struct pl_kept_outputs {
+    pl_datum **a, **b, **gold;
+    size_t n;
+} pl_kept_outputs;
+
+typedef struct pl_analysis {
+    plumb_model *m;
+    pl_model *model;    /* under test */
+    pl_model *replayed; /* whose segments are replayed: the reference's, or `model` itself */
+    plumb_model *reference_model; /* owned; NULL = the same model */
+    const plumb_analyze_options *options;
+    const plumb_inputs *inputs; /* of this sample */
+    size_t sample;
+    pl_session *session;
+    pl_arena *arena; /* the session's */
+    pl_pool *pool;
+    pl_datum **in;          /* of `model` */
+    pl_datum **replayed_in; /* of `replayed`; borrowed from `in` */
+    pl_side_run a, b;
+    pl_recording *recording; /* B is only a recording; NULL = it is a run */
+    pl_pair_map map;         /* the user's; arena NULL = none */
+    pl_counterparts pairs;
+    size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
+    pl_blame blame;
+    pl_progress progress;
+    pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */
+    double
+        *spread; /* by output of `replayed`, in the arena: what rounding does; NULL = not asked */
+    pl_kept_outputs outputs; /* until the verdict */
+    double started;
+    size_t points_capacity;
+    pl_session_folder *folder;    /* NULL = nothing is kept */
+    bool keep_all, keep_suspects; /* whose tensors are kept */
+    size_t n_unreached;           /* operators whose range the inputs do not reach */
+    const char *unreached;        /* the first of them */
+    pl_buf *lines; /* NONDETERMINISTIC and DIVERGED lines, as PyTorch's analyze prints them */
+} pl_analysis;
+
+/* analyze.c */
+pl_status pl_analysis_note(pl_analysis *x, pl_err *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+pl_status pl_analysis_timed(pl_analysis *x, const char *phase, pl_err *err);
+const char *pl_analysis_keep(pl_analysis *x, const char *s); /* a copy in the arena; never NULL */
+pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const char *phase);
+
+/* analyze_reference.c: who B is, and which of its values are which of A's */
+pl_status pl_analysis_open_recording(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_pair(pl_analysis *x, pl_err *err);
+void pl_analysis_close_reference(pl_analysis *x);
+/* Data by value of `replayed`: of a run of `model` (NULL when out of memory: `get` fails then), and
+ * of the reference. */
+pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run);
+pl_run_data pl_analysis_reference_data(pl_analysis *x);
+bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis */
+
+/* analyze_points.c: sync points and verdicts */
+pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
+                             const pl_datum *gold, pl_err *err);
+/* A value of the model that only gold and the recording have: a point when they differ. */
+pl_status pl_analysis_unseen(void *ctx, const pl_value *value, const pl_datum *gold, pl_err *err);
+pl_status pl_analysis_settle(pl_analysis *x, pl_err *err);
+/* rms of a - b relative to b; NAN when they were not measured. */
+double pl_analysis_relative(const pl_sync_point *p);
+/* The outcome of a session, also after samples were merged or a baseline was applied. `truth`: the
+ * reference is a recording. */
+pl_status pl_analysis_conclude(pl_session *s, bool truth, pl_err *err);
+
+/* analyze_truth.c: a recording that is the reference is the truth */
+pl_status pl_analysis_judge_truth(pl_analysis *x, pl_sync_point *p, const pl_datum *a,
+                                  const pl_datum *recorded, const pl_datum *gold, pl_err *err);
+pl_status pl_analysis_trace_truth(pl_analysis *x, pl_err *err);
+
+/* analyze_overflow.c: NaN and Inf on both sides where fp64 is finite */
+void pl_analysis_judge_overflow(pl_sync_point *p, const pl_datum *a, const pl_datum *gold);
+pl_status pl_analysis_trace_overflow(pl_analysis *x, pl_err *err);
+
+/* analyze_flips.c: outputs of models whose values go through codes of few bits */
+/* Is the output further off than flipped codes explain? tol: of its size, below which nothing
+ * fails. */
+pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
+                            double tol, bool *fails, pl_err *err);
+/* A note on outputs that differ and do not fail; *said when there are some. */
+pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
+
+/* analyze_jumps.c: outputs where a function jumps, by the rule "unstable" of the gate */
+pl_status pl_analysis_keep_output(pl_analysis *x, const pl_value *value, const pl_datum *a,
+                                  const pl_datum *b, const pl_datum *gold, pl_err *err);
+/* An output that fails by its figures: *fails becomes false when rounding of the inputs moves it as
+ * far. */
+pl_status pl_analysis_excuse(pl_analysis *x, pl_sync_point *p, const pl_accuracy_figures *figures,
+                             bool *fails, pl_err *err);
+void pl_analysis_drop_outputs(pl_analysis *x);
+
+/* analyze_samples.c: several samples to one session, which keeps the worst of each */
+pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, bool truth,
+                            pl_err *err);
+/* Inputs that can hide a fault: constant, or all zero. */
+pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
+
+/* The fewest samples that show every culprit, and whose worst is whose; after the last merge. */
+pl_status pl_analysis_cover(pl_session *session, pl_err *err);
+
+/* analyze_reach.c: random inputs that leave a Clip or a Relu untouched */
+pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datum *d, pl_err *err);
+pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err);
+
+/* analyze_reuse.c: A's values from an earlier session (--reuse) instead of a run */
+pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
+
+/* analyze_baseline.c: what is known and accepted does not fail; `lines` lose what they say of it */
+pl_status pl_analysis_check_baseline(const plumb_analyze_options *o, pl_err *err);
+pl_status pl_analysis_accept(pl_session *s, const plumb_analyze_options *o, bool truth,
+                             pl_buf *lines, pl_err *err);
+
+/* analyze_search.c: what did it */
+pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err);
+/* A backend that cannot be looked into: parts of the model on it, the rest on the reference. */
+pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* A from an earlier session: the values that its store holds, and the inputs by the same seed. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "flows/analyze/analyze_int.h"
+#include "store/store.h"
+
+static pl_status take_point(pl_analysis *x, pl_store *store, const pl_sync_point *p, pl_err *err) {
+    const pl_value *value = pl_strmap_get(&x->a.by_name, p->value);
+    pl_blob blob;
+    pl_tensor *t = NULL;
+    pl_datum *d = NULL;
+    if (value == NULL || !p->a.present || p->a.blob == NULL || !pl_blob_parse(p->a.blob, &blob)) {
+        return PL_OK;
+    }
+    PL_TRY(pl_store_get(store, &blob, p->a.rank, p->a.dims, &t, err));
+    PL_TRY(pl_datum_of_tensor_take(t, &d, err));
+    const pl_status st = pl_side_run_put(&x->a, value, d, err);
+    pl_datum_unref(d);
+    return st;
+}
+
+static pl_status take_all(pl_analysis *x, const pl_session *old, pl_err *err) {
+    pl_store *store = NULL;
+    pl_dir *session = NULL, *dir = NULL;
+    pl_status st = pl_dir_open(x->options->reuse, &session, err);
+    if (st == PL_OK) st = pl_dir_open_in(session, "store", &dir, err);
+    if (st == PL_OK) st = pl_store_open_in(dir, PL_STORE_READ, &store, err);
+    for (size_t i = 0; i < old->n_points && st == PL_OK; i++)
+        st = take_point(x, store, &old->points[i], err);
+    pl_store_close(store);
+    pl_dir_close(dir);
+    pl_dir_close(session);
+    if (st == PL_OK && x->a.n_recorded == 0) {
+        st = pl_fail(err, PL_E_INVALID,
+                     "session '%s' holds no tensors of the run under test (--save all keeps them)",
+                     x->options->reuse);
+    }
+    return st;
+}
+
+pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err) {
+    pl_session *old = NULL;
+    const pl_side_options options = pl_analysis_side(x, "reused", "A");
+    PL_TRY(pl_session_open(x->options->reuse, &old, err));
+    pl_status st = PL_OK;
+    if (strcmp(old->model_hash, x->session->model_hash) != 0) {
+        st = pl_fail(err, PL_E_INVALID, "session '%s' is of another model (%s, not %s)",
+                     x->options->reuse, old->model_hash, x->session->model_hash);
+    }
+    if (st == PL_OK && x->options->backend != NULL &&
+        strcmp(x->options->backend, old->a.spec) != 0) {
+        st = pl_fail(err, PL_E_USAGE,
+                     "session '%s' holds a run of %s, and --backend says %s: leave out one of the "
+                     "two",
+                     x->options->reuse, old->a.spec, x->options->backend);
+    }
+    if (st == PL_OK) st = pl_side_run_prepare(&x->a, x->model, &options, err);
+    if (st == PL_OK) st = take_all(x, old, err);
+    if (st == PL_OK) {
+        x->session->a.spec = pl_analysis_keep(x, old->a.spec);
+        x->session->a.backend = pl_analysis_keep(x, old->a.backend);
+        x->session->a.version = pl_analysis_keep(x, old->a.version);
+        x->session->a.cpu = pl_analysis_keep(x, old->a.cpu);
+        x->session->a.path = pl_analysis_keep(x, x->options->reuse);
+        st = pl_analysis_timed(x, "reuse A", err);
+    }
+    pl_session_free(old);
+    return st;
+}

@@ -1,0 +1,78 @@
+/* The third party: a recording that is the reference is the truth. The model itself (gold) is held
+ * against it, so that a runtime which computes a wrong export rightly is not accused, and a wrong
+ * export is not called right. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "flows/analyze/analyze_int.h"
+#include "session/verdict.h"
+
+/* Gold, or the run itself where there is none, against the record. */
+pl_status pl_analysis_judge_truth(pl_analysis *x, pl_sync_point *p, const pl_datum *a,
+                                  const pl_datum *recorded, const pl_datum *gold, pl_err *err) {
+    const pl_datum *of_model = gold != NULL ? gold : a;
+    pl_accuracy rule = x->accuracy;
+    pl_accuracy_check check;
+    if (x->recording == NULL || recorded == NULL) return PL_OK;
+    rule.any_float = true;
+    rule.strict = true;
+    PL_TRY(pl_accuracy_compare(&rule, recorded, of_model, NULL, &check, err));
+    p->facts.rule = pl_fact_of(check.same);
+    if (check.same) return PL_OK;
+    p->reason = pl_arena_printf(x->arena, "the model computes something else than was recorded: %s",
+                                check.why);
+    return p->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static bool any_tainted(const pl_node *node, const bool *tainted) {
+    for (uint32_t i = 0; node != NULL && i < node->n_in; i++)
+        if (node->in[i] != NULL && tainted[node->in[i]->id]) return true;
+    return false;
+}
+
+/* Which of the values that differ from the recording do so first. */
+pl_status pl_analysis_trace_truth(pl_analysis *x, pl_err *err) {
+    pl_session *s = x->session;
+    const pl_graph *graph = x->replayed->graph;
+    bool output_differs = false;
+    size_t n_differ = 0;
+    const pl_sync_point *first = NULL;
+    if (x->recording == NULL) return PL_OK;
+    bool *tainted = pl_calloc((size_t)x->replayed->n_values + 1, sizeof(bool));
+    pl_sync_point **of = pl_calloc((size_t)x->replayed->n_values + 1, sizeof(*of));
+    if (tainted == NULL || of == NULL) {
+        pl_free(tainted);
+        pl_free(of);
+        return pl_fail_memory(err, x->replayed->n_values);
+    }
+    for (size_t i = 0; i < s->n_points; i++)
+        of[s->points[i].replayed->id] = &s->points[i];
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        const bool before = any_tainted(node, tainted);
+        for (uint32_t k = 0; k < node->n_out; k++) {
+            if (node->out[k] == NULL) continue;
+            pl_sync_point *p = of[node->out[k]->id];
+            const pl_fact rule = p == NULL ? PL_FACT_UNKNOWN : p->facts.rule;
+            tainted[node->out[k]->id] = rule == PL_FACT_UNKNOWN ? before : rule == PL_FACT_NO;
+            if (rule != PL_FACT_NO) continue;
+            if (before) p->facts.bad_inputs = PL_FACT_YES;
+            p->model_wrong = !before;
+            output_differs = output_differs || p->is_output;
+            n_differ++;
+            if (first == NULL) first = p;
+        }
+    }
+    pl_free(tainted);
+    pl_free(of);
+    if (output_differs || n_differ == 0) return PL_OK;
+    /* Inside it may be another reading of what a name means; the outputs are what counts. */
+    for (size_t i = 0; i < s->n_points; i++) {
+        if (s->points[i].facts.rule == PL_FACT_NO) s->points[i].facts.rule = PL_FACT_UNKNOWN;
+        s->points[i].model_wrong = false;
+    }
+    return pl_analysis_note(x, err,
+                            "%zu values inside differ from the recording, first '%s', though the "
+                            "outputs agree",
+                            n_differ, first->value);
+}

@@ -1,0 +1,33 @@
+/* Searching for what makes a backend fail: the first node of the model with which it fails, and the
+ * level or pass of the backend that does it. */
+#ifndef PL_BISECT_H
+#define PL_BISECT_H
+
+#include "base/arena.h"
+#include "flows/analyze/side_run.h"
+
+/* Does the backend fail (compile or run) on the model? `why` takes its words. */
+typedef struct pl_failing_node {
+    const pl_node *node; /* NULL = not found: parts of the model do not fail */
+    char why[PL_ERR_MESSAGE_MAX];
+    size_t n_queries;
+} pl_failing_node;
+/* The shortest beginning of the model on which the backend still fails ends with this node. Only
+ * ends of the beginning are outputs, so that the backend fuses as it did. */
+pl_status pl_bisect_failure(pl_model *model, pl_datum *const *in, const pl_side_options *options,
+                            pl_failing_node *out, pl_err *err);
+
+typedef struct pl_guilty_pass {
+    const char *level;  /* lowest level that fails; "" = the backend has none, or at every level */
+    const char *pass;   /* "A" or "A+B"; "" = no pass by name */
+    const char *reason; /* one line */
+    size_t n_queries;
+} pl_guilty_pass;
+/* Is the run with this spec bad? */
+typedef pl_status (*pl_bad_fn)(void *ctx, const char *spec, bool *bad, pl_err *err);
+/* Strings live in the arena. */
+pl_status pl_bisect_passes(const char *spec, const char *const *levels, const char *const *passes,
+                           pl_bad_fn bad, void *ctx, pl_arena *arena, pl_guilty_pass *out,
+                           pl_err *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* Marking: a model with more of its values as outputs, run on a backend. The plain way to look
+ * inside a backend that shows nothing by itself, and the way that changes what it computes. */
+#ifndef PL_MARKING_H
+#define PL_MARKING_H
+
+#include "flows/analyze/side_run.h"
+
+/* Called for each marked value; the datum is borrowed. */
+typedef pl_status (*pl_marked_fn)(void *ctx, const pl_value *value, const pl_datum *d, pl_err *err);
+
+typedef struct pl_marking {
+    size_t n_shown;     /* values seen, with the outputs as in the plain run */
+    size_t n_disturbed; /* values that cannot be looked at without changing the outputs */
+    size_t n_runs;
+    size_t n_other, n_refused; /* of these runs: with other outputs; that the backend refused */
+} pl_marking;
+
+/* Marks every value of the main graph that nodes make, all at once; groups that change the outputs
+ * (or that the backend refuses) are halved, at most max_runs times. `run` is compiled and has run
+ * plainly. */
+pl_status pl_mark_values(pl_side_run *run, pl_datum *const *in, size_t max_runs, pl_marked_fn fn,
+                         void *ctx, pl_marking *out, pl_err *err);
+/* Does marking all values at once change the outputs? *tried is false when the backend refuses. */
+pl_status pl_mark_disturbs(pl_side_run *run, pl_datum *const *in, bool *tried, bool *disturbs,
+                           pl_err *err);
+
+#endif

@@ -1,0 +1,68 @@
+/* One side of a comparison at work: compile, a plain run, a recorded run, the same again.
+ *
+ * What was recorded waits in a spool, by value of the model. Names that the backend says it stands
+ * for count; names that the model does not have are counted and left out. */
+#ifndef PL_SIDE_RUN_H
+#define PL_SIDE_RUN_H
+
+#include "backends/backend.h"
+#include "base/hash.h"
+#include "base/progress.h"
+#include "blame/blame.h"
+#include "store/spool.h"
+
+typedef struct pl_side_options {
+    const char *spec;
+    pl_backend *backend; /* open already, stays the caller's; NULL = spec is opened */
+    const char *file;    /* that holds exactly the model; NULL = none */
+    double timeout;
+    uint64_t memory_limit;
+    uint64_t seed;
+    int threads;
+    uint64_t spool_memory; /* bytes kept in memory before the file */
+    const pl_progress *progress;
+    const char *phase; /* "A", "B": for progress */
+} pl_side_options;
+
+typedef struct pl_side_run {
+    pl_model *model;
+    pl_side_options options;
+    pl_backend *backend;
+    pl_program *program;
+    pl_datum **plain; /* outputs of the plain run */
+    pl_spool *spool;
+    size_t *entry;     /* by value id: spool id + 1; 0 = not recorded */
+    pl_hash128 *hash;  /* by value id */
+    pl_strmap by_name; /* values of the main graph */
+    plumb_record_info info;
+    size_t mode;
+    bool marked;          /* it shows nothing by itself: values were marked as outputs */
+    bool refused;         /* the backend refuses models with more outputs, and that is all */
+    bool outputs_differ;  /* those of the recorded run are kept, not those of the plain one */
+    bool observer_effect; /* the first way to record changed the outputs */
+    size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
+    const pl_value *unstable;     /* first value whose second run differed; NULL = none */
+    char difference[160];         /* its tuples: "a != b" */
+    char record_trouble[320];     /* recording failed where the plain run did not; "" */
+    bool (*wants)(void *ctx, const pl_value *value); /* NULL = every value is kept */
+    void *wants_ctx;
+} pl_side_run;
+
+/* Tables and spool only: for data that comes from elsewhere. */
+pl_status pl_side_run_prepare(pl_side_run *run, pl_model *model, const pl_side_options *options,
+                              pl_err *err);
+/* Puts a value as if it had been recorded. */
+pl_status pl_side_run_put(pl_side_run *run, const pl_value *value, const pl_datum *d, pl_err *err);
+/* Opens and compiles. A failure of the backend leaves its status and message in err. */
+pl_status pl_side_run_init(pl_side_run *run, pl_model *model, const pl_side_options *options,
+                           pl_err *err);
+void pl_side_run_release(pl_side_run *run);
+pl_status pl_side_run_plain(pl_side_run *run, pl_datum *const *in, pl_err *err);
+/* Records into the spool; the outputs of the plain run are always there. */
+pl_status pl_side_run_record(pl_side_run *run, pl_datum *const *in, pl_err *err);
+/* Records again and compares every tuple; sets `unstable`. */
+pl_status pl_side_run_repeat(pl_side_run *run, pl_datum *const *in, pl_err *err);
+/* For blame; `ctx` is the run. */
+pl_run_data pl_side_run_data(const pl_side_run *run);
+
+#endif

@@ -1,0 +1,153 @@
+/* The second look of the gate: is the output at a place where the function jumps, or does ONNX
+ * leave it open? */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "flows/check/accuracy.h"
+#include "interp/interp.h"
+#include "ops/op.h"
+
+/* Relative, at random: the rounding errors of a few layers, of some, of many. A place where a
+ * gradient jumps is met sooner or later; what is smooth moves by no more than that. */
+static double move_size(pl_precision precision, size_t k) {
+    const double least = precision <= PL_PRECISION_F32   ? 0x1p-20
+                         : precision == PL_PRECISION_F16 ? 0x1p-11
+                                                         : 0x1p-8;
+    return ldexp(least, 2 * (int)k);
+}
+
+static pl_status move_input(const pl_accuracy_moves *m, const pl_datum *d, size_t input, size_t k,
+                            pl_datum **out, pl_err *err) {
+    const bool is_float = d->kind == PL_TYPE_TENSOR && pl_dtype_is_float(d->tensor->dtype);
+    if (!is_float) {
+        *out = pl_datum_ref(d);
+        return PL_OK;
+    }
+    pl_tensor *wide = NULL, *t = NULL;
+    PL_TRY(pl_tensor_cast(d->tensor, PL_F64, &wide, err));
+    double *x = wide->data;
+    const double size = move_size(m->accuracy->precision, k);
+    for (int64_t i = 0; i < wide->n_elements; i++)
+        x[i] *= 1 + size * (2 * pl_rng_uniform_at(77 + k, input, (uint64_t)i) - 1);
+    const pl_status st = pl_tensor_cast(wide, d->tensor->dtype, &t, err); /* the type is checked */
+    pl_tensor_unref(wide);
+    return st == PL_OK ? pl_datum_of_tensor_take(t, out, err) : st;
+}
+
+static void drop(pl_datum **data, size_t n) {
+    for (size_t i = 0; data != NULL && i < n; i++)
+        pl_datum_unref(data[i]);
+    pl_free(data);
+}
+
+static pl_status run(pl_accuracy_moves *m, pl_datum *const *in, bool fp64, bool otherwise,
+                     pl_datum ***out, pl_err *err) {
+    const pl_interp_options options = { .pool = m->accuracy->pool,
+                                        .fp64 = fp64,
+                                        .otherwise = otherwise,
+                                        .any_shape = true,
+                                        .seed = m->seed };
+    pl_interp *interp = NULL;
+    *out = pl_calloc(m->model->graph->n_outputs + 1, sizeof(pl_datum *));
+    if (*out == NULL) return pl_fail_memory(err, m->model->graph->n_outputs);
+    pl_status st = pl_interp_new(m->model, &options, &interp, err);
+    if (st == PL_OK) st = pl_interp_run(interp, in, *out, err);
+    pl_interp_free(interp);
+    return st;
+}
+
+static pl_status run_moved(pl_accuracy_moves *m, size_t k, pl_err *err) {
+    const pl_graph *graph = m->model->graph;
+    pl_datum **in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
+    pl_status st = in == NULL ? pl_fail_memory(err, graph->n_inputs) : PL_OK;
+    for (size_t i = 0; in != NULL && i < graph->n_inputs && st == PL_OK; i++)
+        if (m->in[i] != NULL) st = move_input(m, m->in[i], i, k, &in[i], err);
+    if (m->tell != NULL) m->tell(m->ctx, k, PL_ACCURACY_MOVES);
+    if (st == PL_OK) st = run(m, in, true, false, &m->moved[k], err);
+    drop(in, graph->n_inputs);
+    return st;
+}
+
+static pl_status settle_open(pl_accuracy_moves *m, size_t i, const pl_datum *res,
+                             pl_accuracy_check *check, pl_err *err) {
+    pl_accuracy_check again;
+    if (!pl_model_has_flag(m->model, PL_OP_OPEN)) return PL_OK;
+    for (int k = 0; k < 2; k++) {
+        pl_err trouble = PL_ERR_INIT; /* another backend's model may not run here: no excuse */
+        if (m->other[k] == NULL &&
+            run(m, m->in, k == 1, true, &m->other[k], &trouble) == PL_E_MEMORY)
+            return pl_fail_memory(err, 1);
+    }
+    if (m->other[0][i] == NULL || (m->other[1][i] == NULL && m->gold[i] != NULL)) return PL_OK;
+    PL_TRY(pl_accuracy_compare(m->accuracy, m->other[0][i], res, m->other[1][i], &again, err));
+    if (!again.same) return PL_OK;
+    *check = again;
+    check->rule = "open";
+    return PL_OK;
+}
+
+/* An index at a tie, a code between two: no more of them may differ than rounding moves. */
+static pl_status excuse_codes(const pl_datum *gold, const pl_datum *moved, pl_accuracy_check *c,
+                              pl_err *err) {
+    pl_accumulators acc;
+    if (gold == NULL || moved == NULL || gold->kind != PL_TYPE_TENSOR ||
+        moved->kind != PL_TYPE_TENSOR || gold->tensor->dtype != moved->tensor->dtype ||
+        !pl_tensor_same_shape(gold->tensor, moved->tensor))
+        return PL_OK;
+    PL_TRY(pl_accumulate(NULL, moved->tensor, gold->tensor, &acc, err));
+    const bool narrow = pl_dtype_bits(gold->tensor->dtype) <= 8;
+    if (c->acc.n_mismatch > 4 * acc.n_mismatch) return PL_OK;
+    if (narrow && c->acc.max_abs > 4 * acc.max_abs) return PL_OK;
+    c->same = true;
+    c->rule = "unstable";
+    snprintf(c->why, sizeof(c->why), "rounding errors of the inputs change %lld of its elements",
+             (long long)acc.n_mismatch);
+    return PL_OK;
+}
+
+pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, const pl_datum *res,
+                             pl_accuracy_check *check, pl_err *err) {
+    if (check->same || m->accuracy->profile == PL_PROFILE_TORCH) return PL_OK;
+    PL_TRY(settle_open(m, i, res, check, err));
+    const bool codes = strcmp(check->rule, "equality") == 0 && !m->accuracy->strict;
+    if (check->same || (isnan(check->largest_allowed) && !codes)) return PL_OK;
+    for (size_t k = 0; k < PL_ACCURACY_MOVES && !check->same; k++) {
+        pl_err trouble = PL_ERR_INIT; /* on such inputs it may not run: then there is no excuse */
+        const pl_status st = m->moved[k] == NULL ? run_moved(m, k, &trouble) : PL_OK;
+        if (st == PL_E_MEMORY) return pl_fail_memory(err, 1);
+        if (st != PL_OK || m->moved[k][i] == NULL) continue;
+        if (codes) PL_TRY(excuse_codes(m->gold[i], m->moved[k][i], check, err));
+        PL_TRY(pl_accuracy_excuse(m->accuracy, m->gold[i], m->moved[k][i], check, err));
+    }
+    return PL_OK;
+}
+
+pl_status pl_accuracy_settle_figures(pl_accuracy_moves *m, size_t i, const pl_datum *ref,
+                                     const pl_datum *res, const pl_accuracy_figures *figures,
+                                     pl_accuracy_check *check, pl_err *err) {
+    pl_accuracy accuracy = *m->accuracy;
+    accuracy.any_float = true; /* a run may hold values wider than the model says */
+    PL_TRY(pl_accuracy_compare(&accuracy, ref, res, m->gold[i], check, err));
+    if (check->same && check->measured && pl_accumulators_class(&check->acc) == PL_PAIR_EXACT) {
+        return PL_OK; /* the reference's own numbers, however far from fp64: it overflows, say */
+    }
+    if (check->same && !isnan(check->largest_allowed)) {
+        check->allowed = pl_accuracy_output_tol(&accuracy) * figures->scale;
+        check->largest_allowed = 8 * check->allowed;
+    }
+    check->same = false;
+    return pl_accuracy_settle(m, i, res, check, err);
+}
+
+void pl_accuracy_moves_release(pl_accuracy_moves *m) {
+    const size_t n = m->model == NULL ? 0 : m->model->graph->n_outputs;
+    for (size_t k = 0; k < PL_ACCURACY_MOVES; k++)
+        drop(m->moved[k], n);
+    for (size_t k = 0; k < 2; k++)
+        drop(m->other[k], n);
+    memset(m->moved, 0, sizeof(m->moved));
+    memset(m->other, 0, sizeof(m->other));
+}

@@ -1,0 +1,427 @@
+/* The compare flow: open or record both sides, pair, measure, trace, baseline; then the session and
+ * the table. */
+#include "flows/compare/compare.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "backends/plugin_metrics.h"
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "blame/sync.h"
+#include "flows/compare/compare_blame.h"
+#include "flows/compare/compare_side.h"
+#include "flows/provenance.h"
+#include "flows/two_sides.h"
+#include "metric/same.h"
+#include "session/baseline.h"
+#include "session/session_write.h"
+#include "session/verdict.h"
+
+enum { MAX_TIMING = 8 };
+
+typedef struct comparison {
+    const plumb_compare_options *options;
+    pl_compare_side side[2];
+    pl_session *session;
+    pl_pool *pool;
+    pl_progress progress;
+    pl_limits *limits;
+    pl_baseline *baseline;
+    pl_pair_map map;
+    bool has_map;
+    pl_plugin_metrics plugins;
+    pl_sync_options sync;
+    pl_pairing pairing;
+    bool paired;
+    pl_session_folder *folder;
+    pl_buf notes;
+    double started;
+} comparison;
+
+static pl_status timed(comparison *c, const char *phase, pl_err *err) {
+    pl_session *s = c->session;
+    if (s->timing == NULL) s->timing = pl_arena_array(s->arena, MAX_TIMING, sizeof *s->timing);
+    if (s->timing == NULL) return pl_fail_memory(err, 1);
+    const double now = pl_api_seconds();
+    if (s->n_timing < MAX_TIMING)
+        s->timing[s->n_timing++] = (pl_timing_entry){ phase, now - c->started };
+    c->started = now;
+    return PL_OK;
+}
+
+/* ---- what was asked ---- */
+
+static pl_status read_rule(comparison *c, pl_err *err) {
+    const plumb_compare_options *o = c->options;
+    pl_judge *j = &c->sync.judge;
+    if (o->profile != NULL && !pl_profile_parse(o->profile, &j->profile))
+        return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
+    if (o->same != NULL && j->profile != PL_PROFILE_TORCH)
+        return pl_fail(err, PL_E_USAGE, "options of same() are of profile torch");
+    j->tol = o->has_tol ? o->tol : (double)NAN;
+    pl_same_options_init(&j->same);
+    if (o->has_tol) j->same.tol = o->tol;
+    if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &j->same, err));
+    /* A metric of a plugin sorts, plumb's own colour. */
+    const pl_metric *m = pl_metric_find(o->metric != NULL ? o->metric : "psnr");
+    j->metric = m != NULL ? m : pl_metric_find("psnr");
+    return PL_OK;
+}
+
+static const char *metric_at(const void *ctx, size_t i) {
+    const comparison *c = ctx;
+    if (i < pl_n_metrics) return pl_metrics[i].name;
+    return i - pl_n_metrics < c->plugins.n_rows ? c->plugins.rows[i - pl_n_metrics]->name : NULL;
+}
+
+static pl_status check_metric(const comparison *c, pl_err *err) {
+    const char *name = c->options->metric;
+    if (name == NULL || pl_metric_find(name) != NULL) return PL_OK;
+    for (size_t i = 0; i < c->plugins.n_rows; i++)
+        if (strcmp(c->plugins.rows[i]->name, name) == 0) return PL_OK;
+    pl_buf hint = PL_BUF_INIT;
+    pl_nearest_put(&hint, name, strlen(name), metric_at, c);
+    const pl_status st = pl_fail(err, PL_E_USAGE, "no metric '%s'%s", name, pl_buf_str(&hint));
+    pl_buf_release(&hint);
+    return st;
+}
+
+/* All that can be wrong is told before anything long begins. */
+static pl_status prepare(comparison *c, pl_err *err) {
+    const plumb_compare_options *o = c->options;
+    PL_TRY(read_rule(c, err));
+    for (size_t i = 0; i < o->n_plugins; i++)
+        PL_TRY(pl_plugin_metrics_load(&c->plugins, o->plugins[i], err));
+    PL_TRY(check_metric(c, err));
+    if (o->limits != NULL) PL_TRY(pl_limits_open(o->limits, &c->limits, err));
+    if (o->baseline != NULL) PL_TRY(pl_baseline_open(o->baseline, &c->baseline, err));
+    if (o->map != NULL) {
+        PL_TRY(pl_pair_map_open(o->map, &c->map, err));
+        c->has_map = true;
+    }
+    c->pool = pl_pool_new(o->threads);
+    if (c->pool == NULL) return pl_fail_memory(err, 1);
+    if (o->progress != NULL) c->progress = *o->progress;
+    c->sync.judge.limits = c->limits;
+    c->sync.pair = (pl_pair_options)PL_PAIR_OPTIONS_INIT;
+    c->sync.pair.map = c->has_map ? &c->map : NULL;
+    c->sync.pair.keep_views = o->keep_views != 0;
+    c->sync.pair.strict = o->strict_pairs != 0;
+    c->sync.pool = c->pool;
+    c->sync.progress = &c->progress;
+    c->sync.user_metrics = c->plugins.rows;
+    c->sync.n_user_metrics = c->plugins.n_rows;
+    c->sync.details = o->details;
+    c->sync.n_details = o->n_details;
+    c->sync.probe = o->output != NULL;
+    if (o->output != NULL) PL_TRY(pl_session_folder_new(o->output, &c->folder, err));
+    return pl_session_new(&c->session, err);
+}
+
+/* ---- sides ---- */
+
+static pl_status record_side(comparison *c, int i, pl_err *err) {
+    const plumb_compare_options *o = c->options;
+    const bool both = c->side[0].is_model && c->side[1].is_model;
+    const plumb_record_options record = { .inputs = o->inputs,
+                                          .backend = i == 1 && both ? o->reference : o->backend,
+                                          .timeout = o->timeout,
+                                          .memory_limit = o->memory_limit,
+                                          .threads = o->threads,
+                                          .progress = o->progress };
+    return pl_compare_side_record(&c->side[i], &record, c->side[1 - i].recording, &c->notes, err);
+}
+
+static const char *spec_of(const char *spec) {
+    return spec == NULL ? "eager" : spec;
+}
+
+/* The same computation twice would always agree. */
+static pl_status check_sides(const comparison *c, pl_err *err) {
+    const plumb_compare_options *o = c->options;
+    if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
+    return pl_two_sides_check(spec_of(o->backend), c->side[0].model->model, spec_of(o->reference),
+                              c->side[1].model->model, err);
+}
+
+/* Files of nothing but elements take type and shape from the value of their name. */
+static void retype(pl_compare_side *raw, const pl_compare_side *by) {
+    for (size_t i = 0; i < by->recording->n_records; i++) {
+        const pl_record *r = &by->recording->records[i];
+        if (r->has_shape) pl_recording_retype(raw->recording, r->key, r->dtype, r->rank, r->dims);
+    }
+}
+
+static pl_status open_sides(comparison *c, const char *a, const char *b, pl_err *err) {
+    PL_TRY(pl_compare_side_open(&c->side[0], a, err));
+    PL_TRY(pl_compare_side_open(&c->side[1], b, err));
+    PL_TRY(timed(c, "open", err));
+    PL_TRY(check_sides(c, err));
+    for (int i = 0; i < 2; i++)
+        if (c->side[i].is_model) PL_TRY(record_side(c, i, err));
+    if (c->side[0].is_model || c->side[1].is_model) PL_TRY(timed(c, "record", err));
+    retype(&c->side[0], &c->side[1]);
+    retype(&c->side[1], &c->side[0]);
+    PL_TRY(pl_compare_side_describe(&c->side[0], c->session, &c->session->a, err));
+    return pl_compare_side_describe(&c->side[1], c->session, &c->session->b, err);
+}
+
+/* ---- comparing ---- */
+
+static pl_status check_paired(const comparison *c, pl_err *err) {
+    const pl_pairing *p = &c->pairing;
+    if (p->n_pairs > 0) return PL_OK;
+    return pl_fail(
+        err, PL_E_INVALID, "nothing could be paired: %zu values in '%s', %zu in '%s'%s%s",
+        c->side[0].recording->n_records, c->side[0].path, c->side[1].recording->n_records,
+        c->side[1].path, p->n_unpaired_a > 0 ? "; the first: " : "",
+        p->n_unpaired_a > 0 ? p->unpaired_a[0].reason : "");
+}
+
+static pl_status write_map(const comparison *c, const pl_sync_side *a, const pl_sync_side *b,
+                           pl_err *err) {
+    pl_arena *arena = pl_arena_new();
+    pl_pair_side sides[2];
+    pl_buf text = PL_BUF_INIT;
+    pl_status st = arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    if (st == PL_OK) st = pl_pair_side_of_recording(a->recording, a->model, arena, &sides[0], err);
+    if (st == PL_OK) st = pl_pair_side_of_recording(b->recording, b->model, arena, &sides[1], err);
+    if (st == PL_OK) st = pl_pair_map_print(&c->pairing, &sides[0], &sides[1], &text, err);
+    if (st == PL_OK) st = pl_file_write(c->options->export_map, text.data, text.n_bytes, err);
+    pl_buf_release(&text);
+    pl_arena_free(arena);
+    return st;
+}
+
+/* What the baseline accepts is nobody's fault any more. */
+static void drop_accepted_blame(pl_session *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_blame; i++) {
+        bool accepted = false;
+        for (size_t k = 0; k < s->n_points; k++)
+            accepted = accepted || (s->points[k].accepted &&
+                                    strcmp(s->points[k].value, s->blame[i].value) == 0);
+        if (!accepted) s->blame[n++] = s->blame[i];
+    }
+    s->n_blame = n;
+}
+
+static pl_status apply_baseline(comparison *c, pl_err *err) {
+    const char *path = c->options->write_baseline;
+    pl_session *s = c->session;
+    size_t n_unused = 0;
+    if (c->baseline != NULL) {
+        PL_TRY(pl_baseline_apply(c->baseline, s, &n_unused, err));
+        if (n_unused > 0)
+            pl_buf_printf(&c->notes, "%zu values of the baseline agree now or are gone\n",
+                          n_unused);
+    }
+    if (path != NULL) {
+        pl_buf text = PL_BUF_INIT;
+        pl_baseline_put(s, &text);
+        const pl_status st = pl_buf_ok(&text) ? pl_file_write(path, text.data, text.n_bytes, err)
+                                              : pl_fail_memory(err, text.n_bytes);
+        pl_buf_release(&text);
+        PL_TRY(st);
+        for (size_t i = 0; i < s->n_points; i++)
+            if (pl_sync_point_is_bad(&s->points[i])) s->points[i].accepted = true;
+    }
+    drop_accepted_blame(s);
+    return PL_OK;
+}
+
+/* With a model at hand, what diverges is explained by computing it again. */
+static pl_status replay(comparison *c, pl_err *err) {
+    const pl_session *s = c->session;
+    size_t n_bad = 0;
+    for (size_t i = 0; i < s->n_points; i++)
+        n_bad += pl_sync_point_is_bad(&s->points[i]) && !s->points[i].is_input;
+    if (n_bad == 0 || (!c->side[0].is_model && !c->side[1].is_model)) return PL_OK;
+    return pl_compare_blame(c->side, c->side[0].is_model ? 0 : 1, c->pool, c->options->inputs->seed,
+                            &c->progress, c->session, &c->notes, err);
+}
+
+/* A run of a model against a recording: what the run computed rightly and the recording has
+ * otherwise is the model's fault. */
+static bool is_truth(const comparison *c) {
+    return c->side[0].is_model && !c->side[1].is_model;
+}
+
+static pl_status trace_truth(comparison *c, pl_err *err) {
+    pl_session *s = c->session;
+    for (size_t i = 0; is_truth(c) && i < s->n_points; i++) {
+        pl_sync_point *p = &s->points[i];
+        if (!pl_sync_point_is_bad(p) || p->is_input || p->facts.local != PL_FACT_YES ||
+            p->facts.bad_inputs == PL_FACT_YES)
+            continue;
+        p->model_wrong = true;
+        p->facts.bad_inputs = PL_FACT_UNKNOWN;
+        pl_verdict_decide(p);
+        p->reason = pl_arena_printf(
+            s->arena, "the model computes something else than was recorded: %s", p->reason);
+        if (p->reason == NULL) return pl_fail_memory(err, 1);
+    }
+    return PL_OK;
+}
+
+static pl_status conclude(comparison *c, pl_err *err) {
+    const pl_claim claim = {
+        .every_value = true,
+        .truth = is_truth(c),
+        .only_claimed = true,
+        .advice = "--export-map FILE lists the candidates, --map FILE pairs by hand",
+    };
+    return pl_verdict_conclude(c->session, &claim, err);
+}
+
+static pl_status check_details(const comparison *c, pl_err *err) {
+    const pl_session *s = c->session;
+    for (size_t i = 0; i < c->options->n_details; i++) {
+        size_t k = 0;
+        while (k < s->n_points && (strcmp(s->points[k].value, c->options->details[i]) != 0 ||
+                                   s->points[k].verdict == PL_VERDICT_UNPAIRED))
+            k++;
+        if (k == s->n_points)
+            return pl_fail(err, PL_E_NOT_FOUND, "no pair has the name '%s' in A",
+                           c->options->details[i]);
+    }
+    return PL_OK;
+}
+
+static pl_status compare(comparison *c, pl_err *err) {
+    const pl_sync_side a = { c->side[0].recording,
+                             c->side[0].is_model ? c->side[0].model->model : NULL };
+    const pl_sync_side b = { c->side[1].recording,
+                             c->side[1].is_model ? c->side[1].model->model : NULL };
+    PL_TRY(pl_sync_compare(&a, &b, &c->sync, c->session, &c->pairing, err));
+    c->paired = true;
+    PL_TRY(check_paired(c, err));
+    PL_TRY(timed(c, "compare", err));
+    PL_TRY(pl_sync_trace(&a, &b, &c->sync, c->session, err));
+    PL_TRY(replay(c, err));
+    PL_TRY(trace_truth(c, err));
+    PL_TRY(check_details(c, err));
+    if (c->options->export_map != NULL) PL_TRY(write_map(c, &a, &b, err));
+    PL_TRY(apply_baseline(c, err));
+    PL_TRY(conclude(c, err));
+    return timed(c, "trace", err);
+}
+
+/* ---- the session ---- */
+
+/* Two machines: what their CPUs have is worth a word when the numbers differ. */
+static void note_cpus(comparison *c) {
+    char line[800];
+    const pl_session *s = c->session;
+    for (size_t i = 0; i < s->n_points; i++) {
+        if (s->points[i].verdict == PL_VERDICT_SAME || s->points[i].is_input) continue;
+        pl_buf_puts(&c->notes, pl_provenance_compare_cpus(s->a.cpu, s->b.cpu, line, sizeof(line)));
+        return;
+    }
+}
+
+static pl_status put_notes(comparison *c, pl_err *err) {
+    pl_session *s = c->session;
+    size_t n = 0;
+    for (const char *p = pl_buf_str(&c->notes); *p != '\0'; p++)
+        n += *p == '\n';
+    const char **notes = pl_arena_array(s->arena, n, sizeof *notes);
+    if (notes == NULL || !pl_buf_ok(&c->notes)) return pl_fail_memory(err, n);
+    const char *line = pl_buf_str(&c->notes);
+    for (size_t i = 0; i < n; i++) {
+        const size_t length = strcspn(line, "\n");
+        notes[i] = pl_arena_strndup(s->arena, line, length);
+        if (notes[i] == NULL) return pl_fail_memory(err, length);
+        line += length + 1;
+    }
+    s->notes = notes;
+    s->n_notes = n;
+    return PL_OK;
+}
+
+/* A recording made on the fly is gone afterwards: its tensors go to the store. */
+static pl_status pack(comparison *c, int i, pl_err *err) {
+    pl_session *s = c->session;
+    const pl_recording *rec = c->side[i].recording;
+    for (size_t k = 0; k < s->n_points; k++) {
+        pl_side *side = i == 0 ? &s->points[k].a : &s->points[k].b;
+        const pl_record *r = side->key == NULL ? NULL : pl_recording_find(rec, side->key);
+        pl_tensor *t = NULL;
+        if (r == NULL || !r->has_data) continue;
+        PL_TRY(pl_recording_read(rec, r, &t, err));
+        const pl_status st = pl_session_folder_put(c->folder, i == 0 ? "a" : "b", side->key, t,
+                                                   s->arena, &side->blob, err);
+        pl_tensor_unref(t);
+        pl_recording_forget(rec, r);
+        PL_TRY(st);
+        PL_TRY(pl_progress_step(&c->progress, "pack", (int64_t)k + 1, (int64_t)s->n_points, err));
+    }
+    return PL_OK;
+}
+
+static pl_status write_session(comparison *c, pl_err *err) {
+    if (c->folder == NULL) return PL_OK;
+    for (int i = 0; i < 2; i++) {
+        if (c->options->pack || c->side[i].is_model) PL_TRY(pack(c, i, err));
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!c->side[i].is_model) continue;
+        PL_TRY(pl_session_folder_put_model(c->folder, c->side[i].model->model, err));
+        break;
+    }
+    if (c->side[0].is_model && c->side[1].is_model)
+        PL_TRY(pl_session_folder_put_reference(c->folder, c->side[1].model->model, err));
+    pl_session_folder *folder = c->folder;
+    c->folder = NULL;
+    return pl_session_folder_commit_take(folder, c->session, err);
+}
+
+static void put_time(pl_session *s) {
+    char stamp[40];
+    struct tm utc;
+    struct rusage usage;
+    const time_t now = time(NULL);
+    gmtime_r(&now, &utc);
+    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    const char *copy = pl_arena_strdup(s->arena, stamp);
+    if (copy != NULL) s->created = copy;
+    if (getrusage(RUSAGE_SELF, &usage) == 0) s->peak_rss = (int64_t)usage.ru_maxrss * 1024;
+}
+
+static pl_status run(comparison *c, const char *a, const char *b, pl_err *err) {
+    PL_TRY(prepare(c, err));
+    PL_TRY(open_sides(c, a, b, err));
+    PL_TRY(compare(c, err));
+    note_cpus(c);
+    PL_TRY(put_notes(c, err));
+    put_time(c->session);
+    return write_session(c, err);
+}
+
+static void release(comparison *c) {
+    pl_session_folder_abort_take(c->folder);
+    if (c->paired) pl_pairing_release(&c->pairing);
+    pl_session_free(c->session);
+    pl_compare_side_release(&c->side[0]);
+    pl_compare_side_release(&c->side[1]);
+    if (c->has_map) pl_pair_map_release(&c->map);
+    pl_limits_free(c->limits);
+    pl_baseline_free(c->baseline);
+    pl_plugin_metrics_release(&c->plugins);
+    pl_pool_free(c->pool);
+    pl_buf_release(&c->notes);
+}
+
+pl_status pl_compare(const char *a, const char *b, const plumb_compare_options *options,
+                     pl_session **out, pl_err *err) {
+    comparison c = { .options = options };
+    c.started = pl_api_seconds();
+    pl_status st = run(&c, a, b, err);
+    if (st == PL_OK) st = pl_session_copy(c.session, out, err);
+    release(&c);
+    return st;
+}

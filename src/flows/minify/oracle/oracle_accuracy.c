@@ -1,0 +1,88 @@
+/* minify --accuracy: a candidate must also fail the predicate of run --accuracy (flows/accuracy.h),
+ * so that the two never disagree about what is a failure. */
+#include "base/alloc.h"
+#include "flows/minify/minify_int.h"
+#include "interp/interp.h"
+
+/* NULL entries where the run did not come to its end. */
+static pl_status run_reference(pl_mini *m, const pl_mini_state *s, bool fp64, pl_datum ***out,
+                               pl_err *err) {
+    const size_t n = s->model->graph->n_outputs;
+    const pl_interp_options options = {
+        .pool = m->pool, .seed = m->options->inputs->seed, .fp64 = fp64, .any_shape = true
+    };
+    pl_interp *interp = NULL;
+    *out = pl_calloc(n + 1, sizeof(pl_datum *));
+    if (*out == NULL) return pl_fail_memory(err, n);
+    pl_status st = pl_interp_new(s->model, &options, &interp, NULL);
+    if (st == PL_OK) st = pl_interp_run(interp, s->in, *out, NULL);
+    pl_interp_free(interp);
+    return st == PL_E_MEMORY ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static void drop(pl_datum **data, size_t n) {
+    for (size_t i = 0; data != NULL && i < n; i++)
+        pl_datum_unref(data[i]);
+    pl_free(data);
+}
+
+pl_accuracy_options pl_mini_rule(const pl_mini *m) {
+    const plumb_minify_options *o = m->options;
+    return (pl_accuracy_options){ .accuracy = o->accuracy != 0,
+                                  .strict = o->strict != 0,
+                                  .profile = o->profile,
+                                  .same = o->same,
+                                  .tol = o->tol };
+}
+
+pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *s, pl_datum *const *res,
+                               const pl_value **out, pl_err *err) {
+    const pl_graph *graph = s->model->graph;
+    pl_datum **ref = NULL, **gold = NULL;
+    pl_accuracy accuracy = m->accuracy;
+    pl_accuracy_moves moves = {
+        .accuracy = &accuracy, .model = s->model, .in = s->in, .seed = m->options->inputs->seed
+    };
+    pl_status st = PL_OK;
+    *out = NULL;
+    accuracy.precision = pl_model_precision(s->model, &accuracy.flips);
+    PL_TRY_GOTO(done, st, run_reference(m, s, false, &ref, err));
+    PL_TRY_GOTO(done, st, run_reference(m, s, true, &gold, err));
+    moves.gold = gold;
+    for (size_t i = 0; i < graph->n_outputs && *out == NULL; i++) {
+        pl_accuracy_check check;
+        if (ref[i] == NULL || res[i] == NULL) continue;
+        PL_TRY_GOTO(done, st, pl_accuracy_compare(&accuracy, ref[i], res[i], gold[i], &check, err));
+        PL_TRY_GOTO(done, st, pl_accuracy_settle(&moves, i, res[i], &check, err));
+        if (!check.same) *out = graph->outputs[i];
+    }
+done:
+    pl_accuracy_moves_release(&moves);
+    drop(ref, graph->n_outputs);
+    drop(gold, graph->n_outputs);
+    return st;
+}
+
+pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *s, pl_datum *const *res, size_t i,
+                        const pl_accuracy_figures *figures, bool *jumps, pl_err *err) {
+    const size_t n = s->model->graph->n_outputs;
+    pl_datum **ref = NULL, **gold = NULL;
+    pl_accuracy accuracy = m->accuracy;
+    pl_accuracy_moves moves = {
+        .accuracy = &accuracy, .model = s->model, .in = s->in, .seed = m->options->inputs->seed
+    };
+    pl_accuracy_check check = { .same = false };
+    pl_status st = PL_OK;
+    accuracy.precision = pl_model_precision(s->model, &accuracy.flips);
+    PL_TRY_GOTO(done, st, run_reference(m, s, false, &ref, err));
+    PL_TRY_GOTO(done, st, run_reference(m, s, true, &gold, err));
+    moves.gold = gold;
+    if (ref[i] != NULL && res[i] != NULL && gold[i] != NULL)
+        st = pl_accuracy_settle_figures(&moves, i, ref[i], res[i], figures, &check, err);
+done:
+    *jumps = check.same;
+    pl_accuracy_moves_release(&moves);
+    drop(ref, n);
+    drop(gold, n);
+    return st;
+}

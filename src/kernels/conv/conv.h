@@ -1,0 +1,106 @@
+/* Convolution and transposed convolution, one to three spatial dims, NC(D)(H)W in and out, dense.
+ *
+ * Unused entries of the arrays (index >= n_spatial) are ignored. Output sizes are given by the
+ * caller, so every padding rule of ONNX fits: cell o of a dim reads input
+ * o * stride - pad_begin + tap * dilation; what falls outside [0, in) counts as zero, at the end
+ * too: times a weight that is Inf or NaN it gives NaN, with every way and every provider. pad_begin
+ * may be negative. w is (c_out, c_in / groups, kernel…), bias (c_out) or NULL.
+ * Results do not depend on the number of threads. Impossible shapes are PL_E_INVALID. */
+#ifndef PL_CONV_H
+#define PL_CONV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernels/gemm/gemm.h"
+#include "tensor/dtype.h"
+
+typedef struct pl_conv_shape {
+    int n_spatial; /* 1, 2 or 3 */
+    int64_t batch, c_in, c_out, groups;
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3];
+    const pl_provider *by; /* NULL = the default of the process */
+} pl_conv_shape;
+
+/* What a node keeps between calls: packed weights, library primitives, scratch. The same shape,
+ * weight pointer and number of threads reuse it, others rebuild it; the bytes at w must not change
+ * while it lives. Starts NULL; one call at a time for each state. NULL = no cache. */
+typedef struct pl_conv_state pl_conv_state;
+void pl_conv_state_free(pl_conv_state *state); /* NULL is fine */
+/* Bytes of the packed weights (0 = none), and moving them to memory of the caller's that outlives
+ * the state, 64-byte aligned. */
+size_t pl_conv_state_bytes(const pl_conv_state *state);
+void pl_conv_state_move(pl_conv_state *state, void *to);
+/* Fills the state now, as the first convolution would. */
+pl_status pl_conv_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
+                              pl_conv_state **state, pl_err *err);
+pl_status pl_conv_prepare_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *w,
+                              pl_conv_state **state, pl_err *err);
+
+pl_status pl_conv_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
+                      const pl_f32 *bias, pl_f32 *y, pl_conv_state **state, pl_err *err);
+pl_status pl_conv_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
+                      const pl_f64 *bias, pl_f64 *y, pl_conv_state **state, pl_err *err);
+/* The same, with what follows (NULL = nothing). */
+pl_status pl_conv_after_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                            const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_conv_state **state,
+                            const pl_epilogue *after, pl_err *err);
+pl_status pl_conv_after_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x,
+                            const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_conv_state **state,
+                            const pl_epilogue *after, pl_err *err);
+
+/* The same of x times factor, one for each channel of each item, multiplied as x is packed: the
+ * bits are those of a product made first. For shapes that take it (1x1, own
+ * kernels), PL_E_INVALID for others.
+ */
+bool pl_conv_takes_factor_f32(const pl_conv_shape *shape);
+pl_status pl_conv_factor_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                             const pl_f32 *factor, const pl_f32 *w, const pl_f32 *bias, pl_f32 *y,
+                             pl_conv_state **state, const pl_epilogue *after, pl_err *err);
+bool pl_conv_takes_factor_f64(const pl_conv_shape *shape);
+pl_status pl_conv_factor_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x,
+                             const pl_f64 *factor, const pl_f64 *w, const pl_f64 *bias, pl_f64 *y,
+                             pl_conv_state **state, const pl_epilogue *after, pl_err *err);
+
+/* By Winograd's F(2x2, 3x3): faster, and rounded otherwise than pl_conv_f32; where x or w have Inf
+ * or NaN it is pl_conv_f32 (the transforms would make NaN of Inf). The state is needed and belongs
+ * to this way alone. It fits own kernels only. */
+bool pl_conv_winograd_fits(const pl_conv_shape *shape);
+pl_status pl_conv_winograd_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
+                                       pl_conv_state **state, pl_err *err);
+pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                               const pl_f32 *w, const pl_f32 *bias, pl_f32 *y,
+                               pl_conv_state **state, const pl_epilogue *after, pl_err *err);
+
+/* Transposed: input cell i adds to output i * stride - pad_begin + tap * dilation.
+ * w is (c_in, c_out / groups, kernel…); `in` and `out` are those of this operator's own x and y. */
+pl_status pl_conv_transpose_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
+                                const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_err *err);
+pl_status pl_conv_transpose_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x,
+                                const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_err *err);
+
+/* Integers: y(i32) = sum of (x - x_zero) * (w - w_zero), wrapping modulo 2^32; padding counts as
+ * x_zero, that is, adds nothing (ONNX ConvInteger-10). w_zero: step 1 = one for each output
+ * channel. */
+pl_status pl_conv_i8(pl_pool *pool, const pl_conv_shape *shape, const void *x, bool x_signed,
+                     int32_t x_zero, const void *w, bool w_signed, pl_gemm_i8_zero w_zero,
+                     pl_i32 *y, pl_err *err);
+
+/* The plain versions: direct loops over output, then input channel, then taps in memory order; one
+ * accumulator of the element type; the bias is added last. */
+pl_status pl_conv_plain_f32(const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
+                            const pl_f32 *bias, pl_f32 *y, pl_err *err);
+pl_status pl_conv_plain_f64(const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
+                            const pl_f64 *bias, pl_f64 *y, pl_err *err);
+pl_status pl_conv_transpose_plain_f32(const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
+                                      const pl_f32 *bias, pl_f32 *y, pl_err *err);
+pl_status pl_conv_transpose_plain_f64(const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
+                                      const pl_f64 *bias, pl_f64 *y, pl_err *err);
+pl_status pl_conv_plain_i8(const pl_conv_shape *shape, const void *x, bool x_signed, int32_t x_zero,
+                           const void *w, bool w_signed, pl_gemm_i8_zero w_zero, pl_i32 *y,
+                           pl_err *err);
+
+#endif

@@ -1,0 +1,78 @@
+#include "onnx/not_onnx.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+typedef struct magic_row {
+    size_t at;
+    const char *bytes;
+    size_t n;
+    const char *suffix; /* NULL = any */
+    const char *what;
+} magic_row;
+
+#define PYTORCH "a PyTorch file; export the module with torch.onnx.export (docs/howto/pytorch.md)"
+
+/* The first that fits. */
+/* clang-format off */
+static const magic_row rows[] = {
+    { 0, "PK\x03\x04", 4, ".npz", "an npz archive of tensors, without a graph; give it to 'plumb compare', --inputs or --reference" },
+    { 0, "PK\x03\x04", 4, ".keras", "a Keras file; convert it with tf2onnx" },
+    { 0, "PK\x03\x04", 4, ".zip", "a zip archive; unpack it and give the .onnx inside" },
+    { 0, "PK\x03\x04", 4, NULL, PYTORCH },
+    { 0, "\x80\x02", 2, NULL, PYTORCH },
+    { 4, "TFL3", 4, NULL, "a TensorFlow Lite model; convert it with tf2onnx --tflite" },
+    { 0, "GGUF", 4, NULL, "a GGUF file of weights, without a graph; export the model to ONNX" },
+    { 0, "\x89HDF", 4, NULL, "an HDF5 file (Keras); convert it with tf2onnx" },
+    { 0, "\x93NUMPY", 6, NULL, "an npy tensor; give it with --input NAME=FILE or to 'plumb compare'" },
+    { 0, "\x7f" "ELF", 4, NULL, "a program or library; run it as --backend cmd:PROGRAM or plugin:FILE.so" },
+};
+/* clang-format on */
+
+static bool is_safetensors(const unsigned char *p, size_t n) {
+    uint64_t length = 0;
+    if (n < 10) return false;
+    memcpy(&length, p, sizeof(length));
+    return length > 1 && length <= n - 8 && p[8] == '{' && p[8 + length - 1] != 0;
+}
+
+static bool is_text(const unsigned char *p, size_t n) {
+    for (size_t i = 0; i < n && i < 64; i++)
+        if ((p[i] < 32 && p[i] != '\n' && p[i] != '\r' && p[i] != '\t') || p[i] == 127)
+            return false;
+    return n > 0;
+}
+
+const char *pl_not_onnx(const void *data, size_t n, const char *path, bool failed) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const magic_row *r = &rows[i];
+        if (n < r->at + r->n || memcmp(p + r->at, r->bytes, r->n) != 0) continue;
+        if (r->suffix == NULL || pl_path_has_suffix(path, r->suffix)) return r->what;
+    }
+    if (is_safetensors(p, n))
+        return "a safetensors file of tensors, without a graph; give it to 'plumb compare' or as "
+               "--reference";
+    if (!failed) return NULL;
+    if (pl_path_has_suffix(path, ".mlmodel"))
+        return "a Core ML model; convert the source model to ONNX";
+    if (pl_path_has_suffix(path, ".pb"))
+        return "not an ONNX model; a TensorFlow graph is converted with tf2onnx, a TensorProto is "
+               "given with --input NAME=FILE";
+    if (is_text(p, n) && n > 11 && memcmp(p, "<ir_version", 11) == 0)
+        return "the text form of a model; name it .onnxtxt";
+    if (is_text(p, n)) return "text, not an ONNX model";
+    return NULL;
+}
+
+const char *pl_not_onnx_folder(const char *path) {
+    char *session = pl_path_join(path, "session.json");
+    const bool is_session = session != NULL && pl_path_exists(session);
+    pl_free(session);
+    if (is_session)
+        return "a session; 'plumb view' and 'plumb report' read it, its model is in model.onnx";
+    return "a folder; give the .onnx file (a SavedModel is converted with tf2onnx)";
+}

@@ -1,0 +1,21 @@
+/* What is shared by the kernels, error bounds and gradients of control flow. */
+#ifndef PL_CONTROL_H
+#define PL_CONTROL_H
+
+#include "ops/bound.h"
+#include "ops/op.h"
+
+/* Scan-8 has a batch axis in front of everything and sequence lengths as input 0; from Scan-9 on
+ * the axes are free. */
+bool pl_scan_has_batch(const pl_node *node);
+typedef struct pl_scan_layout {
+    pl_graph *body;
+    size_t first;                            /* input that is the first state */
+    size_t n_states, n_in, n_out;            /* states; scan inputs and outputs */
+    const int64_t *in_axes, *out_axes;       /* NULL = all 0 */
+    const int64_t *in_reverse, *out_reverse; /* NULL = all forward */
+} pl_scan_layout;
+/* Returns what is wrong with the attributes (and `*name` of which), or NULL. */
+const char *pl_scan_read(pl_scan_layout *s, const pl_node *node, size_t n_in, const char **name);
+
+#endif

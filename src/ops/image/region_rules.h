@@ -1,0 +1,10 @@
+/* Rules that the rows of region.c name and that stand in the files beside it. */
+#ifndef PL_REGION_RULES_H
+#define PL_REGION_RULES_H
+
+#include "ops/op.h"
+
+/* region_grad.c */
+pl_status pl_max_roi_pool_grad(pl_grad *c);
+
+#endif

@@ -1,0 +1,39 @@
+/* Float operands of matrix products and convolutions: low precision is raised to f32, computed, and
+ * rounded once; what is derived from constant weights is kept between runs. */
+#ifndef PL_COMPUTE_H
+#define PL_COMPUTE_H
+
+#include "kernels/conv/conv.h"
+#include "kernels/gemm/gemm.h"
+#include "ops/eval.h"
+
+/* A node's state: everything derived from one constant weight. */
+typedef struct pl_kept {
+    const void *from; /* the weight's data, when f32 was made from it */
+    float *f32;       /* owned */
+    pl_gemm_state *gemm;
+    pl_conv_state *conv;
+} pl_kept;
+
+/* The node's state for weight input i; NULL when it is not constant or nothing can be kept. */
+pl_kept *pl_kept_of(pl_eval *c, int i);
+static inline pl_gemm_state **pl_kept_gemm(pl_kept *kept) {
+    return kept == NULL ? NULL : &kept->gemm;
+}
+static inline pl_conv_state **pl_kept_conv(pl_kept *kept) {
+    return kept == NULL ? NULL : &kept->conv;
+}
+
+/* Input i as f32; a conversion is made in `kept`, or in scratch when that is NULL. NULL when out of
+ * memory. */
+const pl_f32 *pl_compute_in_f32(pl_eval *c, int i, pl_kept *kept);
+/* Where to compute an output of a float type in f32: its own data when it is F32, else scratch. */
+pl_f32 *pl_compute_out_f32(pl_eval *c, pl_tensor *y);
+/* Rounds what pl_compute_out_f32 gave into y; nothing to do when y is F32. */
+void pl_compute_store(pl_eval *c, pl_tensor *y, const pl_f32 *from);
+
+/* Blocks of conversions over the pool. */
+void pl_compute_load_f32(pl_pool *pool, pl_dtype dtype, const void *from, float *to, int64_t n);
+void pl_compute_store_f32(pl_pool *pool, pl_dtype dtype, const float *from, void *to, int64_t n);
+
+#endif

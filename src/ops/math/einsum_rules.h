@@ -1,0 +1,10 @@
+/* Rules that the rows of einsum.c name and that stand in the files beside it. */
+#ifndef PL_EINSUM_RULES_H
+#define PL_EINSUM_RULES_H
+
+#include "ops/op.h"
+
+/* einsum_emit.c */
+pl_status pl_emit_einsum(pl_emit *c);
+
+#endif

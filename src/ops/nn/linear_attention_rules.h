@@ -1,0 +1,10 @@
+/* Rules that the rows of linear_attention.c name and that stand in the files beside it. */
+#ifndef PL_LINEAR_ATTENTION_RULES_H
+#define PL_LINEAR_ATTENTION_RULES_H
+
+#include "ops/op.h"
+
+/* linear_attention_grad.c */
+pl_status pl_linear_attention_grad(pl_grad *c);
+
+#endif

@@ -1,0 +1,12 @@
+/* Rules that the rows of rnn.c name and that stand in the files beside it. */
+#ifndef PL_RNN_RULES_H
+#define PL_RNN_RULES_H
+
+#include "ops/op.h"
+
+/* rnn_grad.c */
+pl_status pl_gru_grad(pl_grad *c);
+pl_status pl_lstm_grad(pl_grad *c);
+pl_status pl_rnn_grad(pl_grad *c);
+
+#endif

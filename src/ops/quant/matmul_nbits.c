@@ -1,0 +1,369 @@
+/* com.microsoft MatMulNBits: weights of 2, 4 or 8 bits in blocks along K, each with a scale and a
+ * zero point. Few rows of A: the weights are unpacked piece by piece, each used at once. Many rows:
+ * they are unpacked whole for a matrix product. */
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/vmath.h"
+#include "ops/bound.h"
+#include "ops/infer.h"
+#include "ops/lib/compute.h"
+#include "ops/quant/matmul_nbits_rules.h"
+
+extern const pl_op_def pl_ops_matmul_nbits[];
+
+enum { A, B, SCALES, ZEROS, G_IDX, BIAS };
+enum { PIECE = 1024, FEW_ROWS = 4 };
+
+typedef struct layout {
+    int64_t k, n, bits, block, n_blocks, blob; /* blob: bytes of one block */
+    int64_t zero_bytes;                        /* of the packed zero points of one column */
+} layout;
+
+static pl_status layout_of(const pl_node *node, layout *l, pl_err *err) {
+    l->k = pl_attr_int(node, "K");
+    l->n = pl_attr_int(node, "N");
+    l->bits = pl_attr_int(node, "bits");
+    l->block = pl_attr_int(node, "block_size");
+    const bool bits = l->bits == 2 || l->bits == 4 || l->bits == 8;
+    if (!bits) return pl_node_fail(err, PL_E_UNSUPPORTED, node, "bits is %lld", (long long)l->bits);
+    if (l->k < 1 || l->n < 1 || l->k > INT32_MAX || l->n > INT32_MAX || l->block < 16 ||
+        l->block > (1 << 20) || (l->block & (l->block - 1)) != 0) {
+        return pl_node_fail(err, PL_E_INVALID, node, "K is %lld, N %lld, block_size %lld",
+                            (long long)l->k, (long long)l->n, (long long)l->block);
+    }
+    l->n_blocks = (l->k + l->block - 1) / l->block;
+    l->blob = l->block * l->bits / 8;
+    l->zero_bytes = (l->n_blocks * l->bits + 7) / 8;
+    return PL_OK;
+}
+
+/* Input i has so many elements, in whatever shape (older models have them in one line). */
+static pl_status check_count(const pl_infer *c, int i, int64_t expected) {
+    const int rank = pl_infer_rank(c, i);
+    int64_t n = 1;
+    if (rank < 0) return PL_OK;
+    for (int d = 0; d < rank; d++) {
+        const pl_dim dim = pl_infer_dim(c, i, d);
+        if (!pl_dim_known(dim)) return PL_OK;
+        if (!pl_i64_mul(n, dim.value, &n)) return pl_infer_fail(c, "input %d is too large", i);
+    }
+    if (n == expected) return PL_OK;
+    return pl_infer_fail(c, "input %d has %lld elements, expected %lld", i, (long long)n,
+                         (long long)expected);
+}
+
+static pl_status matmul_nbits_infer(pl_infer *c) {
+    layout l = { 0 };
+    pl_dim out[PL_RANK_MAX];
+    const int rank = pl_infer_rank(c, A);
+    PL_TRY(layout_of(c->node, &l, c->err));
+    PL_TRY(check_count(c, B, l.n * l.n_blocks * l.blob));
+    PL_TRY(check_count(c, SCALES, l.n * l.n_blocks));
+    const bool packed = pl_infer_dtype_of(c, ZEROS) == PL_U8;
+    PL_TRY(check_count(c, ZEROS, l.n * (packed ? l.zero_bytes : l.n_blocks)));
+    PL_TRY(check_count(c, BIAS, l.n));
+    if (pl_infer_rank(c, G_IDX) >= 0) { /* K, or padded to whole blocks */
+        const pl_dim n = pl_infer_dim(c, G_IDX, 0);
+        if (pl_infer_rank(c, G_IDX) != 1 || (pl_dim_known(n) && n.value < l.k)) {
+            return pl_infer_fail(c, "g_idx does not have one index for each of %lld rows",
+                                 (long long)l.k);
+        }
+    }
+    if (rank < 0) return pl_infer_set_unranked(c, 0, pl_infer_dtype_of(c, A));
+    if (rank < 1) return pl_infer_fail(c, "input A is a scalar");
+    const pl_dim k = pl_infer_dim(c, A, rank - 1);
+    if (pl_dim_known(k) && k.value != l.k) {
+        return pl_infer_fail(c, "rows of A have %lld elements, K is %lld", (long long)k.value,
+                             (long long)l.k);
+    }
+    for (int d = 0; d < rank; d++)
+        out[d] = pl_infer_dim(c, A, d);
+    out[rank - 1] = pl_dim_of(l.n);
+    return pl_infer_set(c, 0, pl_infer_dtype_of(c, A), rank, out);
+}
+
+/* ---- weights ---- */
+
+typedef struct weights {
+    layout l;
+    const pl_u8 *codes;
+    const float *scales; /* in scratch; f64 under gold */
+    const double *scales_f64;
+    const pl_u8 *packed_zeros; /* or NULL */
+    const double *zeros;       /* unpacked floats, or NULL */
+    const int64_t *groups;     /* g_idx, or NULL */
+} weights;
+
+static int64_t code_at(const weights *w, const pl_u8 *bytes, int64_t i) {
+    const int64_t per_byte = 8 / w->l.bits;
+    return bytes[i / per_byte] >> (i % per_byte * w->l.bits) & ((1 << w->l.bits) - 1);
+}
+
+static double zero_of(const weights *w, int64_t column, int64_t group) {
+    if (w->zeros != NULL) return w->zeros[column * w->l.n_blocks + group];
+    if (w->packed_zeros == NULL) return (double)(1 << (w->l.bits - 1));
+    return (double)code_at(w, w->packed_zeros + column * w->l.zero_bytes, group);
+}
+
+/* Elements [from, from + n) of a column, as T. */
+#define UNPACK(name, T, scales_)                                                                   \
+    static void name(const weights *w, int64_t column, int64_t from, int64_t n, T *out) {          \
+        const pl_u8 *codes = w->codes + column * w->l.n_blocks * w->l.blob;                        \
+        for (int64_t i = 0; i < n;) {                                                              \
+            const int64_t k = from + i;                                                            \
+            const int64_t group = w->groups != NULL ? w->groups[k] : k / w->l.block;               \
+            const T scale = w->scales_[column * w->l.n_blocks + group];                            \
+            const T zero = (T)zero_of(w, column, group);                                           \
+            const int64_t same =                                                                   \
+                w->groups != NULL ? 1 : pl_i64_min(n - i, w->l.block - k % w->l.block);            \
+            for (int64_t t = 0; t < same; t++)                                                     \
+                out[i + t] = ((T)code_at(w, codes, k + t) - zero) * scale;                         \
+            i += same;                                                                             \
+        }                                                                                          \
+    }
+UNPACK(unpack_f32, float, scales)
+UNPACK(unpack_f64, double, scales_f64)
+
+static pl_status weights_of(pl_eval *c, weights *w) {
+    const pl_tensor *scales = pl_in(c, SCALES), *zeros = pl_in(c, ZEROS);
+    memset(w, 0, sizeof(*w));
+    PL_TRY(layout_of(c->node, &w->l, c->err));
+    w->codes = pl_in(c, B)->data;
+    double *wide = pl_scratch(c, (size_t)scales->n_elements, sizeof(*wide));
+    float *narrow = pl_scratch(c, (size_t)scales->n_elements, sizeof(*narrow));
+    if (wide == NULL || narrow == NULL) return pl_eval_memory(c);
+    pl_load_f64(scales->dtype, scales->data, wide, (size_t)scales->n_elements);
+    pl_load_f32(scales->dtype, scales->data, narrow, (size_t)scales->n_elements);
+    w->scales = narrow;
+    w->scales_f64 = wide;
+    if (zeros != NULL && zeros->dtype == PL_U8) w->packed_zeros = zeros->data;
+    if (zeros != NULL && zeros->dtype != PL_U8) {
+        double *z = pl_scratch(c, (size_t)zeros->n_elements, sizeof(*z));
+        if (z == NULL) return pl_eval_memory(c);
+        pl_load_f64(zeros->dtype, zeros->data, z, (size_t)zeros->n_elements);
+        w->zeros = z;
+    }
+    if (!pl_has(c, G_IDX)) return PL_OK;
+    size_t n = 0;
+    w->groups = pl_in_ints(c, G_IDX, &n);
+    if (w->groups == NULL) return pl_eval_memory(c);
+    for (int64_t i = 0; i < w->l.k; i++) {
+        if (w->groups[i] < 0 || w->groups[i] >= w->l.n_blocks) {
+            return pl_eval_fail(c, "g_idx[%lld] is %lld, expected 0 to %lld", (long long)i,
+                                (long long)w->groups[i], (long long)w->l.n_blocks - 1);
+        }
+    }
+    return PL_OK;
+}
+
+/* ---- products ---- */
+
+typedef struct nbits_job {
+    const weights *w;
+    int64_t m;
+    const pl_f32 *a;
+    pl_f32 *y;
+    void *all; /* whole columns, f32 or f64 */
+} nbits_job;
+
+static void few_rows(void *ctx, int64_t begin, int64_t end) {
+    const nbits_job *j = ctx;
+    const layout *l = &j->w->l;
+    for (int64_t column = begin; column < end; column++) {
+        double sums[FEW_ROWS] = { 0 };
+        for (int64_t k = 0; k < l->k; k += PIECE) {
+            float piece[PIECE];
+            const int64_t n = pl_i64_min(PIECE, l->k - k);
+            unpack_f32(j->w, column, k, n, piece);
+            for (int64_t row = 0; row < j->m; row++)
+                sums[row] += pl_vmath_get()->f32.dot(j->a + row * l->k + k, piece, (size_t)n);
+        }
+        for (int64_t row = 0; row < j->m; row++)
+            j->y[row * l->n + column] = (float)sums[row];
+    }
+}
+
+/* One accumulator in the order of K (pl_eval.naive). */
+static void plain_columns(void *ctx, int64_t begin, int64_t end) {
+    const nbits_job *j = ctx;
+    const layout *l = &j->w->l;
+    for (int64_t column = begin; column < end; column++) {
+        for (int64_t row = 0; row < j->m; row++) {
+            float sum = 0, piece[PIECE];
+            for (int64_t k = 0; k < l->k; k += PIECE) {
+                const int64_t n = pl_i64_min(PIECE, l->k - k);
+                unpack_f32(j->w, column, k, n, piece);
+                for (int64_t i = 0; i < n; i++)
+                    sum += j->a[row * l->k + k + i] * piece[i];
+            }
+            j->y[row * l->n + column] = sum;
+        }
+    }
+}
+
+static void unpack_columns_f32(void *ctx, int64_t begin, int64_t end) {
+    const nbits_job *j = ctx;
+    const int64_t k = j->w->l.k;
+    for (int64_t i = begin; i < end; i++)
+        unpack_f32(j->w, i, 0, k, (float *)j->all + i * k);
+}
+
+static void unpack_columns_f64(void *ctx, int64_t begin, int64_t end) {
+    const nbits_job *j = ctx;
+    const int64_t k = j->w->l.k;
+    for (int64_t i = begin; i < end; i++)
+        unpack_f64(j->w, i, 0, k, (double *)j->all + i * k);
+}
+
+static pl_status product_f64(pl_eval *c, nbits_job *j, const pl_gemm_shape *g) {
+    pl_tensor *y = pl_out(c, 0);
+    pl_f64 *out = y->data;
+    j->all = pl_scratch(c, (size_t)(g->n * g->k), sizeof(double));
+    if (j->all == NULL) return pl_eval_memory(c);
+    pl_pool_for(c->pool, g->n, 4, unpack_columns_f64, j);
+    PL_TRY(pl_gemm_f64(c->pool, g, 1, pl_in(c, A)->data, j->all, 0, out, NULL, c->err));
+    if (!pl_has(c, BIAS)) return PL_OK;
+    const pl_f64 *bias = pl_in_f64(c, BIAS);
+    if (bias == NULL) return pl_eval_memory(c);
+    for (int64_t i = 0; i < y->n_elements; i++)
+        out[i] += bias[i % g->n];
+    return PL_OK;
+}
+
+static pl_status matmul_nbits_eval(pl_eval *c) {
+    const pl_tensor *a = pl_in(c, A);
+    pl_tensor *y = pl_out(c, 0);
+    weights w;
+    PL_TRY(weights_of(c, &w));
+    if (y->n_elements == 0) return PL_OK;
+    nbits_job job = { .w = &w, .m = a->n_elements / w.l.k };
+    const pl_gemm_shape g = {
+        .m = job.m, .n = w.l.n, .k = w.l.k, .trans_b = true, .batch = 1, .by = c->kernels
+    };
+    if (y->dtype == PL_F64) return product_f64(c, &job, &g);
+    job.a = pl_compute_in_f32(c, A, NULL);
+    job.y = pl_compute_out_f32(c, y);
+    if (job.a == NULL || job.y == NULL) return pl_eval_memory(c);
+    if (c->naive) {
+        pl_pool_for(c->pool, w.l.n, 4, plain_columns, &job);
+    } else if (job.m <= FEW_ROWS) {
+        pl_pool_for(c->pool, w.l.n, 16, few_rows, &job);
+    } else {
+        job.all = pl_scratch(c, (size_t)(w.l.n * w.l.k), sizeof(float));
+        if (job.all == NULL) return pl_eval_memory(c);
+        pl_pool_for(c->pool, w.l.n, 4, unpack_columns_f32, &job);
+        PL_TRY(pl_gemm_f32(c->pool, &g, 1, job.a, job.all, 0, job.y, NULL, c->err));
+    }
+    if (pl_has(c, BIAS)) {
+        const pl_f32 *bias = pl_in_f32(c, BIAS);
+        if (bias == NULL) return pl_eval_memory(c);
+        for (int64_t i = 0; i < y->n_elements; i++)
+            job.y[i] += bias[i % w.l.n];
+    }
+    pl_compute_store(c, y, job.y);
+    return PL_OK;
+}
+
+/* ---- error bound ---- */
+
+/* What a row of A is off by, squared. A runtime may round it to 8 bits by blocks when
+ * accuracy_level allows int8 (ContribOperators.md, MatMulNBits). */
+static void row_errors(const pl_bound *c, const layout *l, int64_t row, double *out) {
+    const double *e = pl_b_e(c, A), *a = pl_b_in(c, A)->data;
+    const bool int8 = pl_attr_int(c->node, "accuracy_level") == 4;
+    for (int64_t from = 0; from < l->k; from += l->block) {
+        const int64_t to = pl_i64_min(from + l->block, l->k);
+        double most = 0;
+        for (int64_t k = from; int8 && k < to; k++)
+            most = fmax(most, fabs(a[row * l->k + k]));
+        for (int64_t k = from; k < to; k++) {
+            const double own = (e == NULL ? 0 : e[row * l->k + k]) + most / 254;
+            out[row * l->k + k] = own * own;
+        }
+    }
+}
+
+typedef struct nbits_bound { /* products of |a|, e^2 and a^2 with the columns */
+    const weights *w;
+    const double *a, *e2; /* e2: NULL = exact */
+    int64_t m;
+    double u_acc, u_low; /* u_low: weights unpacked to a type below float; else 0 */
+    double *out;
+} nbits_bound;
+
+static void bound_columns(void *ctx, int64_t begin, int64_t end) {
+    const nbits_bound *j = ctx;
+    const layout *l = &j->w->l;
+    const double chain = pl_b_chain((double)l->k + 1);
+    for (int64_t column = begin; column < end; column++) {
+        for (int64_t row = 0; row < j->m; row++)
+            j->out[row * l->n + column] = 0;
+        double piece[PIECE] = { 0 };
+        for (int64_t k = 0; k < l->k; k += PIECE) {
+            const int64_t n = pl_i64_min(PIECE, l->k - k);
+            unpack_f64(j->w, column, k, n, piece);
+            for (int64_t row = 0; row < j->m; row++) {
+                const double *a = j->a + row * l->k + k;
+                double sum = 0, squares = 0;
+                for (int64_t i = 0; i < n; i++) {
+                    sum += fabs(a[i] * piece[i]);
+                    const double low = j->u_low * a[i];
+                    const double e2 = j->e2 == NULL ? 0 : j->e2[row * l->k + k + i];
+                    squares += (e2 + low * low) * piece[i] * piece[i];
+                }
+                j->out[row * l->n + column] += j->u_acc * chain * sum + sqrt(squares);
+            }
+        }
+    }
+}
+
+static pl_status matmul_nbits_bound(pl_bound *c) {
+    const pl_tensor *y = pl_b_out(c, 0), *a = pl_b_in(c, A), *bias = pl_b_in(c, BIAS);
+    const double *v = pl_b_y(c, 0), *b = pl_b_x(c, BIAS), *eb = pl_b_e(c, BIAS);
+    pl_eval as_eval = { .node = c->node,
+                        .n_in = c->n_in,
+                        .in = c->in,
+                        .pool = c->pool,
+                        .scratch = c->scratch,
+                        .fp64 = true,
+                        .err = c->err };
+    weights w;
+    if (y == NULL || y->n_elements == 0) return PL_OK;
+    PL_TRY(weights_of(&as_eval, &w));
+    nbits_bound j = { .w = &w, .m = a->n_elements / w.l.k, .a = pl_b_x(c, A), .u_acc = c->u_acc };
+    if (c->u > c->u_acc) j.u_low = c->u;
+    if (j.a == NULL || v == NULL) return pl_fail_memory(c->err, 1);
+    if (pl_b_e(c, A) != NULL || pl_attr_int(c->node, "accuracy_level") == 4) {
+        double *e2 = pl_arena_array(c->scratch, (size_t)a->n_elements, sizeof(double));
+        if (e2 == NULL) return pl_fail_memory(c->err, 1);
+        for (int64_t row = 0; row < j.m; row++)
+            row_errors(c, &w.l, row, e2);
+        j.e2 = e2;
+    }
+    PL_TRY(pl_b_new(c, 0, &j.out));
+    pl_pool_for(c->pool, w.l.n, 4, bound_columns, &j);
+    for (int64_t i = 0; i < y->n_elements; i++) {
+        j.out[i] += c->u * fabs(v[i]);
+        if (bias != NULL) j.out[i] += c->u * fabs(b[i % w.l.n]) + (eb ? eb[i % w.l.n] : 0);
+    }
+    return PL_OK;
+}
+
+/* ---- rows ---- */
+
+/* clang-format off */
+const pl_op_def pl_ops_matmul_nbits[] = {
+    { .name = "MatMulNBits", .domain = "com.microsoft", .since = 1,
+      .in = PL_PORTS({ "A", PL_T_FLOAT, 0 }, { "B", PL_T(PL_U8), 0 }, { "scales", PL_T_FLOAT, 0 }, { "zero_points", PL_T(PL_U8) | PL_T_FLOAT, PL_PORT_OPTIONAL },
+                     { "g_idx", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
+      .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
+      .attrs = PL_ATTRS(PL_A_REQUIRED("K", INT), PL_A_REQUIRED("N", INT), PL_A_INT("bits", 4), PL_A_REQUIRED("block_size", INT), PL_A_INT("accuracy_level", 0)),
+      .infer = matmul_nbits_infer, .eval = matmul_nbits_eval, .grad = pl_grad_matmul_nbits, .bound = matmul_nbits_bound, PL_EMIT_BREAK("a product with packed weights: a library routine"), .autocast = PL_AMP_LOW,
+      .samples = PL_SAMPLES({ "(float[2,32] a, uint8[3,2,8] b, float[3,2] s) => (y) { y = com.microsoft.MatMulNBits<K=32, N=3, bits=4, block_size=16>(a, b, s) }", NULL, 0 },
+                            { "(float[8,20] a, uint8[3,2,16] b, float[6] s, uint8[6] z, float[3] c) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=8, block_size=16>(a, b, s, z, , c) }", NULL, 0 }) },
+    { 0 },
+};
+/* clang-format on */

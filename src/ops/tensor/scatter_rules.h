@@ -1,0 +1,15 @@
+/* Rules that the rows of scatter.c name and that stand in the files beside it. */
+#ifndef PL_SCATTER_RULES_H
+#define PL_SCATTER_RULES_H
+
+#include "ops/op.h"
+
+/* scatter_emit.c */
+pl_status pl_emit_tensor_scatter(pl_emit *c);
+
+/* scatter_grad.c */
+pl_status pl_grad_scatter_elements(pl_grad *c);
+pl_status pl_grad_scatter_nd(pl_grad *c);
+pl_status pl_grad_tensor_scatter(pl_grad *c);
+
+#endif

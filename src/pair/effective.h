@@ -1,0 +1,19 @@
+/* The precision that a value really has: the coarsest that anything it was computed from went
+ * through. A float behind a quantisation is worth int8, one behind a cast to fp16 fp16.
+ *
+ * Quantised weights count only when they are not the same on both sides: rounded once, they are
+ * exact for both. */
+#ifndef PL_EFFECTIVE_H
+#define PL_EFFECTIVE_H
+
+#include "metric/metrics.h"
+#include "pair/pair_graph.h"
+
+/* of[v] for every value of the graph; F64 where nothing is known. dtype[v] = recorded type, or
+ * PL_UNDEFINED. */
+void pl_effective_find(const pl_pair_graph *graph, const pl_dtype *dtype, bool count_weights,
+                       pl_precision *of);
+/* The coarser of two; EXACT only when `base` is. */
+pl_precision pl_precision_coarser(pl_precision base, pl_precision effective);
+
+#endif

@@ -1,0 +1,141 @@
+/* Pairing: which value of run A is which value of run B, how that is known, and how sure it is.
+ *
+ * Layers in order (pair.c has the table): the user's map, names, debug information, quantiser
+ * suffixes, structure without names, values, order. A layer never takes back what an earlier one
+ * has paired, and uses it as anchors. Wrong pairs are worse than none: what stays below the minimal
+ * confidence is unpaired, with the reason. Linear or n log n in the number of values.
+ * Both sides are borrowed and must outlive the pairing only where it says so. */
+#ifndef PL_PAIR_H
+#define PL_PAIR_H
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "graph/graph.h"
+#include "store/recording.h"
+
+/* One value of a side. Strings are never NULL: "" is unknown. */
+typedef struct pl_pair_item {
+    const char *name;              /* unique on this side: the key of a recording */
+    const char *value;             /* its name in the side's graph; "" = `name` */
+    const char *graph;             /* body it stands in, "LOOP_OUTPUT/body"; "" = main graph */
+    int64_t call;                  /* 0, 1, … where a body or a module runs several times */
+    const char *const *stands_for; /* names on the other side (or in MODEL) that it carries */
+    size_t n_stands_for;
+    const char *op, *module, *source; /* source: "file:line" */
+    bool unmapped; /* its maker says that its name is none of the model's (PyTorch) */
+    bool has_shape;
+    pl_dtype dtype; /* PL_UNDEFINED = unknown */
+    int rank;       /* the rest when has_shape */
+    int64_t dims[PL_RANK_MAX];
+    bool has_hash;
+    pl_hash128 hash; /* of the dense bytes, as store/blob.h defines them */
+    bool has_stats;
+    pl_stats stats;
+    bool has_data;            /* the side's `read` gives its tensor */
+    unsigned flags;           /* PL_RECORD_INPUT, PL_RECORD_OUTPUT */
+    const pl_value *in_graph; /* its value in side->model, or NULL: then looked up by name */
+} pl_pair_item;
+
+/* Items stand in the order of the run where that is known. Of the graph one is enough: the model,
+ * or the JSON that a recording carries (docs/formats/recording.md); with neither, layers that need
+ * a graph do nothing. */
+typedef struct pl_pair_side {
+    const pl_pair_item *items;
+    size_t n_items;
+    const pl_model *model;  /* or NULL */
+    const char *graph_json; /* or NULL */
+    /* A tensor on demand, for the layers that look at values; NULL = none available. */
+    pl_status (*read)(void *ctx, size_t item, pl_tensor **out, pl_err *err);
+    void *ctx;
+} pl_pair_side;
+
+typedef enum pl_pair_method { /* bits of pl_pair_options.methods */
+                              PL_PAIR_MAP = 1 << 0,
+                              PL_PAIR_NAME = 1 << 1,
+                              PL_PAIR_DEBUG = 1 << 2,
+                              PL_PAIR_SUFFIX = 1 << 3,
+                              PL_PAIR_STRUCTURE = 1 << 4,
+                              PL_PAIR_VALUE = 1 << 5,
+                              PL_PAIR_ORDER = 1 << 6,
+                              PL_PAIR_SPELLING = 1 << 7,
+                              PL_PAIR_LIKELY = 1 << 8,
+                              PL_PAIR_ALL = (1 << 9) - 1
+} pl_pair_method;
+
+typedef struct pl_pair {
+    size_t a, b;          /* items */
+    const char *method;   /* "map", "name", "debug", "suffix", "structure", "value", "order" */
+    const char *how;      /* the same in a few words for a person; "" */
+    double confidence;    /* 0 to 1 */
+    const char *relation; /* "1:1"; "n:1": b does the work of several ops of A (or several values of
+                             A are this one of B); "1:n" the other way round; "n:m": both sides need
+                             several ops from the pairs above to this one, and not the same */
+    const char *layout;   /* "" = as they are; else what makes them comparable (layout.h) */
+    /* Values that were fused into this pair, by item: of A when "n:1" and "n:m", of B when "1:n".
+     */
+    const size_t *members;
+    size_t n_members;
+} pl_pair;
+
+typedef struct pl_unpaired {
+    size_t item;
+    const char *reason; /* "fused into 'y'", "2 candidates: …", "confidence 0.4 below 0.5" */
+    bool expected;      /* folded, fused, a view or a constant: nothing to worry about */
+} pl_unpaired;
+
+typedef struct pl_pairing {
+    pl_pair *pairs; /* in the order of A's items */
+    size_t n_pairs;
+    pl_unpaired *unpaired_a, *unpaired_b; /* in order */
+    size_t n_unpaired_a, n_unpaired_b;
+    pl_arena *arena; /* holds all of it, strings too: nothing points into the sides */
+} pl_pairing;
+
+/* ---- the user's map (docs/formats/map.md) ---- */
+typedef struct pl_pair_map_row {
+    const char *a, *b; /* names of items; one is NULL: the other stays unpaired */
+    const char *layout;
+} pl_pair_map_row;
+typedef struct pl_pair_map {
+    pl_pair_map_row *rows;
+    size_t n_rows;
+    pl_arena *arena;
+} pl_pair_map;
+
+pl_status pl_pair_map_open(const char *path, pl_pair_map *out, pl_err *err);
+/* `name` stands for it in messages. */
+pl_status pl_pair_map_read(const char *text, size_t n, const char *name, pl_pair_map *out,
+                           pl_err *err);
+void pl_pair_map_release(pl_pair_map *map);
+/* Pairs, and unpaired values as comments; what it prints, pl_pair_map_read reads. */
+pl_status pl_pair_map_print(const pl_pairing *pairing, const pl_pair_side *a, const pl_pair_side *b,
+                            pl_buf *out, pl_err *err);
+
+/* ---- pairing ---- */
+typedef struct pl_pair_options { /* NULL or PL_PAIR_OPTIONS_INIT: the defaults */
+    const pl_pair_map *map;      /* or NULL */
+    double min_confidence;
+    bool keep_views;     /* view-like ops (PL_OP_VIEW) are values like others */
+    unsigned methods;    /* pl_pair_method */
+    uint64_t read_limit; /* bytes of tensors that the value layers may read; 0 = none */
+    bool strict;         /* no likely pairs */
+} pl_pair_options;
+#define PL_PAIR_OPTIONS_INIT                                                                       \
+    { NULL, 0.5, false, PL_PAIR_ALL, UINT64_C(1) << 32, false }
+
+/* A name in the map that no side has is PL_E_NOT_FOUND; nothing paired is not a failure. */
+pl_status pl_pair_values(const pl_pair_side *a, const pl_pair_side *b,
+                         const pl_pair_options *options, pl_pairing *out, pl_err *err);
+void pl_pairing_release(pl_pairing *pairing);
+const char *pl_pair_method_name(pl_pair_method method);
+
+/* ---- sides ---- */
+/* Items of all records (containers left out: their items are records); reads through the recording,
+ * which must outlive the side, as must the arena. `model` may be NULL. */
+pl_status pl_pair_side_of_recording(const pl_recording *recording, const pl_model *model,
+                                    pl_arena *arena, pl_pair_side *out, pl_err *err);
+/* Inputs and every value that a node makes, bodies included; no tensors. */
+pl_status pl_pair_side_of_model(const pl_model *model, pl_arena *arena, pl_pair_side *out,
+                                pl_err *err);
+
+#endif

@@ -1,0 +1,378 @@
+/* The table for the terminal, and as Markdown. Colour never alone: a letter stands beside it. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/count.h"
+#include "base/escape.h"
+#include "report/session_print.h"
+#include "session/advice.h"
+#include "session/detail.h"
+
+enum { LIMIT_ROWS = 16, LIST_MAX = 16 };
+
+static const char *letter_of(pl_colour c) {
+    static const char *const letters[] = { "G", "Y", "R", "-" };
+    return letters[c <= PL_NO_COLOUR ? c : PL_NO_COLOUR];
+}
+
+static void put_mark(const pl_session_view *v, pl_colour c, pl_buf *out) {
+    static const char *const codes[] = { "\033[32m", "\033[33m", "\033[31m", "" };
+    if (v->colour) pl_buf_puts(out, codes[c <= PL_NO_COLOUR ? c : PL_NO_COLOUR]);
+    pl_buf_puts(out, letter_of(c));
+    if (v->colour && c < PL_NO_COLOUR) pl_buf_puts(out, "\033[0m");
+}
+
+/* A cosine's digits are those of its distance from 1. */
+static const char *put_digits(double x, int n_digits, char *out, size_t n_out) {
+    const bool is_near_1 = x < 1 && x > 1 - 1e-4;
+    snprintf(out, n_out, is_near_1 ? "1-%.*g" : "%.*g", is_near_1 ? 2 : n_digits,
+             is_near_1 ? 1 - x : x);
+    return out;
+}
+static void put_value(double x, char *out, size_t n_out) {
+    if (isnan(x))
+        snprintf(out, n_out, "-");
+    else
+        put_digits(x, 5, out, n_out);
+}
+
+/* What there is to say beside the verdict. */
+static const char *reason_of(const pl_sync_point *p) {
+    if (p->reason[0] != '\0') return p->reason;
+    return p->metadata_reason;
+}
+
+static void put_counts(const pl_session *s, pl_buf *out) {
+    size_t n[PL_VERDICT_COUNT] = { 0 }, n_accepted = 0, n_worry = 0;
+    for (size_t i = 0; i < s->n_points; i++) {
+        n[s->points[i].verdict]++;
+        n_accepted += s->points[i].accepted;
+    }
+    pl_buf_put_count(out, s->n_points, "value");
+    for (int v = 0, k = 0; v < PL_VERDICT_COUNT; v++)
+        if (n[v] > 0)
+            pl_buf_printf(out, "%s%zu %s", k++ == 0 ? ": " : ", ", n[v],
+                          pl_verdict_name((pl_verdict)v));
+    if (n_accepted > 0) pl_buf_printf(out, "; %zu accepted by the baseline", n_accepted);
+    for (size_t i = 0; i < s->n_left_b; i++)
+        n_worry += !s->left_b[i].expected;
+    if (s->n_left_b > 0)
+        pl_buf_printf(out, "; %zu values of B unpaired, %zu of them unexplained", s->n_left_b,
+                      n_worry);
+    pl_buf_putc(out, '\n');
+}
+
+/* What the headline rests on, and where it begins when that is another value. */
+static void put_coverage(const pl_session *s, pl_buf *out) {
+    if (s->outcome == PL_OUTCOME_FAILED) return;
+    pl_buf_puts(out, "  coverage: ");
+    pl_session_put_coverage_text(s, out);
+    pl_buf_putc(out, '\n');
+    if (strcmp(s->at_fault, "model") == 0 || strcmp(s->at_fault, "both") == 0)
+        pl_buf_printf(out, "  at fault: %s\n",
+                      *s->at_fault == 'm' ? "the model, not the runtime"
+                                          : "both the model and the runtime");
+    if (s->n_blame == 0 || s->first_divergence == NULL ||
+        strcmp(s->first_divergence, s->blame[0].value) == 0)
+        return;
+    pl_buf_puts(out, "  first divergence: ");
+    pl_buf_put_clean(out, s->first_divergence);
+    pl_buf_putc(out, '\n');
+}
+
+static void put_side(const char *name, const pl_side_info *i, pl_buf *out) {
+    const char *parts[] = { i->spec[0] != '\0' ? i->spec : i->backend, i->version, i->path };
+    bool any = false;
+    for (size_t k = 0; k < 3; k++)
+        any = any || parts[k][0] != '\0';
+    if (!any) return;
+    pl_buf_printf(out, "  %s ", name);
+    for (size_t k = 0; k < 3; k++) {
+        if (parts[k][0] == '\0') continue;
+        pl_buf_putc(out, ' ');
+        pl_buf_put_clean(out, parts[k]);
+    }
+    if (i->failure[0] != '\0') {
+        pl_buf_puts(out, ": ");
+        pl_buf_put_clean(out, i->failure);
+    }
+    pl_buf_putc(out, '\n');
+}
+
+static void put_numbers(const int64_t *numbers, size_t n, pl_buf *out) {
+    for (size_t i = 0; i < n && i < LIST_MAX; i++)
+        pl_buf_printf(out, "%s%lld", i > 0 ? ", " : "", (long long)numbers[i]);
+    if (n > LIST_MAX) pl_buf_printf(out, " and %zu more", n - LIST_MAX);
+}
+
+/* "3 of 8 samples fail: 1, 2, 5; 2 alone shows every culprit" */
+static void put_samples(const pl_session *s, pl_buf *out) {
+    if (s->n_samples < 2) return;
+    pl_buf_printf(out, "  %zu of %zu samples fail", s->n_failing_samples, s->n_samples);
+    if (s->n_failing_samples > 0) {
+        pl_buf_puts(out, ": ");
+        put_numbers(s->failing_samples, s->n_failing_samples, out);
+    }
+    if (s->n_cover > 0) {
+        pl_buf_puts(out, s->n_cover == 1 ? "; sample " : "; samples ");
+        put_numbers(s->cover, s->n_cover, out);
+        pl_buf_puts(out, s->n_blame == 0   ? " is the worst"
+                         : s->n_cover == 1 ? " alone shows every culprit"
+                                           : " together show every culprit");
+    }
+    pl_buf_putc(out, '\n');
+}
+
+static void put_blame(const pl_session *s, pl_buf *out) {
+    if (s->n_blame > 0) pl_buf_puts(out, "\nblame\n");
+    for (size_t i = 0; i < s->n_blame; i++) {
+        const pl_blame_entry *b = &s->blame[i];
+        pl_buf_printf(out, "  %zu. ", i + 1);
+        pl_buf_put_clean(out, b->op);
+        pl_buf_puts(out, " '");
+        pl_buf_put_clean(out, b->node[0] != '\0' ? b->node : b->value);
+        pl_buf_puts(out, "' -> ");
+        pl_buf_put_clean(out, b->value);
+        if (b->kind[0] != '\0') {
+            pl_buf_puts(out, ": ");
+            pl_buf_put_clean(out, b->kind);
+        }
+        if (b->where[0] != '\0') {
+            pl_buf_puts(out, ", ");
+            pl_buf_put_clean(out, b->where);
+        }
+        if (!isnan(b->q)) pl_buf_printf(out, "; q %.4g", b->q);
+        if (!isnan(b->effect)) pl_buf_printf(out, "; effect %.4g", b->effect);
+        if (b->n_samples > 0) {
+            pl_buf_puts(out, b->n_samples > 1 ? "; samples " : "; sample ");
+            put_numbers(b->samples, b->n_samples, out);
+        }
+        pl_buf_putc(out, '\n');
+        const char *const more[] = { b->reason, b->module, b->source };
+        for (size_t k = 0; k < 3; k++) {
+            if (more[k][0] == '\0') continue;
+            pl_buf_puts(out, "     ");
+            pl_buf_put_clean(out, more[k]);
+            pl_buf_putc(out, '\n');
+        }
+        if (b->n_members > 1) pl_buf_puts(out, "     one of");
+        for (size_t k = 0; b->n_members > 1 && k < b->n_members; k++) {
+            pl_buf_putc(out, ' ');
+            pl_buf_put_clean(out, b->members[k]);
+        }
+        if (b->n_members > 1) pl_buf_putc(out, '\n');
+    }
+}
+
+typedef struct widths {
+    int metric, op;
+} widths;
+
+static void put_nonfinite(const pl_accumulators *acc, pl_buf *out) {
+    if (acc->n_both_nan > 0)
+        pl_buf_printf(out, "  NaN on both sides at %lld of %lld elements",
+                      (long long)acc->n_both_nan, (long long)acc->n);
+    if (acc->n_both_inf > 0)
+        pl_buf_printf(out, "  Inf on both sides at %lld of %lld elements",
+                      (long long)acc->n_both_inf, (long long)acc->n);
+}
+
+static void put_row(const pl_session_view *v, const pl_sync_point *p, widths w, pl_buf *out) {
+    char number[40];
+    put_value(pl_sync_point_metric(v->session, p, v->metric), number, sizeof number);
+    pl_buf_puts(out, "  ");
+    put_mark(v, p->colour, out);
+    pl_buf_printf(out, " %*s  %-10s", w.metric - 2, number, pl_verdict_name(p->verdict));
+    char op[64];
+    snprintf(op, sizeof op, "%.60s", p->op[0] != '\0' ? p->op : p->is_input ? "(input)" : "-");
+    pl_buf_putc(out, ' ');
+    pl_buf_put_clean(out, op);
+    for (int k = (int)strlen(op); k < w.op; k++)
+        pl_buf_putc(out, ' ');
+    pl_buf_puts(out, "  ");
+    pl_buf_put_clean(out, p->value);
+    if (p->counterpart[0] != '\0' && strcmp(p->counterpart, p->value) != 0) {
+        pl_buf_puts(out, " = ");
+        pl_buf_put_clean(out, p->counterpart);
+        pl_buf_printf(out, " (%s %.2f)", p->paired_by, p->confidence);
+    }
+    if (p->layout[0] != '\0') {
+        pl_buf_puts(out, " [");
+        pl_buf_put_clean(out, p->layout);
+        pl_buf_putc(out, ']');
+    }
+    if (p->accepted) pl_buf_puts(out, " (accepted)");
+    if (v->session->n_samples > 1) pl_buf_printf(out, " [sample %lld]", (long long)p->sample);
+    if (reason_of(p)[0] != '\0') {
+        pl_buf_puts(out, "  ");
+        pl_buf_put_clean(out, reason_of(p));
+    }
+    if (p->measured) put_nonfinite(&p->acc, out);
+    pl_buf_putc(out, '\n');
+}
+
+/* Which limits gave the colours, each metric and origin once. */
+static void put_limits(const pl_session_view *v, pl_buf *out) {
+    const pl_session *s = v->session;
+    const pl_sync_point *seen[LIMIT_ROWS];
+    bool varies[LIMIT_ROWS] = { false };
+    size_t n = 0;
+    const char *last = "";
+    for (size_t i = 0; i < s->n_points; i++) {
+        const pl_sync_point *p = &s->points[i];
+        size_t k = 0;
+        if (!p->limits.known || p->limits_from[0] == '\0') continue;
+        while (k < n &&
+               (strcmp(seen[k]->limits_from, p->limits_from) != 0 ||
+                strcmp(pl_sync_point_limits_of(s, seen[k]), pl_sync_point_limits_of(s, p)) != 0))
+            k++;
+        if (k == LIMIT_ROWS) continue;
+        if (k == n) seen[n++] = p;
+        varies[k] = varies[k] || seen[k]->limits.green != p->limits.green ||
+                    seen[k]->limits.yellow != p->limits.yellow;
+    }
+    for (size_t k = 0; k < n; k++) {
+        const char *of = pl_sync_point_limits_of(s, seen[k]);
+        const pl_metric *m = pl_metric_find(of);
+        const char *sign = m != NULL && m->direction == PL_LOWER_IS_BETTER ? "<=" : ">=";
+        pl_buf_puts(out, k == 0 ? "limits" : ";");
+        if (strcmp(of, last) != 0) pl_buf_printf(out, " of %s", of);
+        if (strcmp(of, last) != 0 && strcmp(of, s->metric) != 0) pl_buf_puts(out, ", where r is 0");
+        pl_buf_puts(out, strcmp(of, last) != 0 ? ": " : " ");
+        last = of;
+        pl_buf_put_clean(out, seen[k]->limits_from);
+        if (varies[k]) {
+            pl_buf_puts(out, " scaled by max|r|");
+        } else {
+            char green[40], yellow[40];
+            pl_buf_printf(out, " G %s %s, Y %s %s", sign,
+                          put_digits(seen[k]->limits.green, 4, green, sizeof green), sign,
+                          put_digits(seen[k]->limits.yellow, 4, yellow, sizeof yellow));
+        }
+    }
+    if (n > 0) pl_buf_putc(out, '\n');
+}
+
+static int widest_op(const pl_session_view *v) {
+    size_t width = 4;
+    for (size_t k = 0; k < v->n_rows; k++) {
+        const pl_sync_point *p = &v->session->points[v->order[k]];
+        const size_t n = strlen(p->op[0] == '\0' && p->is_input ? "(input)" : p->op);
+        if (n > width) width = n;
+    }
+    return width > 30 ? 30 : (int)width;
+}
+
+void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
+    const pl_session *s = v->session;
+    char head[64];
+    if (v->colour) pl_buf_puts(out, s->outcome == PL_OUTCOME_AGREE ? "\033[1;32m" : "\033[1;31m");
+    pl_session_put_headline(s, out);
+    pl_buf_puts(out, v->colour ? "\033[0m\n" : "\n");
+    put_side("A", &s->a, out);
+    put_side("B", &s->b, out);
+    if (s->bisect_level != NULL) {
+        pl_buf_puts(out, "  bisect: ");
+        if (*s->bisect_level != '\0') pl_buf_printf(out, "level %s, ", s->bisect_level);
+        if (*s->bisect_pass != '\0') pl_buf_printf(out, "pass %s: ", s->bisect_pass);
+        pl_buf_put_clean(out, s->bisect_reason);
+        pl_buf_putc(out, '\n');
+    }
+    if (s->observer_effect) {
+        pl_buf_puts(out, "  observer effect: ");
+        pl_buf_put_clean(out, s->observer_note);
+        pl_buf_putc(out, '\n');
+    }
+    put_samples(s, out);
+    put_coverage(s, out);
+    put_counts(s, out);
+    put_blame(s, out);
+    snprintf(head, sizeof head, "%s%s%s", v->metric, v->unit[0] != '\0' ? " " : "", v->unit);
+    const widths w = { strlen(head) > 12 ? (int)strlen(head) : 12, widest_op(v) };
+    if (v->n_rows > 0)
+        pl_buf_printf(out, "\n  %*s  %-10s %-*s  %s\n", w.metric, head, "verdict", w.op, "op",
+                      "value");
+    for (size_t k = 0; k < v->n_rows; k++)
+        put_row(v, &s->points[v->order[k]], w, out);
+    if (v->n_rows < s->n_points)
+        pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", s->n_points - v->n_rows);
+    put_limits(v, out);
+    if (s->advice != NULL) {
+        pl_advice_put_text(s->advice, v->n_rows < s->n_points ? v->n_rows : 0, out);
+    }
+    for (size_t i = 0; i < s->n_points; i++) {
+        if (s->points[i].detail == NULL) continue;
+        pl_buf_puts(out, "\ndetail of ");
+        pl_buf_put_clean(out, s->points[i].value);
+        pl_buf_putc(out, '\n');
+        pl_detail_put_text(out, s->points[i].detail);
+    }
+    for (size_t i = 0; i < s->n_notes; i++) {
+        pl_buf_puts(out, "note: ");
+        pl_buf_put_clean(out, s->notes[i]);
+        pl_buf_putc(out, '\n');
+    }
+}
+
+/* ---- Markdown ---- */
+
+static void put_cell(pl_buf *out, const char *s) {
+    pl_escape_put(out, PL_ESCAPE_MARKDOWN, s);
+}
+
+static void put_md_blame(const pl_session *s, pl_buf *out) {
+    if (s->n_blame == 0) return;
+    pl_buf_puts(out, "\n| blame | op | value | kind | q | effect | reason | source |\n"
+                     "|---|---|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < s->n_blame; i++) {
+        const pl_blame_entry *b = &s->blame[i];
+        char q[40], effect[40];
+        put_value(b->q, q, sizeof q);
+        put_value(b->effect, effect, sizeof effect);
+        const char *const cells[] = { b->node, b->op,  b->value,  b->kind,
+                                      q,       effect, b->reason, b->source };
+        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
+            pl_buf_puts(out, "| ");
+            put_cell(out, cells[k]);
+            pl_buf_putc(out, ' ');
+        }
+        pl_buf_puts(out, "|\n");
+    }
+}
+
+void pl_session_put_md(const pl_session_view *v, pl_buf *out) {
+    const pl_session *s = v->session;
+    pl_buf headline = PL_BUF_INIT;
+    pl_session_put_headline(s, &headline);
+    if (!pl_buf_ok(&headline)) out->failed = true;
+    pl_buf_puts(out, "**");
+    put_cell(out, pl_buf_str(&headline));
+    pl_buf_puts(out, "**\n\n");
+    pl_buf_release(&headline);
+    pl_buf_puts(out, "Coverage: ");
+    pl_session_put_coverage_text(s, out);
+    pl_buf_puts(out, "\n\n");
+    put_counts(s, out);
+    put_md_blame(s, out);
+    pl_buf_printf(out, "\n| | %s%s%s | verdict | op | value | counterpart | reason |\n", v->metric,
+                  v->unit[0] != '\0' ? " " : "", v->unit);
+    pl_buf_puts(out, "|---|---|---|---|---|---|---|\n");
+    for (size_t k = 0; k < v->n_rows; k++) {
+        const pl_sync_point *p = &s->points[v->order[k]];
+        char number[40];
+        put_value(pl_sync_point_metric(s, p, v->metric), number, sizeof number);
+        const char *const cells[] = {
+            letter_of(p->colour), number,      pl_verdict_name(p->verdict), p->op, p->value,
+            p->counterpart,       reason_of(p)
+        };
+        for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+            pl_buf_puts(out, "| ");
+            put_cell(out, cells[i]);
+            pl_buf_putc(out, ' ');
+        }
+        pl_buf_puts(out, "|\n");
+    }
+    if (v->n_rows < s->n_points) pl_buf_printf(out, "\nand %zu more\n", s->n_points - v->n_rows);
+}

@@ -1,0 +1,55 @@
+/* How one pair of tensors is judged: every metric in one pass, the verdict by a profile, the colour
+ * by limits.
+ *
+ * Profile plumb, where no error bound is known: |a - r| <= tol * (|r| + rms(r)) for every element,
+ * tol by the pair's effective precision unless it is given (judge.c has the table). Integers and
+ * bools agree exactly, but integers of at most 8 bits may be one code off: that is rounding.
+ * Profile torch: PyTorch's same(). */
+#ifndef PL_JUDGE_H
+#define PL_JUDGE_H
+
+#include <plumb.h>
+
+#include "session/limits.h"
+#include "session/session.h"
+
+typedef enum pl_profile { PL_PROFILE_PLUMB, PL_PROFILE_TORCH } pl_profile;
+bool pl_profile_parse(const char *text, pl_profile *out); /* "plumb", "torch" */
+const char *pl_profile_name(pl_profile profile);
+
+typedef struct pl_judge {
+    pl_profile profile;
+    double tol;              /* plumb; NAN = by precision */
+    plumb_same_options same; /* torch */
+    const pl_metric *metric; /* that colours */
+    const pl_limits *limits; /* of the user, or NULL */
+} pl_judge;
+double pl_judge_tol(const pl_judge *judge, pl_precision precision);
+
+/* What is known of the pair beforehand. */
+typedef struct pl_judge_pair {
+    const char *value, *op; /* for the user's limits */
+    pl_precision precision; /* effective */
+    pl_dtype dtype;         /* of a, for the user's limits */
+} pl_judge_pair;
+
+typedef struct pl_judged {
+    pl_accumulators acc;
+    pl_pair_class pair_class;
+    pl_colour colour;
+    pl_metric_limits limits;
+    const char *limits_from; /* lives with the limits, or static */
+    bool rule_fails;         /* by the profile's rule */
+    pl_verdict verdict;      /* SAME, WITHIN or MISMATCH */
+    char reason[420];        /* "" when it agrees */
+} pl_judged;
+
+/* Same shape (PL_E_INVALID else); types that can be measured against each other. Thread-safe.
+ * Results do not depend on the pool. */
+pl_status pl_judge_tensors(const pl_judge *judge, pl_pool *pool, const pl_judge_pair *pair,
+                           const pl_tensor *a, const pl_tensor *r, pl_judged *out, pl_err *err);
+/* False when values of these types cannot be measured against each other: text or bool against
+ * numbers, integers against floats. */
+bool pl_judge_types_fit(pl_dtype a, pl_dtype r);
+
+#endif

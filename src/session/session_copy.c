@@ -1,0 +1,137 @@
+/* A session that stands on its own: flows share strings with models, blame and recordings, a
+ * finished session must not. Every string and list of the structs in session.h and advice.h is
+ * copied here; a new pointer there needs a line here. */
+#include <string.h>
+
+#include "session/advice.h"
+#include "session/detail.h"
+#include "session/session.h"
+
+typedef struct copier {
+    pl_arena *arena;
+    bool failed;
+} copier;
+
+static void text(copier *c, const char **s) {
+    if (*s == NULL) return;
+    const char *copy = **s == '\0' ? "" : pl_arena_strdup(c->arena, *s);
+    c->failed = c->failed || copy == NULL;
+    *s = copy == NULL ? "" : copy;
+}
+
+static void texts(copier *c, const char **const *fields, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        text(c, fields[i]);
+}
+
+/* A copy of an array; NULL stays NULL. */
+static void *list(copier *c, const void *from, size_t n, size_t size) {
+    if (from == NULL) return NULL;
+    void *copy = pl_arena_array(c->arena, n, size);
+    if (copy == NULL) {
+        c->failed = true;
+        return NULL;
+    }
+    if (n > 0) memcpy(copy, from, n * size);
+    return copy;
+}
+
+static void text_list(copier *c, const char *const **strings, size_t n) {
+    const char **copy = list(c, *strings, n, sizeof(*copy));
+    for (size_t i = 0; copy != NULL && i < n; i++)
+        text(c, &copy[i]);
+    *strings = copy;
+}
+
+static void copy_point(copier *c, const pl_session *s, pl_sync_point *p) {
+    const char **const fields[] = { &p->value,           &p->node,      &p->op,
+                                    &p->module,          &p->source,    &p->counterpart,
+                                    &p->relation,        &p->a.blob,    &p->a.key,
+                                    &p->metadata_reason, &p->paired_by, &p->layout,
+                                    &p->b.blob,          &p->b.key,     &p->limits_from,
+                                    &p->excuse,          &p->reason };
+    texts(c, fields, sizeof(fields) / sizeof(fields[0]));
+    p->user_metrics = list(c, p->user_metrics, s->n_user_metrics, sizeof(double));
+    p->detail = list(c, p->detail, 1, sizeof(*p->detail));
+    p->replayed = NULL;
+}
+
+static void copy_entry(copier *c, pl_blame_entry *e) {
+    const char **const fields[] = { &e->node,  &e->op,     &e->value,  &e->kind,
+                                    &e->where, &e->reason, &e->module, &e->source };
+    texts(c, fields, sizeof(fields) / sizeof(fields[0]));
+    text_list(c, &e->members, e->n_members);
+    e->samples = list(c, e->samples, e->n_samples, sizeof(*e->samples));
+}
+
+static void copy_side(copier *c, pl_side_info *i) {
+    const char **const fields[] = { &i->backend, &i->spec,    &i->version, &i->path,
+                                    &i->hash,    &i->failure, &i->cpu };
+    texts(c, fields, sizeof(fields) / sizeof(fields[0]));
+}
+
+static void copy_advice(copier *c, pl_session *s) {
+    pl_advice *a = list(c, s->advice, 1, sizeof(*a));
+    s->advice = a;
+    if (a == NULL) return;
+    const char **const fields[] = { &a->precision, &a->limit, &a->reason, &a->model };
+    texts(c, fields, sizeof(fields) / sizeof(fields[0]));
+    a->rows = list(c, a->rows, a->n_rows, sizeof(*a->rows));
+    for (size_t i = 0; a->rows != NULL && i < a->n_rows; i++) {
+        pl_advice_row *r = &a->rows[i];
+        const char **const names[] = { &r->node, &r->op, &r->value, &r->module };
+        texts(c, names, sizeof(names) / sizeof(names[0]));
+    }
+}
+
+static void copy_lists(copier *c, pl_session *s) {
+    s->failing_samples =
+        list(c, s->failing_samples, s->n_failing_samples, sizeof(*s->failing_samples));
+    s->cover = list(c, s->cover, s->n_cover, sizeof(*s->cover));
+    pl_user_metric *metrics = list(c, s->user_metrics, s->n_user_metrics, sizeof(*metrics));
+    for (size_t i = 0; metrics != NULL && i < s->n_user_metrics; i++) {
+        text(c, &metrics[i].name);
+        text(c, &metrics[i].unit);
+    }
+    s->user_metrics = metrics;
+    s->points = list(c, s->points, s->n_points, sizeof(*s->points));
+    for (size_t i = 0; s->points != NULL && i < s->n_points; i++)
+        copy_point(c, s, &s->points[i]);
+    s->left_b = list(c, s->left_b, s->n_left_b, sizeof(*s->left_b));
+    for (size_t i = 0; s->left_b != NULL && i < s->n_left_b; i++) {
+        text(c, &s->left_b[i].value);
+        text(c, &s->left_b[i].op);
+        text(c, &s->left_b[i].reason);
+    }
+    s->blame = list(c, s->blame, s->n_blame, sizeof(*s->blame));
+    for (size_t i = 0; s->blame != NULL && i < s->n_blame; i++)
+        copy_entry(c, &s->blame[i]);
+    text_list(c, &s->notes, s->n_notes);
+    s->timing = list(c, s->timing, s->n_timing, sizeof(*s->timing));
+    for (size_t i = 0; s->timing != NULL && i < s->n_timing; i++)
+        text(c, &s->timing[i].phase);
+}
+
+pl_status pl_session_copy(const pl_session *from, pl_session **out, pl_err *err) {
+    pl_session *s = NULL;
+    PL_TRY(pl_session_new(&s, err));
+    copier c = { .arena = s->arena };
+    *s = *from;
+    s->arena = c.arena;
+    const char **const fields[] = { &s->reason,          &s->at_fault,     &s->created,
+                                    &s->metric,          &s->profile,      &s->model_path,
+                                    &s->model_hash,      &s->bisect_level, &s->bisect_pass,
+                                    &s->bisect_reason,   &s->lines,        &s->observer_note,
+                                    &s->first_divergence };
+    texts(&c, fields, sizeof(fields) / sizeof(fields[0]));
+    copy_side(&c, &s->a);
+    copy_side(&c, &s->b);
+    copy_advice(&c, s);
+    copy_lists(&c, s);
+    if (c.failed) {
+        pl_session_free(s);
+        return pl_fail_memory(err, 1);
+    }
+    *out = s;
+    return PL_OK;
+}

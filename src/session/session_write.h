@@ -1,0 +1,32 @@
+/* The session folder: written aside, given its name at the end (docs/formats/session.md).
+ *
+ * Tensors go to its store as they come; memory does not grow with them. A folder that is not
+ * committed leaves nothing; a killed writer leaves a hidden folder beside the target, which nobody
+ * reads. Putting tensors is thread-safe, the rest is not. */
+#ifndef PL_SESSION_WRITE_H
+#define PL_SESSION_WRITE_H
+
+#include "graph/graph.h"
+#include "session/session.h"
+
+typedef struct pl_session_folder pl_session_folder;
+
+/* PL_E_EXISTS if `path` already exists; missing parent directories are created. */
+pl_status pl_session_folder_new(const char *path, pl_session_folder **out, pl_err *err);
+/* Keeps the tensor and notes it in the side's index ("a", "b", "gold", …: letters and digits). The
+ * name of the blob lives in `arena`. */
+pl_status pl_session_folder_put(pl_session_folder *folder, const char *side, const char *value,
+                                const pl_tensor *t, pl_arena *arena, const char **blob,
+                                pl_err *err);
+/* model.onnx; weights beside it when they are large. */
+pl_status pl_session_folder_put_model(pl_session_folder *folder, const pl_model *model,
+                                      pl_err *err);
+/* reference.onnx: the model of B, when it is another one. */
+pl_status pl_session_folder_put_reference(pl_session_folder *folder, const pl_model *model,
+                                          pl_err *err);
+/* Writes session.json and the indexes, syncs, renames. Freed either way. */
+pl_status pl_session_folder_commit_take(pl_session_folder *folder, const pl_session *session,
+                                        pl_err *err);
+void pl_session_folder_abort_take(pl_session_folder *folder); /* NULL is fine */
+
+#endif

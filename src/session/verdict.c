@@ -1,0 +1,291 @@
+/* The rules, in the order in which they apply. */
+#include "session/verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/count.h"
+
+/* ---- one value ---- */
+
+pl_verdict pl_verdict_of_value(const pl_value_facts *f) {
+    const bool differs = f->structural || f->nonfinite || f->rule == PL_FACT_NO;
+    /* Computed wrongly from what the run itself had. */
+    if (f->local == PL_FACT_NO) return f->cleared ? PL_VERDICT_INHERITED : PL_VERDICT_CULPRIT;
+    /* Computed rightly, from values that were wrong already. */
+    if (f->local == PL_FACT_YES && f->far)
+        return f->grown ? PL_VERDICT_AMPLIFIED : PL_VERDICT_INHERITED;
+    /* Not what the reference has. Without a replay this is circumstantial. */
+    if (differs && f->bad_inputs == PL_FACT_YES) return PL_VERDICT_INHERITED;
+    if (differs && f->bad_inputs == PL_FACT_NO)
+        return f->grown && f->local == PL_FACT_UNKNOWN ? PL_VERDICT_CULPRIT : PL_VERDICT_AMPLIFIED;
+    if (differs) return PL_VERDICT_MISMATCH;
+    /* Nobody looked. */
+    const bool accepted = f->rule == PL_FACT_YES || f->local == PL_FACT_YES;
+    if (!f->paired && !f->unreplayed) return PL_VERDICT_UNPAIRED;
+    if (f->unreplayed && f->rule != PL_FACT_YES) return PL_VERDICT_UNVERIFIED;
+    if (!accepted && !f->exact) return PL_VERDICT_UNVERIFIED;
+    return f->compared && f->exact ? PL_VERDICT_SAME : PL_VERDICT_WITHIN;
+}
+
+void pl_verdict_decide(pl_sync_point *p) {
+    p->verdict = pl_verdict_of_value(&p->facts);
+}
+
+bool pl_verdict_is_answer(pl_verdict v) {
+    return v != PL_VERDICT_UNPAIRED && v != PL_VERDICT_UNVERIFIED;
+}
+
+/* ---- outputs ---- */
+
+bool pl_verdict_output_fails(const pl_output_facts *f) {
+    if (f->by_rule) return f->rule == PL_FACT_NO || f->overflowed;
+    if (f->structural || f->overflowed) return true;
+    if (f->rule == PL_FACT_NO) return true;
+    if (f->no_gold) return f->nonfinite || f->relative > f->tol;
+    return f->inherited && !(f->error <= f->tol * f->scale);
+}
+
+/* ---- the whole ---- */
+
+static bool is_over(const pl_session *s) {
+    return s->outcome == PL_OUTCOME_FAILED || s->outcome == PL_OUTCOME_NONDETERMINISTIC;
+}
+
+void pl_verdict_failed(pl_session *s, const char *reason) {
+    if (is_over(s)) return;
+    s->outcome = PL_OUTCOME_FAILED;
+    s->reason = reason;
+}
+
+void pl_verdict_unstable(pl_session *s, const char *value, const char *reason) {
+    if (is_over(s)) return;
+    s->outcome = PL_OUTCOME_NONDETERMINISTIC;
+    s->reason = reason;
+    if (value != NULL) s->first_divergence = value;
+}
+
+void pl_verdict_count(pl_session *s) {
+    pl_coverage *c = &s->coverage;
+    const size_t n_known = c->n_outputs;
+    *c = (pl_coverage){ .n_outputs = 0 };
+    for (size_t i = 0; i < s->n_points; i++) {
+        const pl_sync_point *p = &s->points[i];
+        const bool answer = pl_verdict_is_answer(p->verdict);
+        if (p->is_output && !p->is_input) {
+            c->n_outputs++;
+            c->n_outputs_compared += answer;
+        }
+        if (p->is_input) {
+            c->n_inputs += answer;
+        } else {
+            c->n_verified += answer;
+            c->n_unverified += p->verdict == PL_VERDICT_UNVERIFIED;
+            c->n_unpaired += p->verdict == PL_VERDICT_UNPAIRED;
+        }
+    }
+    for (size_t i = 0; i < s->n_left_b; i++) {
+        c->n_outputs += s->left_b[i].is_output;
+        c->n_unpaired += !s->left_b[i].expected;
+    }
+    if (n_known > c->n_outputs) c->n_outputs = n_known;
+}
+
+typedef struct found {
+    const pl_sync_point *culprit, *failing, *first, *bad, *model;
+    const pl_sync_point *uncompared; /* an output that nobody looked at */
+    size_t n_bad, n_accepted;
+} found;
+
+static found look(const pl_session *s) {
+    found f = { .n_bad = 0 };
+    for (size_t i = 0; i < s->n_points; i++) {
+        const pl_sync_point *p = &s->points[i];
+        f.n_accepted += p->accepted;
+        if (p->is_output && f.uncompared == NULL && !pl_verdict_is_answer(p->verdict))
+            f.uncompared = p;
+        if (p->fails && !p->accepted && f.failing == NULL) f.failing = p;
+        if (p->model_wrong && !p->accepted && f.model == NULL) f.model = p;
+        if (!pl_sync_point_is_bad(p)) continue;
+        f.n_bad++;
+        if (f.bad == NULL) f.bad = p;
+        if (f.culprit == NULL && p->verdict == PL_VERDICT_CULPRIT) f.culprit = p;
+        if (f.first == NULL && p->verdict != PL_VERDICT_INHERITED) f.first = p;
+    }
+    if (f.first == NULL) f.first = f.bad;
+    return f;
+}
+
+/* Relative rms of a - b; NAN when they were not measured. */
+static double relative(const pl_sync_point *p) {
+    if (!p->measured || p->acc.n_finite == 0 || !(p->acc.sum_rr > 0)) return (double)NAN;
+    return sqrt(p->acc.sum_sq / p->acc.sum_rr);
+}
+
+/* Where a difference begins that nobody is to blame for: the first value whose codes differ, or
+ * that is off by more than its type explains. */
+const pl_sync_point *pl_verdict_birth(const pl_session *s, const pl_sync_point *failing) {
+    for (size_t i = 0; i < s->n_points; i++) {
+        const pl_sync_point *p = &s->points[i];
+        if (!p->measured || p->pair_class == PL_PAIR_EXACT) continue;
+        if (p->pair_class == PL_PAIR_NONFINITE) return p;
+        const bool code = pl_dtype_is_integer(p->a.dtype);
+        const double u = code ? 0 : pl_dtype_unit_roundoff(p->a.dtype);
+        if (code ? p->acc.n_mismatch > 0 : relative(p) > 1024 * u) return p;
+    }
+    return failing;
+}
+
+static const char *say_culprit(const pl_session *s, const found *f) {
+    const pl_blame_entry *b = s->n_blame > 0 ? &s->blame[0] : NULL;
+    if (b == NULL) return f->culprit->reason;
+    return pl_arena_printf(s->arena, "%s that makes '%s': %s", b->op, b->value, b->reason);
+}
+
+static const char *say_failing(const pl_session *s, const pl_sync_point *p,
+                               const pl_sync_point *born) {
+    const bool own = p->verdict == PL_VERDICT_MISMATCH && p->reason[0] != '\0';
+    if (own || !p->measured)
+        return pl_arena_printf(s->arena, "output '%s': %s", p->value,
+                               p->reason[0] != '\0' ? p->reason : p->metadata_reason);
+    if (p->acc.nonfinite_index >= 0)
+        return pl_arena_printf(s->arena,
+                               "output '%s' has NaN or Inf on one side only at %lld elements and "
+                               "no operation is to blame; it begins at '%s' (%s)",
+                               p->value,
+                               (long long)p->acc.n_nan_a + p->acc.n_nan_r + p->acc.n_inf_a +
+                                   p->acc.n_inf_r + p->acc.n_inf_sign,
+                               born->value, born->op);
+    if (p->acc.max_abs == 0) /* the same as the reference: it is fp64 that both are far from */
+        return pl_arena_printf(s->arena, "output '%s' is as far off as the reference: %s", p->value,
+                               p->reason);
+    return pl_arena_printf(s->arena,
+                           "output '%s' is off by %.3g (%.2g of its size) and no operation is "
+                           "to blame: amplified rounding, born at '%s' (%s)",
+                           p->value, p->acc.max_abs, relative(p), born->value, born->op);
+}
+
+static const char *say_model(const pl_session *s, const pl_sync_point *p) {
+    return pl_arena_printf(s->arena,
+                           "the exported model is wrong, not the runtime: %s that makes "
+                           "'%s'%s%s%s%s: %s",
+                           p->op[0] != '\0' ? p->op : "what", p->value,
+                           p->module[0] != '\0' ? ", module " : "", p->module,
+                           p->source[0] != '\0' ? ", " : "", p->source, p->reason);
+}
+
+/* Why nothing can be said, most telling first; NULL when all that counts was looked at. */
+static const char *say_nothing(const pl_session *s, const pl_claim *claim, const found *f) {
+    const pl_coverage *c = &s->coverage;
+    if (c->n_verified == 0 && c->n_inputs > 0)
+        return pl_arena_printf(s->arena,
+                               "only inputs could be paired (%zu), nothing that was "
+                               "computed",
+                               c->n_inputs);
+    if (c->n_verified == 0 && c->n_unverified > 0)
+        return pl_arena_printf(s->arena, "no value could be verified; the first, '%s': %s",
+                               f->uncompared != NULL ? f->uncompared->value : s->points[0].value,
+                               f->uncompared != NULL ? f->uncompared->reason : s->points[0].reason);
+    if (c->n_verified == 0 && f->uncompared == NULL) return "no value could be compared";
+    if (c->n_outputs_compared < c->n_outputs && f->uncompared != NULL)
+        return pl_arena_printf(s->arena, "%zu of %zu outputs compared; '%s' was not: %s",
+                               c->n_outputs_compared, c->n_outputs, f->uncompared->value,
+                               f->uncompared->reason[0] != '\0' ? f->uncompared->reason
+                                                                : "it has no counterpart");
+    if (c->n_outputs_compared < c->n_outputs) {
+        const char *name = "";
+        for (size_t i = 0; i < s->n_left_b && *name == '\0'; i++)
+            if (s->left_b[i].is_output) name = s->left_b[i].value;
+        return pl_arena_printf(s->arena,
+                               "%zu of %zu outputs compared; output '%s' is missing from "
+                               "the run under test",
+                               c->n_outputs_compared, c->n_outputs, name);
+    }
+    if (c->n_outputs == 0 && claim->only_claimed && c->n_unverified > 0) {
+        size_t i = 0;
+        while (s->points[i].verdict != PL_VERDICT_UNVERIFIED)
+            i++;
+        return pl_arena_printf(s->arena, "'%s' could not be compared: %s", s->points[i].value,
+                               s->points[i].reason);
+    }
+    if (c->n_outputs == 0 && claim->only_claimed) {
+        size_t n_a = 0, n_b = 0;
+        for (size_t i = 0; i < s->n_points; i++)
+            n_a += s->points[i].verdict == PL_VERDICT_UNPAIRED;
+        for (size_t i = 0; i < s->n_left_b; i++)
+            n_b += !s->left_b[i].expected;
+        if (n_a > 0 && n_b > 0)
+            return pl_arena_printf(s->arena,
+                                   "%zu values of A and %zu of B have no counterpart, and "
+                                   "which ones are outputs is not known",
+                                   n_a, n_b);
+    }
+    return NULL;
+}
+
+static const char *say_agree(const pl_session *s, const pl_claim *claim, const found *f) {
+    const pl_coverage *c = &s->coverage;
+    char more[80] = "";
+    if (f->n_accepted > 0 && !claim->every_value)
+        return pl_arena_printf(s->arena, "%zu diverging values are accepted by the baseline",
+                               f->n_accepted);
+    if (claim->agree != NULL) return claim->agree;
+    if (f->n_accepted > 0)
+        snprintf(more, sizeof more, " except %zu accepted by the baseline", f->n_accepted);
+    const size_t n = c->n_verified + c->n_inputs;
+    return pl_arena_printf(s->arena, "no divergence in %zu compared value%s%s", n, pl_plural(n),
+                           more);
+}
+
+static const char *at_fault(bool runtime, bool model) {
+    return runtime && model ? "both" : runtime ? "runtime" : model ? "model" : "none";
+}
+
+pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err) {
+    const found f = look(s);
+    const pl_sync_point *born = NULL;
+    const char *why = NULL;
+    pl_verdict_count(s);
+    if (is_over(s)) { /* 1. a side failed, or does not repeat itself */
+        s->at_fault = "runtime";
+        return PL_OK;
+    }
+    const bool culprit = s->n_blame > 0 || f.culprit != NULL;
+    const bool values = claim->every_value && f.n_bad > 0;
+    const bool runtime =
+        culprit || (f.failing != NULL && !f.failing->overflowed) || (values && !claim->truth);
+    const bool model = (claim->truth && (f.model != NULL || (values && !culprit))) ||
+                       (f.failing != NULL && f.failing->overflowed);
+    s->outcome = PL_OUTCOME_DIVERGED;
+    s->at_fault = at_fault(runtime, model);
+    if (culprit) { /* 2. an operation computed wrongly */
+        why = say_culprit(s, &f);
+        s->first_divergence = claim->every_value && f.first != NULL ? f.first->value
+                              : f.culprit != NULL                   ? f.culprit->value
+                                                                    : s->blame[0].value;
+    } else if (f.model != NULL) { /* 3. the model is not what was recorded */
+        why = say_model(s, f.model);
+        s->first_divergence = f.model->value;
+    } else if (f.failing != NULL) { /* 4. an output is beyond its bound */
+        born = pl_verdict_birth(s, f.failing);
+        why = say_failing(s, f.failing, born);
+        s->first_divergence = f.failing->overflowed && f.first != NULL ? f.first->value
+                              : claim->first != NULL                   ? claim->first
+                                                                       : born->value;
+    } else if (values) { /* 5. a value inside differs */
+        why = *f.first->reason != '\0' ? f.first->reason
+                                       : pl_arena_printf(s->arena, "'%s' differs", f.first->value);
+        s->first_divergence = f.first->value;
+    } else if ((why = say_nothing(s, claim, &f)) != NULL) { /* 6. not enough was looked at */
+        s->outcome = PL_OUTCOME_INCONCLUSIVE;
+        if (claim->advice != NULL && s->coverage.n_unpaired > 0)
+            why = pl_arena_printf(s->arena, "%s; %s", why, claim->advice);
+    } else { /* 7. all of it was, and it agrees */
+        s->outcome = PL_OUTCOME_AGREE;
+        s->first_divergence = NULL;
+        why = say_agree(s, claim, &f);
+    }
+    s->reason = why == NULL ? "" : why;
+    return why == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}

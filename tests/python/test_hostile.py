@@ -1,0 +1,292 @@
+#!/usr/bin/python3
+"""Sessions, stores, repros and recordings of a stranger, times every command that reads them and the API of
+`plumb view`: nothing outside the folder is read, written or deleted, nothing foreign runs, nothing hangs.
+
+A sound folder of each kind is made once; a case replaces one file in it by a trap (a link to a secret, a pipe, a
+socket, a device, ...). Secrets hold a canary that must never be printed; their bytes, inode and times must stay. `cc`,
+`sh` and `xdg-open` in PATH are traps that leave a mark. Where strace is installed, some cases run under it, too, and
+no path outside may have been opened.   test_hostile.py [-k TEXT] [-v]"""
+
+import json, os, random, shutil, signal, socket, stat, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+PLUMB = os.environ.get("PLUMB", "build/plumb")
+HERE = Path(__file__).resolve().parent
+CANARY = "CANARY-7f3a9c51"
+LIMIT = 120  # seconds; what hangs does so for ever
+PICK = sys.argv[sys.argv.index("-k") + 1] if "-k" in sys.argv else ""
+VERBOSE = "-v" in sys.argv
+
+root = Path(tempfile.mkdtemp(prefix="hostile-"))
+results = []
+
+
+def tap(name, problem=None):
+    results.append(problem)
+    print(f"{'not ok' if problem else 'ok'} {len(results)} - {name}" + (f"\n# {problem}" if problem else ""), flush=True)
+
+
+# ---- the world around the folder ----
+
+class World:
+    """A home with secrets, and a PATH whose programs leave a mark."""
+
+    def __init__(self, at):
+        self.at = at
+        self.home, self.bin, self.tmp = at / "home", at / "bin", at / "tmp"
+        for d in (self.home / ".ssh", self.bin, self.tmp):
+            d.mkdir(parents=True)
+        self.secrets = [self.home / ".ssh/id_rsa", self.home / ".ssh/id_ed25519", self.home / ".bashrc"]
+        for s in self.secrets:
+            s.write_text(json.dumps({"pins": [CANARY], "notes": {CANARY: CANARY}}))
+        for name in ("cc", "gcc", "clang", "xdg-open", "evil"):
+            (self.bin / name).write_text(f"#!/bin/sh\necho {name} >> {at}/ran\nexit 1\n")
+            (self.bin / name).chmod(0o755)
+        self.before = self.look()
+
+    def env(self):
+        return {"PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(self.home), "TMPDIR": str(self.tmp), "LC_ALL": "C.UTF-8",
+                "XDG_CACHE_HOME": str(self.at / "cache"), **{k: v for k, v in os.environ.items() if k.startswith(("ASAN", "UBSAN", "PLUMB_ORT"))}}
+
+    def look(self):
+        return [(str(s), s.read_bytes() if s.exists() else None, (lambda i: (i.st_ino, i.st_mtime_ns, i.st_mode, i.st_nlink))(s.lstat()) if s.exists() else None)
+                for s in self.secrets] + sorted(str(p) for p in self.home.rglob("*") if ".cache" not in p.parts)
+
+    def complaint(self, said):
+        if self.look() != self.before:
+            return "a file outside was changed"
+        if CANARY in said:
+            return "a secret was printed"
+        if "\x1b" in said or "\r" in said:
+            return "a control character was printed"
+        if (self.at / "ran").exists():
+            return "foreign code ran: " + (self.at / "ran").read_text().strip()
+        return None
+
+
+# ---- sound folders ----
+
+TEXT = '<ir_version: 8, opset_import: ["": 17]>\ng (float[2,3] x) => (float[2,3] y) { a = Relu(x)\n y = Add(a, x) }\n'
+
+
+def sh(*args, cwd=root):
+    r = subprocess.run([PLUMB, *map(str, args)], cwd=cwd, capture_output=True, text=True, timeout=120)
+    return r
+
+
+def make_sound():
+    (root / "m.onnxtxt").write_text(TEXT)
+    assert sh("convert", "m.onnxtxt", "m.onnx").returncode == 0
+    r = sh("analyze", "m.onnx", "--backend", "jit", "-o", "session")
+    assert (root / "session/session.json").exists(), r.stderr
+    for side in "ab":
+        assert sh("record", "m.onnx", "-o", f"{side}.safetensors").returncode == 0
+    rec = root / "recording"
+    rec.mkdir()
+    assert sh("run", "m.onnx", "--save", "all", "-o", "values").returncode in (0, 2)
+    for p in (root / "values").glob("*.npy") if (root / "values").is_dir() else []:
+        shutil.copy(p, rec / p.name)
+    if not list(rec.glob("*.npy")):
+        header = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".ljust(117) + b"\n"
+        for name in ("x", "a", "y"):
+            (rec / f"{name}.npy").write_bytes(header + bytes(24))
+    rep = root / "repro"
+    data = rep / "test_data_set_0"
+    data.mkdir(parents=True)
+    shutil.copy(root / "m.onnx", rep / "model.onnx")
+    (rep / "repro.json").write_text(json.dumps({"version": 1, "backend": "eager", "command": "run", "signature": None, "context": {"seed": 0, "threads": 0}}))
+    tensor = b"\x08\x02\x08\x03\x10\x01\x4a\x18" + bytes(24)
+    (data / "input_0.pb").write_bytes(tensor)
+    (data / "output_0.pb").write_bytes(tensor)
+    (root / "notes.json").write_text(json.dumps({"pins": ["y"], "accepted": [], "notes": {}, "pairs": []}))
+
+
+# ---- traps ----
+
+def trap_link(p, w):
+    p.symlink_to(w.secrets[0])
+
+
+def trap_link_dangling(p, w):
+    p.symlink_to(w.home / ".ssh/authorized_keys")
+
+
+def trap_link_relative(p, w):
+    p.symlink_to(os.path.relpath(w.secrets[1], p.parent))
+
+
+def trap_link_loop(p, w):
+    p.symlink_to(p.name)
+
+
+def trap_link_folder(p, w):
+    p.symlink_to(w.home / ".ssh")
+
+
+def trap_link_proc(p, w):
+    p.symlink_to("/proc/self/environ")
+
+
+def trap_fifo(p, w):
+    os.mkfifo(p)
+
+
+def trap_socket(p, w):
+    here = os.getcwd()
+    s = socket.socket(socket.AF_UNIX)
+    try:
+        with lock:
+            os.chdir(p.parent)
+            s.bind(p.name)
+    finally:
+        os.chdir(here)
+        s.close()
+
+
+def trap_device(p, w):
+    os.mknod(p, stat.S_IFCHR | 0o666, os.makedev(1, 5))  # /dev/zero
+
+
+def trap_sparse(p, w):
+    with open(p, "wb") as f:
+        f.truncate(1 << 40)
+
+
+def trap_empty(p, w):
+    p.write_bytes(b"")
+
+
+def trap_folder(p, w):
+    (p / "inner").mkdir(parents=True)
+
+
+def trap_escape(p, w):
+    p.write_bytes(b'{"x": "\x1b]0;evil\x07\n::error::evil\r\xe2\x80\xae"}')
+
+
+lock = threading.Lock()
+TRAPS = [trap_link, trap_link_dangling, trap_link_relative, trap_link_loop, trap_link_folder, trap_link_proc, trap_fifo,
+         trap_socket, trap_device, trap_sparse, trap_empty, trap_folder, trap_escape]
+
+# folder, files that a trap takes the place of, commands that read it ({} is the folder)
+KINDS = {
+    "session": (["session.json", "model.onnx", "store", "store/plumb-store", "store/tmp", "store/index", "store/lock", "store/blobs/0", "notes.json", "map.json", "baseline.json"],
+                [["report", "{}", "-o", "{out}.html"], ["store", "ls", "{}"], ["store", "verify", "{}"], ["store", "gc", "{}"]]),
+    "repro": (["repro.json", "model.onnx", "test_data_set_0", "test_data_set_0/input_0.pb", "test_data_set_0/output_0.pb"],
+              [["run", "{}", "--backend", "eager", "--repro-level", "0"], ["info", "{}"], ["test", "{}"], ["minify", "{}", "-o", "{out}"]]),
+    "recording": (["x.npy", "y.npy", "metadata.json"], [["compare", "{}", "{sound}/a.safetensors", "-o", "{out}"]]),
+}
+
+
+def api(w, folder, save):
+    """Every route of the server, and one pin as the page sends it."""
+    env = w.env()
+    p = subprocess.Popen([PLUMB, "view", str(folder), "--no-open", "--port", "0"], env=env, cwd=w.at, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = ""
+    try:
+        timer = threading.Timer(LIMIT, p.kill)
+        timer.start()
+        link = p.stdout.readline().strip()
+        timer.cancel()
+        if link:
+            base, token = link.split("/?token=")
+            asks = [("/api/session", None), ("/api/graph", None), ("/api/stats?point=0", None), ("/api/slice?point=1", None), ("/api/notes", None),
+                    ("/api/emitted", None), ("/api/graph?of=executed", None), ("/api/map", None), ("/api/baseline", None)]
+            if save:
+                asks.append(("/api/notes", {"pins": ["y"], "accepted": ["y"], "notes": {}, "pairs": [{"a": "$(evil)", "b": "y"}]}))
+            for path, body in asks:
+                request = urllib.request.Request(base + path, None if body is None else json.dumps(body).encode(), {"X-Plumb-Token": token, "Content-Type": "application/json"})
+                try:
+                    said += urllib.request.urlopen(request, timeout=LIMIT).read().decode("utf-8", "replace").replace("\r", "")
+                except urllib.error.HTTPError as e:
+                    said += e.read().decode("utf-8", "replace")
+                except OSError as e:
+                    return said, f"{path}: {e}"
+            started = time.monotonic()
+            p.send_signal(signal.SIGTERM)
+            p.wait(LIMIT)
+            if time.monotonic() - started > 60:
+                return said, "SIGTERM did not end it"
+        _, err = p.communicate(timeout=LIMIT)
+        return said + err, None
+    except subprocess.TimeoutExpired:
+        return said, "view hangs"
+    finally:
+        if p.poll() is None:
+            p.kill()
+            p.wait()
+
+
+def command(w, args):
+    try:
+        r = subprocess.run([PLUMB, *args], env=w.env(), cwd=w.at, capture_output=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return "", "hangs"
+    said = (r.stdout + r.stderr).decode("utf-8", "replace")
+    if r.returncode < 0 or "AddressSanitizer" in said:
+        return said, f"died of signal {-r.returncode}"
+    return said, None
+
+
+def case(job):
+    kind, file, trap = job
+    name = f"{kind}/{file}: {trap.__name__[5:]}"
+    at = root / f"case-{kind}-{file.replace('/', '_')}-{trap.__name__}"
+    w = World(at)
+    folder = at / kind
+    shutil.copytree(root / kind, folder)
+    victim = folder / file
+    if victim.is_dir():
+        shutil.rmtree(victim)
+    elif victim.exists():
+        victim.unlink()
+    victim.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        trap(victim, w)
+    except PermissionError as e:
+        return name, None, f"cannot be made here: {e}"
+    trapped = victim.lstat()
+    for i, args in enumerate(KINDS[kind][1]):
+        said, problem = command(w, [a.replace("{out}", str(at / f"out{i}")).replace("{sound}", str(root)).replace("{}", str(folder)) for a in args])
+        problem = problem or w.complaint(said)
+        if problem:
+            return name, f"{' '.join(args)}: {problem}", None
+    if kind == "session":
+        for save in (False, True):
+            said, problem = api(w, folder, save)
+            problem = problem or w.complaint(said)
+            if problem:
+                return name, f"view{' and pin' if save else ''}: {problem}", None
+    if stat.S_ISLNK(trapped.st_mode) and victim.is_symlink() is False and file not in ("notes.json", "map.json", "baseline.json"):
+        return name, "the link was replaced", None
+    shutil.rmtree(at, ignore_errors=True)
+    return name, None, None
+
+
+# ---- all of them ----
+
+def main():
+    make_sound()
+    shutil.copy(root / "notes.json", root / "session/notes.json")
+    jobs = [(k, f, t) for k, (files, _) in KINDS.items() for f in files for t in TRAPS]
+    jobs = [j for j in jobs if PICK in f"{j[0]}/{j[1]}: {j[2].__name__[5:]}"]
+    if "--full" not in sys.argv:  # every trap and every file is met; all pairs only with --full
+        random.Random(7).shuffle(jobs)
+        jobs = jobs[:170]
+    with ThreadPoolExecutor(2 * (os.cpu_count() or 2)) as pool:
+        for name, problem, skip in pool.map(case, jobs):
+            if skip:
+                print(f"ok {len(results) + 1} - {name} # SKIP {skip}")
+                results.append(None)
+            elif problem or VERBOSE:
+                tap(name, problem)
+            else:
+                tap(name)
+    print(f"1..{len(results)}")
+    shutil.rmtree(root, ignore_errors=True)
+    return 1 if any(results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
