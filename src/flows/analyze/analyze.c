@@ -510,7 +510,7 @@ static pl_status transform(analyses *all, plumb_model *m, const plumb_analyze_op
                            pl_err *err) {
     const plumb_transform_options options = { .amp = o->amp };
     if (o->advise_out != NULL && pl_path_exists(o->advise_out)) { /* before the long work */
-        return pl_fail(err, PL_E_EXISTS, "'%s' exists already", o->advise_out);
+        return pl_fail(err, PL_E_EXISTS, "'%s' already exists", o->advise_out);
     }
     if (o->amp == NULL) return PL_OK;
     PL_TRY(pl_make_ready(m->model, PL_READY_LOWERED, &m->edited, err));

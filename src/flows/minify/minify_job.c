@@ -230,7 +230,7 @@ static pl_status write_repro(job *j, const pl_mini_state *state, const char *pat
     pl_repro repro = { 0 };
     pl_buf spec = PL_BUF_INIT;
     pl_status st = PL_OK;
-    if (pl_path_exists(path)) return pl_fail(err, PL_E_EXISTS, "'%s' exists already", path);
+    if (pl_path_exists(path)) return pl_fail(err, PL_E_EXISTS, "'%s' already exists", path);
     PL_TRY_GOTO(done, st, pl_oracle_spec(j->m.oracle, state, &spec, err));
     PL_TRY_GOTO(done, st, fill_repro(j, state, &spec, &repro));
     if (!failing) repro.signature = &j->m.oracle->target;
@@ -379,7 +379,7 @@ static pl_status check_outputs(const plumb_minify_options *o, pl_err *err) {
     pl_status st = pl_buf_ok(&zip) ? PL_OK : pl_fail_memory(err, 1);
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]) && st == PL_OK; i++)
         if (paths[i] != NULL && pl_path_exists(paths[i])) {
-            st = pl_fail(err, PL_E_EXISTS, "'%s' exists already", paths[i]);
+            st = pl_fail(err, PL_E_EXISTS, "'%s' already exists", paths[i]);
         }
     pl_buf_release(&zip);
     return st;

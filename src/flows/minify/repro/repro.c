@@ -216,7 +216,7 @@ pl_status pl_repro_stage(const pl_repro *r, const char *dir, pl_buf *notes, char
 
 pl_status pl_repro_write(const pl_repro *r, const char *dir, pl_buf *notes, pl_err *err) {
     char *temporary = NULL;
-    if (pl_path_exists(dir)) return pl_fail(err, PL_E_EXISTS, "'%s' exists already", dir);
+    if (pl_path_exists(dir)) return pl_fail(err, PL_E_EXISTS, "'%s' already exists", dir);
     PL_TRY(pl_repro_stage(r, dir, notes, &temporary, err));
     const pl_status st = pl_dir_publish(temporary, dir, err);
     if (st != PL_OK) pl_dir_remove(temporary, NULL);
@@ -287,7 +287,7 @@ static pl_status zip_dir(pl_zip_writer *zip, const char *dir, const char *prefix
 
 pl_status pl_repro_zip(const char *dir, const char *path, pl_err *err) {
     pl_zip_writer *zip = NULL;
-    if (pl_path_exists(path)) return pl_fail(err, PL_E_EXISTS, "'%s' exists already", path);
+    if (pl_path_exists(path)) return pl_fail(err, PL_E_EXISTS, "'%s' already exists", path);
     PL_TRY(pl_zip_writer_open(path, &zip, err));
     const pl_status st = zip_dir(zip, dir, pl_path_basename(dir), 0, err);
     if (st == PL_OK) return pl_zip_writer_commit_take(zip, err);
