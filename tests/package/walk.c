@@ -78,6 +78,7 @@ int main(int argc, char **argv) {
     char folder[512];
     plumb_inputs inputs;
     plumb_inputs_init(&inputs);
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* minify forks; valgrind flushes what a fork inherits */
     if (argc != 2) return 2;
 
     int st = (int)plumb_model_open_memory(model_text, sizeof model_text - 1, NULL, &model, &err);

@@ -119,6 +119,7 @@ static void walk(const std::string &folder) {
 
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); // minify forks; valgrind flushes what a fork inherits
     try {
         walk(argv[1]);
     } catch (const failure &f) {
