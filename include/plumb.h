@@ -13,7 +13,8 @@
  *
  * Results are handles (plumb_session, plumb_run_result, …). They keep nothing of the model, the
  * options or the inputs, and plumb_X_write makes text, JSON and other formats from them.
- * Catalogues (plumb_info, plumb_ops, plumb_backends, the store) are documents: text or JSON.
+ * Catalogues (plumb_info, plumb_ops, plumb_backends, the store) are documents: text or JSON; models
+ * and backends have accessors, too.
  *
  * Threads: any number of threads may use the library at once. One handle is used by one thread at a
  * time, unless its type says more. Numbers never depend on the number of threads.
@@ -101,7 +102,8 @@ typedef enum plumb_options_kind {
     PLUMB_OPTIONS_VIEWER,
     PLUMB_OPTIONS_MINIFY,
     PLUMB_OPTIONS_REPRO,
-    PLUMB_OPTIONS_WRAP
+    PLUMB_OPTIONS_WRAP,
+    PLUMB_OPTIONS_STYLE
 } plumb_options_kind;
 /* Sets options->size to `size` and everything else to its default. Callers in C use the typed
  * functions below each struct: their `size` is that of the header they were compiled with. */
@@ -204,6 +206,22 @@ PLUMB_API const char *plumb_model_input_name(const plumb_model *model, size_t i)
 PLUMB_API const char *plumb_model_output_name(const plumb_model *model, size_t i);
 /* 0 when it is not known, or not that of a tensor. */
 PLUMB_API plumb_dtype plumb_model_input_dtype(const plumb_model *model, size_t i);
+PLUMB_API plumb_dtype plumb_model_output_dtype(const plumb_model *model, size_t i);
+/* Number of dims, -1 when it is not known. Up to n_dims of them go to dims (may be NULL when n_dims
+ * is 0); -1 = a symbolic or unknown dim. */
+PLUMB_API int plumb_model_input_dims(const plumb_model *model, size_t i, int64_t *dims,
+                                     size_t n_dims);
+PLUMB_API int plumb_model_output_dims(const plumb_model *model, size_t i, int64_t *dims,
+                                      size_t n_dims);
+typedef struct plumb_node { /* of the main graph; no string is NULL */
+    size_t size;
+    const char *name, *op, *domain; /* domain "" is ai.onnx */
+    size_t n_inputs, n_outputs;
+} plumb_node;
+PLUMB_API int plumb_model_node(const plumb_model *model, size_t i, plumb_node *out);
+/* Names of a node's values; "" = left out, NULL beyond the last. */
+PLUMB_API const char *plumb_model_node_input(const plumb_model *model, size_t node, size_t i);
+PLUMB_API const char *plumb_model_node_output(const plumb_model *model, size_t node, size_t i);
 /* The serialised ModelProto with all weights in it; release with plumb_free. */
 PLUMB_API plumb_status plumb_model_bytes(const plumb_model *model, void **bytes, size_t *n_bytes,
                                          plumb_error *err);
@@ -259,6 +277,17 @@ PLUMB_API plumb_status plumb_ops(plumb_format format, const char *filter, char *
 
 /* ---- results as text ---- */
 
+/* Text only: what stands before a marked word, what after it, and how to see the rows that `limit`
+ * leaves out. Any may be NULL = nothing; a terminal program passes its escape sequences. */
+typedef struct plumb_style {
+    size_t size;
+    const char *agree, *diverged;     /* the first line */
+    const char *green, *yellow, *red; /* the letter of a value */
+    const char *reset;                /* after each of them */
+    const char *more;                 /* "--limit 0 shows all" */
+} plumb_style;
+PLUMB_OPTIONS_INIT(plumb_style, PLUMB_OPTIONS_STYLE)
+
 /* How a result is written; fields that it has no use for are ignored. */
 typedef struct plumb_write_options {
     size_t size;
@@ -267,7 +296,7 @@ typedef struct plumb_write_options {
     const char *metric; /* sessions: for colours and sorting; NULL = the session's */
     const char *sort;   /* sessions: "worst" (NULL) or "order" */
     size_t limit;       /* sessions: rows of the table; 0 = all */
-    int colour;         /* escape sequences in text */
+    const plumb_style *style; /* sessions, text; NULL = plain */
     const char *rollup; /* sessions, text: after the table by "module", "op" or "dtype"; NULL */
     int verbose;        /* test reports: list cases that pass, too */
 } plumb_write_options;
@@ -955,6 +984,21 @@ PLUMB_API plumb_status plumb_faults_missed(const plumb_model *model, const char 
 
 /* Which backends work here, and why the others do not. */
 PLUMB_API plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err);
+/* The same as a handle. Any number of threads may read it. */
+typedef struct plumb_backend_list plumb_backend_list;
+typedef struct plumb_backend_info { /* no string is NULL */
+    size_t size;
+    const char *name, *summary;
+    int available;
+    const char *version; /* "" = not known */
+    const char *reason;  /* why it is not available, or what its spec needs; "" */
+    const char *cpu;     /* features of its process's CPU that change numbers; "" = not known */
+} plumb_backend_info;
+PLUMB_API plumb_status plumb_backend_list_new(plumb_backend_list **out, plumb_error *err);
+PLUMB_API void plumb_backend_list_free(plumb_backend_list *list); /* NULL is fine */
+PLUMB_API size_t plumb_backend_list_count(const plumb_backend_list *list);
+PLUMB_API int plumb_backend_list_get(const plumb_backend_list *list, size_t i,
+                                     plumb_backend_info *out);
 
 /* What an edge of a model carries at run time: a tensor, a sequence or an optional. Ref-counted,
  * immutable. A backend handles it through plumb_host only. */

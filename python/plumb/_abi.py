@@ -42,6 +42,7 @@ PLUMB_OPTIONS_VIEWER = 15
 PLUMB_OPTIONS_MINIFY = 16
 PLUMB_OPTIONS_REPRO = 17
 PLUMB_OPTIONS_WRAP = 18
+PLUMB_OPTIONS_STYLE = 19
 PLUMB_FLOAT = 1
 PLUMB_UINT8 = 2
 PLUMB_INT8 = 3
@@ -100,6 +101,10 @@ class plumb_string(Structure):
     pass
 
 
+class plumb_node(Structure):
+    pass
+
+
 class plumb_info_options(Structure):
     pass
 
@@ -109,6 +114,10 @@ class plumb_transform_options(Structure):
 
 
 class plumb_convert_options(Structure):
+    pass
+
+
+class plumb_style(Structure):
     pass
 
 
@@ -224,6 +233,10 @@ class plumb_repro_info(Structure):
     pass
 
 
+class plumb_backend_info(Structure):
+    pass
+
+
 class plumb_host(Structure):
     pass
 
@@ -275,6 +288,9 @@ plumb_plugin_entry = CFUNCTYPE(c_size_t, POINTER(plumb_host), POINTER(POINTER(pl
 plumb_error._fields_ = [("status", c_int), ("message", c_char * 1024)]
 plumb_progress._fields_ = [("update", CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, c_int64)), ("ctx", c_void_p)]
 plumb_string._fields_ = [("data", c_char_p), ("n_bytes", c_size_t)]
+plumb_node._fields_ = [
+    ("size", c_size_t), ("name", c_char_p), ("op", c_char_p), ("domain", c_char_p), ("n_inputs", c_size_t),
+    ("n_outputs", c_size_t)]
 plumb_info_options._fields_ = [
     ("size", c_size_t), ("format", c_int), ("dims", POINTER(c_char_p)), ("n_dims", c_size_t), ("nodes", c_int)]
 plumb_transform_options._fields_ = [
@@ -282,9 +298,12 @@ plumb_transform_options._fields_ = [
 plumb_convert_options._fields_ = [
     ("size", c_size_t), ("external", c_int), ("max_elements", c_int64), ("backward", c_char_p),
     ("dims", POINTER(c_char_p)), ("n_dims", c_size_t)]
+plumb_style._fields_ = [
+    ("size", c_size_t), ("agree", c_char_p), ("diverged", c_char_p), ("green", c_char_p), ("yellow", c_char_p),
+    ("red", c_char_p), ("reset", c_char_p), ("more", c_char_p)]
 plumb_write_options._fields_ = [
     ("size", c_size_t), ("format", c_char_p), ("metric", c_char_p), ("sort", c_char_p), ("limit", c_size_t),
-    ("colour", c_int), ("rollup", c_char_p), ("verbose", c_int)]
+    ("style", POINTER(plumb_style)), ("rollup", c_char_p), ("verbose", c_int)]
 plumb_input._fields_ = [("name", c_char_p), ("tensor", c_void_p)]
 plumb_inputs._fields_ = [
     ("size", c_size_t), ("files", POINTER(c_char_p)), ("n_files", c_size_t), ("sets", POINTER(c_char_p)),
@@ -403,6 +422,9 @@ plumb_repro_options._fields_ = [
 plumb_repro_info._fields_ = [
     ("size", c_size_t), ("seed", c_uint64), ("threads", c_int), ("timeout", c_double), ("eval", c_int),
     ("backward", c_int), ("amp", c_char * 8)]
+plumb_backend_info._fields_ = [
+    ("size", c_size_t), ("name", c_char_p), ("summary", c_char_p), ("available", c_int), ("version", c_char_p),
+    ("reason", c_char_p), ("cpu", c_char_p)]
 plumb_host._fields_ = [
     ("abi", c_uint32), ("n_bytes", c_uint32), ("kind", CFUNCTYPE(c_int, c_void_p)),
     ("tensor", CFUNCTYPE(c_void_p, c_void_p)), ("count", CFUNCTYPE(c_size_t, c_void_p)),
@@ -484,6 +506,12 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_model_input_name": (c_char_p, [c_void_p, c_size_t]),
     "plumb_model_output_name": (c_char_p, [c_void_p, c_size_t]),
     "plumb_model_input_dtype": (c_int, [c_void_p, c_size_t]),
+    "plumb_model_output_dtype": (c_int, [c_void_p, c_size_t]),
+    "plumb_model_input_dims": (c_int, [c_void_p, c_size_t, POINTER(c_int64), c_size_t]),
+    "plumb_model_output_dims": (c_int, [c_void_p, c_size_t, POINTER(c_int64), c_size_t]),
+    "plumb_model_node": (c_int, [c_void_p, c_size_t, POINTER(plumb_node)]),
+    "plumb_model_node_input": (c_char_p, [c_void_p, c_size_t, c_size_t]),
+    "plumb_model_node_output": (c_char_p, [c_void_p, c_size_t, c_size_t]),
     "plumb_model_bytes": (c_int, [c_void_p, POINTER(c_void_p), POINTER(c_size_t), POINTER(plumb_error)]),
     "plumb_model_restrict": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, POINTER(plumb_error)]),
     "plumb_info": (c_int, [c_void_p, POINTER(plumb_info_options), POINTER(c_void_p), POINTER(plumb_error)]),
@@ -595,6 +623,10 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_repro_read": (c_int, [c_char_p, POINTER(plumb_repro_info), POINTER(plumb_error)]),
     "plumb_faults_missed": (c_int, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_backends": (c_int, [c_int, POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_backend_list_new": (c_int, [POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_backend_list_free": (None, [c_void_p]),
+    "plumb_backend_list_count": (c_size_t, [c_void_p]),
+    "plumb_backend_list_get": (c_int, [c_void_p, c_size_t, POINTER(plumb_backend_info)]),
     "plumb_host_get": (POINTER(plumb_host), []),
     "plumb_wrap_backend": (c_int, [
         POINTER(plumb_backend), c_void_p, POINTER(plumb_wrap_options), POINTER(c_void_p), POINTER(plumb_error)]),

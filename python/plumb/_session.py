@@ -241,7 +241,7 @@ class Session:
 
     def text(self, format: str = "text", **options: Any) -> str:
         """As the program prints it: "text", "json", "csv", "md", "junit", "github", "sarif", "model-explorer". Options: metric,
-        sort, limit, colour, rollup."""
+        sort, limit, rollup."""
         return write_text("plumb_session_write", self._handle, dict(options, format=format))
 
     def to_dict(self) -> Dict[str, Any]:

@@ -14,8 +14,9 @@ extern const pl_option pl_args_common[];
 bool pl_args_has(const pl_command *command, const char *name);
 /* -v, unless the command gives it a meaning of its own. */
 bool pl_args_verbose(const pl_args *args);
-/* Standard output is a terminal that shows colours, and NO_COLOR (no-color.org) is not set. */
-bool pl_cli_colour(void);
+/* How text is marked: with colours where standard output is a terminal that shows them and NO_COLOR
+ * (no-color.org) is not set. */
+const plumb_style *pl_cli_style(void);
 
 /* Rows for tables of options. */
 #define PL_OPTION_JSON                                                                             \

@@ -39,7 +39,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->metric = write->metric = pl_args_value(args, "metric");
-    write->colour = write->format == NULL && pl_cli_colour();
+    write->style = pl_cli_style();
     return true;
 }
 

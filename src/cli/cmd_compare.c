@@ -41,7 +41,7 @@ static bool read_options(const pl_args *args, plumb_compare_options *o, plumb_in
     o->write_baseline = pl_args_value(args, "write-baseline");
     o->metric = write->metric = pl_args_value(args, "metric");
     write->sort = pl_args_value(args, "sort");
-    write->colour = write->format == NULL && pl_cli_colour();
+    write->style = pl_cli_style();
     o->pack = pl_args_flag(args, "pack");
     o->plugins = pl_args_all(args, "plugin", &o->n_plugins);
     o->details = pl_args_all(args, "detail", &o->n_details);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
+#include "base/alloc.h"
 #include "base/json.h"
 #include "flows/api/options.h"
 #include "kernels/cpu.h"
@@ -103,6 +104,53 @@ static void put_cpu(pl_buf *out) {
     if ((pl_cpu_features() >> PL_CPU_X86_64 & 1) != 0 &&
         (pl_cpu_features() >> PL_CPU_VNNI & 1) == 0)
         pl_buf_printf(out, "%20sno vnni: runtimes may clip u8 x s8 products at 16 bits\n", "");
+}
+
+struct plumb_backend_list {
+    row *rows;
+    size_t n_rows;
+};
+
+plumb_status plumb_backend_list_new(plumb_backend_list **out, plumb_error *err) {
+    size_t n = 0;
+    PL_REQUIRE(out);
+    *out = NULL;
+    while (pl_backend_rows[n] != NULL)
+        n++;
+    plumb_backend_list *list = pl_calloc(1, sizeof(*list));
+    row *rows = pl_calloc(n, sizeof(*rows));
+    if (list == NULL || rows == NULL) {
+        pl_free(list);
+        pl_free(rows);
+        return pl_fail_memory(err, n * sizeof(*rows));
+    }
+    for (size_t i = 0; i < n; i++)
+        probe(pl_backend_rows[i], &rows[i]);
+    *list = (plumb_backend_list){ rows, n };
+    *out = list;
+    return PLUMB_OK;
+}
+
+void plumb_backend_list_free(plumb_backend_list *list) {
+    if (list != NULL) pl_free(list->rows);
+    pl_free(list);
+}
+
+size_t plumb_backend_list_count(const plumb_backend_list *list) {
+    return list == NULL ? 0 : list->n_rows;
+}
+
+int plumb_backend_list_get(const plumb_backend_list *list, size_t i, plumb_backend_info *out) {
+    if (i >= plumb_backend_list_count(list)) return pl_struct_fill(out, NULL, 0);
+    const row *r = &list->rows[i];
+    const plumb_backend_info x = { .size = sizeof(x),
+                                   .name = r->name,
+                                   .summary = r->summary,
+                                   .available = r->available,
+                                   .version = r->version,
+                                   .reason = r->reason,
+                                   .cpu = r->cpu };
+    return pl_struct_fill(out, &x, sizeof(x));
 }
 
 plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) {

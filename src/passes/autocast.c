@@ -94,7 +94,7 @@ const pl_pass pl_pass_fp64 = {
 };
 const pl_pass pl_pass_raise_nodes = {
     .name = "raise-nodes",
-    .summary = "chosen nodes compute in float32 (analyze --advise)",
+    .summary = "chosen nodes compute in float32 (precision advice)",
     .needs = PL_PASS_RESOLVED,
     .takes_nodes = true,
     .run = run_raise_nodes,

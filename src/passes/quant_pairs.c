@@ -105,7 +105,7 @@ static pl_status run(pl_pass_job *job, pl_err *err) {
 extern const pl_pass pl_pass_bypass_pairs;
 const pl_pass pl_pass_bypass_pairs = {
     .name = "bypass-pairs",
-    .summary = "quantising and dequantising around chosen nodes is left out (analyze --advise)",
+    .summary = "quantising and dequantising around chosen nodes is left out (precision advice)",
     .takes_nodes = true,
     .run = run,
 };

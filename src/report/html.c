@@ -228,7 +228,7 @@ static pl_status write_html(report *r, const char *path, pl_err *err) {
                            escaped_bytes(&graph) + escaped_bytes(&reference) + 160;
     if (fixed > size) {
         st = pl_fail(err, PL_E_LIMIT,
-                     "the page, session and graph alone need %llu bytes; --max-size is %llu",
+                     "the page, session and graph alone need %llu bytes; the limit is %llu",
                      (unsigned long long)fixed, (unsigned long long)size);
         goto done;
     }

@@ -204,7 +204,7 @@ static pl_status read_side(pl_viewed *v, int which, const pl_side *side, pl_tens
     } else if (side->key != NULL) {
         st = read_record(v, which, side, out, &err);
     } else {
-        (void)pl_fail(&err, st, "the tensor was not saved (see --save)");
+        (void)pl_fail(&err, st, "the tensor was not saved");
     }
     if (st == PL_OK) {
         st = pl_tensor_contiguous(*out, &dense, &err);

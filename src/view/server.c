@@ -359,8 +359,7 @@ static pl_status open_socket(pl_server *s, int port, int *out, pl_err *err) {
     char place[INET_ADDRSTRLEN + 16], ip[INET_ADDRSTRLEN] = "?";
     (void)inet_ntop(AF_INET, &s->host, ip, sizeof ip);
     (void)snprintf(place, sizeof place, "%s:%d", ip, port);
-    if (why == EADDRINUSE)
-        return pl_fail(err, PL_E_IO, "%s is in use (--port 0 picks a free port)", place);
+    if (why == EADDRINUSE) return pl_fail(err, PL_E_IO, "%s is in use", place);
     return pl_fail_errno(err, why, "listen on", place);
 }
 
@@ -498,8 +497,8 @@ static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_
     if (!o->insecure_host && (ntohl(s->host.s_addr) >> 24) != 127)
         return pl_fail(err, PL_E_USAGE,
                        "%s is beyond this machine: nothing is encrypted, and whoever reads the "
-                       "token on the way can read the session and start runs. Use an ssh tunnel "
-                       "(ssh -L), or say --insecure-host",
+                       "token on the way can read the session and start runs; use an ssh tunnel "
+                       "(ssh -L)",
                        o->host);
     s->trust = o->trust != 0;
     PL_TRY(make_token(s, err));

@@ -170,7 +170,7 @@ static pl_status get_source(const pl_request *r, pl_reply *reply, pl_err *err) {
     int64_t line = 1;
     PL_TRY(query_int(r, "line", 1, &line, err));
     if (r->server->source == NULL || file == NULL || line < 1 || line > 100000000)
-        return pl_fail(err, PL_E_NOT_FOUND, "source files require --source DIR");
+        return pl_fail(err, PL_E_NOT_FOUND, "no folder of source files was given");
     return pl_viewed_put_source(r->server->source, file, (long)line, &reply->body, err);
 }
 

@@ -49,6 +49,13 @@ def test_layers__rejects_what_points_down():
     assert code == 1 and "t.c:2:" in out and "graph stands below tensor" in out, out
 
 
+def test_layers__escape_sequences_of_terminals_are_the_clis():
+    assert check_layers({"cli/c.c": 'const char *red = "\\033[31m";\n'})[0] == 0
+    for text in ('"\\033[31m"', '"\\x1b[0m"', '"\\e[1m"'):
+        code, out = check_layers({"report/r.c": f"const char *red = {text};\n"})
+        assert code == 1 and "r.c:1:" in out, (text, out)
+
+
 def test_layers__rejects_foreign_internals_relative_paths_and_twins():
     for text in ('#include "base/pool_int.h"\n', '#include "../base/buf.h"\n', '#include "buf.h"\n',
                  '#include "nowhere/x.h"\n'):

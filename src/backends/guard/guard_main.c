@@ -164,12 +164,13 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
 
 /* False when the socket is full. Never waits: plumb may be busy, and it must not wait for us. */
 static bool tell_end(uint64_t id, int status, bool memory, const char *tail) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_ENDED);
-    m.number[0] = id;
-    m.number[1] = WIFSIGNALED(status) ? (uint64_t)WTERMSIG(status) : 0;
-    m.number[2] = WIFEXITED(status) ? (uint64_t)WEXITSTATUS(status) : 0;
-    m.number[3] = memory;
-    snprintf(m.text, sizeof(m.text), "%s", tail);
+    pl_guard_msg m;
+    pl_guard_msg_init(&m, PL_MSG_ENDED);
+    m.ended.id = id;
+    m.ended.signal = WIFSIGNALED(status) ? (uint64_t)WTERMSIG(status) : 0;
+    m.ended.exit_code = WIFEXITED(status) ? (uint64_t)WEXITSTATUS(status) : 0;
+    m.ended.over_memory = memory;
+    (void)PL_GUARD_SET(m.ended.stderr_tail, tail);
     return pl_guard_send(CONTROL, &m, MSG_DONTWAIT) != EAGAIN;
 }
 
@@ -184,7 +185,7 @@ static void start_child(guard *g, const pl_guard_msg *m) {
     int ends[2] = { -1, -1 };
     child *c = free_slot(g);
     if (c == NULL || m->fds[0] < 0 || pipe2(ends, O_CLOEXEC) != 0) {
-        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: too many children");
+        tell_end(m->fork.id, NOT_STARTED, false, "plumb-guard: too many children");
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -196,17 +197,19 @@ static void start_child(guard *g, const pl_guard_msg *m) {
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);
-        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: cannot fork");
+        tell_end(m->fork.id, NOT_STARTED, false, "plumb-guard: cannot fork");
         return;
     }
-    *c = (child){ .pid = pid, .id = m->number[0], .memory_limit = m->number[1], .pipe = ends[0] };
+    *c = (child){
+        .pid = pid, .id = m->fork.id, .memory_limit = m->fork.memory_limit, .pipe = ends[0]
+    };
 }
 
 static void stop_child(guard *g, const pl_guard_msg *m) {
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         child *c = &g->children[i];
-        if (c->pid == 0 || c->id != m->number[0]) continue;
-        c->quiet = m->number[1] == 0;
+        if (c->pid == 0 || c->id != m->kill.id) continue;
+        c->quiet = m->kill.tell_end == 0;
         if (!c->ended) kill_child(c);
         return;
     }
@@ -282,7 +285,7 @@ static void serve_control(guard *g) {
     }
     if (m.type == PL_MSG_FORK) start_child(g, &m);
     if (m.type == PL_MSG_KILL) stop_child(g, &m);
-    if (m.type == PL_MSG_PRELOAD && g->warm == NULL) g->warm = open_warm(m.text);
+    if (m.type == PL_MSG_PRELOAD && g->warm == NULL) g->warm = open_warm(m.preload.spec);
     pl_guard_msg_close(&m);
 }
 

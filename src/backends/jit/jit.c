@@ -38,8 +38,7 @@ static pl_status read_faults(jit_options *o, const plumb_option *options, size_t
     for (size_t i = 0; i < n; i++) {
         if (strcmp(options[i].key, "inject") != 0) continue;
         if (o->n_faults == JIT_FAULTS_MAX) {
-            return pl_fail(err, PL_E_USAGE, "--inject can be given at most %d times",
-                           JIT_FAULTS_MAX);
+            return pl_fail(err, PL_E_USAGE, "inject can be given at most %d times", JIT_FAULTS_MAX);
         }
         pl_jit_fault *fault = &o->faults[o->n_faults];
         PL_TRY(pl_jit_fault_parse(options[i].value, fault, err));

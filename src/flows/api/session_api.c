@@ -311,8 +311,8 @@ pl_status pl_write_read(const plumb_write_options *given, plumb_write_options *o
     PL_TRY(pl_options_read(PLUMB_OPTIONS_WRITE, given, own, err));
     *out = (pl_session_print_options){ .format = own->format,
                                        .metric = own->metric,
-                                       .limit = own->limit,
-                                       .colour = own->colour != 0 };
+                                       .limit = own->limit };
+    PL_TRY(pl_options_read(PLUMB_OPTIONS_STYLE, own->style, &out->style, err));
     PL_TRY(pl_session_print_check(out, err));
     if (own->sort != NULL && !pl_session_sort_parse(own->sort, &out->sort))
         return pl_fail(err, PL_E_USAGE, "sort is '%s', expected worst or order", own->sort);

@@ -12,6 +12,13 @@
 #include "base/progress.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
+#include "flows/minify/repro/checkpoint.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_work.h"
+#include "flows/minify/search/mini_write.h"
+#include "flows/minify/strategy/strategy.h"
 
 enum { ROUNDS_MAX = 64 };
 

@@ -1,4 +1,6 @@
 /* The oracle: one predicate for every strategy. Answers are remembered by what the candidate is. */
+#include "flows/minify/oracle/oracle.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +9,9 @@
 #include "base/progress.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_write.h"
 
 pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_oracle **out,
                         pl_err *err) {
@@ -46,9 +51,7 @@ void pl_oracle_free(pl_oracle *o) {
 }
 
 pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err) {
-    pl_signature *grown = pl_realloc_array(o->items, o->n_items + 1, sizeof(*grown));
-    if (grown == NULL) return pl_fail_memory(err, sizeof(*grown));
-    o->items = grown;
+    if (!PL_ARRAY_ROOM(o->items, o->n_items, &o->capacity)) return pl_fail_memory(err, sizeof(*s));
     o->items[o->n_items++] = *s;
     return PL_OK;
 }

@@ -13,7 +13,11 @@
 #include "flows/api.h"
 #include "flows/check/accuracy.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
 #include "flows/minify/oracle/planted.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_values.h"
+#include "flows/minify/search/mini_work.h"
 #include "interp/interp.h"
 #include "ops/op.h"
 

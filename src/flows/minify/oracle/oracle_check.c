@@ -13,7 +13,12 @@
 #include "base/process.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
 #include "flows/minify/repro/repro.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_work.h"
+#include "flows/minify/search/mini_write.h"
 #include "tensor/file/tensor_proto.h"
 
 enum { CANNOT_TELL = 125 }; /* as for `git bisect run` */

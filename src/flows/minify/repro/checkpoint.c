@@ -1,5 +1,7 @@
 /* The best model so far on disk after each step: what a killed run leaves, and what it resumes
  * from. Named by node count; a second one of the same count gets a number. */
+#include "flows/minify/repro/checkpoint.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +10,10 @@
 #include "base/file.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
 #include "flows/minify/repro/repro.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_state.h"
 
 /* Models with much data are not written at every step. */
 enum { LARGE_ELEMENTS = 1 << 20, SECONDS_BETWEEN = 5 };

@@ -5,6 +5,10 @@
 
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_values.h"
+#include "flows/minify/strategy/strategy.h"
 #include "ops/op.h"
 
 static int ascending(const void *a, const void *b) {
