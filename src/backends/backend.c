@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "backends/backend_int.h"
+#include "backends/confine.h"
 #include "backends/guard/guard.h"
 #include "base/alloc.h"
 #include "base/file_fault.h"
@@ -157,9 +158,13 @@ static pl_status open_guarded(pl_backend *b, pl_err *err) {
     /* A spelling mistake is told without starting anything. */
     pl_status st = pl_spec_parse(b->spec, b->vtable->name, b->vtable->options, b->vtable->n_options,
                                  &spec, err);
+    pl_confinement confinement = { 0 };
+    if (st == PL_OK)
+        st = pl_confine(b->vtable, spec.options, spec.n_options, &b->options, &confinement, err);
+    if (st == PL_OK) st = pl_guard_start(b->options.tmp_dir, &confinement, &b->guard, err);
+    pl_confinement_release(&confinement);
     pl_spec_release(&spec);
     PL_TRY(st);
-    PL_TRY(pl_guard_start(b->options.tmp_dir, &b->guard, err));
     PL_TRY(start_child(b, &b->probe, err));
     split_modes(b);
     pl_guard_preload(b->guard, b->probe);
@@ -210,6 +215,10 @@ void *pl_backend_self(const pl_backend *b) {
 
 const char *pl_backend_name(const pl_backend *b) {
     return b->vtable->name;
+}
+
+const char *pl_backend_sandbox(const pl_backend *b) {
+    return pl_confine_state(b->vtable, b->options.sandbox);
 }
 
 const char *pl_backend_spec(const pl_backend *b) {

@@ -251,6 +251,7 @@ static const plumb_option_def options[] = {
 const plumb_backend pl_backend_cmd = {
     .abi = PLUMB_ABI,
     .n_bytes = sizeof(plumb_backend),
+    .flags = PLUMB_UNCONFINED,
     .name = "cmd",
     .summary = "any program, called as PROGRAM DIR",
     .options = options,

@@ -27,12 +27,14 @@ const plumb_style *pl_cli_style(void);
     { 0, "threads", "N", "number of threads (default: all cores)" }
 #define PL_OPTIONS_BACKEND                                                                         \
     { 0, "backend", "SPEC", "backend to run on (default eager); see plumb backends" },             \
-        { 0, "timeout", "SECONDS", "stop a compile or run after this time (not eager)" }, {        \
-        0, "memory-limit", "MB", "stop a backend that uses more memory (not eager)"                \
+        { 0, "timeout", "SECONDS", "stop a compile or run after this time (not eager)" },          \
+        { 0, "memory-limit", "MB", "stop a backend that uses more memory (not eager)" }, {         \
+        0, "sandbox", "on|off|require", "confine the backend under test (default on)"              \
     }
 bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err);
-/* --timeout and --memory-limit. */
-bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err);
+/* --timeout, --memory-limit and --sandbox. */
+bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, int *sandbox,
+                   plumb_error *err);
 /* Options of the compiler (jit); without --backend they choose it. */
 #define PL_OPTION_INJECT                                                                           \
     { 0, "inject", "KIND@OP[:N]", "jit: plant a fault (repeatable)" }

@@ -25,7 +25,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, given *g,
     o->inputs = &g->inputs;
     o->context = &g->context;
     if (!pl_cli_inputs(args, &g->inputs, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_cli_context(args, &g->context, err) || !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "jobs", 0, 1, 4096, &jobs, err) ||
         !pl_args_int(args, "max-queries", 0, 0, INT64_MAX, &queries, err) ||

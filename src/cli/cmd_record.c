@@ -12,7 +12,7 @@ static bool read_options(const pl_args *args, plumb_record_options *o, plumb_inp
     plumb_record_options_init(o);
     o->inputs = inputs;
     if (!pl_cli_inputs(args, inputs, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_cli_threads(args, &o->threads, err)) {
         return false;
     }

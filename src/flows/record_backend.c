@@ -21,6 +21,8 @@ pl_status pl_record_backend_prepare(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
     pl_backend_options backend = pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
     backend.progress = &r->progress;
+    backend.sandbox = o->sandbox;
+    backend.model = pl_api_model_file(r->m);
     const pl_compile_options compile = { .file = pl_api_model_file(r->m),
                                          .seed = o->inputs->seed,
                                          .threads = o->threads,

@@ -110,6 +110,7 @@ typedef struct pl_side_info { /* "a", "b" of the JSON */
     const char *backend, *spec, *version, *path, *hash;
     const char *failure; /* "" = none */
     int signal;
+    const char *sandbox; /* "on", or why not; "" = unknown */
     const char *cpu; /* what its CPU has that changes numbers, "x86-64 fma avx2"; "" = unknown */
 } pl_side_info;
 

@@ -64,7 +64,7 @@ static void copy_entry(copier *c, pl_blame_entry *e) {
 
 static void copy_side(copier *c, pl_side_info *i) {
     const char **const fields[] = { &i->backend, &i->spec,    &i->version, &i->path,
-                                    &i->hash,    &i->failure, &i->cpu };
+                                    &i->hash,    &i->failure, &i->cpu,     &i->sandbox };
     texts(c, fields, sizeof(fields) / sizeof(fields[0]));
 }
 

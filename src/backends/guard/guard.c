@@ -126,8 +126,7 @@ static void free_env(char **env) {
 }
 
 /* Returns an errno. */
-static int spawn_guard(const char *program, const char *tmp_dir, int control, pid_t *pid) {
-    char *argv[] = { (char *)(uintptr_t)program, NULL };
+static int spawn_guard(char **argv, const char *tmp_dir, int control, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none, defaults;
@@ -151,7 +150,7 @@ static int spawn_guard(const char *program, const char *tmp_dir, int control, pi
     char **env = tmp_dir == NULL ? NULL : make_env(tmp_dir);
     if (tmp_dir != NULL && env == NULL) error = ENOMEM;
     if (error == 0) {
-        error = posix_spawn(pid, program, &actions, &attr, argv, env == NULL ? environ : env);
+        error = posix_spawn(pid, argv[0], &actions, &attr, argv, env == NULL ? environ : env);
     }
     free_env(env);
     posix_spawn_file_actions_destroy(&actions);
@@ -165,10 +164,36 @@ static pl_status open_pair(int ends[2], pl_err *err) {
     return pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
 }
 
-pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
+/* Libraries lie beside the guard, and ONNX Runtime in a .cache around it (ort_api.c). */
+static pl_status add_own_folders(const char *program, pl_confinement *c, pl_err *err) {
+    static const char *const around[] = { "", "/.cache", "/../.cache", "/../../.cache" };
+    char path[PATH_MAX + 96];
+    char *folder = pl_path_dirname(program);
+    pl_status st = folder == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    for (size_t i = 0; i < sizeof(around) / sizeof(around[0]) && st == PL_OK; i++) {
+        snprintf(path, sizeof(path), "%s%s", folder, around[i]);
+        st = pl_confinement_add(c, "--read", path, err);
+    }
+    pl_free(folder);
+    return st;
+}
+
+/* Its name, then what it is confined to. */
+static char **make_argv(char *program, const pl_confinement *confinement) {
+    char **argv = pl_calloc(confinement->n_args + 2, sizeof(char *));
+    if (argv == NULL) return NULL;
+    argv[0] = program;
+    for (size_t i = 0; i < confinement->n_args; i++)
+        argv[i + 1] = confinement->args[i];
+    return argv;
+}
+
+pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_guard **out,
+                         pl_err *err) {
     char program[PATH_MAX + 64];
     int ends[2];
     PL_TRY(find_program(program, sizeof(program), err));
+    if (confinement->n_args > 0) PL_TRY(add_own_folders(program, confinement, err));
     pl_guard *g = pl_calloc(1, sizeof(*g));
     if (g == NULL) return pl_fail_memory(err, sizeof(*g));
     pl_status st = open_pair(ends, err);
@@ -179,10 +204,12 @@ pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
         ends[1] = moved;
         if (moved < 0) st = pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
     }
+    char **argv = make_argv(program, confinement);
     if (st == PL_OK) {
-        const int error = spawn_guard(program, tmp_dir, ends[1], &g->pid);
+        const int error = argv == NULL ? ENOMEM : spawn_guard(argv, tmp_dir, ends[1], &g->pid);
         if (error != 0) st = pl_fail_errno(err, error, "start", program);
     }
+    pl_free(argv);
     if (ends[1] >= 0) close(ends[1]);
     g->control = ends[0];
     if (st != PL_OK) {
@@ -369,6 +396,12 @@ static pl_status describe_end(const pl_guard_child *c, const char *doing, bool t
     if (f.out_of_memory) {
         return pl_fail(err, PL_E_BACKEND, "backend '%s' used more than %llu MB in %s%s%s", c->spec,
                        (unsigned long long)(c->memory_limit >> 20), doing, said, line);
+    }
+    if (signal_number == SIGSYS) {
+        return pl_fail(err, PL_E_BACKEND,
+                       "backend '%s' was stopped by the sandbox in %s%s%s; if you trust it, run it "
+                       "without the sandbox",
+                       c->spec, doing, said, line);
     }
     if (signal_number != 0) {
         return pl_fail(err, PL_E_BACKEND, "backend '%s' crashed (signal %d, %s) in %s%s%s", c->spec,

@@ -8,7 +8,8 @@
  * subreaper, and are killed. Memory: the resident private and shared-memory pages of the child and
  * its descendants are read from /proc every few milliseconds (address-space limits would break
  * runtimes that reserve more than they use, and sanitizers). Each child has a folder of its own as
- * TMPDIR, since what is killed cleans nothing up; it is cleared then. */
+ * TMPDIR, since what is killed cleans nothing up; it is cleared then. With --confine the guard
+ * confines itself to the files it was given (sandbox.h), and children to fewer system calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,6 +30,7 @@
 #include "backends/guard/guard_child.h"
 #include "backends/guard/guard_msg.h"
 #include "backends/guard/guard_proc.h"
+#include "backends/guard/sandbox.h"
 #include "base/alloc.h"
 #include "base/file.h"
 
@@ -54,6 +56,8 @@ typedef struct child {
 typedef struct guard {
     child children[MAX_CHILDREN];
     int signals;
+    pl_sandbox sandbox;
+    bool confined;
     pl_backend *warm; /* NULL = none */
     char *tmp;        /* holds the children's folders; NULL = it could not be made */
     bool done;
@@ -140,6 +144,12 @@ static void clear_folder(const guard *g, const child *c) {
     pl_free(folder);
 }
 
+/* Whoever asked for a sandbox must not get less in silence. */
+static void cannot_confine(void) {
+    fprintf(stderr, "plumb-guard: cannot set up the sandbox: %s\n", strerror(errno));
+    _exit(4);
+}
+
 static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     sigset_t none;
     const struct rlimit no_core = { 0, 0 };
@@ -159,6 +169,7 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     close(CONTROL);
     close(pipe_end);
     enter_folder(g, c);
+    if (g->confined && !pl_sandbox_calls(&g->sandbox)) cannot_confine();
     _exit(pl_guard_child_serve(socket, g->warm));
 }
 
@@ -343,7 +354,33 @@ static void fill_standard_streams(void) {
         if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
 }
 
-int main(void) {
+/* --confine, --programs, --read PATH, --write PATH. False: an argument is not known. */
+static bool read_arguments(guard *g, int n, char **args) {
+    pl_sandbox *s = &g->sandbox;
+    const char **paths = pl_calloc((size_t)n + 8, 2 * sizeof(char *));
+    if (paths == NULL) return false;
+    const char **writable = paths + n + 8;
+    for (int i = 1; i < n; i++) {
+        const bool has_value = i + 1 < n;
+        if (strcmp(args[i], "--confine") == 0) {
+            g->confined = true;
+        } else if (strcmp(args[i], "--programs") == 0) {
+            s->programs = true;
+        } else if (strcmp(args[i], "--read") == 0 && has_value) {
+            paths[s->n_readable++] = args[++i];
+        } else if (strcmp(args[i], "--write") == 0 && has_value) {
+            writable[s->n_writable++] = args[++i];
+        } else {
+            return false;
+        }
+    }
+    s->readable = paths;
+    s->writable = writable;
+    if (g->tmp != NULL) writable[s->n_writable++] = g->tmp;
+    return true;
+}
+
+int main(int n_args, char **args) {
     static guard g;
     sigset_t mask;
     if (fcntl(CONTROL, F_GETFD) < 0) {
@@ -361,6 +398,8 @@ int main(void) {
     g.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     if (g.signals < 0) return 4;
     if (pl_dir_temporary(&g.tmp, NULL) != PL_OK) g.tmp = NULL;
+    if (!read_arguments(&g, n_args, args)) return 2;
+    if (g.confined && !pl_sandbox_files(&g.sandbox)) cannot_confine();
     while (!g.done)
         loop_once(&g);
     end_all(&g);

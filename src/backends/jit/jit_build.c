@@ -34,7 +34,7 @@ static const char *const flags_fixed[] = {
 
 /* $XDG_CACHE_HOME, $HOME/.cache, else /tmp: the first that can be made. Code is loaded from it, so
  * that nobody else may write to it. */
-static pl_status cache_dir(pl_dir **out, pl_err *err) {
+pl_status pl_jit_cache_open(pl_dir **out, pl_err *err) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char last[64];
     snprintf(last, sizeof(last), "plumb-jit-%ld", (long)getuid());
@@ -250,7 +250,7 @@ pl_status jit_build(jit_program *p, jit_plan *plan, pl_err *err) {
     if (!has_loops(plan)) return PL_OK;
     const size_t n_flags = collect_flags(plan, flags);
     PL_TRY(hash_all(plan, flags, n_flags, err));
-    PL_TRY(cache_dir(&dir, err));
+    PL_TRY(pl_jit_cache_open(&dir, err));
     snprintf(name, sizeof(name), "%s.so", plan->hash);
     path = pl_path_join(pl_dir_path(dir), name);
     if (path == NULL) {

@@ -166,6 +166,7 @@ pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const c
                               .file = pl_api_model_file(x->m),
                               .timeout = o->timeout,
                               .memory_limit = o->memory_limit,
+                              .sandbox = o->sandbox,
                               .seed = x->inputs->seed,
                               .threads = o->threads,
                               .spool_memory = SPOOL_MEMORY,
@@ -183,6 +184,7 @@ static void describe_side(pl_analysis *x, const pl_side_run *run, pl_side_info *
         char cpu[PL_CPU_TEXT];
         pl_cpu_features_text(pl_backend_cpu(run->backend), cpu, sizeof(cpu));
         info->cpu = pl_analysis_keep(x, cpu);
+        info->sandbox = pl_backend_sandbox(run->backend);
     }
 }
 

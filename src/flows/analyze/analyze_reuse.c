@@ -63,6 +63,7 @@ pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err) {
         x->session->a.backend = pl_analysis_keep(x, old->a.backend);
         x->session->a.version = pl_analysis_keep(x, old->a.version);
         x->session->a.cpu = pl_analysis_keep(x, old->a.cpu);
+        x->session->a.sandbox = pl_analysis_keep(x, old->a.sandbox);
         x->session->a.path = pl_analysis_keep(x, x->options->reuse);
         st = pl_analysis_timed(x, "reuse A", err);
     }

@@ -17,6 +17,7 @@ typedef struct pl_side_options {
     const char *file;    /* that holds exactly the model; NULL = none */
     double timeout;
     uint64_t memory_limit;
+    int sandbox; /* PLUMB_SANDBOX_* */
     uint64_t seed;
     int threads;
     uint64_t spool_memory; /* bytes kept in memory before the file */

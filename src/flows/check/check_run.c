@@ -199,6 +199,7 @@ static pl_status side_open(const pl_check_run *r, const char *spec, const pl_pre
     const plumb_run_options *o = r->options->run;
     pl_backend_options backend = pl_backend_options_for(spec, o->timeout, o->memory_limit);
     backend.progress = o->progress;
+    backend.sandbox = o->sandbox;
     const pl_compile_options compile = { .seed = o->inputs->seed,
                                          .threads = o->threads,
                                          .any_shape = true }; /* a wrong shape is a finding */

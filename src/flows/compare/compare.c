@@ -131,6 +131,7 @@ static pl_status record_side(comparison *c, int i, pl_err *err) {
                                           .backend = i == 1 && both ? o->reference : o->backend,
                                           .timeout = o->timeout,
                                           .memory_limit = o->memory_limit,
+                                          .sandbox = o->sandbox,
                                           .threads = o->threads,
                                           .progress = o->progress };
     return pl_compare_side_record(&c->side[i], &record, c->side[1 - i].recording, &c->notes, err);

@@ -99,7 +99,8 @@ pl_status pl_compare_side_describe(const pl_compare_side *side, pl_session *s, p
                            .path = path,
                            .hash = "",
                            .failure = "",
-                           .cpu = "" };
+                           .cpu = "",
+                           .sandbox = "" };
     PL_TRY(hash_of(side, s->arena, &out->hash, err));
     out->backend = pl_arena_strdup(s->arena, side->recording->format);
     if (out->backend == NULL) return pl_fail_memory(err, 1);

@@ -388,6 +388,7 @@ static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
     const double timeout = left < u->timeout ? left : u->timeout;
     pl_backend_options options = pl_backend_options_for(spec, timeout, o->m->options->memory_limit);
     options.tmp_dir = o->m->work;
+    options.sandbox = o->m->options->sandbox;
     options.progress = o->m->options->progress;
     if (u->backend != NULL && strcmp(pl_backend_spec(u->backend), spec) == 0) {
         pl_backend_set_timeout(u->backend, timeout);

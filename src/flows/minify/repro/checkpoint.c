@@ -73,6 +73,7 @@ pl_repro pl_mini_repro(const pl_mini *m, const pl_mini_state *state, const pl_bu
                        .seed = m->options->inputs->seed,
                        .timeout = m->options->timeout,
                        .memory_limit = m->options->memory_limit,
+                       .sandbox = m->options->sandbox,
                        .threads = m->options->threads,
                        .eval = m->recorded.eval != 0,
                        .amp = m->recorded.amp,

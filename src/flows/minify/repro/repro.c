@@ -35,8 +35,9 @@ static pl_status run_reference(pl_repro *r, pl_err *err) {
 
 static pl_status run_backend(pl_repro *r, pl_err *err) {
     const size_t n = r->model->graph->n_outputs;
-    const pl_backend_options guarded =
+    pl_backend_options guarded =
         pl_backend_options_for(r->backend, r->timeout > 0 ? r->timeout : 20, r->memory_limit);
+    guarded.sandbox = r->sandbox;
     const pl_compile_options compile = { .seed = r->seed,
                                          .threads = r->threads,
                                          .any_shape = true };
@@ -227,7 +228,9 @@ pl_status pl_repro_write(const pl_repro *r, const char *dir, pl_buf *notes, pl_e
 /* ---- checking ---- */
 
 pl_status pl_repro_verify(pl_repro *r, const char *program, const char *dir, pl_err *err) {
-    const char *const argv[] = { program, "minify", "--query", "--trust", dir, NULL };
+    const char *sandbox = r->sandbox == PLUMB_SANDBOX_OFF ? "off" : "on";
+    const char *const argv[] = { program,     "minify", "--query", "--trust",
+                                 "--sandbox", sandbox,  dir,       NULL };
     pl_process_result result = { 0 };
     const double patience = 60 + 4 * r->timeout;
     const pl_process_options options = { .timeout_seconds = patience };

@@ -31,6 +31,7 @@ typedef struct pl_repro {
     uint64_t seed;
     double timeout;
     uint64_t memory_limit; /* bytes; 0 = none */
+    int sandbox; /* PLUMB_SANDBOX_*. In run.sh, not in repro.json: a stranger cannot lift it */
     int threads;
     bool eval, backward;      /* what was done to the model before */
     const char *amp;          /* "", "fp16", "bf16" */

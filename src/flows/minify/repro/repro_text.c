@@ -205,6 +205,7 @@ static void put_arguments(const pl_repro *r, pl_buf *out) {
     if (r->timeout > 0) pl_buf_printf(out, " --timeout %g", r->timeout);
     const unsigned long long megabytes = (r->memory_limit + (1 << 20) - 1) >> 20;
     if (megabytes > 0) pl_buf_printf(out, " --memory-limit %llu", megabytes);
+    if (r->sandbox == PLUMB_SANDBOX_OFF) pl_buf_puts(out, " --sandbox off");
 }
 
 /* As `run` and `minify` spell it. A repro's model is made already: eval mode is not put on it
