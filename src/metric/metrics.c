@@ -187,7 +187,7 @@ static pl_metric_limits mean_rel_limits(const pl_accumulators *acc, pl_precision
 static pl_metric_limits cosine_limits(const pl_accumulators *acc, pl_precision p) {
     return converted(acc, p, db_cosine);
 }
-/* A distance in ulp says nothing near zero: any limit would fire on clean runs. */
+/* A distance in ulps is meaningless near zero: any limit would flag clean runs. */
 static pl_metric_limits no_limits(const pl_accumulators *acc, pl_precision p) {
     (void)acc;
     (void)p;

@@ -151,7 +151,7 @@ pl_status pl_session_print(const pl_session *s, const pl_session_print_options *
 /* PyTorch's analyze prints these words; tools look for them. */
 void pl_session_put_headline(const pl_session *s, pl_buf *out) {
     static const char *const words[] = { "AGREE", "DIVERGED", "NONDETERMINISTIC", "FAILED",
-                                         "NOTHING TO SAY" };
+                                         "INCONCLUSIVE" };
     const char *word = words[s->outcome];
     if (strncmp(s->reason, word, strlen(word)) != 0) {
         pl_buf_puts(out, word);
