@@ -399,7 +399,7 @@ typedef enum plumb_check_mode {
     PLUMB_CHECK_NONE,     /* only run, transformed as asked */
     PLUMB_CHECK_ACCURACY, /* with an fp64 run as third opinion; outputs that are not floats are
                              ignored */
-    PLUMB_CHECK_STRICT    /* those count as well; fp64 where it can be had */
+    PLUMB_CHECK_STRICT    /* those count as well; fp64 if available */
 } plumb_check_mode;
 
 /* How a model is run: what is done to it before anything else. */

@@ -1,4 +1,4 @@
-"""torch.compile under watch: wraps a dynamo backend, and names the fx node that it gets wrong.
+"""torch.compile under watch: wraps a dynamo backend, and names the fx node that goes wrong.
 
 A backend is a function (GraphModule, example inputs) -> function. The watched one runs it, compares it with eager (PyTorch's
 `same` with an fp64 run), and when it fails searches the prefixes of the graph for the first node that fails, tries that
@@ -40,7 +40,7 @@ class CompileError(RuntimeError):
 
 
 class AccuracyError(CompileError):
-    """The compiled graph computes something else than eager."""
+    """The compiled graph and eager compute different results."""
 
 
 def _target(node: Any) -> str:
@@ -71,12 +71,12 @@ def _tensors(thing: Any) -> List[Any]:
 
 
 def _clone(inputs: Sequence[Any]) -> List[Any]:
-    """With the strides they have."""
+    """Copies that keep the strides."""
     return [t.detach().clone() if isinstance(t, torch.Tensor) else t for t in inputs]
 
 
 def _rolled(inputs: Sequence[Any]) -> List[Any]:
-    """Other inputs with the same values: a result that stays as it was shows."""
+    """The same inputs with elements rotated: exposes a result that does not depend on them."""
     return [t.roll(1) if isinstance(t, torch.Tensor) and t.dim() and t.is_floating_point() else t for t in inputs]
 
 
@@ -112,7 +112,7 @@ class _Watched:
     # ---- one question --------------------------------------------------------------------------
 
     def _limited(self, function: Callable[[], Any]) -> Any:
-        """The result, or TimeoutError; a call that hangs is left behind in its thread."""
+        """The result, or TimeoutError; a call that hangs keeps running in its thread."""
         if not self.timeout:
             return function()
         found: Dict[str, Any] = {}
@@ -126,13 +126,13 @@ class _Watched:
         thread.start()
         thread.join(self.timeout)
         if thread.is_alive():
-            raise TimeoutError(f"no answer within {self.timeout:g} s")
+            raise TimeoutError(f"timed out after {self.timeout:g} s")
         if "error" in found:
             raise found["error"]
         return found["value"]
 
     def fails(self, gm: Any, inputs: Sequence[Any]) -> Optional[_Failure]:
-        """Whether the compiled graph is another one than eager's; None = no."""
+        """How the compiled graph differs from eager; None if it does not."""
         with torch.no_grad():
             want = _tensors(copy.deepcopy(gm)(*_clone(inputs)))
         try:
@@ -156,7 +156,7 @@ class _Watched:
 
     def judge(self, gm: Any, inputs: Sequence[Any], want: List[Any], got: List[Any], again: List[Any]) -> Optional[_Failure]:
         if len(want) != len(got):
-            return _Failure("metadata", f"{len(got)} outputs, eager has {len(want)}")
+            return _Failure("metadata", f"{len(got)} outputs, but eager has {len(want)}")
         for i, (a, b) in enumerate(zip(want, got)):
             text = _metadata(a, b)
             if text:
@@ -174,7 +174,7 @@ class _Watched:
     # ---- the search ----------------------------------------------------------------------------
 
     def explain(self, gm: Any, inputs: Sequence[Any], failure: _Failure) -> CompileError:
-        """The first node that fails in the same way, alone if it can be, as an error to raise."""
+        """The error to raise: the first node that fails in the same way, alone if possible."""
         node, small, feeds = self._first(gm, inputs, failure)
         folder = ""
         if self.level >= 2:
@@ -258,7 +258,7 @@ def _equal(a: List[Any], b: List[Any]) -> bool:
 
 
 def _ancestors(node: Any) -> Any:
-    """The node and all that it depends on."""
+    """The node and everything it depends on."""
     found, todo = {node}, [node]
     while todo:
         for n in todo.pop().all_input_nodes:
@@ -269,7 +269,7 @@ def _ancestors(node: Any) -> Any:
 
 
 def _values(gm: Any, inputs: Sequence[Any]) -> Dict[Any, Any]:
-    """What eager computes, node by node, cloned: a later operation in place does not reach it."""
+    """What eager computes, node by node, cloned so that later in-place operations cannot change it."""
     found: Dict[str, Any] = {}
 
     class Keep(torch.fx.Interpreter):  # type: ignore[misc]
@@ -297,7 +297,7 @@ def _prefix(gm: Any, last: Any) -> Any:
 
 
 def _window(gm: Any, last: Any, values: Dict[Any, Any], depth: int) -> Tuple[Any, List[Any]]:
-    """A node and what it reads up to `depth` - 1 steps back; what they read are the inputs, with the values of the run."""
+    """A node and its producers up to `depth` - 1 steps back; their inputs get the values of the run."""
     inside, edge = {last}, {last}
     for _ in range(depth - 1):
         edge = {p for n in edge for p in n.all_input_nodes if p.op.startswith("call_")}
@@ -409,7 +409,7 @@ def watch(backend: Union[str, _Backend] = "inductor", level: int = 4, *, folder:
     options  of plumb.same: tol, cos_similarity, ...
     """
     if level not in (0, 1, 2, 3, 4):
-        raise ValueError(f"level is {level}; 0 to 4")
+        raise ValueError(f"level is {level}, expected 0 to 4")
     if level == 0:
         return _lookup(backend)
     return _Watched(backend, level, folder, timeout, options)

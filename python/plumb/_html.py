@@ -29,7 +29,7 @@ def _worst(session: Any) -> List[Any]:
 
 
 def _graph(session: Any) -> str:
-    """The values from the first that differs on, in the order of the model, as boxes in a row."""
+    """The values from the first difference onwards, in model order, as a row of boxes."""
     points = [p for p in session.sync_points if not p.is_input]
     start = next((i for i, p in enumerate(points) if p.verdict == "culprit" or p.similarity == "red"), None)
     if start is None:

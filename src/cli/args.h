@@ -86,7 +86,7 @@ void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_mo
                         const plumb_inputs *inputs, const char *backend, const plumb_error *err,
                         bool wrong);
 #define PL_OPTIONS_PART                                                                            \
-    { 0, "function", "NAME", "use use only this model-local function" },                           \
+    { 0, "function", "NAME", "use only this model-local function" },                               \
         { 0, "from", "VALUES", "use only the part after these values (comma-separated)" }, {       \
         0, "to", "VALUES", "use only the part before these values (comma-separated)"               \
     }
@@ -108,7 +108,7 @@ void pl_cli_inputs_release(plumb_inputs *inputs);
 
 /* A new folder in $TMPDIR that only this user can look into. *err may be NULL; out is "" then. */
 bool pl_cli_folder_new(const char *purpose, char *out, size_t n_out, plumb_error *err);
-/* plumb-out/NAME-TIME and a suffix, where a command writes when it is not told (DESIGN section 2).
+/* plumb-out/NAME-TIME and a suffix, where a command writes when it is not told.
  */
 void pl_cli_default_output(const char *model, const char *suffix, char *out, size_t n_out);
 

@@ -151,7 +151,7 @@ const pl_command pl_command_analyze = {
     .summary = "find the operation to blame",
     .details = "Runs MODEL on the backend under test and on a reference, records every value\nthat "
                "the backend materialises, replays each one in fp64 on the backend's own\nvalues, "
-               "and names the operations that are further off than rounding can\nexplain.\nExit "
+               "and names the operations whose error is larger than rounding can\nexplain.\nExit "
                "code: 0 agree, 1 diverged or non-deterministic, 2 bad usage or bad input,\n3 a "
                "backend failed, 4 disk or memory.",
     .examples = "  plumb analyze model.onnx --backend ort\n"

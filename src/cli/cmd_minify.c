@@ -195,8 +195,8 @@ const pl_command pl_command_minify = {
     .usage = "MODEL (--backend SPEC | --check COMMAND) [options]",
     .summary = "shrink a failing model; write a repro",
     .details = "Finds the smallest model that still fails in the same way, and writes it as a\n"
-               "folder that anybody can run. What fails is a backend against plumb's own\n"
-               "reference, or what your own command says.\n"
+               "folder that anybody can run. The test is a backend against plumb's own\nreference, "
+               "or your own command.\n"
                "Exit code: 0 the repro is written and verified, 2 bad usage, bad input, or a\n"
                "model that does not fail, 3 a backend failed, 4 disk or memory.",
     .examples = "  plumb minify model.onnx --backend ort -o repro\n"

@@ -25,7 +25,7 @@ static bool needs_file(const plumb_backend *b) {
     return false;
 }
 
-/* Opens it behind the guard: a library that crashes while it is loaded is an answer, too. */
+/* Opens it behind the guard: a library that crashes while loading is simply not available. */
 static void probe_spec(const char *spec, row *out) {
     pl_err err = PL_ERR_INIT;
     pl_backend *opened = NULL;
@@ -84,12 +84,12 @@ static void put_kernels_text(pl_buf *out) {
         row r;
         probe_kernels(pl_provider_rows[i], &r);
         pl_buf_printf(out, "%20s  kernels=%s: %s%s%s\n", "", r.name, r.summary,
-                      r.available ? "" : "; not here: ", r.reason);
+                      r.available ? "" : "; not available: ", r.reason);
     }
 }
 
 static void put_text(const row *r, const plumb_backend *b, pl_buf *out) {
-    pl_buf_printf(out, "%-8s %-10s %s\n", r->name, r->available ? r->version : "not here",
+    pl_buf_printf(out, "%-8s %-10s %s\n", r->name, r->available ? r->version : "not available",
                   r->summary);
     if (r->reason[0] != '\0') pl_buf_printf(out, "%20s%s\n", "", r->reason);
     for (size_t i = 0; i < b->n_options; i++) {
@@ -108,7 +108,8 @@ static void put_sandbox(pl_buf *out) {
                      : why);
 }
 
-/* What of the CPU changes results. A backend on another one, in an emulator, has it in its JSON. */
+/* CPU features that change results. A backend on another CPU (an emulator) reports its own in the
+ * JSON. */
 static void put_cpu(pl_buf *out) {
     char words[PL_CPU_TEXT];
     pl_buf_printf(out, "cpu      %s\n%20s%s; plumb's own kernels: %s\n", pl_cpu_name(), "",
@@ -182,7 +183,8 @@ plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) 
             put_json(&r, &j);
         } else {
             put_text(&r, pl_backend_rows[i], &out);
-            if (!told && has_kernels(pl_backend_rows[i])) { /* the same for all that have it */
+            if (!told &&
+                has_kernels(pl_backend_rows[i])) { /* the same for all backends with kernels */
                 put_kernels_text(&out);
                 told = true;
             }

@@ -57,8 +57,8 @@ void pl_session_put_counts(const pl_session *s, pl_buf *out) {
     for (size_t i = 0; i < s->n_left_b; i++)
         n_worry += !s->left_b[i].expected;
     if (s->n_left_b > 0)
-        pl_buf_printf(out, "; %zu values of B unpaired, %zu of them unexplained", s->n_left_b,
-                      n_worry);
+        pl_buf_printf(out, "; %zu value%s of B unpaired, %zu unexplained", s->n_left_b,
+                      pl_plural(s->n_left_b), n_worry);
     pl_buf_putc(out, '\n');
 }
 

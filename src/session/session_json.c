@@ -1,4 +1,4 @@
-/* A session as JSON, names as in DESIGN 2. */
+/* A session as JSON, names as in docs/formats/session.md. */
 #include <math.h>
 #include <string.h>
 

@@ -35,8 +35,9 @@ struct pl_guard {
     pid_t pid;
     int control;
     uint64_t next_id;
-    char *preload;            /* spec to open in the guard; NULL = none, or done */
-    pl_guard_child *children; /* alive, for ends that are told while another is waited for */
+    char *preload; /* spec to open in the guard; NULL = none, or done */
+    pl_guard_child
+        *children; /* alive; the guard may report the end of one while we wait for another */
 };
 
 struct pl_guard_child {
@@ -44,7 +45,7 @@ struct pl_guard_child {
     pl_guard_child *next;
     uint64_t id, memory_limit;
     double timeout_seconds;
-    const pl_progress *progress; /* asked while waiting; NULL = nobody */
+    const pl_progress *progress; /* polled while waiting; NULL = none */
     char *spec;
     int socket;
     uint64_t n_threads; /* after opening the backend */
@@ -335,7 +336,7 @@ void pl_guard_child_free(pl_guard_child *c) {
     pl_free(c);
 }
 
-/* Reads one end from the guard and gives it to whom it belongs. False: the guard is gone. */
+/* Reads the end of one child from the guard and assigns it. False: the guard is gone. */
 static bool take_end(pl_guard *g, int flags) {
     pl_guard_msg m;
     const int error = pl_guard_receive(g->control, &m, flags);
@@ -427,7 +428,7 @@ static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_o
                    doing);
 }
 
-/* How long to wait before the user is asked again whether to go on. */
+/* How long to wait before polling again for cancellation. */
 static int poll_ms(const pl_guard_child *c, int64_t left) {
     const int64_t most = c->progress != NULL ? ASK_MS : 3600000;
     return (int)(left > most ? most : left);
@@ -671,7 +672,7 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
         PL_TRY(receive(c, "run", deadline, &reply, failure, err));
         if (reply.type != PL_MSG_VALUE) break;
         st = show_value(c, args, &reply, err);
-        if (st != PL_OK) { /* nobody will read the rest */
+        if (st != PL_OK) { /* the rest is not read */
             send_kill(c, true);
             wait_for_end(c, END_WAIT_MS);
             return st;
@@ -688,7 +689,7 @@ pl_status pl_guard_child_executed(pl_guard_child *c, pl_bytes *onnx, pl_failure 
     pl_guard_msg m, reply;
     struct stat info;
     pl_guard_msg_init(&m, PL_MSG_TELL_GRAPH);
-    PL_TRY(ask(c, "telling its graph", &m, PL_MSG_GRAPH, &reply, failure, err));
+    PL_TRY(ask(c, "returning its graph", &m, PL_MSG_GRAPH, &reply, failure, err));
     const int seals = reply.fds[0] < 0 ? -1 : fcntl(reply.fds[0], F_GET_SEALS);
     pl_status st = PL_OK;
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(reply.fds[0], &info) != 0 ||

@@ -47,7 +47,7 @@ typedef struct child {
     uint64_t id, memory_limit;
     int pipe;
     bool quiet, over_limit;
-    bool ended; /* dead, but plumb's socket was full: to be told */
+    bool ended; /* dead, but plumb's socket was full: still to be reported */
     int status; /* of an ended one */
     char tail[TAIL_BYTES + 1];
     size_t n_tail;
@@ -133,7 +133,7 @@ static void enter_folder(const guard *g, const child *c) {
     pl_free(folder);
 }
 
-/* What a descendant still writes there goes with the guard. */
+/* Files that a descendant still writes there are removed with the guard. */
 static void clear_folder(const guard *g, const child *c) {
     pl_dir_list left = { 0 };
     char *folder = folder_of(g, c);
@@ -161,7 +161,7 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(pipe_end, 1);
     dup2(pipe_end, 2);
-    /* What belongs to the guard and to other children is not this child's. */
+    /* Closes descriptors of the guard and of other children. */
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         if (g->children[i].pid != 0 && g->children[i].pipe >= 0) close(g->children[i].pipe);
     }
@@ -226,7 +226,7 @@ static void stop_child(guard *g, const pl_guard_msg *m) {
     }
 }
 
-/* Tells what is still to be told. True when the slot is free again. */
+/* Sends pending reports. True when the slot is free again. */
 static bool finish_child(child *c) {
     if (!c->quiet && !tell_end(c->id, c->status, c->over_limit, c->tail)) return false;
     *c = (child){ .pid = 0 };
@@ -276,7 +276,7 @@ static pl_backend *open_warm(const char *spec) {
         setrlimit(RLIMIT_CORE, &no_core);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         alarm(TRIAL_SECONDS);
-        dup2(1, 2); /* nobody asked for its words */
+        dup2(1, 2); /* its output is not wanted */
         _exit(pl_backend_preload(spec) != NULL && pl_guard_count_threads() == 1 ? 0 : 1);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {

@@ -54,7 +54,7 @@ pl_status pl_jit_cache_open(pl_dir **out, pl_err *err) {
     return st;
 }
 
-/* A file of the cache ends with the hash of what stands before: one that was cut off would crash
+/* A cache file ends with the hash of its contents: a truncated one would crash
  * whoever loads it, time after time. */
 static pl_status write_entry(const pl_dir *dir, const char *name, const pl_file_map *made,
                              pl_err *err) {
@@ -68,7 +68,7 @@ static pl_status write_entry(const pl_dir *dir, const char *name, const pl_file_
     return st;
 }
 
-/* Whole, and made by this user: the folder may not always have been ours alone. */
+/* Complete, and owned by this user: others may have been able to write to the folder. */
 static bool entry_is_good(const pl_dir *dir, const char *name) {
     pl_file_map *map = NULL;
     pl_hash128 hash;

@@ -612,7 +612,7 @@ pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
     pl_ort_watch w = { .name = value->name,
                        .layout = PL_ORT_PLAIN,
                        .optional = is_optional(value) || (p->of != NULL && is_optional(p->of)) };
-    /* Inputs and weights need nobody to stand for them. */
+    /* Inputs and weights need no substitute. */
     if (p->of == NULL || p->of->producer == NULL) return w;
     w.stands_for = p->of->name;
     w.dtype = dtype_of(p->of);

@@ -1,4 +1,4 @@
-/* One side of a comparison at work: compile, a plain run, a recorded run, the same again.
+/* One side of a comparison: compile, plain run, recorded run, second recorded run.
  *
  * What was recorded waits in a spool, by value of the model. Names that the backend says it stands
  * for count; names that the model does not have are counted and left out. */
