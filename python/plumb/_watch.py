@@ -451,7 +451,7 @@ class Watcher:
     @contextlib.contextmanager
     def hooks(self) -> Iterator[None]:
         handles, scripted = [], {}
-        compiled = _scripted_when_traced(self.model)
+        compiled = scripted_when_traced(self.model)
         self.constants = {id(t): (t, version(t)) for t in (*self.model.parameters(), *self.model.buffers())}
         try:
             for path, m in self.model.named_modules():
@@ -504,7 +504,7 @@ def _has_exports(module: Module) -> bool:
     return any(getattr(f, "_torchscript_modifier", None) is FunctionModifiers.EXPORT for f in methods.values())
 
 
-def _scripted_when_traced(model: Module) -> Set[int]:
+def scripted_when_traced(model: Module) -> Set[int]:
     """ids of the modules that torch.jit.trace compiles (torch.ao's quantised ones): hooks of theirs would be compiled, too."""
     return {id(m) for top in model.modules() if not isinstance(top, torch.jit.ScriptModule) and _has_exports(top)
             for m in top.modules()}
