@@ -210,37 +210,105 @@ def test_changed_inputs(folder):
     assert e.kind == "accuracy"
 
 
+def needs_torch2():
+    if hasattr(torch, "compile") and TORCH2:
+        return
+    try:
+        plumb.watch("inductor")
+    except NotImplementedError as e:
+        assert "torch 2.0" in str(e)
+        raise Skip(f"torch {torch.__version__} has no torch.compile; tests/python/torch2 runs it") from None
+    raise AssertionError("no error")
+
+
+def compiled(net, backend, *inputs):
+    torch._dynamo.reset()
+    with torch.no_grad():
+        return torch.compile(net, backend=backend)(*inputs)
+
+
 def test_torch_compile(folder):
-    if not TORCH2 or not hasattr(torch, "compile"):
-        try:
-            plumb.watch("inductor")
-        except NotImplementedError as e:
-            assert "torch 2.0" in str(e)
-            raise Skip(f"torch {torch.__version__} has no torch.compile; tests/python/torch2 runs it") from None
-        raise AssertionError("no error")
-    net, x = planted.Net().eval(), torch.randn(5, 6)
+    """The named backends of dynamo compute what they should, and a planted bug is named with its line."""
+    needs_torch2()
+    net, x = planted.net()
     with torch.no_grad():
         want = net(x)
-        for name in ("eager", "aot_eager"):
-            torch._dynamo.reset()
-            got = torch.compile(net, backend=plumb.watch(name, 4, folder=str(folder)))(x)
-            assert all(torch.allclose(a, b) for a, b in zip(want, got)), name
-        torch._dynamo.reset()
+    for name in ("eager", "aot_eager", "inductor"):
+        got = compiled(net, plumb.watch(name, 4, folder=str(folder)), x)
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(want, got)), name
+    assert not list(folder.iterdir())
+    wrong = next(b for b, *_ in planted.BUGS if b.__name__ == "dropped_op")
+    e = raised(lambda: compiled(net, plumb.watch(wrong, 4, folder=str(folder)), x))
+    assert e.op == "tanh" and e.nodes == 1 and e.verified and "planted_backends.py:" in e.source, (e, e.verified)
+    path, _, line = e.source.rpartition(":")
+    assert "torch.tanh" in Path(path).read_text().splitlines()[int(line) - 1]
+    return "eager, aot_eager, inductor, a planted bug"
 
-        def broken(gm, _inputs):
-            for n in gm.graph.nodes:
-                if n.op == "call_function" and n.target is torch.tanh:
-                    n.target = torch.sin
-            gm.recompile()
-            return gm.forward
+
+def test_planted_bugs_in_torch_compile(folder):
+    """The same bugs in the graphs of dynamo."""
+    needs_torch2()
+    net, x = planted.net()
+    bad = []
+    for backend, kind, op, at in planted.BUGS:
+        if kind == "crash" and "--full" not in sys.argv:
+            continue
+        names = []
+
+        def keep(gm, inputs, watched=plumb.watch(backend, 4, folder=str(folder), verify=False, **OPTIONS.get(kind, {})), **more):
+            names.append(planted.find(gm, op, at))
+            return watched(gm, inputs, **more)
+        e = raised(lambda: compiled(net, keep, x))
+        if (e.kind, e.node) != (kind, names[0]) or not 1 <= e.nodes <= 2:
+            bad.append(f"{backend.__name__}: {e.kind} {e.node} {e.nodes}, expected {kind} {names[0]}")
+    assert not bad, "; ".join(bad)
+    return f"{len(planted.BUGS)} bugs"
+
+
+def inject(kind):
+    """The bug in relu that inductor has for tests, as a patch of its settings."""
+    import torch._inductor.config as config
+    for path in ("cpp.inject_relu_bug_TESTING_ONLY", "test_configs.inject_relu_bug_TESTING_ONLY"):
         try:
-            torch.compile(net, backend=plumb.watch(broken, 4, folder=str(folder)))(x)
-        except Exception as e:
-            text = str(e)
-        else:
-            raise AssertionError("nothing was found")
-    assert "accuracy at node" in text and "tanh" in text and "planted_backends.py" in text, text
-    return "eager, aot_eager, a planted bug"
+            return config.patch({path: kind})
+        except AttributeError:
+            continue
+    raise Skip("this inductor has no relu bug to inject")
+
+
+def test_inductor_bug(folder):
+    """PyTorch's own planted bug, in inductor's C++ for the CPU: wrong values, and code that does not compile."""
+    needs_torch2()
+    from plumb import _inductor
+    net, x = planted.net()
+    for kind, wanted in (("accuracy", "accuracy"), ("compile_error", "error")):
+        with inject(kind):
+            e = raised(lambda: compiled(net, plumb.watch("inductor", 4, folder=str(folder)), x))
+        assert (e.kind, e.op, e.nodes, e.verified) == (wanted, "relu", 1, True), (kind, e, e.nodes, e.verified)
+    with inject("accuracy"):
+        gm, inputs = planted.graph()
+        node = _inductor.first(gm, inputs, {"tol": 1e-3, "equal_nan": True})
+    assert _inductor.available()
+    return f"the hooks show {node}"
+
+
+def test_clean_modules_in_torch_compile(folder):
+    needs_torch2()
+    full = "--full" in sys.argv
+    n = 0
+    for i, (net, x) in enumerate(modules()):
+        net.eval()
+        for name in ("aot_eager", "inductor") if full or i % 5 == 0 else ("aot_eager",):
+            got = compiled(net, plumb.watch(name, 4, folder=str(folder)), x)
+            with torch.no_grad():
+                assert torch.allclose(got, net(x), atol=1e-4), (net, name)
+            n += 1
+    torch.manual_seed(0)
+    drops = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.BatchNorm1d(8)).train()
+    for name in ("aot_eager", "inductor"):  # random numbers, and buffers that are written
+        compiled(drops, plumb.watch(name, 4, folder=str(folder)), torch.randn(4, 6))
+    assert not list(folder.iterdir())
+    return f"{n} of 40 pairs of module and backend, and dropout"
 
 
 def test_library(_folder):
