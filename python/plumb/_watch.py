@@ -27,6 +27,8 @@ from torch._jit_internal import FunctionModifiers
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from ._onnx import TAG
+
 try:
     from torch.overrides import TorchFunctionMode
 except ImportError as e:
@@ -37,7 +39,6 @@ except ImportError:
     TorchDispatchMode = None
 
 Source = Tuple[str, int, str]  # file, line, function
-TAG = "plumb-call"  # file name of the frame around a call; its line is the number of the call
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
 _WITH_KWARGS = {"with_kwargs": True} if "with_kwargs" in inspect.signature(

@@ -25,6 +25,7 @@ import planted_backends as planted  # noqa: E402
 import plumb  # noqa: E402
 
 LIMIT = 90
+SHOWN = {"mul": " * ", "add": " + ", "sub": " - "}  # how fx writes them
 IMPORTS = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
@@ -78,7 +79,7 @@ def pytorch(name, kind, op):
         if script is None or not script.exists():
             return "found", "", "the minifier hangs" if code == "hangs" else f"no repro: {line}"
         code, line = run(folder, str(script))
-        named = op in script.read_text().split("def forward")[-1]
+        named = SHOWN.get(op, op) in script.read_text().split("def forward")[-1]
         return "found", f"{n_nodes(script)}{'' if named else ', without the operation'}", {0: "no"}.get(code, str(code) if code == "hangs" else "yes")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

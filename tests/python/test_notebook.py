@@ -33,6 +33,8 @@ def check(outputs):
     drawn = [h for h in html if "DIVERGED" in h]
     assert len(drawn) == 2 and all("<table" in h for h in drawn), [h[:80] for h in html]
     assert "<svg" in drawn[0] and "Sigmoid" in drawn[0] and "culprit" in drawn[0]
+    # h, s and y are compared (jit fuses Mul and Neg); s reads h, y reads s and h: three edges.
+    assert drawn[0].count("<path ") == 3 and drawn[0].count("<rect ") == 3, drawn[0]
     assert any("dataframe" in h for h in html), "pandas did not draw its table"
 
 

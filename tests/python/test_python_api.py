@@ -2,8 +2,11 @@
 
 import ast
 import collections
+import contextlib
 import dataclasses
 import gc
+import importlib.util
+import io
 import json
 import os
 import re
@@ -127,6 +130,10 @@ def test_analyze(folder):
     r = plumb.analyze(TEXT, x, backend="jit", output=folder / "session")
     assert r.ok and r.verdict == "agree" and not r.blame and os.path.isdir(folder / "session")
     assert isinstance(raises(plumb.ExistsError, plumb.analyze, TEXT, x, backend="jit", output=folder / "session"), FileExistsError)
+    data = plumb.Model(TEXT).to_bytes()
+    (folder / "m.onnx").write_bytes(data)
+    for source in (data, onnx.load_from_string(data), folder / "m.onnx", str(folder / "m.onnx")):
+        assert plumb.analyze(source, x, backend=FAULT).blame[0].value == "h", type(source)
     several = plumb.analyze(TEXT, [(x,), (x23(1),)], backend=FAULT)
     assert several.summary["n_samples"] == 2 and several.failing_samples
 
@@ -393,6 +400,15 @@ def test_progress_and_cancel(_folder):
     plumb.analyze(TEXT, x23(), backend="jit", progress=lambda *a: seen.append(a) and None)
     assert seen and all(isinstance(p, str) for p, _, _ in seen)
     raises(KeyboardInterrupt, plumb.analyze, TEXT, x23(), backend="jit", progress=lambda *_: True)
+    if importlib.util.find_spec("tqdm") is not None:
+        shown = io.StringIO()
+        with contextlib.redirect_stderr(shown):
+            plumb.analyze(TEXT, x23(), backend="jit", progress=True)
+            bars = shown.getvalue()
+            plumb.analyze(TEXT, x23(), backend="jit", progress=False)
+            plumb.analyze(TEXT, x23(), backend="jit")  # not a terminal
+        assert seen[0][0] in bars and "%|" in bars, bars
+        assert shown.getvalue() == bars, "a bar that nobody asked for"
 
     class Odd(Exception):
         pass
