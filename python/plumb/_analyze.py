@@ -75,7 +75,8 @@ def _export_program(program: Any) -> bytes:
     import torch.onnx
     import inspect
     if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
-        raise NotImplementedError(f"an ExportedProgram requires torch 2.5 or later, with onnxscript (this is {torch.__version__})")
+        raise NotImplementedError("an ExportedProgram requires torch 2.5 or later, with onnxscript "
+                                  f"(this is {torch.__version__})")
     made: Any = torch.onnx.export(program, dynamo=True)
     return bytes(made.model_proto.SerializeToString())
 

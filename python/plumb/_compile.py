@@ -25,7 +25,8 @@ _MOST_QUERIES = 200  # of one minification
 class CompileError(RuntimeError):
     """The compiled graph failed or is wrong.
 
-    kind      "error" (the backend raised), "crash", "timeout", "accuracy", "metadata" (type, shape or strides), "nondeterministic"
+    kind      "error" (the backend raised), "crash", "timeout", "accuracy", "metadata" (type, shape or strides) or
+              "nondeterministic"
     node      name of the first fx node that fails; op: what it calls; source: its line in the model, "" when unknown
     nodes     number of nodes of the repro; nodes_before: of the graph
     rows      what eager and the compiled graph computed, node by node: dicts with node, op, shape, max_abs, same
@@ -191,7 +192,10 @@ class _Watched:
     def _oracle(self, random: bool) -> Union[InProcess, Isolated]:
         if self.isolate:
             return Isolated(self.backend, self.timeout, self.options, self.level >= 4, random)
-        return InProcess(self._compile_checked if random else self.compile, self.timeout, self.options, self.level >= 4)
+        chosen = self.compile
+        if random:
+            chosen = self._compile_checked
+        return InProcess(chosen, self.timeout, self.options, self.level >= 4)
 
     def _compile_checked(self, gm: Any, inputs: List[Any]) -> Any:
         """Inductor with eager's random numbers, so that dropout can be compared."""
@@ -218,7 +222,8 @@ class _Watched:
         return kind(failure.kind, failure.text, node, nodes=len(_graph.calls(small)), nodes_before=n, rows=search.rows,
                     repro=folder, verified=verified)
 
-    def _write(self, gm: Any, inputs: Sequence[Any], failure: Failure, random: bool, rows: List[Dict[str, Any]]) -> Tuple[str, bool]:
+    def _write(self, gm: Any, inputs: Sequence[Any], failure: Failure, random: bool,
+               rows: List[Dict[str, Any]]) -> Tuple[str, bool]:
         folder = _script.new_folder(self.folder)
         strides = failure.kind == "metadata"
         values = failure.kind in ("accuracy", "metadata", "nondeterministic")

@@ -72,10 +72,11 @@ def _box(p: Any, x: int, y: int) -> str:
     colour = _DOTS.get(p.similarity, "#777")
     is_culprit = p.verdict == "culprit"
     bold = " font-weight='bold'" if is_culprit else ""
+    middle = f"x='{_WIDE // 2}' text-anchor='middle'"
     return (f"<g transform='translate({x},{y})'><title>{html.escape(f'{p.value}: {p.verdict}')}</title><rect width='{_WIDE}' "
-            f"height='34' rx='5' fill='none' stroke='{colour}' stroke-width='{3 if is_culprit else 1}'/><text x='{_WIDE // 2}' y='15' "
-            f"text-anchor='middle' font-size='11' fill='currentColor'{bold}>{html.escape(p.op or 'input')}</text>"
-            f"<text x='{_WIDE // 2}' y='28' text-anchor='middle' font-size='9' fill='{colour}'>{html.escape(p.verdict)}</text></g>")
+            f"height='34' rx='5' fill='none' stroke='{colour}' stroke-width='{3 if is_culprit else 1}'/><text {middle} y='15' "
+            f"font-size='11' fill='currentColor'{bold}>{html.escape(p.op or 'input')}</text>"
+            f"<text {middle} y='28' font-size='9' fill='{colour}'>{html.escape(p.verdict)}</text></g>")
 
 
 def _graph(session: Any) -> str:

@@ -78,7 +78,8 @@ def metadata(a: Any, b: Any, strides: bool) -> str:
     return ""
 
 
-def judge(want: List[Any], got: List[Any], again: List[Any], third: Any, options: Dict[str, Any], strides: bool) -> Optional[Failure]:
+def judge(want: List[Any], got: List[Any], again: List[Any], third: Any, options: Dict[str, Any],
+          strides: bool) -> Optional[Failure]:
     """The first output that differs from eager's, or from run to run."""
     if len(want) != len(got):
         return Failure("metadata", f"{len(got)} outputs, eager has {len(want)}")

@@ -164,7 +164,8 @@ def write(target: str, gm: Any, inputs: Sequence[Any], backend: Union[str, Backe
     fields: Dict[str, Any] = {"tol": more.get("tol", 1e-3), "strides": more.get("strides", True),
                               "values": more.get("values", True)}
     with open(os.path.join(target, "repro.py"), "w", encoding="utf-8") as f:
-        f.write(_SCRIPT.format(title=quiet[0], code=quiet[1], backend=backend_lines(backend, more.get("random", False)), **fields))
+        fields["backend"] = backend_lines(backend, more.get("random", False))
+        f.write(_SCRIPT.format(title=quiet[0], code=quiet[1], **fields))
 
 
 def write_rows(target: str, rows: List[Dict[str, Any]]) -> None:
