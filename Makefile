@@ -28,6 +28,8 @@ test-full: all ## the same, with all that is slow
 	@tools/setup --quiet test bench
 	@tools/fetch-models full
 	@tools/export-models full
+	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then tests/python/torch2 trixie; \
+	else echo "test-full: torch 2 was not tested: it needs root and debootstrap" >&2; fi
 	@tests/run --full
 	@tests/campaign/run --quick alloc io disk kill clock storm corrupt
 

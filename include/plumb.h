@@ -761,6 +761,8 @@ typedef struct plumb_session_summary { /* no string is NULL */
     const char *bisect_level, *bisect_pass, *bisect_reason; /* "" = not asked for */
     int64_t peak_memory;                                    /* bytes */
     const char *lines; /* "NONDETERMINISTIC A at y (hash)\n…", as PyTorch's analyze prints them */
+    const char *at_fault; /* "runtime", "model" (it does not compute what was recorded), "both",
+                             "none" */
 } plumb_session_summary;
 PLUMB_API int plumb_session_get(const plumb_session *session, plumb_session_summary *out);
 PLUMB_API const char *plumb_session_verdict(const plumb_session *session);

@@ -383,7 +383,7 @@ plumb_session_summary._fields_ = [
     ("n_outputs", c_size_t), ("n_notes", c_size_t), ("n_timing", c_size_t), ("n_replayed", c_size_t),
     ("n_unreplayed", c_size_t), ("single_node_share", c_double), ("n_samples", c_size_t), ("n_failing", c_size_t),
     ("n_smallest", c_size_t), ("bisect_level", c_char_p), ("bisect_pass", c_char_p), ("bisect_reason", c_char_p),
-    ("peak_memory", c_int64), ("lines", c_char_p)]
+    ("peak_memory", c_int64), ("lines", c_char_p), ("at_fault", c_char_p)]
 plumb_side_info._fields_ = [
     ("size", c_size_t), ("backend", c_char_p), ("spec", c_char_p), ("version", c_char_p), ("path", c_char_p),
     ("hash", c_char_p), ("failure", c_char_p), ("signal", c_int)]

@@ -45,9 +45,9 @@ def analyze(model: Any, inputs: Any = None, *, backend: Optional[str] = None, ou
     model     an ONNX path, bytes, onnx.ModelProto or plumb.Model; or a torch.nn.Module or torch.export.ExportedProgram. A
               module is exported and recorded on the inputs, and the result says which is wrong, the exported model or the
               runtime (`at_fault`), with the PyTorch line
-    inputs    None: generated. A mapping by name, or a tuple in the order of the model's inputs (of a module: arguments; a
-              mapping: keyword arguments), of arrays or torch tensors; one array; a path of a file or folder that holds
-              them; a list of these: several samples
+    inputs    None: generated (of an ExportedProgram: those it was exported with). A mapping by name, or a tuple in the
+              order of the model's inputs (of a module: arguments; a mapping: keyword arguments), of arrays or torch
+              tensors; one array; a path of a file or folder that holds them; a list of these: several samples
     backend   spec of the run under test: "ort", "ort:opt=all,threads=1", "jit", "cmd:PROGRAM", "plugin:FILE.so", ...
     output    a new folder for the session; None: one that is removed with the result
     progress  None: a bar on a terminal when tqdm is there; False: none; True: always; or a function (phase, done, total)
@@ -60,15 +60,23 @@ def analyze(model: Any, inputs: Any = None, *, backend: Optional[str] = None, ou
     if is_module(model):
         return _analyze_module(model, inputs, backend, output, progress, options)
     if is_exported(model):
+        inputs = _example_inputs(model) if inputs is None else inputs
         model = _export_program(model)
     return _analyze(open_model(model), inputs, backend, output, progress, options)
+
+
+def _example_inputs(program: Any) -> Any:
+    """The inputs that a program was exported with; None when it has none, or keyword arguments among them."""
+    example = getattr(program, "example_inputs", None)
+    return tuple(example[0]) if example and not example[1] else None
 
 
 def _export_program(program: Any) -> bytes:
     import torch.onnx
     import inspect
     if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
-        raise NotImplementedError("an ExportedProgram needs torch 2.5 or later, with onnxscript")
+        raise NotImplementedError("an ExportedProgram requires torch 2.5 or later, with onnxscript "
+                                  f"(this is {torch.__version__})")
     made: Any = torch.onnx.export(program, dynamo=True)
     return bytes(made.model_proto.SerializeToString())
 

@@ -71,6 +71,12 @@ def path() -> str:
     return str(lib()._name)
 
 
+def program() -> Optional[str]:
+    """The program `plumb` that lies beside the library (wheel, build folder); None: the one in PATH."""
+    beside = os.path.join(os.path.dirname(os.path.realpath(path())), "plumb")
+    return beside if os.access(beside, os.X_OK) and not os.path.isdir(beside) else None
+
+
 def call(name: str, *args: Any) -> None:
     """Calls a function whose last argument is the error, and raises on failure."""
     err = _abi.plumb_error()

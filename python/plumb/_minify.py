@@ -36,6 +36,7 @@ class Repro:
         return found
 
     def text(self, format: str = "text") -> str:
+        """As `plumb minify` prints it; format "json" is its JSON."""
         return write_text("plumb_repro_write", self._handle, {"format": format})
 
     def __repr__(self) -> str:
@@ -49,6 +50,7 @@ def _asked(function: str, model: Any, inputs: Any, progress: ProgressLike, optio
     context = options.pop("context", None)
     if isinstance(context, dict):
         context = _lib.options("plumb_context", "PLUMB_OPTIONS_CONTEXT", context)
+    options.setdefault("program", _lib.program())
     with opened.lock, Progress(progress) as p:
         made = _lib.options("plumb_minify_options", "PLUMB_OPTIONS_MINIFY",
                             dict(options, context=context, inputs=given.struct, progress=p.struct))

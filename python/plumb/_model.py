@@ -32,6 +32,7 @@ class Model:
 
     @property
     def pointer(self) -> ctypes.c_void_p:
+        """The handle for ctypes."""
         return self.handle.pointer
 
     @property
@@ -56,6 +57,7 @@ class Model:
 
     @property
     def n_nodes(self) -> int:
+        """Number of nodes."""
         return int(_lib.lib().plumb_model_nodes(self.pointer))
 
     def to_bytes(self) -> bytes:

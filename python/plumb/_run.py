@@ -104,6 +104,7 @@ class RecordResult:
         self.notes = [_lib.text_of(lib.plumb_record_result_note(p, i)) for i in range(lib.plumb_record_result_notes(p))]
 
     def load(self) -> "Tensors":
+        """The recording, opened for reading."""
         return load(self.path)
 
     def text(self, format: str = "text") -> str:

@@ -34,6 +34,7 @@ class CheckResult:
         return self.exit_code == 0
 
     def text(self, format: str = "text") -> str:
+        """As `plumb run --accuracy` prints it; format "json" is its JSON."""
         return write_text("plumb_check_result_write", self._handle, {"format": format})
 
     def __repr__(self) -> str:
@@ -78,6 +79,7 @@ class TestReport:
                       for i in range(lib.plumb_test_report_cases(p))]
 
     def text(self, format: str = "text", verbose: bool = False) -> str:
+        """As `plumb test` prints it; verbose lists every case."""
         return write_text("plumb_test_report_write", self._handle, {"format": format, "verbose": verbose})
 
 
@@ -135,5 +137,5 @@ def store_gc(folder: PathLike, dry_run: bool = False) -> Any:
 
 
 def version() -> str:
-    """Version of the loaded library."""
+    """The version of the loaded library."""
     return _lib.text_of(_lib.lib().plumb_version())

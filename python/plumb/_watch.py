@@ -27,6 +27,8 @@ from torch._jit_internal import FunctionModifiers
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from ._onnx import TAG
+
 try:
     from torch.overrides import TorchFunctionMode
 except ImportError as e:
@@ -37,7 +39,6 @@ except ImportError:
     TorchDispatchMode = None
 
 Source = Tuple[str, int, str]  # file, line, function
-TAG = "plumb-call"  # file name of the frame around a call; its line is the number of the call
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
 _WITH_KWARGS = {"with_kwargs": True} if "with_kwargs" in inspect.signature(
@@ -451,7 +452,7 @@ class Watcher:
     @contextlib.contextmanager
     def hooks(self) -> Iterator[None]:
         handles, scripted = [], {}
-        compiled = _scripted_when_traced(self.model)
+        compiled = scripted_when_traced(self.model)
         self.constants = {id(t): (t, version(t)) for t in (*self.model.parameters(), *self.model.buffers())}
         try:
             for path, m in self.model.named_modules():
@@ -504,8 +505,8 @@ def _has_exports(module: Module) -> bool:
     return any(getattr(f, "_torchscript_modifier", None) is FunctionModifiers.EXPORT for f in methods.values())
 
 
-def _scripted_when_traced(model: Module) -> Set[int]:
-    """ids of the modules that torch.jit.trace compiles (torch.ao's quantised ones): their hooks would be compiled, too."""
+def scripted_when_traced(model: Module) -> Set[int]:
+    """ids of the modules that torch.jit.trace compiles (torch.ao's quantised ones): hooks of theirs would be compiled, too."""
     return {id(m) for top in model.modules() if not isinstance(top, torch.jit.ScriptModule) and _has_exports(top)
             for m in top.modules()}
 

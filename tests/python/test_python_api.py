@@ -2,8 +2,11 @@
 
 import ast
 import collections
+import contextlib
 import dataclasses
 import gc
+import importlib.util
+import io
 import json
 import os
 import re
@@ -24,6 +27,7 @@ from torch import nn
 sys.dont_write_bytecode = True
 import tap  # noqa: E402
 from tap import Skip  # noqa: E402
+from torch_versions import TORCH2  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
@@ -126,6 +130,10 @@ def test_analyze(folder):
     r = plumb.analyze(TEXT, x, backend="jit", output=folder / "session")
     assert r.ok and r.verdict == "agree" and not r.blame and os.path.isdir(folder / "session")
     assert isinstance(raises(plumb.ExistsError, plumb.analyze, TEXT, x, backend="jit", output=folder / "session"), FileExistsError)
+    data = plumb.Model(TEXT).to_bytes()
+    (folder / "m.onnx").write_bytes(data)
+    for source in (data, onnx.load_from_string(data), folder / "m.onnx", str(folder / "m.onnx")):
+        assert plumb.analyze(source, x, backend=FAULT).blame[0].value == "h", type(source)
     several = plumb.analyze(TEXT, [(x,), (x23(1),)], backend=FAULT)
     assert several.summary["n_samples"] == 2 and several.failing_samples
 
@@ -149,7 +157,7 @@ def test_assert_close_and_minify(folder):
         assert "Relu producing 'h'" in text and os.path.isdir(last), text
         assert plumb.open_session(last)["h"].a.shape == (2, 3)
         r = plumb.analyze(TEXT, x23(), backend=FAULT)
-        repro = r.minify(folder / "repro", program=PLUMB)
+        repro = r.minify(folder / "repro")
         assert repro.nodes_after == 1 and repro.verified and (folder / "repro/model.onnx").exists(), repro.fields
         assert plumb.read_repro(folder / "repro")["seed"] == 0
         assert plumb.minify_query(TEXT, x23(), backend=FAULT).fails
@@ -283,9 +291,86 @@ def test_modules(_folder):
     lost = [c for c in r.lost_calls if c["status"] == "dropped"]
     assert len(lost) == 1 and lost[0]["op"] == "clamp_" and "clamp_(0, 1)" in lost[0]["source"]
     assert "needs inputs" in str(raises(TypeError, plumb.analyze, Fine(), backend="ort"))
-    if "at_fault" not in r.to_dict():
-        raise Skip("this libplumb has no at_fault yet")
-    assert not r.ok and r.at_fault == "model", (r.verdict, r.at_fault)
+    assert not r.ok and r.at_fault == "model" == r.to_dict()["at_fault"], (r.verdict, r.at_fault)
+
+
+@dataclasses.dataclass
+class Answer:
+    logits: torch.Tensor
+    hidden: torch.Tensor
+
+
+class Dictionary(Fine):
+    def forward(self, x, scale=None):
+        y = self.l(x).relu()
+        return {"logits": y * 2, "hidden": [y, y.sum(0)]}
+
+
+class Dataclass(Fine):
+    def forward(self, x, scale=None):
+        y = self.l(x).relu()
+        return Answer(logits=y * 2, hidden=y)
+
+
+def quietly(*args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return plumb.analyze(*args, **kwargs)
+
+
+def test_three_parties(_folder):
+    """Exporter, runtime, both or neither; the line of the culprit is PyTorch's."""
+    torch.manual_seed(2)
+    x = torch.randn(3, 4)
+    seen = {}
+    for who, net, backend in (("none", Fine(), "jit"), ("runtime", Fine(), FAULT), ("model", Clamped(), "jit"),
+                              ("both", Clamped(), "jit:inject=offset@Mul")):
+        r = quietly(net, (x,), backend=backend)
+        seen[who] = r.at_fault
+        assert r.ok == (who == "none"), (who, r.reason)
+        if who in ("runtime", "both"):
+            wanted = ".relu()" if who == "runtime" else "* 3"
+            assert r.blame and wanted in line_of(r.blame[0].source), (who, r.blame)
+        if who in ("model", "both"):
+            assert [c["op"] for c in r.lost_calls if c["status"] == "dropped"] == ["clamp_"], r.lost_calls
+            text = str(raises(AssertionError, assert_close_here, _folder, net, (x,), backend=backend))
+            assert "the exporter dropped clamp_" in text and "y.view(-1).clamp_(0, 1)" in text, text
+    assert all(a == b for a, b in seen.items()), seen
+
+
+def assert_close_here(folder, net, inputs, backend):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return plumb.assert_close(net, inputs, backend=backend, output=folder / f"{type(net).__name__}-{len(os.listdir(folder))}")
+
+
+def test_module_inputs_and_outputs(_folder):
+    """Dynamic shapes, several input sets of different shapes, keyword inputs, outputs in dicts, lists and dataclasses."""
+    torch.manual_seed(3)
+    x, wide = torch.randn(3, 4), torch.randn(7, 4)
+    r = quietly(Fine(), [(x,), (wide,)], backend="ort", dynamic_axes={"x": {0: "n"}}, input_names=["x"])
+    assert r.ok and [s.outputs[0].shape_a for s in r.samples] == [(3, 4), (7, 4)], (r.reason, [s.outputs for s in r.samples])
+    r = quietly(Fine(), [{"x": x, "scale": torch.tensor(2.0)}, {"x": wide, "scale": torch.tensor(0.5)}], backend=FAULT,
+                dynamic_axes={"x": {0: "n"}}, input_names=["x", "scale"])
+    assert not r.ok and len(r.samples) == 2 and all(s.blame[0].op == "Relu" for s in r.samples)
+    r = quietly(Dictionary(), (x,), backend="ort")
+    assert r.ok and len(r.outputs) == 3, (r.reason, r.outputs)
+    r = quietly(Dataclass(), (x,), backend="ort")
+    assert r.ok and len(r.outputs) == 2, (r.reason, r.outputs)
+
+
+def test_exported_program(_folder):
+    if not TORCH2 or not hasattr(torch, "export"):
+        program = type("ExportedProgram", (), {"__module__": "torch.export"})()
+        assert "torch 2.5" in str(raises(NotImplementedError, plumb.analyze, program, backend="jit"))
+        raise Skip(f"torch {torch.__version__} has no torch.export; tests/python/torch2 runs it")
+    x = torch.randn(3, 4)
+    program = torch.export.export(Fine(), (x,))
+    for inputs in ((x,), None):
+        r = quietly(program, inputs, backend="jit")
+        assert r.ok, r.reason
+    r = quietly(program, (x,), backend=FAULT)
+    assert not r.ok and r.blame[0].op == "Relu", r.reason
 
 
 def line_of(source):
@@ -315,6 +400,15 @@ def test_progress_and_cancel(_folder):
     plumb.analyze(TEXT, x23(), backend="jit", progress=lambda *a: seen.append(a) and None)
     assert seen and all(isinstance(p, str) for p, _, _ in seen)
     raises(KeyboardInterrupt, plumb.analyze, TEXT, x23(), backend="jit", progress=lambda *_: True)
+    if importlib.util.find_spec("tqdm") is not None:
+        shown = io.StringIO()
+        with contextlib.redirect_stderr(shown):
+            plumb.analyze(TEXT, x23(), backend="jit", progress=True)
+            bars = shown.getvalue()
+            plumb.analyze(TEXT, x23(), backend="jit", progress=False)
+            plumb.analyze(TEXT, x23(), backend="jit")  # not a terminal
+        assert seen[0][0] in bars and "%|" in bars, bars
+        assert shown.getvalue() == bars, "a bar that nobody asked for"
 
     class Odd(Exception):
         pass

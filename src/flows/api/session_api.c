@@ -88,7 +88,8 @@ int plumb_session_get(const plumb_session *h, plumb_session_summary *out) {
                                 .bisect_pass = str(s->bisect_pass),
                                 .bisect_reason = str(s->bisect_reason),
                                 .peak_memory = s->peak_rss,
-                                .lines = str(s->lines) };
+                                .lines = str(s->lines),
+                                .at_fault = str(s->at_fault) };
     for (size_t i = 0; i < s->n_points; i++)
         x.n_outputs += s->points[i].is_output;
     return pl_struct_fill(out, &x, sizeof(x));
