@@ -28,7 +28,8 @@ static pl_status infer_graph(driver *d, pl_graph *graph, pl_err *err);
 static const pl_tensor *known_tensor(const driver *d, const pl_value *value) {
     if (d->folded[value->id] != NULL) return d->folded[value->id];
     /* An input's default may be overridden by the caller. */
-    return value->init != NULL && !value->is_input ? value->init : NULL;
+    const bool fixed = !value->is_input || (d->options != NULL && d->options->defaults);
+    return value->init != NULL && fixed ? value->init : NULL;
 }
 
 /* ---- bodies ---- */
