@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/backend_int.h"
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
 #include "base/door.h"
