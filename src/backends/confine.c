@@ -49,11 +49,9 @@ static pl_status add_spec(pl_confinement *c, const plumb_backend *row, const plu
     return PL_OK;
 }
 
-/* Folders in which the dynamic linker and ONNX Runtime are looked for. */
-static pl_status add_environment(pl_confinement *c, pl_err *err) {
-    const char *ort = getenv("PLUMB_ORT_LIB"), *at = getenv("LD_LIBRARY_PATH");
-    if (ort != NULL && ort[0] != '\0') PL_TRY(add_folder_of(c, "--read", ort, err));
-    while (at != NULL && *at != '\0') {
+/* Every folder of a list like PATH. */
+static pl_status add_list(pl_confinement *c, const char *list, pl_err *err) {
+    for (const char *at = list; at != NULL && *at != '\0';) {
         const size_t n = strcspn(at, ":;");
         if (n > 0) {
             PL_TRY(add_take(c, pl_strdup("--read"), err));
@@ -62,6 +60,14 @@ static pl_status add_environment(pl_confinement *c, pl_err *err) {
         at += n + (at[n] != '\0');
     }
     return PL_OK;
+}
+
+/* Folders in which the dynamic linker, ONNX Runtime and the compiler are looked for. */
+static pl_status add_environment(pl_confinement *c, bool programs, pl_err *err) {
+    const char *ort = getenv("PLUMB_ORT_LIB");
+    if (ort != NULL && ort[0] != '\0') PL_TRY(add_folder_of(c, "--read", ort, err));
+    PL_TRY(add_list(c, getenv("LD_LIBRARY_PATH"), err));
+    return programs ? add_list(c, getenv("PATH"), err) : PL_OK;
 }
 
 static pl_status add_cache(pl_confinement *c, pl_err *err) {
@@ -94,10 +100,10 @@ pl_status pl_confine(const plumb_backend *row, const plumb_option *spec, size_t 
         return pl_fail(err, PL_E_UNSUPPORTED, "the sandbox is required, and %s", why);
     }
     PL_TRY(add_take(out, pl_strdup("--confine"), err));
-    if ((row->flags & (PLUMB_USES_CACHE | PLUMB_UNCONFINED)) != 0)
-        PL_TRY(add_take(out, pl_strdup("--programs"), err));
+    const bool programs = (row->flags & (PLUMB_USES_CACHE | PLUMB_UNCONFINED)) != 0;
+    if (programs) PL_TRY(add_take(out, pl_strdup("--programs"), err));
     PL_TRY(add_spec(out, row, spec, n_spec, err));
-    PL_TRY(add_environment(out, err));
+    PL_TRY(add_environment(out, programs, err));
     if ((row->flags & PLUMB_USES_CACHE) != 0) PL_TRY(add_cache(out, err));
     if (options->model != NULL) PL_TRY(add_folder_of(out, "--read", options->model, err));
     if (options->tmp_dir != NULL) PL_TRY(pl_confinement_add(out, "--read", options->tmp_dir, err));

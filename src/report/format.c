@@ -65,7 +65,7 @@ void pl_session_put_counts(const pl_session *s, pl_buf *out) {
 /* PyTorch's analyze prints these words; tools look for them. */
 void pl_session_put_headline(const pl_session *s, pl_buf *out) {
     static const char *const words[] = { "AGREE", "DIVERGED", "NONDETERMINISTIC", "FAILED",
-                                         "NOTHING TO SAY" };
+                                         "INCONCLUSIVE" };
     const char *word = words[s->outcome];
     if (strncmp(s->reason, word, strlen(word)) != 0) {
         pl_buf_puts(out, word);

@@ -376,7 +376,10 @@ static bool read_arguments(guard *g, int n, char **args) {
     }
     s->readable = paths;
     s->writable = writable;
-    if (g->tmp != NULL) writable[s->n_writable++] = g->tmp;
+    if (g->tmp != NULL) {
+        writable[s->n_writable++] = g->tmp;
+        s->parent = pl_path_dirname(g->tmp);
+    }
     return true;
 }
 
