@@ -10,7 +10,7 @@
 typedef struct pl_sandbox {
     const char *const *readable; /* files or folders; those that do not exist are skipped */
     const char *const *writable; /* folders */
-    const char *parent;          /* of the last writable one, which may remove itself; NULL = none */
+    const char *parent; /* of the last writable one, which may remove itself; NULL = none */
     size_t n_readable, n_writable;
     bool programs; /* may start programs */
 } pl_sandbox;
