@@ -5,14 +5,13 @@ least CPU time (user and system, children included), so that what else the machi
     bench/two_builds.py OLD/plumb NEW/plumb [--rounds 7] [--limit 1.05] [-k TEXT] [--all]
 
 Prints the ratio new / old of each job and of their geometric mean, the sizes of both binaries and their start times. Exit 1
-when a ratio is above the limit after twice the rounds for those that are. Jobs below 20 ms of CPU are shown and not judged,
-unless --all."""
+when a ratio is above the limit after twice the rounds for those that are. Jobs below 20 ms of CPU (but for --all)
+and those that end with different codes are shown and not judged."""
 
 import argparse
 import math
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,25 +19,40 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / ".cache/models"
+TEST_DATA = Path("/usr/share/libonnx-testdata/data/node")
 JUDGED_SECONDS = 0.02
 
 
-def jobs():
-    """(name, arguments); {out} is a folder of the run's own, made anew each time."""
+SIZES = {"ppocr_det": ["p2o.DynamicDimension.1=320", "p2o.DynamicDimension.2=320"], "ppocr_cls": ["p2o.DynamicDimension.1=48", "p2o.DynamicDimension.2=192"],
+         "oww_embedding": [], "silero_v5": [], "retinaface_v1": [], "resnet18": [], "mobilenet_v3_small": [], "encoder": []}
+ORT = ["--backend", "ort:opt=all,threads=1"]
+
+
+def jobs(made):
+    """(name, arguments); {out} is a folder of the run's own, made anew each time; `made` is one for what all runs read."""
     yield "start", ["--version"]
     yield "help", ["analyze", "--help"]
     yield "ops", ["ops", "--json"]
     for path in sorted([*MODELS.glob("*.onnx"), *MODELS.glob("torch/*.onnx")]):
-        if path.stem in ("silero_v5", "ppocr_det", "resnet18", "mobilenet_v3_small", "encoder"):
-            yield f"info {path.stem}", ["info", path, "--json"]
-            yield f"run {path.stem}", ["run", path, "--threads", "1"]
-            yield f"jit {path.stem}", ["run", path, "--backend", "jit:threads=1"]
-            yield f"analyze {path.stem}", ["analyze", path, "--backend", "ort:opt=all,threads=1", "--threads", "1", "--save", "none", "-o", "{out}/s", "-q"]
+        if path.stem not in SIZES:
+            continue
+        dims = [w for d in SIZES[path.stem] for w in ("--dim", d)]
+        yield f"info {path.stem}", ["info", path, "--json"]
+        yield f"run {path.stem}", ["run", path, *dims, "--threads", "1", "--repeat", "5"]
+        yield f"jit {path.stem}", ["run", path, *dims, "--backend", "jit:threads=1", "--repeat", "5"]
+        yield f"analyze {path.stem}", ["analyze", path, *dims, *ORT, "--threads", "1", "--save", "none", "-o", "{out}/s"]
     net, bad = ROOT / "tests/cli/net.onnxtxt", ROOT / "examples/classifier.onnxtxt"
-    yield "analyze net", ["analyze", net, "--backend", "jit:inject=scale@Tanh", "--threads", "1", "-o", "{out}/s", "-q"]
-    yield "compare net", ["compare", net, net, "--backend", "jit:threads=1", "-o", "{out}/s"]
-    yield "minify classifier", ["minify", bad, "--backend", "jit:inject=scale@Erf", "--jobs", "1", "-o", "{out}/r", "-q"]
+    yield "analyze net", ["analyze", net, "--backend", "jit:inject=scale@Tanh", "--threads", "1", "-o", "{out}/s"]
+    yield "minify classifier", ["minify", bad, "--backend", "jit:inject=scale@Erf", "--jobs", "1", "-o", "{out}/r"]
     yield "record classifier", ["record", bad, "-o", "{out}/a.safetensors"]
+    if TEST_DATA.exists():
+        yield "test", ["test", TEST_DATA, "--threads", "1"]
+    model = MODELS / "ppocr_det.onnx"
+    if model.exists():  # two recordings of many values, made once
+        for name, backend in (("a", "eager"), ("b", "eager:kernels=plain")):
+            subprocess.run([PROGRAMS[0], "record", model, "--backend", backend, *(w for d in SIZES["ppocr_det"] for w in ("--dim", d)),
+                            "-o", f"{made}/{name}.safetensors"], check=True, capture_output=True)
+        yield "compare recordings", ["compare", f"{made}/a.safetensors", f"{made}/b.safetensors", "--threads", "1", "-o", "{out}/s"]
 
 
 def cpu_seconds(program, arguments):
@@ -60,12 +74,18 @@ def measure(name, arguments, rounds, best):
 
 
 def size(program):
-    stripped = shutil.which("strip") and subprocess.run(["strip", "-o", "/dev/stdout", program], capture_output=True).stdout
-    return os.path.getsize(program), len(stripped or b"")
+    with tempfile.NamedTemporaryFile() as stripped:
+        subprocess.run(["strip", "-o", stripped.name, program], check=True)
+        return os.path.getsize(program), os.path.getsize(stripped.name)
 
 
 def main():
-    best, chosen = {}, [j for j in jobs() if OPTIONS.filter in j[0]]
+    with tempfile.TemporaryDirectory() as made:
+        return compare([j for j in jobs(made) if OPTIONS.filter in j[0]])
+
+
+def compare(chosen):
+    best = {}
     for _ in range(OPTIONS.rounds):
         for name, arguments in chosen:
             measure(name, arguments, 1, best)
@@ -77,11 +97,11 @@ def main():
     slow, judged = [], []
     for name, (codes, times) in best.items():
         r = times[1] / times[0] if times[0] > 0 else 1
-        counts = OPTIONS.all or times[0] >= JUDGED_SECONDS
+        counts = codes[0] == codes[1] and (OPTIONS.all or times[0] >= JUDGED_SECONDS)
         judged += [r] if counts else []
         slow += [name] if counts and r > OPTIONS.limit else []
         note = "" if codes[0] == codes[1] else f"  exit {codes[0]} and {codes[1]}"
-        print(f"{name:28} {1e3 * times[0]:9.1f} ms {1e3 * times[1]:9.1f} ms  {r:6.3f}{'' if counts else '  (too short to judge)'}{note}")
+        print(f"{name:28} {1e3 * times[0]:9.1f} ms {1e3 * times[1]:9.1f} ms  {r:6.3f}{'' if counts else '  (not judged)'}{note}")
     if judged:
         print(f"geometric mean of {len(judged)}: {math.exp(sum(map(math.log, judged)) / len(judged)):.3f}")
     for label, program in zip(("old", "new"), PROGRAMS):
