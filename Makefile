@@ -2,7 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
-.PHONY: arm64 all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
+.PHONY: arm64 sbom all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
 
 all: ## build build/plumb and libplumb
 	@tools/setup --quiet build
@@ -67,6 +67,9 @@ arm64: ## cross build for ARM64 into build-arm64; `tests/run arm64` (unfinished)
 
 wheel: all ## dist/plumb-VERSION-py3-none-linux_ARCH.whl: the Python package with library, guard and program
 	@tools/make-wheel --build $(BUILD)
+
+sbom: ## dist/plumb-VERSION.spdx.json: what plumb is made of
+	@tools/make-sbom
 
 format: ## rewrite the C files with clang-format 14
 	@tools/check-format --fix

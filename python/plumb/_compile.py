@@ -1,4 +1,4 @@
-"""torch.compile under watch: wraps a dynamo backend, and names the fx node that it gets wrong.
+"""torch.compile under watch: wraps a dynamo backend, and names the fx node that goes wrong.
 
 A backend is a function (GraphModule, example inputs) -> function. The watched one runs it, compares it with eager (PyTorch's
 `same` with an fp64 run), and when it fails records both node by node, names the first fx node that differs, shrinks the graph

@@ -93,7 +93,7 @@ def _export_dynamo(model: Module, args: Any, kwargs: Any, path: str, options: Di
 
 def export(model: Module, args: Any, kwargs: Any, onnx_path: Any, exporter: str, options: Dict[str, Any],
            watcher: Watcher, stack_traces: bool) -> Any:
-    """Writes onnx_path (never over a file); returns the graph as _onnx.Model and the tags of its nodes."""
+    """Writes onnx_path, which must not exist; returns the graph as _onnx.Model and the tags of its nodes."""
     onnx_path = os.path.abspath(os.fspath(onnx_path))
     _file.refuse_existing(onnx_path)
     with tempfile.TemporaryDirectory(dir=os.path.dirname(onnx_path), prefix=".plumb-") as folder:

@@ -37,13 +37,13 @@ class Blame(Row):
 
     def __repr__(self) -> str:
         place = f" at {self.source}" if self.source else f" in {self.module}" if self.module else ""
-        return f"<plumb.Blame {self.op} that makes {self.value!r}{place}: {self.kind or 'wrong'}>"
+        return f"<plumb.Blame {self.op} -> {self.value!r}{place}: {self.kind or 'wrong'}>"
 
 
 class SyncPoint(Row):
     """A value of the model and its counterpart: value, node, op, module, source, counterpart, paired_by, confidence, verdict,
-    similarity, propagated, local, amplified, q, reason, ...; `metrics` by name; `a`, `b` and `gold` are arrays, read when
-    they are touched."""
+    similarity, propagated, local, amplified, q, reason, ...; `metrics` by name; `a`, `b` and `gold` are arrays, loaded
+    on first access."""
 
     def __init__(self, session: "Session", index: int, fields: Dict[str, Any]) -> None:
         super().__init__(fields)
@@ -249,8 +249,8 @@ class Session:
     # ---- texts and files ---------------------------------------------------------------------------
 
     def text(self, format: str = "text", **options: Any) -> str:
-        """As the program prints it: "text", "json", "csv", "md", "junit", "github", "sarif", "model-explorer". Options: metric,
-        sort, limit, colour, rollup."""
+        """The session as `plumb report` prints it: "text", "json", "csv", "md", "junit", "github", "sarif", "model-explorer". Options: metric,
+        sort, limit, rollup."""
         return write_text("plumb_session_write", self._handle, dict(options, format=format))
 
     def to_dict(self) -> Dict[str, Any]:
@@ -260,7 +260,7 @@ class Session:
         return self._data
 
     def save(self, folder: PathLike) -> str:
-        """Copies the session's folder to a new place."""
+        """Copies the session folder."""
         if not self.folder:
             raise ValueError("the session has no folder: pass output= to analyze or compare")
         shutil.copytree(self.folder, folder)
@@ -275,7 +275,7 @@ class Session:
         return os.fspath(path)
 
     def show(self, browser: bool = True, **options: Any) -> str:
-        """Serves the session on this machine and opens the debugger; returns the link. It ends with this object. Options: port,
+        """Serves the session on this machine and opens the debugger; returns the link. The server stops when this object is freed. Options: port,
         source, host."""
         self._viewer = view(self.folder, **options)
         link = _lib.text_of(_lib.lib().plumb_viewer_link(self._viewer.pointer))
