@@ -336,6 +336,16 @@ typedef struct plumb_inputs {
 } plumb_inputs;
 PLUMB_OPTIONS_INIT(plumb_inputs, PLUMB_OPTIONS_INPUTS)
 
+/* What runs behind plumb-guard is confined where the kernel can (Landlock and seccomp): it reads
+ * the system's libraries, its own and the model's folder, writes to a folder of its own, and opens
+ * no connection. A backend that starts the user's own program (cmd) is not confined unless
+ * required. */
+enum {
+    PLUMB_SANDBOX_ON = 0, /* where the kernel can and the backend's row allows it */
+    PLUMB_SANDBOX_OFF = 1,
+    PLUMB_SANDBOX_REQUIRE = 2 /* or fail */
+};
+
 typedef struct plumb_run_options {
     size_t size;
     const plumb_inputs *inputs; /* may be NULL */
@@ -349,6 +359,7 @@ typedef struct plumb_run_options {
     const char *save_as;   /* in a folder: "npy" (default) or "pb" */
     int profile;           /* also take the time of each node */
     const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_run_options;
 PLUMB_OPTIONS_INIT(plumb_run_options, PLUMB_OPTIONS_RUN)
 
@@ -388,7 +399,7 @@ typedef enum plumb_check_mode {
     PLUMB_CHECK_NONE,     /* only run, transformed as asked */
     PLUMB_CHECK_ACCURACY, /* with an fp64 run as third opinion; outputs that are not floats are
                              ignored */
-    PLUMB_CHECK_STRICT    /* those count as well; fp64 where it can be had */
+    PLUMB_CHECK_STRICT    /* those count as well; fp64 if available */
 } plumb_check_mode;
 
 /* How a model is run: what is done to it before anything else. */
@@ -458,6 +469,7 @@ typedef struct plumb_test_options {
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int fp64, threads;
     const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_test_options;
 PLUMB_OPTIONS_INIT(plumb_test_options, PLUMB_OPTIONS_TEST)
 
@@ -580,6 +592,7 @@ typedef struct plumb_record_options {
     size_t n_modules;
     const char *output;             /* the recording; required */
     const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_record_options;
 PLUMB_OPTIONS_INIT(plumb_record_options, PLUMB_OPTIONS_RECORD)
 
@@ -672,6 +685,7 @@ typedef struct plumb_compare_options {
     int pack;                       /* with all tensors in it */
     const plumb_progress *progress; /* may be NULL */
     int strict_pairs;               /* no likely pairs */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_compare_options;
 PLUMB_OPTIONS_INIT(plumb_compare_options, PLUMB_OPTIONS_COMPARE)
 /* Compares two recordings, or a model and a recording, or two models, all by path: pairs their
@@ -712,6 +726,7 @@ typedef struct plumb_analyze_options {
      * divergences; where to write what diverges now, which then does not fail (docs/formats). */
     const char *map, *baseline, *write_baseline;
     const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_analyze_options;
 PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
 /* The whole analysis: which operation is to blame. That A or B fails is a result, not an error. */
@@ -746,6 +761,8 @@ typedef struct plumb_session_summary { /* no string is NULL */
     const char *bisect_level, *bisect_pass, *bisect_reason; /* "" = not asked for */
     int64_t peak_memory;                                    /* bytes */
     const char *lines; /* "NONDETERMINISTIC A at y (hash)\n…", as PyTorch's analyze prints them */
+    const char *at_fault; /* "runtime", "model" (it does not compute what was recorded), "both",
+                             "none" */
 } plumb_session_summary;
 PLUMB_API int plumb_session_get(const plumb_session *session, plumb_session_summary *out);
 PLUMB_API const char *plumb_session_verdict(const plumb_session *session);
@@ -898,7 +915,8 @@ typedef struct plumb_minify_options {
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
     const plumb_progress *progress; /* may be NULL */
-    int trust; /* a command, program or library that the repro.json names may be run */
+    int trust;   /* a command, program or library that the repro.json names may be run */
+    int sandbox; /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_minify_options;
 PLUMB_OPTIONS_INIT(plumb_minify_options, PLUMB_OPTIONS_MINIFY)
 
@@ -993,6 +1011,7 @@ typedef struct plumb_backend_info { /* no string is NULL */
     const char *version; /* "" = not known */
     const char *reason;  /* why it is not available, or what its spec needs; "" */
     const char *cpu;     /* features of its process's CPU that change numbers; "" = not known */
+    const char *sandbox; /* "on", "not needed", or "none: " and why */
 } plumb_backend_info;
 PLUMB_API plumb_status plumb_backend_list_new(plumb_backend_list **out, plumb_error *err);
 PLUMB_API void plumb_backend_list_free(plumb_backend_list *list); /* NULL is fine */
@@ -1111,7 +1130,11 @@ typedef struct plumb_run_args {
 enum {                        /* flags */
        PLUMB_TAKES_GRAPH = 1, /* reads plumb_source.graph when it is given */
        PLUMB_OTHER_TYPES = 2, /* element types may differ from the declared ones (fp64) */
-       PLUMB_IN_PROCESS = 4   /* plumb's own code: it runs without the guard. Not for plugins */
+       PLUMB_IN_PROCESS = 4,  /* plumb's own code: it runs without the guard. Not for plugins */
+       PLUMB_USES_CACHE =
+           8, /* starts a compiler and keeps code in plumb's cache. Not for plugins */
+       PLUMB_UNCONFINED = 16 /* starts the user's own program: no sandbox unless it is required.
+                                Not for plugins */
 };
 
 /* The vtable. Slots marked (optional) may be NULL; the default stands beside. `self` is what open

@@ -245,7 +245,7 @@ static pl_status run_body(pl_replay *r, const pl_graph *body, pl_datum *const *i
                        body->n_inputs, body->n_outputs);
     }
     if (r->depth > PL_GRAPH_DEPTH_MAX)
-        return pl_fail(err, PL_E_LIMIT, "bodies are nested too deeplylylylylyly");
+        return pl_fail(err, PL_E_LIMIT, "bodies are nested too deeply");
     clear_body(r, body);
     for (size_t i = 0; i < n_in; i++) {
         slot *s = &r->slots[body->inputs[i]->id];

@@ -187,7 +187,7 @@ pl_metric_limits pl_limits_of_mean_rel(const pl_accumulators *acc, pl_precision 
 pl_metric_limits pl_limits_of_cosine(const pl_accumulators *acc, pl_precision p) {
     return converted(acc, p, db_cosine);
 }
-/* A distance in ulp says nothing near zero: any limit would fire on clean runs. */
+/* A distance in ulps is meaningless near zero: any limit would flag clean runs. */
 pl_metric_limits pl_limits_of_none(const pl_accumulators *acc, pl_precision p) {
     (void)acc;
     (void)p;

@@ -57,15 +57,15 @@ void pl_session_put_counts(const pl_session *s, pl_buf *out) {
     for (size_t i = 0; i < s->n_left_b; i++)
         n_worry += !s->left_b[i].expected;
     if (s->n_left_b > 0)
-        pl_buf_printf(out, "; %zu values of B unpaired, %zu of them unexplained", s->n_left_b,
-                      n_worry);
+        pl_buf_printf(out, "; %zu value%s of B unpaired, %zu unexplained", s->n_left_b,
+                      pl_plural(s->n_left_b), n_worry);
     pl_buf_putc(out, '\n');
 }
 
 /* PyTorch's analyze prints these words; tools look for them. */
 void pl_session_put_headline(const pl_session *s, pl_buf *out) {
     static const char *const words[] = { "AGREE", "DIVERGED", "NONDETERMINISTIC", "FAILED",
-                                         "NOTHING TO SAY" };
+                                         "INCONCLUSIVE" };
     const char *word = words[s->outcome];
     if (strncmp(s->reason, word, strlen(word)) != 0) {
         pl_buf_puts(out, word);

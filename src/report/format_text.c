@@ -26,7 +26,7 @@ static void put_more(const pl_session_view *v, size_t n, pl_buf *out) {
     pl_buf_putc(out, '\n');
 }
 
-/* What the headline rests on, and where it begins when that is another value. */
+/* What the headline is based on, and where the difference starts if that is another value. */
 static void put_coverage(const pl_session *s, pl_buf *out) {
     if (s->outcome == PL_OUTCOME_FAILED) return;
     pl_buf_puts(out, "  coverage: ");

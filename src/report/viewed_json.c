@@ -37,7 +37,7 @@ static void put_number(pl_json *j, double x) {
     }
 }
 
-/* ---- tables of what is said often ---- */
+/* ---- tables of repeated strings ---- */
 
 typedef struct table {
     pl_strmap numbers; /* text of a row to its number + 1 */
@@ -152,7 +152,7 @@ static void put_limits_row(pl_json *j, const pl_session *s, const pl_sync_point 
         if (!is_own) (void)pl_metric_colour(m, &p->acc, p->precision, &limits);
         const char *of = is_own ? pl_sync_point_limits_of(s, p)
                                 : pl_metric_judged_by(m, &p->acc, p->precision)->name;
-        if (!limits.known || strcmp(of, m->name) != 0) { /* another metric's stand there */
+        if (!limits.known || strcmp(of, m->name) != 0) { /* those of another metric */
             pl_json_null(j);
             continue;
         }

@@ -38,7 +38,7 @@ typedef struct pl_advice_row { /* of one node */
 
 typedef struct pl_advice {
     const char *precision; /* "fp16", "bf16", "int8"; "" = the model has none to raise */
-    const char *limit;     /* what the outputs have to meet, in words */
+    const char *limit;     /* the limit for the outputs, in words */
     double before, after;  /* worst output: rms of its error relative to its size; NAN */
     const char *reason;    /* one line: what was found */
     pl_advice_row *rows;   /* in the order of the advice: the worst first */

@@ -1,4 +1,4 @@
-/* A session that stands on its own: flows share strings with models, blame and recordings, a
+/* A self-contained session: flows share strings with models, blame and recordings, a
  * finished session must not. Every string and list of the structs in session.h and advice.h is
  * copied here; a new pointer there needs a line here, or a row in columns.def. */
 #include <string.h>
@@ -64,7 +64,7 @@ static void copy_entry(copier *c, pl_blame_entry *e) {
 
 static void copy_side(copier *c, pl_side_info *i) {
     const char **const fields[] = { &i->backend, &i->spec,    &i->version, &i->path,
-                                    &i->hash,    &i->failure, &i->cpu };
+                                    &i->hash,    &i->failure, &i->cpu,     &i->sandbox };
     texts(c, fields, sizeof(fields) / sizeof(fields[0]));
 }
 

@@ -1,4 +1,4 @@
-/* A session as JSON, names as in DESIGN 2. */
+/* A session as JSON, names as in docs/formats/session.md. */
 #include <math.h>
 #include <string.h>
 
@@ -154,6 +154,7 @@ void pl_session_put_side(pl_json *j, const char *key, const pl_side_info *i) {
     put_text(j, "spec", i->spec);
     put_text(j, "version", i->version);
     put_text(j, "cpu", i->cpu);
+    put_text(j, "sandbox", i->sandbox);
     put_text(j, "path", i->path);
     put_text(j, "hash", i->hash);
     put_text(j, "failure", i->failure);

@@ -314,6 +314,7 @@ static void read_side_info(reader *r, const pl_json_value *root, const char *key
     i->spec = get_text(r, o, "spec", "");
     i->version = get_text(r, o, "version", "");
     i->cpu = get_text(r, o, "cpu", "");
+    i->sandbox = get_text(r, o, "sandbox", "");
     i->path = get_text(r, o, "path", "");
     i->hash = get_text(r, o, "hash", "");
     i->failure = get_text(r, o, "failure", "");

@@ -61,8 +61,8 @@ pl_status pl_session_folder_new(const char *path, pl_session_folder **out, pl_er
     } else if (n == 0) {
         st = pl_fail(err, PL_E_USAGE, "the session folder has no name");
     } else if (pl_path_exists(f->path)) {
-        st = pl_fail(err, PL_E_EXISTS, "'%s' already exists; sessions are never overwritten",
-                     f->path);
+        st =
+            pl_fail(err, PL_E_EXISTS, "'%s' already exists; sessions are not overwritten", f->path);
     } else {
         st = pl_dir_stage(f->path, &f->temporary, err);
     }

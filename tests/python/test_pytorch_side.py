@@ -737,7 +737,7 @@ def compared(folder, result, name):
         n = int(said.split("AGREE: no divergence in ")[1].split()[0])
         assert backend != "eager" or n >= len(result.mapped), (n, len(result.mapped))
         if not result.unmapped:
-            assert "left over" not in said or ", 0 of them unexplained" in said, said.splitlines()[3]
+            assert "of B unpaired" not in said or ", 0 unexplained" in said, said.splitlines()[3]
         notes.append(f"{backend} {n}")
     return "pairs that agree: " + ", ".join(notes)
 

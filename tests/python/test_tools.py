@@ -105,6 +105,7 @@ def test_rooms__finds_what_stands_elsewhere():
             "src/base/long.h": append("\n" * 801),
             "src/pair/README.md": append("`gone_away.c`\n"),
             "src/view/cellar/dark.c": append("/* Nothing. */\n"),
+            "ARCHITECTURE.md": append((ROOT / "ARCHITECTURE.md").read_text() + "\n`src/attic/`: flows/old_prepare.c\n"),
         })
     assert code == 1, out
     for want in ("einsum.c: Einsum: .emit = pl_emit_softplus stands in src/ops/nn/activation_emit.c: move it to src/ops/math",
@@ -116,7 +117,8 @@ def test_rooms__finds_what_stands_elsewhere():
                  "emit.c: includes \"ops/lib/move.h\": the contract",
                  "orphan_grad.c: no orphan.c beside it",
                  "src/base/long.h: 801 lines", "src/base/README.md: does not name long.h",
-                 "names gone_away.c", "src/view/README.md: does not name cellar/", "src/view/cellar: no README.md"):
+                 "names gone_away.c", "src/view/README.md: does not name cellar/", "src/view/cellar: no README.md",
+                 "ARCHITECTURE.md: names flows/old_prepare.c", "ARCHITECTURE.md: names src/attic,"):
         assert want in out, f"{want!r} is missing in:\n{out}"
 
 

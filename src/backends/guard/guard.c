@@ -35,8 +35,9 @@ struct pl_guard {
     pid_t pid;
     int control;
     uint64_t next_id;
-    char *preload;            /* spec to open in the guard; NULL = none, or done */
-    pl_guard_child *children; /* alive, for ends that are told while another is waited for */
+    char *preload; /* spec to open in the guard; NULL = none, or done */
+    pl_guard_child
+        *children; /* alive; the guard may report the end of one while we wait for another */
 };
 
 struct pl_guard_child {
@@ -44,7 +45,7 @@ struct pl_guard_child {
     pl_guard_child *next;
     uint64_t id, memory_limit;
     double timeout_seconds;
-    const pl_progress *progress; /* asked while waiting; NULL = nobody */
+    const pl_progress *progress; /* polled while waiting; NULL = none */
     char *spec;
     int socket;
     uint64_t n_threads; /* after opening the backend */
@@ -126,8 +127,7 @@ static void free_env(char **env) {
 }
 
 /* Returns an errno. */
-static int spawn_guard(const char *program, const char *tmp_dir, int control, pid_t *pid) {
-    char *argv[] = { (char *)(uintptr_t)program, NULL };
+static int spawn_guard(char **argv, const char *tmp_dir, int control, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none, defaults;
@@ -151,7 +151,7 @@ static int spawn_guard(const char *program, const char *tmp_dir, int control, pi
     char **env = tmp_dir == NULL ? NULL : make_env(tmp_dir);
     if (tmp_dir != NULL && env == NULL) error = ENOMEM;
     if (error == 0) {
-        error = posix_spawn(pid, program, &actions, &attr, argv, env == NULL ? environ : env);
+        error = posix_spawn(pid, argv[0], &actions, &attr, argv, env == NULL ? environ : env);
     }
     free_env(env);
     posix_spawn_file_actions_destroy(&actions);
@@ -165,10 +165,36 @@ static pl_status open_pair(int ends[2], pl_err *err) {
     return pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
 }
 
-pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
+/* Libraries lie beside the guard, and ONNX Runtime in a .cache around it (ort_api.c). */
+static pl_status add_own_folders(const char *program, pl_confinement *c, pl_err *err) {
+    static const char *const around[] = { "", "/.cache", "/../.cache", "/../../.cache" };
+    char path[PATH_MAX + 96];
+    char *folder = pl_path_dirname(program);
+    pl_status st = folder == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    for (size_t i = 0; i < sizeof(around) / sizeof(around[0]) && st == PL_OK; i++) {
+        snprintf(path, sizeof(path), "%s%s", folder, around[i]);
+        st = pl_confinement_add(c, "--read", path, err);
+    }
+    pl_free(folder);
+    return st;
+}
+
+/* Its name, then what it is confined to. */
+static char **make_argv(char *program, const pl_confinement *confinement) {
+    char **argv = pl_calloc(confinement->n_args + 2, sizeof(char *));
+    if (argv == NULL) return NULL;
+    argv[0] = program;
+    for (size_t i = 0; i < confinement->n_args; i++)
+        argv[i + 1] = confinement->args[i];
+    return argv;
+}
+
+pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_guard **out,
+                         pl_err *err) {
     char program[PATH_MAX + 64];
     int ends[2];
     PL_TRY(find_program(program, sizeof(program), err));
+    if (confinement->n_args > 0) PL_TRY(add_own_folders(program, confinement, err));
     pl_guard *g = pl_calloc(1, sizeof(*g));
     if (g == NULL) return pl_fail_memory(err, sizeof(*g));
     pl_status st = open_pair(ends, err);
@@ -179,10 +205,12 @@ pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
         ends[1] = moved;
         if (moved < 0) st = pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
     }
+    char **argv = make_argv(program, confinement);
     if (st == PL_OK) {
-        const int error = spawn_guard(program, tmp_dir, ends[1], &g->pid);
+        const int error = argv == NULL ? ENOMEM : spawn_guard(argv, tmp_dir, ends[1], &g->pid);
         if (error != 0) st = pl_fail_errno(err, error, "start", program);
     }
+    pl_free(argv);
     if (ends[1] >= 0) close(ends[1]);
     g->control = ends[0];
     if (st != PL_OK) {
@@ -308,7 +336,7 @@ void pl_guard_child_free(pl_guard_child *c) {
     pl_free(c);
 }
 
-/* Reads one end from the guard and gives it to whom it belongs. False: the guard is gone. */
+/* Reads the end of one child from the guard and assigns it. False: the guard is gone. */
 static bool take_end(pl_guard *g, int flags) {
     pl_guard_msg m;
     const int error = pl_guard_receive(g->control, &m, flags);
@@ -370,6 +398,12 @@ static pl_status describe_end(const pl_guard_child *c, const char *doing, bool t
         return pl_fail(err, PL_E_BACKEND, "backend '%s' used more than %llu MB in %s%s%s", c->spec,
                        (unsigned long long)(c->memory_limit >> 20), doing, said, line);
     }
+    if (signal_number == SIGSYS) {
+        return pl_fail(err, PL_E_BACKEND,
+                       "backend '%s' was stopped by the sandbox in %s%s%s; if you trust it, run it "
+                       "without the sandbox",
+                       c->spec, doing, said, line);
+    }
     if (signal_number != 0) {
         return pl_fail(err, PL_E_BACKEND, "backend '%s' crashed (signal %d, %s) in %s%s%s", c->spec,
                        signal_number, strsignal(signal_number), doing, said, line);
@@ -394,7 +428,7 @@ static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_o
                    doing);
 }
 
-/* How long to wait before the user is asked again whether to go on. */
+/* How long to wait before polling again for cancellation. */
 static int poll_ms(const pl_guard_child *c, int64_t left) {
     const int64_t most = c->progress != NULL ? ASK_MS : 3600000;
     return (int)(left > most ? most : left);
@@ -638,7 +672,7 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
         PL_TRY(receive(c, "run", deadline, &reply, failure, err));
         if (reply.type != PL_MSG_VALUE) break;
         st = show_value(c, args, &reply, err);
-        if (st != PL_OK) { /* nobody will read the rest */
+        if (st != PL_OK) { /* the rest is not read */
             send_kill(c, true);
             wait_for_end(c, END_WAIT_MS);
             return st;
@@ -655,7 +689,7 @@ pl_status pl_guard_child_executed(pl_guard_child *c, pl_bytes *onnx, pl_failure 
     pl_guard_msg m, reply;
     struct stat info;
     pl_guard_msg_init(&m, PL_MSG_TELL_GRAPH);
-    PL_TRY(ask(c, "telling its graph", &m, PL_MSG_GRAPH, &reply, failure, err));
+    PL_TRY(ask(c, "returning its graph", &m, PL_MSG_GRAPH, &reply, failure, err));
     const int seals = reply.fds[0] < 0 ? -1 : fcntl(reply.fds[0], F_GET_SEALS);
     pl_status st = PL_OK;
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(reply.fds[0], &info) != 0 ||

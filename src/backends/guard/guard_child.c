@@ -120,7 +120,7 @@ static plumb_status send_value(void *ctx, const plumb_seen *seen, plumb_error *e
     if (st != PL_OK) return st;
     const int error_number = pl_guard_send(c->socket, &m, 0);
     pl_guard_msg_close(&m);
-    if (error_number != 0) _exit(0); /* nobody listens any more */
+    if (error_number != 0) _exit(0); /* plumb has closed the connection */
     return PLUMB_OK;
 }
 
@@ -136,7 +136,7 @@ static pl_status write_outputs(const child *c, pl_datum **out, pl_guard_msg *rep
     return st;
 }
 
-/* Bytes that this process has for itself, as the guard counts them; 0 when it cannot be told. */
+/* Private bytes of this process, counted as the guard does; 0 when unknown. */
 static uint64_t own_memory(void) {
     static const char *const keys[] = { "RssAnon:", "RssShmem:" };
     char text[4096];
@@ -153,7 +153,7 @@ static uint64_t own_memory(void) {
     return sum;
 }
 
-/* How much of recorded values may be held at once: what was asked for, and what the guard leaves. A
+/* Bytes of recorded values to hold at once: the requested limit and what the guard leaves. A
  * recording may load the model once more, and a value is copied on its way out. */
 static uint64_t record_limit(const child *c, uint64_t asked, uint64_t guard_limit) {
     if (guard_limit == 0) return asked;
@@ -231,7 +231,7 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
 
 static pl_status do_executed(child *c, pl_guard_msg *reply, pl_err *err) {
     pl_bytes onnx = { 0 };
-    if (c->program == NULL) return pl_fail(err, PL_E_INTERNAL, "nothing is compiled");
+    if (c->program == NULL) return pl_fail(err, PL_E_INTERNAL, "no model is compiled");
     PL_TRY(pl_program_executed(c->program, &onnx, err));
     pl_guard_msg_init(reply, PL_MSG_GRAPH);
     return pl_parcel_write_bytes(onnx.data, onnx.n_bytes, &reply->fds[0], err);
@@ -239,7 +239,7 @@ static pl_status do_executed(child *c, pl_guard_msg *reply, pl_err *err) {
 
 static pl_status do_supports(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
     const pl_msg_supports *asked = &m->supports;
-    if (c->backend == NULL) return pl_fail(err, PL_E_INTERNAL, "nothing is open");
+    if (c->backend == NULL) return pl_fail(err, PL_E_INTERNAL, "no backend is open");
     pl_guard_msg_init(reply, PL_MSG_SUPPORTED);
     reply->supported.answer = (uint64_t)(int64_t)pl_backend_supports(c->backend, asked->domain,
                                                                      asked->op, (int)asked->opset);

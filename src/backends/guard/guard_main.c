@@ -8,7 +8,8 @@
  * subreaper, and are killed. Memory: the resident private and shared-memory pages of the child and
  * its descendants are read from /proc every few milliseconds (address-space limits would break
  * runtimes that reserve more than they use, and sanitizers). Each child has a folder of its own as
- * TMPDIR, since what is killed cleans nothing up; it is cleared then. */
+ * TMPDIR, since what is killed cleans nothing up; it is cleared then. With --confine the guard
+ * confines itself to the files it was given (sandbox.h), and children to fewer system calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,6 +30,7 @@
 #include "backends/guard/guard_child.h"
 #include "backends/guard/guard_msg.h"
 #include "backends/guard/guard_proc.h"
+#include "backends/guard/sandbox.h"
 #include "base/alloc.h"
 #include "base/file.h"
 
@@ -45,7 +47,7 @@ typedef struct child {
     uint64_t id, memory_limit;
     int pipe;
     bool quiet, over_limit;
-    bool ended; /* dead, but plumb's socket was full: to be told */
+    bool ended; /* dead, but plumb's socket was full: still to be reported */
     int status; /* of an ended one */
     char tail[TAIL_BYTES + 1];
     size_t n_tail;
@@ -54,6 +56,8 @@ typedef struct child {
 typedef struct guard {
     child children[MAX_CHILDREN];
     int signals;
+    pl_sandbox sandbox;
+    bool confined;
     pl_backend *warm; /* NULL = none */
     char *tmp;        /* holds the children's folders; NULL = it could not be made */
     bool done;
@@ -129,7 +133,7 @@ static void enter_folder(const guard *g, const child *c) {
     pl_free(folder);
 }
 
-/* What a descendant still writes there goes with the guard. */
+/* Files that a descendant still writes there are removed with the guard. */
 static void clear_folder(const guard *g, const child *c) {
     pl_dir_list left = { 0 };
     char *folder = folder_of(g, c);
@@ -138,6 +142,12 @@ static void clear_folder(const guard *g, const child *c) {
     }
     pl_dir_list_free(&left);
     pl_free(folder);
+}
+
+/* Whoever asked for a sandbox must not get less in silence. */
+static void cannot_confine(void) {
+    fprintf(stderr, "plumb-guard: cannot set up the sandbox: %s\n", strerror(errno));
+    _exit(4);
 }
 
 static void run_child(guard *g, const child *c, int socket, int pipe_end) {
@@ -151,7 +161,7 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(pipe_end, 1);
     dup2(pipe_end, 2);
-    /* What belongs to the guard and to other children is not this child's. */
+    /* Closes descriptors of the guard and of other children. */
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         if (g->children[i].pid != 0 && g->children[i].pipe >= 0) close(g->children[i].pipe);
     }
@@ -159,6 +169,7 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     close(CONTROL);
     close(pipe_end);
     enter_folder(g, c);
+    if (g->confined && !pl_sandbox_calls(&g->sandbox)) cannot_confine();
     _exit(pl_guard_child_serve(socket, g->warm));
 }
 
@@ -215,7 +226,7 @@ static void stop_child(guard *g, const pl_guard_msg *m) {
     }
 }
 
-/* Tells what is still to be told. True when the slot is free again. */
+/* Sends pending reports. True when the slot is free again. */
 static bool finish_child(child *c) {
     if (!c->quiet && !tell_end(c->id, c->status, c->over_limit, c->tail)) return false;
     *c = (child){ .pid = 0 };
@@ -265,7 +276,7 @@ static pl_backend *open_warm(const char *spec) {
         setrlimit(RLIMIT_CORE, &no_core);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         alarm(TRIAL_SECONDS);
-        dup2(1, 2); /* nobody asked for its words */
+        dup2(1, 2); /* its output is not wanted */
         _exit(pl_backend_preload(spec) != NULL && pl_guard_count_threads() == 1 ? 0 : 1);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -343,7 +354,36 @@ static void fill_standard_streams(void) {
         if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
 }
 
-int main(void) {
+/* --confine, --programs, --read PATH, --write PATH. False: an argument is not known. */
+static bool read_arguments(guard *g, int n, char **args) {
+    pl_sandbox *s = &g->sandbox;
+    const char **paths = pl_calloc((size_t)n + 8, 2 * sizeof(char *));
+    if (paths == NULL) return false;
+    const char **writable = paths + n + 8;
+    for (int i = 1; i < n; i++) {
+        const bool has_value = i + 1 < n;
+        if (strcmp(args[i], "--confine") == 0) {
+            g->confined = true;
+        } else if (strcmp(args[i], "--programs") == 0) {
+            s->programs = true;
+        } else if (strcmp(args[i], "--read") == 0 && has_value) {
+            paths[s->n_readable++] = args[++i];
+        } else if (strcmp(args[i], "--write") == 0 && has_value) {
+            writable[s->n_writable++] = args[++i];
+        } else {
+            return false;
+        }
+    }
+    s->readable = paths;
+    s->writable = writable;
+    if (g->tmp != NULL) {
+        writable[s->n_writable++] = g->tmp;
+        s->parent = pl_path_dirname(g->tmp);
+    }
+    return true;
+}
+
+int main(int n_args, char **args) {
     static guard g;
     sigset_t mask;
     if (fcntl(CONTROL, F_GETFD) < 0) {
@@ -361,6 +401,8 @@ int main(void) {
     g.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     if (g.signals < 0) return 4;
     if (pl_dir_temporary(&g.tmp, NULL) != PL_OK) g.tmp = NULL;
+    if (!read_arguments(&g, n_args, args)) return 2;
+    if (g.confined && !pl_sandbox_files(&g.sandbox)) cannot_confine();
     while (!g.done)
         loop_once(&g);
     end_all(&g);

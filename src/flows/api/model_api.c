@@ -28,7 +28,7 @@ static pl_status read_path(const char *path, pl_model **out, pl_err *err) {
     pl_status st = pl_dir_open(path, &dir, err);
     if (st == PL_OK)
         st = pl_dir_look(dir, "model.onnx", NULL) == PL_KIND_NONE
-                 ? pl_fail(err, PL_E_INVALID, "'%s' is a folder without model.onnx", path)
+                 ? pl_fail(err, PL_E_INVALID, "folder '%s' has no model.onnx", path)
                  : pl_model_read_in(dir, "model.onnx", out, err);
     pl_dir_close(dir);
     return st;

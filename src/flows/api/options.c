@@ -1,5 +1,5 @@
-/* Options over the border: every struct of plumb.h that starts with its size, its defaults, and the
- * one way to read what a caller compiled with another version of the header has filled. */
+/* Options of plumb.h: every struct that starts with its size, its defaults, and the one way to read
+ * a struct from a caller compiled with another version of the header. */
 #include "flows/api/options.h"
 
 #include <string.h>
@@ -117,7 +117,7 @@ pl_status pl_inputs_read(const plumb_inputs **given, plumb_inputs *own, pl_err *
     }
     if (own->n_samples > 1 && own->n_sets > 1)
         return pl_fail(err, PL_E_USAGE,
-                       "samples as tensors and several sets of inputs exclude each other");
+                       "samples as tensors and several sets of inputs cannot be combined");
     *given = own;
     return PL_OK;
 }
@@ -145,7 +145,7 @@ int pl_struct_fill(void *to, const void *from, size_t n_bytes) {
 static int watch_update(void *ctx, const char *phase, int64_t done, int64_t total) {
     pl_watch *w = ctx;
     if (w->cancelled) return 1;
-    if (w->pid != getpid()) return 0; /* a fork that works ahead says nothing */
+    if (w->pid != getpid()) return 0; /* a speculative fork reports nothing */
     if (phase != NULL) {
         const size_t n = pl_utf8_cut(phase, strlen(phase), sizeof(w->phase) - 1);
         memcpy(w->phase, phase, n);

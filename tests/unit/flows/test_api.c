@@ -531,6 +531,7 @@ static void test_analyze__fills_a_session_from_memory(void **state) {
     plumb_session_summary s = { .size = sizeof s };
     assert_int_equal(plumb_session_get(session, &s), 1);
     assert_string_equal(s.verdict, "agree");
+    assert_string_equal(s.at_fault, "none");
     assert_int_equal(s.n_samples, 7);
     assert_int_equal(s.n_points, 3);
     assert_int_equal(s.n_outputs, 1);

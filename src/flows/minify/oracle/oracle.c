@@ -140,7 +140,7 @@ static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *
     const double since = pl_api_seconds();
     pl_status st = observe_question(o, q, &seen, err);
     if (st == PL_OK && is_cut_short(o, &seen)) {
-        st = pl_fail(err, PL_E_LIMIT, "the time is used up");
+        st = pl_fail(err, PL_E_LIMIT, "the time limit is reached");
     }
     *out = (pl_report){ .key = q->key, .answer = PL_ANSWER_OTHER };
     pl_signature_init(&out->seen);
@@ -159,7 +159,7 @@ static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *
     return st;
 }
 
-/* What follows from an answer, whoever gave it. */
+/* Acts on an answer, from the cache or from a run. */
 static pl_status take_report(pl_oracle *o, const pl_report *r, const pl_mini_state *state,
                              pl_answer *out, pl_err *err) {
     *out = r->answer;
@@ -231,10 +231,10 @@ done:
 
 static pl_status check_budget(const pl_oracle *o, pl_err *err) {
     if (o->max_queries > 0 && o->n_queries >= o->max_queries) {
-        return pl_fail(err, PL_E_LIMIT, "the budget of %zu queries is used up", o->max_queries);
+        return pl_fail(err, PL_E_LIMIT, "the limit of %zu queries is reached", o->max_queries);
     }
     if (o->deadline > 0 && pl_api_seconds() > o->deadline) {
-        return pl_fail(err, PL_E_LIMIT, "the time is used up");
+        return pl_fail(err, PL_E_LIMIT, "the time limit is reached");
     }
     return PL_OK;
 }

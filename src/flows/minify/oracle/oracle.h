@@ -82,7 +82,7 @@ void pl_oracle_free(pl_oracle *oracle); /* NULL is fine */
 pl_status pl_oracle_learn(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* The best model shows m->found. Was that an operator of the target's body? */
 void pl_oracle_narrow(pl_oracle *oracle);
-/* PL_E_LIMIT when the budget is used up. */
+/* PL_E_LIMIT when the query or time limit is reached. */
 pl_status pl_oracle_ask(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* The same for a candidate that is not built; `finish` makes its bytes when they are needed. */
 typedef struct pl_bytes_question {

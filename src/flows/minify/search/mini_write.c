@@ -76,7 +76,7 @@ void pl_mini_weights_free(pl_mini_weights *w) {
     pl_free(w);
 }
 
-/* Candidates come and go, and their tensors with them: who has only us cannot be asked for again.
+/* Candidates come and go with their tensors: a tensor that only we hold will not be needed again.
  */
 static pl_status sweep(pl_mini_weights *w, pl_err *err) {
     pl_strmap left = PL_STRMAP_INIT;
