@@ -272,7 +272,8 @@ plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_mod
 
 /* The library knows no options: which one helps against an error is said here. */
 typedef struct hint_row {
-    const char *command, *message; /* a part of it */
+    const char *command; /* NULL = any */
+    const char *message; /* a part of it */
     const char *hint;
 } hint_row;
 
@@ -280,10 +281,12 @@ static const char *find_hint(const char *command, const char *message) {
     static const hint_row rows[] = {
         { "report", "the page, session and graph alone need", "--max-size sets the limit" },
         { "view", " is in use", "--port 0 picks a free port" },
-        { "view", "is beyond this machine", "--insecure-host allows it all the same" },
+        { "view", "is not a loopback address", "--insecure-host allows it" },
+        { NULL, "stopped by the sandbox", "--sandbox off" },
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (strcmp(rows[i].command, command) == 0 && strstr(message, rows[i].message) != NULL)
+        const bool fits = rows[i].command == NULL || strcmp(rows[i].command, command) == 0;
+        if (fits && strstr(message, rows[i].message) != NULL)
             return rows[i].hint;
     }
     return NULL;
