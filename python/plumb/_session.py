@@ -250,7 +250,8 @@ class Session:
 
     def text(self, format: str = "text", **options: Any) -> str:
         """The session as `plumb report` prints it: "text", "json", "csv", "md", "junit", "github", "sarif",
-        "model-explorer". Options: metric, sort, limit, rollup, style (a dict of marks: agree, diverged, green, yellow, red, reset)."""
+        "model-explorer". Options: metric, sort, limit, rollup, style (a dict of
+        marks: agree, diverged, green, yellow, red, reset)."""
         return write_text("plumb_session_write", self._handle, dict(options, format=format))
 
     def to_dict(self) -> Dict[str, Any]:
