@@ -36,12 +36,12 @@ SHOWN = {"mul": " * ", "add": " + ", "sub": " - "}  # how fx writes them
 IMPORTS = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
-import torch, torch._dynamo, torch._dynamo.debug_utils, planted_backends
+import torch, torch._dynamo, torch._dynamo.debug_utils, torch._dynamo.repro.after_dynamo, planted_backends
 for _b, *_ in planted_backends.BUGS:
     torch._dynamo.register_backend(_b, name=_b.__name__)
 """
 START = """
-torch._dynamo.debug_utils.extra_imports = IMPORTS
+torch._dynamo.debug_utils.extra_imports = torch._dynamo.repro.after_dynamo.extra_imports = IMPORTS
 torch._dynamo.config.repro_after = "dynamo"
 torch._dynamo.config.repro_level = {level}
 torch._dynamo.config.repro_forward_only = True
