@@ -25,8 +25,8 @@ pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_
     st = pl_interp_run(interp, in, out, &trouble);
     if (st != PL_OK && st != PL_E_MEMORY)
         st = pl_fail(err, PL_E_INVALID,
-                     "the generated inputs do not fit the model, eager cannot run on them "
-                     "either (%s); give dimensions with --dim NAME=N, values with --range "
+                     "the generated inputs do not suit the model: eager cannot run it either "
+                     "(%s); set dimensions with --dim NAME=N and values with --range "
                      "NAME=LO:HI or --input NAME=FILE",
                      trouble.message);
 done:

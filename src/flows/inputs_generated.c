@@ -281,7 +281,6 @@ pl_status pl_generate_input(const pl_model *model, size_t input, const plumb_inp
     if (type != NULL && type->kind == PL_TYPE_OPTIONAL && type->elem != NULL) {
         return generate_optional(model, input, source, dims, out, err);
     }
-    return pl_fail(err, PL_E_USAGE,
-                   "input '%s' has no type to generate values for: give it with --input",
+    return pl_fail(err, PL_E_USAGE, "cannot generate input '%s': its type is unknown; use --input",
                    value->name);
 }

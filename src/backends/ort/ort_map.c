@@ -714,7 +714,7 @@ static pl_ort_watch watch_place(const pl_value *value, const place *p) {
     pl_ort_watch w = { .name = value->name,
                        .layout = PL_ORT_PLAIN,
                        .optional = is_optional(value) || (p->of != NULL && is_optional(p->of)) };
-    /* Inputs and weights need nobody to stand for them. */
+    /* Inputs and weights need no substitute. */
     if (p->of == NULL || p->of->producer == NULL) return w;
     w.stands_for = p->of->name;
     w.dtype = dtype_of(p->of);

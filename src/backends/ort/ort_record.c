@@ -583,7 +583,7 @@ static pl_status record_groups(pl_ort_program *p, const plumb_run_args *args, pl
         st = record_half(&g, bytes, all + done, size, err);
         done += size;
     }
-    /* The outputs that the caller gets are those of a run that nobody watched. */
+    /* The caller gets the outputs of a run without recording. */
     if (st == PL_OK) st = run_group(&g, p->session, NULL, 0, err);
     if (st == PL_OK) args->record->differs = !g.identical;
 done:
