@@ -299,19 +299,24 @@ int pl_command_fail(const pl_args *args, const plumb_error *err) {
     return plumb_exit_code(err->status);
 }
 
+/* Whoever closed the pipe (head) has seen enough: nothing is wrong. */
+static int print_failed(const pl_args *args, int code) {
+    if (errno == EPIPE) return code;
+    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
+    return 4;
+}
+
 int pl_command_print_take(const pl_args *args, char *text, int code) {
     const size_t n = strlen(text);
     const bool ok = fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
     plumb_free(text);
     if (ok) return code;
-    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
-    return 4;
+    return print_failed(args, code);
 }
 
 int pl_command_print_line(const pl_args *args, int code, const char *label, const char *value) {
     if (printf("%s: %s\n", label, value) >= 0 && fflush(stdout) == 0) return code;
-    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
-    return 4;
+    return print_failed(args, code);
 }
 
 void pl_args_write(const pl_args *args, plumb_write_options *out) {
