@@ -683,6 +683,7 @@ typedef struct plumb_analyze_options {
      * divergences; where to write what diverges now, which then does not fail (docs/formats). */
     const char *map, *baseline, *write_baseline;
     const plumb_progress *progress; /* may be NULL */
+    const char *advise_metric;      /* layers are chosen by: "top1"; NULL = `metric` */
 } plumb_analyze_options;
 PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
 /* The whole analysis: which operation is to blame. That A or B fails is a result, not an error. */

@@ -9,6 +9,7 @@
 #include "report/session_print.h"
 #include "session/advice.h"
 #include "session/detail.h"
+#include "session/quant.h"
 
 enum { LIMIT_ROWS = 16, LIST_MAX = 16 };
 
@@ -288,6 +289,10 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
     put_samples(s, out);
     put_coverage(s, out);
     put_counts(s, out);
+    if (s->quant != NULL) {
+        pl_buf_putc(out, '\n');
+        pl_quant_put_text(s->quant, v->n_rows < s->n_points ? v->n_rows : 0, out);
+    }
     put_blame(s, out);
     snprintf(head, sizeof head, "%s%s%s", v->metric, v->unit[0] != '\0' ? " " : "", v->unit);
     const widths w = { strlen(head) > 12 ? (int)strlen(head) : 12, widest_op(v) };
@@ -355,6 +360,10 @@ void pl_session_put_md(const pl_session_view *v, pl_buf *out) {
     pl_session_put_coverage_text(s, out);
     pl_buf_puts(out, "\n\n");
     put_counts(s, out);
+    if (s->quant != NULL) {
+        pl_buf_putc(out, '\n');
+        pl_quant_put_md(s->quant, v->n_rows < s->n_points ? v->n_rows : 0, out);
+    }
     put_md_blame(s, out);
     pl_buf_printf(out, "\n| | %s%s%s | verdict | op | value | counterpart | reason |\n", v->metric,
                   v->unit[0] != '\0' ? " " : "", v->unit);
