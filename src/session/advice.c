@@ -73,7 +73,8 @@ void pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
     if (n < a->n_rows && !layers)
         pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", a->n_rows - n);
     if (*a->model != '\0') {
-        pl_buf_puts(out, "  wrote the mixed-precision model to ");
+        pl_buf_puts(out, a->n_raised > 0 ? "  wrote the mixed-precision model to "
+                                         : "  wrote the model to ");
         pl_buf_put_clean(out, a->model);
         pl_buf_putc(out, '\n');
     }

@@ -26,7 +26,7 @@ static cells cells_of(const pl_quantisation *q, const pl_quant_row *r) {
     put_share(r->cumulative, c.cumulative, sizeof(c.cumulative));
     char metric[24] = "-", top1[24] = "";
     if (!isnan(r->gain))
-        snprintf(metric, sizeof(metric), "%+.3g%s%s", r->gain, *q->unit != '\0' ? " " : "",
+        snprintf(metric, sizeof(metric), *q->unit != '\0' ? "%+.2f %.8s" : "%+.3g%.8s", r->gain,
                  q->unit);
     if (!isnan(r->top1_gain)) snprintf(top1, sizeof(top1), ", %+.1f %%", 100 * r->top1_gain);
     snprintf(c.gain, sizeof(c.gain), "%.20s%.18s", metric, top1);

@@ -282,7 +282,8 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
     } else if (f.failing != NULL) { /* 4. an output is beyond its bound */
         born = pl_verdict_birth(s, f.failing);
         why = say_failing(s, f.failing, born);
-        s->first_divergence = f.failing->overflowed && f.first != NULL ? f.first->value
+        s->first_divergence = quantised ? f.failing->value
+                              : f.failing->overflowed && f.first != NULL ? f.first->value
                               : claim->first != NULL                   ? claim->first
                                                                        : born->value;
     } else if (values) { /* 5. a value inside differs */

@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "flows/analyze/advise.h"
 #include "flows/analyze/analyze_int.h"
+#include "flows/analyze/quant_mistakes.h"
 #include "flows/analyze/quant_table.h"
 #include "flows/inputs.h"
 #include "flows/inputs_recorded.h"
@@ -380,7 +381,9 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
                                        .skip_gold = x->options->skip_gold != 0,
                                        .b_is_truth = x->recording != NULL,
                                        .visit = pl_analysis_judged,
-                                       .unseen = x->recording != NULL ? pl_analysis_unseen : NULL,
+                                       .unseen = x->recording != NULL         ? pl_analysis_unseen
+                                                 : x->reference_model != NULL ? pl_quant_clip
+                                                                              : NULL,
                                        .visit_ctx = x,
                                        .progress = &x->progress };
     PL_TRY(pl_blame_run(x->replayed, x->replayed_in, &a, &b, &options, &x->blame, err));

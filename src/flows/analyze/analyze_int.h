@@ -47,6 +47,7 @@ typedef struct pl_analysis {
     pl_blame own_blame; /* of the quantised model by itself, when B is its float model */
     struct pl_mistake *mistakes; /* by value id of `replayed`; NULL = the model is not quantised, or
                                     B is the same one */
+    const char **clipped;        /* by value id of `model`: what its quantiser clips; NULL */
     pl_precision *precision;     /* by value id of `model`: what it went through */
     pl_progress progress;
     pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */

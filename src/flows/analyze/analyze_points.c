@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "flows/analyze/analyze_int.h"
 #include "flows/analyze/marking.h"
+#include "flows/analyze/quant_mistakes.h"
 #include "ops/op.h"
 #include "pair/effective.h"
 #include "session/verdict.h"
@@ -185,6 +186,7 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
     if (x->options->skip_gold || x->options->skip_determinism) { /* else gold's second run looks */
         PL_TRY(pl_analysis_reach(x, value, a, err));
     }
+    if (x->recording == NULL) PL_TRY(pl_quant_clip(x, value, gold, err));
     compare_metadata(x, p);
     PL_TRY(measure(x, p, a, b, err));
     PL_TRY(pl_analysis_keep_output(x, value, a, x->recording != NULL ? gold : b, gold, err));
@@ -398,7 +400,10 @@ pl_status pl_analysis_conclude(pl_session *s, bool truth, pl_err *err) {
         .agree = torch ? "all values are the same by PyTorch's rule"
                  : isnan(s->quant_limit)
                      ? "no operation is further off than rounding explains"
-                     : "the outputs are as near the float model's as quantisation lets them be",
+                     : pl_arena_printf(s->arena,
+                                       "the outputs are within %g of their size of the float "
+                                       "model's, and no quantiser made a mistake",
+                                       s->quant_limit),
         .first = torch && s->n_blame == 0 ? s->first_divergence : NULL,
     };
     return pl_verdict_conclude(s, &claim, err);

@@ -57,20 +57,39 @@ static const pl_value *paired_with(const pl_analysis *x, const pl_value *own) {
     return NULL;
 }
 
-static void judge_values(pl_analysis *x, const pl_mixed *m, double limit) {
+/* Between the value and the nearest ones before it that the run has lies a layer: in a fused runtime
+ * these are few. In the order of the model, so that what comes before is known. */
+static void find_noisy(pl_analysis *x, const pl_mixed *m, bool *noisy) {
     const pl_graph *graph = x->replayed->graph;
-    bool *layer = pl_calloc((size_t)x->replayed->n_values + 1, sizeof(bool));
-    for (size_t i = 0; layer != NULL && i < m->n_layers; i++)
-        layer[m->layers[i].value->id] = true;
+    for (size_t i = 0; i < m->n_layers; i++)
+        noisy[m->layers[i].value->id] = true;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        bool any = false;
+        for (uint32_t k = 0; k < node->n_in; k++) {
+            const pl_value *in = node->in[k];
+            any = any || (in != NULL && in->producer != NULL && noisy[in->id] &&
+                          !pl_analysis_a_has(x, in));
+        }
+        for (uint32_t k = 0; k < node->n_out; k++)
+            if (node->out[k] != NULL)
+                noisy[node->out[k]->id] =
+                    noisy[node->out[k]->id] || any || m->through[node->out[k]->id];
+    }
+}
+
+static void judge_values(pl_analysis *x, const bool *noisy, double limit) {
+    const pl_graph *graph = x->replayed->graph;
     for (size_t i = 0; i < graph->n_values; i++) {
         const uint32_t id = graph->values[i]->id;
         pl_judgement *v = &x->blame.of[id];
         if (!v->judged || v->facts.unreplayed) continue;
         const bool wrong = v->verdict == PL_VERDICT_CULPRIT;
-        const bool own = layer != NULL && (layer[id] || m->through[id]);
         if (x->mistakes[id].kind != NULL) {
-            accuse(v, x->mistakes[id].kind, x->mistakes[id].evidence);
-        } else if (!wrong || (own && v->local_class == PL_LOCAL_MEASURED)) {
+            const char *reason = pl_arena_printf(x->arena, "%s: %s", x->mistakes[id].kind,
+                                                 x->mistakes[id].evidence);
+            accuse(v, x->mistakes[id].kind, reason == NULL ? "" : reason);
+        } else if (!wrong || (noisy[id] && v->local_class == PL_LOCAL_MEASURED)) {
             excuse(x, v, limit);
         }
     }
@@ -80,7 +99,6 @@ static void judge_values(pl_analysis *x, const pl_mixed *m, double limit) {
         const pl_value *v = paired_with(x, x->model->graph->values[i]);
         if (v != NULL) accuse(&x->blame.of[v->id], own->kind, own->reason);
     }
-    pl_free(layer);
 }
 
 /* ---- groups ---- */
@@ -105,21 +123,16 @@ static pl_blame_entry mistake_entry(const pl_analysis *x, const pl_layer *layer)
     e.value = layer->value->name;
     e.kind = mistake->kind;
     e.where = "";
-    e.reason = mistake->evidence;
+    e.reason = x->blame.of[layer->value->id].reason;
+    if (e.reason == NULL || *e.reason == '\0') e.reason = mistake->evidence;
     e.in_model = true;
     e.n_members = 0;
     return e;
 }
 
-static bool is_layer(const pl_mixed *m, const pl_value *v) {
-    for (size_t i = 0; i < m->n_layers; i++)
-        if (m->layers[i].value == v) return true;
-    return v == NULL || m->through[v->id];
-}
-
 /* First what the runtime did, then the quantiser's mistakes by their effect, then what else differs
  * from the float model. */
-static pl_status regroup(pl_analysis *x, const pl_mixed *m, pl_err *err) {
+static pl_status regroup(pl_analysis *x, const pl_mixed *m, const bool *noisy, pl_err *err) {
     const size_t most = x->own_blame.n_groups + m->n_layers + x->blame.n_groups + 1;
     pl_blame_entry *all = pl_arena_array(x->blame.arena, most, sizeof(*all));
     size_t n = 0;
@@ -139,7 +152,7 @@ static pl_status regroup(pl_analysis *x, const pl_mixed *m, pl_err *err) {
         const pl_value *v = pl_graph_find(x->replayed->graph, x->blame.groups[i].value);
         const pl_judgement *of = v == NULL ? NULL : &x->blame.of[v->id];
         if (of == NULL || of->verdict != PL_VERDICT_CULPRIT || !of->judged) continue;
-        if (is_layer(m, v) && of->local_class == PL_LOCAL_MEASURED) continue;
+        if (noisy[v->id] && of->local_class == PL_LOCAL_MEASURED) continue;
         all[n] = x->blame.groups[i];
         all[n++].in_model = true;
     }
@@ -150,13 +163,15 @@ static pl_status regroup(pl_analysis *x, const pl_mixed *m, pl_err *err) {
 
 pl_status pl_analysis_quantised(pl_analysis *x, pl_err *err) {
     const char *why = NULL;
+    bool *noisy = NULL;
     pl_mixed m;
     pl_status st = PL_OK;
     if (x->reference_model == NULL || x->recording != NULL) return PL_OK;
     PL_TRY_GOTO(done, st, pl_mixed_find(&m, x, 1, &why, err));
     if (m.n_layers == 0) goto done;
     x->mistakes = pl_arena_array(x->arena, (size_t)x->replayed->n_values + 1, sizeof(pl_mistake));
-    if (x->mistakes == NULL) {
+    noisy = pl_calloc((size_t)x->replayed->n_values + 1, sizeof(bool));
+    if (x->mistakes == NULL || noisy == NULL) {
         st = pl_fail_memory(err, x->replayed->n_values);
         goto done;
     }
@@ -167,10 +182,12 @@ pl_status pl_analysis_quantised(pl_analysis *x, pl_err *err) {
         PL_TRY_GOTO(done, st,
                     pl_quant_mistake(x, &m, &m.layers[i], &x->mistakes[m.layers[i].value->id],
                                      err));
-    judge_values(x, &m, x->session->quant_limit);
-    PL_TRY_GOTO(done, st, regroup(x, &m, err));
+    find_noisy(x, &m, noisy);
+    judge_values(x, noisy, x->session->quant_limit);
+    PL_TRY_GOTO(done, st, regroup(x, &m, noisy, err));
     st = pl_analysis_timed(x, "quantisers", err);
 done:
+    pl_free(noisy);
     pl_mixed_close(&m);
     return st;
 }

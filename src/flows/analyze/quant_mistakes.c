@@ -115,9 +115,13 @@ static pl_status data_of(look *l, const pl_value *v, pl_datum **out, pl_err *err
     return PL_OK;
 }
 
-static pl_status look_for_clipping(look *l, const char *name, const pl_datum *d,
-                                   const pl_value *scale, const pl_value *zero, pl_dtype codes,
-                                   pl_err *err) {
+/* What is lost beyond the codes of a QuantizeLinear that gets these numbers; *out stays NULL when that
+ * is little. */
+static pl_status say_clipping(pl_arena *arena, const pl_node *node, const pl_datum *d,
+                              const char **out, pl_err *err) {
+    const pl_value *scale = node->in[1], *zero = node->n_in > 2 ? node->in[2] : NULL;
+    const pl_type *type = node->out[0]->type;
+    const pl_dtype codes = type != NULL && type->kind == PL_TYPE_TENSOR ? type->dtype : PL_U8;
     const pl_tensor *s = constant_of(scale);
     if (d == NULL || d->kind != PL_TYPE_TENSOR || !pl_dtype_is_float(d->tensor->dtype) ||
         s == NULL || s->n_elements != 1 || !pl_dtype_is_integer(codes))
@@ -138,13 +142,34 @@ static pl_status look_for_clipping(look *l, const char *name, const pl_datum *d,
         most = fmax(most, v);
     }
     if (!(size > 0) || sqrt(beyond / size) <= CLIPPED) return PL_OK;
-    return found(l, "clipped range",
-                 pl_arena_printf(l->x->arena,
-                                 "%lld of %lld elements of '%s' (%.4g to %.4g) lie beyond its codes "
-                                 "(%.4g to %.4g), which alone moves it by %.2g of its size",
-                                 (long long)n, (long long)d->tensor->n_elements, name, least, most,
-                                 low, high, sqrt(beyond / size)),
-                 err);
+    *out = pl_arena_printf(arena,
+                           "%lld of %lld elements of '%s' (%.4g to %.4g) lie beyond its codes "
+                           "(%.4g to %.4g), which alone moves it by %.2g of its size",
+                           (long long)n, (long long)d->tensor->n_elements, node->in[0]->name, least,
+                           most, low, high, sqrt(beyond / size));
+    return *out == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+static bool has_fixed_scale(const pl_node *node) {
+    return pl_node_is_quantize(node) && node->n_in >= 2 && node->in[0] != NULL &&
+           (node->def->flags & PL_OP_FINDS_SCALE) == 0;
+}
+
+pl_status pl_quant_clip(void *ctx, const pl_value *value, const pl_datum *gold, pl_err *err) {
+    pl_analysis *x = ctx;
+    const pl_value *own = x->pairs.a[value->id];
+    const pl_graph *graph = x->model->graph;
+    if (x->reference_model == NULL || own == NULL || gold == NULL) return PL_OK;
+    if (x->clipped == NULL) {
+        const size_t n = (size_t)x->model->n_values + 1;
+        x->clipped = pl_arena_array(x->arena, n, sizeof(char *));
+        if (x->clipped == NULL) return pl_fail_memory(err, n);
+        memset(x->clipped, 0, n * sizeof(char *));
+    }
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        if (has_fixed_scale(graph->nodes[i]) && graph->nodes[i]->in[0] == own)
+            PL_TRY(say_clipping(x->arena, graph->nodes[i], gold, &x->clipped[own->id], err));
+    return PL_OK;
 }
 
 /* ---- weights ---- */
@@ -253,14 +278,16 @@ static pl_status look_at_weights(look *l, weights *w, int64_t axis, pl_err *err)
 
 static pl_status look_at_quantise(look *l, const pl_node *node, pl_err *err) {
     pl_datum *d = NULL;
-    if (node->n_in < 2 || (node->def->flags & PL_OP_FINDS_SCALE) != 0) return PL_OK;
-    const pl_type *type = node->out[0]->type;
-    const pl_dtype codes = type != NULL && type->kind == PL_TYPE_TENSOR ? type->dtype : PL_U8;
-    PL_TRY(data_of(l, node->in[0], &d, err));
-    const pl_status st = look_for_clipping(l, node->in[0]->name, d, node->in[1],
-                                           node->n_in > 2 ? node->in[2] : NULL, codes, err);
-    pl_datum_unref(d);
-    return st;
+    const char *text = NULL;
+    if (!has_fixed_scale(node)) return PL_OK;
+    if (l->x->clipped != NULL) text = l->x->clipped[node->in[0]->id];
+    if (text == NULL) {
+        PL_TRY(data_of(l, node->in[0], &d, err));
+        const pl_status st = say_clipping(l->x->arena, node, d, &text, err);
+        pl_datum_unref(d);
+        PL_TRY(st);
+    }
+    return text == NULL ? PL_OK : found(l, "clipped range", text, err);
 }
 
 static pl_status look_at_dequantise(look *l, const pl_node *node, pl_err *err) {
