@@ -32,6 +32,7 @@ class Model:
 
     @property
     def pointer(self) -> ctypes.c_void_p:
+        """The handle for ctypes."""
         return self.handle.pointer
 
     @property
@@ -56,6 +57,7 @@ class Model:
 
     @property
     def n_nodes(self) -> int:
+        """Number of nodes."""
         return int(_lib.lib().plumb_model_nodes(self.pointer))
 
     def to_bytes(self) -> bytes:
@@ -116,17 +118,17 @@ def _bytes_of(source: Any) -> Optional[bytes]:
 
 
 def open_model(source: Any) -> Model:
-    """A Model of anything that stands for one."""
+    """A Model from anything that Model accepts."""
     return source if isinstance(source, Model) else Model(source)
 
 
 def is_module(source: Any) -> bool:
-    """A torch.nn.Module, without importing torch."""
+    """Is it a torch.nn.Module? Does not import torch."""
     import sys
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.nn.Module)
 
 
 def is_exported(source: Any) -> bool:
-    """A torch.export.ExportedProgram, without importing torch."""
+    """Is it a torch.export.ExportedProgram? Does not import torch."""
     return type(source).__name__ == "ExportedProgram" and type(source).__module__.startswith("torch")

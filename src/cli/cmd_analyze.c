@@ -13,7 +13,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     plumb_write_options_init(write);
     o->inputs = inputs;
     if (!pl_cli_inputs(args, inputs, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "limit", 20, 0, 1000000000, &limit, err) ||
         !pl_args_double(args, "tol", 0, &o->tol, err) ||
@@ -40,7 +40,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->metric = write->metric = pl_args_value(args, "metric");
-    write->colour = write->format == NULL && pl_cli_colour();
+    write->style = pl_cli_style();
     return true;
 }
 
@@ -155,7 +155,7 @@ const pl_command pl_command_analyze = {
     .summary = "find the operation to blame",
     .details = "Runs MODEL on the backend under test and on a reference, records every value\nthat "
                "the backend materialises, replays each one in fp64 on the backend's own\nvalues, "
-               "and names the operations that are further off than rounding can\nexplain.\nExit "
+               "and names the operations whose error is larger than rounding can\nexplain.\nExit "
                "code: 0 agree, 1 diverged or non-deterministic, 2 bad usage or bad input,\n3 a "
                "backend failed, 4 disk or memory.",
     .examples = "  plumb analyze model.onnx --backend ort\n"

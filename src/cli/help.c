@@ -17,7 +17,7 @@ typedef struct group {
 static const group groups[] = {
     { "Inputs", " input inputs seed range fill dim function from to filter " },
     { "Backends", " backend reference reference-model reference-amp amp eval no-eval fp64 backward loss-output"
-                  " grad-seed timeout memory-limit threads jobs inject explain fresh-cache debug-dir repro-level"
+                  " grad-seed timeout memory-limit sandbox threads jobs inject explain fresh-cache debug-dir repro-level"
                   " no-data repeat profile-nodes plugin trust " },
     { "What to compare", " accuracy strict-accuracy no-accuracy profile same tol rtol atol metric map strict-pairs keep-views limits"
                          " baseline write-baseline reuse skip-determinism skip-gold skip-search bisect advise name op"

@@ -25,7 +25,7 @@ static pl_status write_as(pl_model *model, const char *path, const plumb_convert
                           pl_err *err) {
     bool hidden = false;
     if (pl_path_exists(path)) {
-        return pl_fail(err, PL_E_EXISTS, "%s already exists; it is not overwritten", path);
+        return pl_fail(err, PL_E_EXISTS, "%s already exists", path);
     }
     PL_TRY(find_hidden(&hidden, model->graph, err));
     if (hidden) pl_model_raise_ir(model); /* onnx.checker refuses them before IR version 4 */

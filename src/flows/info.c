@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/array.h"
+#include "base/count.h"
 #include "base/escape.h"
 #include "base/json.h"
 #include "flows/api/options.h"
@@ -147,8 +148,9 @@ static void put_node_text(pl_buf *out, const pl_node *node, pl_arena *arena) {
 static void put_text(const facts *f, bool nodes, pl_buf *out) {
     const pl_model *m = f->model;
     size_t at = out->n_bytes;
-    pl_buf_printf(out, "%s: IR version %lld, %zu nodes, %lld parameters (%.1f MB)", m->path,
-                  (long long)m->ir_version, f->n_nodes, (long long)f->n_parameters,
+    pl_buf_printf(out, "%s: IR version %lld, %zu node%s, %lld parameter%s (%.1f MB)", m->path,
+                  (long long)m->ir_version, f->n_nodes, pl_plural(f->n_nodes),
+                  (long long)f->n_parameters, pl_plural((uint64_t)f->n_parameters),
                   1e-6 * (double)f->parameter_bytes);
     pl_escape_end_line(out, at);
     at = out->n_bytes;
@@ -181,7 +183,7 @@ static void put_text(const facts *f, bool nodes, pl_buf *out) {
         pl_buf_printf(out, "  %-28s %8lld  %s", name, (long long)c->n, c->supported ? "yes" : "NO");
         pl_escape_end_line(out, at);
     }
-    if (!f->inferred) pl_buf_printf(out, "shapes: not inferred: %s\n", f->why_not);
+    if (!f->inferred) pl_buf_printf(out, "shapes not inferred: %s\n", f->why_not);
     if (!nodes) return;
     pl_arena *arena = pl_arena_new();
     if (arena == NULL) {

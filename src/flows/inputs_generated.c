@@ -172,7 +172,6 @@ pl_status pl_generate_input(const pl_model *model, size_t input, const plumb_inp
                    ? pl_datum_new_sequence(kind, dtype, NULL, 0, out, err)
                    : pl_datum_new_optional(kind, dtype, NULL, out, err);
     }
-    return pl_fail(err, PL_E_USAGE,
-                   "input '%s' has no type to generate values for: give it with --input",
+    return pl_fail(err, PL_E_USAGE, "cannot generate input '%s': its type is unknown; use --input",
                    value->name);
 }

@@ -222,7 +222,7 @@ static pl_status fill_parameter(pl_prepared *p, const char *name, pl_datum *datu
         p->in[i] = pl_datum_ref(datum);
         return PL_OK;
     }
-    return pl_fail(err, PL_E_USAGE, "input '%s' is a constant of this model: it takes no data",
+    return pl_fail(err, PL_E_USAGE, "input '%s' is a constant of this model and takes no data",
                    name);
 }
 
@@ -359,7 +359,7 @@ pl_status pl_context_prepare(const plumb_context *c, const pl_model *model, pl_d
                                          .pool = pool };
     PL_TRY(pl_prepare(model, in, &options, out, err));
     if (c->backward && !out->has_gradients) {
-        return pl_fail(err, PL_E_UNSUPPORTED, "there are no gradients: %s", out->note);
+        return pl_fail(err, PL_E_UNSUPPORTED, "no gradients: %s", out->note);
     }
     return PL_OK;
 }

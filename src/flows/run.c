@@ -34,6 +34,8 @@ static pl_status open_backend(run *r, const plumb_model *m, pl_err *err) {
     const plumb_run_options *o = r->options;
     pl_backend_options backend = pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
     backend.progress = o->progress;
+    backend.sandbox = o->sandbox;
+    backend.model = pl_api_model_file(m);
     const pl_compile_options compile = { .file = pl_api_model_file(m),
                                          .seed = o->inputs->seed,
                                          .threads = o->threads };

@@ -21,12 +21,11 @@ pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char 
         if (strcmp(name, a) != 0)
             pl_buf_printf(&known, "%s%s", known.n_bytes == 0 ? "" : ", ", name);
     }
-    const pl_status st =
-        pl_fail(err, PL_E_USAGE,
-                "both sides are %s on the same model: that says nothing; name what to test with "
-                "--backend (available: %s; 'plumb backends' tells which work here), or another "
-                "--reference",
-                a, pl_buf_str(&known));
+    const pl_status st = pl_fail(
+        err, PL_E_USAGE,
+        "both sides are %s on the same model, so there is nothing to compare; choose what to test "
+        "with --backend (available: %s; see 'plumb backends'), or another --reference",
+        a, pl_buf_str(&known));
     pl_buf_release(&known);
     return st;
 }

@@ -45,8 +45,8 @@ static pl_status bring_inputs(graft *g, const pl_node *node, pl_err *err) {
         if (v == NULL || g->copier.values[v->id] != NULL) continue;
         if (v->init == NULL)
             return pl_fail(err, PL_E_INVALID, "nothing in the model stands for '%s'", v->name);
-        PL_TRY(pl_graph_add_fresh_value(g->copier.to->graph, v->name, &g->copier.values[v->id],
-                                        err));
+        PL_TRY(
+            pl_graph_add_fresh_value(g->copier.to->graph, v->name, &g->copier.values[v->id], err));
         PL_TRY(pl_copy_init(&g->copier, v));
     }
     return PL_OK;

@@ -152,7 +152,7 @@ pl_status pl_graph_new(pl_model *model, pl_graph *parent, const char *name, pl_g
 pl_status pl_graph_add_value(pl_graph *graph, const char *name, pl_value **out, pl_err *err);
 pl_status pl_graph_add_value_n(pl_graph *graph, const char *name, size_t n_name, pl_value **out,
                                pl_err *err); /* NUL bytes in the name are PL_E_FORMAT */
-/* A new value with a name nobody has yet: `base`, or base_1, base_2, … */
+/* A new value with an unused name: `base`, or base_1, base_2, … */
 pl_status pl_graph_add_fresh_value(pl_graph *graph, const char *base, pl_value **out, pl_err *err);
 pl_status pl_graph_add_input(pl_graph *graph, pl_value *value, pl_err *err);
 pl_status pl_graph_add_output(pl_graph *graph, pl_value *value, pl_err *err);

@@ -70,7 +70,7 @@ pl_status pl_onnx_read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_
     }
     if (wire.bad) return fail_wire(err, "opset_import");
     if (version < 0 || version > 1000000) {
-        return pl_fail(err, PL_E_INVALID, "opset_import: version %lld of domain '%s'",
+        return pl_fail(err, PL_E_INVALID, "opset_import: invalid version %lld of domain '%s'",
                        (long long)version, out->domain);
     }
     if (pl_domain_is_onnx(out->domain)) out->domain = "";
@@ -103,7 +103,8 @@ static pl_value *frame_find(const pl_onnx_frame *frame, pl_bytes name) {
 static pl_status count_name(pl_onnx_reader *r, size_t n_bytes, pl_err *err) {
     r->inlined_bytes += n_bytes + sizeof(pl_value *);
     if (r->inlined_bytes / 64 <= r->n_bytes + (1 << 18)) return PL_OK;
-    return pl_fail(err, PL_E_LIMIT, "inlining functions grows the model more than 64 times");
+    return pl_fail(err, PL_E_LIMIT,
+                   "inlining the functions makes the model more than 64 times larger");
 }
 
 /* A value that this frame defines. Inside a function its name gets the call's prefix. */
@@ -477,7 +478,7 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     PL_TRY_GOTO(done, st, pl_onnx_read_nodes(r, &inner, span, FUNCTION_NODE, err));
     for (size_t i = 0; i < call->n_out; i++) {
         if (call->out[i] == NULL || call->out[i]->producer != NULL) continue;
-        st = pl_fail(err, PL_E_INVALID, "function %s does not produce its output number %zu",
+        st = pl_fail(err, PL_E_INVALID, "function %s does not produce its output %zu",
                      function->name, i);
         goto done;
     }

@@ -251,7 +251,7 @@ static pl_status put_sparse(writer *w, rope *out, uint32_t number, pl_tensor *te
     static const uint8_t zeros[16] = { 0 };
     const size_t size = pl_dtype_bytes(tensor->dtype);
     if (tensor->dtype == PL_STRING)
-        return pl_fail(w->err, PL_E_UNSUPPORTED, "sparse tensors of strings");
+        return pl_fail(w->err, PL_E_UNSUPPORTED, "sparse tensors of strings are not supported");
     PL_TRY(pl_tensor_contiguous(tensor, &t, w->err));
     const uint8_t *data = t->data;
     for (int64_t i = 0; i < t->n_elements; i++)
@@ -514,7 +514,7 @@ static pl_status write_files(writer *w, const rope *r, const char *path, const c
     pl_file_writer *data = NULL, *file = NULL;
     pl_status st = PL_OK;
     if (w->n_externals > 0 && pl_path_exists(data_path))
-        return pl_fail(err, PL_E_EXISTS, "%s already exists; not overwritten", data_path);
+        return pl_fail(err, PL_E_EXISTS, "%s already exists", data_path);
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &file, err));
     PL_TRY_GOTO(done, st, rope_write(r, put_to_file, file, err));
     if (w->n_externals > 0) {

@@ -77,7 +77,7 @@ typedef enum pl_op_flags {
     PL_OP_ELEMENTWISE = 1 << 0, /* out[i] depends on in[..][i] (broadcast) only */
     PL_OP_VIEW = 1 << 1,        /* same elements, other shape: kernel shares the storage */
     PL_OP_RANDOM = 1 << 2,      /* unseeded answers differ from run to run */
-    PL_OP_CONTROL = 1 << 3,     /* runs bodies */
+    PL_OP_CONTROL = 1 << 3,     /* executes bodies */
     PL_OP_OWN_OUT = 1 << 4,     /* the kernel makes its outputs itself: data-dependent shape, view,
                                    sequence, optional */
     PL_OP_COMMUTATIVE = 1 << 5,

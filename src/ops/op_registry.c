@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "ops/op.h"
 
 /* clang-format off */
@@ -84,7 +85,7 @@ pl_status pl_node_fail(pl_err *err, pl_status status, const pl_node *node, const
 
 /* ---- resolving ---- */
 
-/* First row of each op name; rows of one op stand together (a test sees to it). Built for one call
+/* First row of each op name; rows of one op stand together (a test checks it). Built for one call
  * and thrown away: 500 insertions cost less than a global would. */
 static pl_status index_rows(pl_strmap *index, pl_err *err) {
     for (size_t f = 0; f < N_FAMILIES; f++) {
@@ -140,7 +141,8 @@ static pl_status check_ports(const pl_node *node, const pl_port *ports, uint32_t
             return pl_node_fail(err, PL_E_INVALID, node, "%s %u ('%s') is missing", what, i,
                                 ports[n_max - 1].name);
     if (n <= n_max || variadic) return PL_OK;
-    return pl_node_fail(err, PL_E_INVALID, node, "has %u %ss, expected at most %u", n, what, n_max);
+    return pl_node_fail(err, PL_E_INVALID, node, "has %u %s%s, expected at most %u", n, what,
+                        pl_plural(n), n_max);
 }
 
 static pl_status check_attrs(const pl_node *node, pl_err *err) {

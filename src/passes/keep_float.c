@@ -110,8 +110,8 @@ static pl_status stand_in(pl_model *model, const pl_keep_float *job, pl_value **
             continue;
         }
         pl_err ignored = PL_ERR_INIT; /* the float model's own nodes are taken then */
-        const pl_status st = through(model->graph, "DequantizeLinear", own, own, own->name,
-                                     &map[id], &ignored);
+        const pl_status st =
+            through(model->graph, "DequantizeLinear", own, own, own->name, &map[id], &ignored);
         if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
     }
     return PL_OK;
@@ -122,8 +122,7 @@ static pl_status take_over(pl_model *model, pl_value *own, pl_value *copy, pl_er
     pl_value *old = NULL;
     pl_node *producer = own->producer;
     const uint32_t slot = own->producer_slot;
-    if (producer == NULL)
-        return pl_fail(err, PL_E_INVALID, "'%s' is not computed", own->name);
+    if (producer == NULL) return pl_fail(err, PL_E_INVALID, "'%s' is not computed", own->name);
     PL_TRY(pl_graph_add_fresh_value(model->graph, own->name, &old, err));
     pl_node_set_output(producer, slot, old);
     pl_node *maker = copy->producer;
@@ -134,8 +133,8 @@ static pl_status take_over(pl_model *model, pl_value *own, pl_value *copy, pl_er
     return PL_OK;
 }
 
-/* The codes that a float value was dequantised from, when an operator on codes made them: others may
- * read them, too. */
+/* The codes that a float value was dequantised from, when an operator on codes made them: others
+ * may read them, too. */
 static pl_value *codes_behind(const pl_value *own) {
     const pl_node *node = own->producer;
     pl_value *codes = pl_node_is_dequantize(node) && node->n_in > 0 ? node->in[0] : NULL;

@@ -1,9 +1,10 @@
-/* Mixed precision: chosen values of a quantised model are computed as its float model computes them,
- * with the float model's weights; the rest stays quantised.
+/* Mixed precision: chosen values of a quantised model are computed as its float model computes
+ * them, with the float model's weights; the rest stays quantised.
  *
  * It works by pairs of values and not by patterns of nodes, so QDQ, QOperator and dynamic models,
- * fused operators and weight-only ones are all the same. Between two kept layers nothing is rounded;
- * codes that a kept layer reads are dequantised, codes that others read of it are made again. */
+ * fused operators and weight-only ones are all the same. Between two kept layers nothing is
+ * rounded; codes that a kept layer reads are dequantised, codes that others read of it are made
+ * again. */
 #ifndef PL_KEEP_FLOAT_H
 #define PL_KEEP_FLOAT_H
 

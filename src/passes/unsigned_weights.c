@@ -66,9 +66,8 @@ static pl_status set_input(pl_node *node, int slot, pl_value *value, pl_err *err
 /* One scale for each channel has one zero point for each. */
 static pl_status zeros_for(const pl_node *node, const pl_tensor *zero, pl_tensor **out,
                            pl_err *err) {
-    const pl_tensor *scale = pl_node_is_dequantize(node) && node->in[1]->producer == NULL
-                                 ? node->in[1]->init
-                                 : NULL;
+    const pl_tensor *scale =
+        pl_node_is_dequantize(node) && node->in[1]->producer == NULL ? node->in[1]->init : NULL;
     *out = NULL;
     if (zero != NULL || scale == NULL) return PL_OK;
     return pl_tensor_new_zero(PL_I8, scale->rank, scale->dims, out, err);

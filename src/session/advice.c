@@ -54,7 +54,7 @@ static void put_row(const pl_advice_row *r, pl_buf *out) {
     pl_buf_putc(out, '\n');
 }
 
-void pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
+size_t pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
     size_t n = 0;
     pl_buf_puts(out, "\nadvice: ");
     pl_buf_put_clean(out, a->reason);
@@ -70,14 +70,15 @@ void pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
         put_row(&a->rows[i], out);
         n++;
     }
-    if (n < a->n_rows && !layers)
-        pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", a->n_rows - n);
-    if (*a->model != '\0') {
-        pl_buf_puts(out, a->n_raised > 0 ? "  wrote the mixed-precision model to "
-                                         : "  wrote the model to ");
-        pl_buf_put_clean(out, a->model);
-        pl_buf_putc(out, '\n');
-    }
+    return layers ? 0 : a->n_rows - n;
+}
+
+void pl_advice_put_model(const pl_advice *a, pl_buf *out) {
+    if (*a->model == '\0') return;
+    pl_buf_puts(out, a->n_raised > 0 ? "  wrote the mixed-precision model to "
+                                     : "  wrote the model to ");
+    pl_buf_put_clean(out, a->model);
+    pl_buf_putc(out, '\n');
 }
 
 static void put_number(pl_json *j, const char *key, double x) {

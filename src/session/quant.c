@@ -85,8 +85,9 @@ void pl_quant_put_text(const pl_quantisation *q, size_t limit, pl_buf *out) {
         n++;
     }
     if (n < q->n_rows) pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", q->n_rows - n);
-    pl_buf_printf(out, "  share: of the outputs' error, each layer quantised alone; gain: in %s%s, "
-                       "this layer alone kept in float\n",
+    pl_buf_printf(out,
+                  "  share: of the outputs' error, each layer quantised alone; gain: in %s%s, "
+                  "this layer alone kept in float\n",
                   q->metric, isnan(q->top1) ? "" : " and top-1 agreement");
 }
 

@@ -9,8 +9,6 @@
 #include "ops/infer.h"
 #include "ops/op.h"
 
-#define NCHWC "com.microsoft.nchwc"
-
 typedef struct place { /* of a value of the executed graph */
     const pl_value *of;
     pl_ort_layout layout;
@@ -210,7 +208,7 @@ static place transposed(const pl_node *node, const place *from) {
     return permuted(from->of, rank, both);
 }
 
-/* V_nchwc, or InsertedPrecisionFreeCast_V_nchwc: then what was fused behind V. */
+/* V_nchwc, V_bn_nchwc or InsertedPrecisionFreeCast_V_nchwc: then what was fused behind V. */
 static const pl_value *of_nchwc_node(const pl_ort_map *map, const pl_node *node) {
     const char *name = skip_cast(node->name);
     const pl_attr *act = pl_node_attr(node, "activation");
@@ -218,6 +216,9 @@ static const pl_value *of_nchwc_node(const pl_ort_map *map, const pl_node *node)
     if (n < 6 || strncmp(name + n - 6, "_nchwc", 6) != 0) return NULL;
     n -= 6;
     const pl_value *v = find_value(map, name, n);
+    /* BatchNormalization on its own runs as a convolution of each channel */
+    if (v == NULL && n > 3 && strncmp(name + n - 3, "_bn", 3) == 0)
+        v = find_value(map, name, n -= 3);
     if (v == NULL) {
         const pl_node *same = pl_strmap_get_n(&map->node_names, name, n);
         v = same != NULL && same->n_out > 0 ? same->out[0] : NULL;
@@ -314,13 +315,13 @@ static const pl_value *swish_of(const pl_ort_map *map, const pl_value *x) {
     return NULL;
 }
 
-/* The one node among the users of v that fits; NULL when there is none or more. */
-static const pl_node *only_match(const pl_ort_map *map, const pl_node *executed, const pl_value *v,
-                                 bool *quantised) {
+static const pl_node *match_of(const pl_ort_map *map, const pl_node *executed, const pl_value *v,
+                               bool same_count, bool *quantised) {
     const users u = users_of(map, v);
     const pl_node *found = NULL;
     for (size_t i = 0; i < u.n; i++) {
         bool q = false;
+        if (same_count && u.nodes[i]->n_in != executed->n_in) continue;
         if (!runs(executed, u.nodes[i]) || !inputs_fit(map, executed, u.nodes[i], false, &q) ||
             u.nodes[i] == found) {
             continue;
@@ -330,6 +331,14 @@ static const pl_node *only_match(const pl_ort_map *map, const pl_node *executed,
         *quantised = q;
     }
     return found;
+}
+
+/* The one node among the users of v that fits; NULL when there is none or more. Of several those
+ * with as many inputs: each Concat of a dense block begins with the inputs of the one before. */
+static const pl_node *only_match(const pl_ort_map *map, const pl_node *executed, const pl_value *v,
+                                 bool *quantised) {
+    const pl_node *found = match_of(map, executed, v, false, quantised);
+    return found != NULL ? found : match_of(map, executed, v, true, quantised);
 }
 
 static const pl_value *by_inputs(const pl_ort_map *map, const pl_node *node, uint32_t k) {
@@ -431,7 +440,7 @@ static bool layout_of(const pl_ort_map *map, const pl_node *node, const pl_value
 /* ---- building ---- */
 
 static place place_output(const pl_ort_map *map, const pl_node *node, uint32_t k) {
-    const bool nchwc = strcmp(node->domain, NCHWC) == 0;
+    const bool nchwc = strcmp(node->domain, PL_ORT_NCHWC) == 0;
     place p = by_name(map, node->out[k]);
     if (nchwc && strcmp(node->op, "ReorderOutput") == 0) {
         if (p.of != NULL) return p;
@@ -460,7 +469,7 @@ static void place_sources(const pl_ort_map *map, const pl_graph *g) {
         place *source = place_of(map, node->in[0]);
         const place to = by_name(map, node->out[0]);
         if (to.of == NULL || source->of != NULL || by_name(map, node->in[0]).of != NULL) continue;
-        if (strcmp(node->domain, NCHWC) == 0 && strcmp(node->op, "ReorderOutput") == 0) {
+        if (strcmp(node->domain, PL_ORT_NCHWC) == 0 && strcmp(node->op, "ReorderOutput") == 0) {
             if (!flag(node, "channels_last")) *source = blocked(to.of);
         } else if (is_op(node, "Transpose")) {
             const int rank = perm_of(node, perm);
@@ -542,7 +551,8 @@ pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_ma
     pl_ort_map *map = pl_calloc(1, sizeof(*map));
     if (map == NULL) return pl_fail_memory(err, sizeof(*map));
     /* Types help; a model that plumb cannot infer may still run. */
-    if (pl_ops_resolve(original, NULL) == PL_OK) pl_model_infer(original, NULL, NULL);
+    const pl_infer_options infer = { .defaults = original->ir_version < 4 };
+    if (pl_ops_resolve(original, NULL) == PL_OK) pl_model_infer(original, &infer, NULL);
     *map = (pl_ort_map){ .in_bodies = PL_STRMAP_INIT,
                          .original = original,
                          .executed = executed,
@@ -607,12 +617,11 @@ pl_ort_watch pl_ort_watch_of(const pl_value *value) {
                            .optional = is_optional(value) };
 }
 
-pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
-    const place *p = place_of(map, value);
+static pl_ort_watch watch_place(const pl_value *value, const place *p) {
     pl_ort_watch w = { .name = value->name,
                        .layout = PL_ORT_PLAIN,
                        .optional = is_optional(value) || (p->of != NULL && is_optional(p->of)) };
-    /* Inputs and weights need nobody to stand for them. */
+    /* Inputs and weights need no substitute. */
     if (p->of == NULL || p->of->producer == NULL) return w;
     w.stands_for = p->of->name;
     w.dtype = dtype_of(p->of);
@@ -626,6 +635,17 @@ pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
         w.layout = PL_ORT_PLAIN;
     }
     return w;
+}
+
+pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
+    return watch_place(value, place_of(map, value));
+}
+
+pl_ort_watch pl_ort_map_before(const pl_ort_map *map, const pl_value *value, const char *op) {
+    place p = *place_of(map, value);
+    const pl_node *node = p.of == NULL ? NULL : p.of->producer;
+    p.of = is_op(node, op) && node->n_in > 0 ? node->in[0] : NULL;
+    return watch_place(value, &p);
 }
 
 pl_status pl_ort_map_unique(pl_ort_watch *watched, size_t n, pl_err *err) {

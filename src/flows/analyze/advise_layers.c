@@ -1,8 +1,8 @@
 /* Which layers of a quantised model to keep in float: the fewest with which the outputs meet their
  * limit, and of that many the best that was found.
  *
- * Two orders are tried: greedily by what a layer gains on top of those that are kept already, and by
- * its share of the error (where two layers round the same numbers, keeping one of them gains
+ * Two orders are tried: greedily by what a layer gains on top of those that are kept already, and
+ * by its share of the error (where two layers round the same numbers, keeping one of them gains
  * nothing: only the share shows them). The shorter beginning that meets the limit is taken, layers
  * are left out one at a time, then exchanged as long as that helps. Every answer is a run of that
  * model. Samples that were held back decide nothing but the last word. */
@@ -18,8 +18,9 @@
 #include "session/advice.h"
 
 enum { MAX_RUNS = 400, EXCHANGE_MAX = 12 };
-static const double TOP1_GOAL = 0.99;   /* of the rows */
-static const double MOST_OF_IT = 0.9;   /* of what all layers in float give, when that is too little */
+static const double TOP1_GOAL = 0.99; /* of the rows */
+static const double MOST_OF_IT =
+    0.9; /* of what all layers in float give, when that is too little */
 static const double TOP1_WEIGHT = 0.02; /* what an error of 1 counts beside agreement of all rows */
 
 typedef struct search {
@@ -28,7 +29,7 @@ typedef struct search {
     pl_advice *advice;
     pl_analysis *x;
     bool top1;
-    double goal;   /* of the merit; NAN = the limit decides */
+    double goal; /* of the merit; NAN = the limit decides */
     double limit;
     size_t *order; /* layers by share, the largest first */
     bool *keep, *best, *work;
@@ -58,7 +59,8 @@ static bool is_better(const search *s, const pl_mixed_score *a, const pl_mixed_s
 
 static pl_status ask(search *s, const bool *keep, pl_mixed_score *out, pl_err *err) {
     s->advice->n_queries++;
-    PL_TRY(pl_progress_step(&s->x->progress, "advice: runs", (int64_t)s->advice->n_queries, 0, err));
+    PL_TRY(
+        pl_progress_step(&s->x->progress, "advice: runs", (int64_t)s->advice->n_queries, 0, err));
     return pl_mixed_try(s->m, keep, out, err);
 }
 
@@ -102,9 +104,9 @@ static double gain_of(const search *s, size_t layer) {
     const pl_quantisation *q = s->x->session->quant;
     for (size_t i = 0; i < q->n_rows; i++) {
         if (strcmp(q->rows[i].value, s->m->layers[layer].own->name) != 0) continue;
-        const double gain = s->top1 ? q->rows[i].top1_gain +
-                                          TOP1_WEIGHT * (q->error - q->rows[i].kept)
-                                    : q->rows[i].gain;
+        const double gain = s->top1
+                                ? q->rows[i].top1_gain + TOP1_WEIGHT * (q->error - q->rows[i].kept)
+                                : q->rows[i].gain;
         return isnan(gain) ? -(double)INFINITY : gain;
     }
     return -(double)INFINITY;
@@ -247,20 +249,20 @@ static pl_status propose(search *s, pl_err *err) {
     } else {
         held = "; nothing was held back: give 4 samples or a batch of 8 to have it checked";
     }
-    return say(s,
-               held == NULL
-                   ? NULL
-                   : pl_arena_printf(
-                         s->x->arena,
-                         "keep %zu of %zu layers in float%s: the outputs are then off by %s "
-                         "instead of %s%s%s (%s; %zu runs)",
-                         a->n_raised, s->m->n_layers,
-                         weights ? ", with the weights of the float model" : "",
-                         figures(s, &s->score, PL_PART_SEARCH),
-                         figures(s, &s->none, PL_PART_SEARCH), held,
-                         a->one_minimal ? "; no layer of them can be left out" : "", a->limit,
-                         a->n_queries),
-               err);
+    return say(
+        s,
+        held == NULL
+            ? NULL
+            : pl_arena_printf(s->x->arena,
+                              "keep %zu of %zu layers in float%s: the outputs are then off by %s "
+                              "instead of %s%s%s (%s; %zu runs)",
+                              a->n_raised, s->m->n_layers,
+                              weights ? ", with the weights of the float model" : "",
+                              figures(s, &s->score, PL_PART_SEARCH),
+                              figures(s, &s->none, PL_PART_SEARCH), held,
+                              a->one_minimal ? "; no layer of them can be left out" : "", a->limit,
+                              a->n_queries),
+        err);
 }
 
 static pl_status fill_rows(search *s, pl_err *err) {
@@ -308,10 +310,10 @@ static pl_status verify(search *s, pl_err *err) {
     s->m->backend = usual;
     const double most = 1.05 * s->score.error[PL_PART_SEARCH] + 1e-6;
     if (st == PL_OK && !(c.ran && c.error[PL_PART_SEARCH] <= most))
-        st = pl_fail(err, PL_E_INTERNAL,
-                     "the mixed-precision model gives %.3g instead of %.3g when it is run again%s%s",
-                     c.error[PL_PART_SEARCH], s->score.error[PL_PART_SEARCH], c.ran ? "" : ": ",
-                     c.why);
+        st = pl_fail(
+            err, PL_E_INTERNAL,
+            "the mixed-precision model gives %.3g instead of %.3g when it is run again%s%s",
+            c.error[PL_PART_SEARCH], s->score.error[PL_PART_SEARCH], c.ran ? "" : ": ", c.why);
     plumb_model_close(file);
     pl_model_free(model);
     return st;
@@ -375,9 +377,9 @@ static pl_status decide(search *s, pl_err *err) {
     if (!is_better(s, &s->all, &s->none))
         return refuse(s, "with every layer in float the outputs are no better", err);
     if (!is_met(s, &s->all))
-        s->goal = merit(s, &s->none, PL_PART_SEARCH) +
-                  MOST_OF_IT * (merit(s, &s->all, PL_PART_SEARCH) -
-                                merit(s, &s->none, PL_PART_SEARCH));
+        s->goal =
+            merit(s, &s->none, PL_PART_SEARCH) +
+            MOST_OF_IT * (merit(s, &s->all, PL_PART_SEARCH) - merit(s, &s->none, PL_PART_SEARCH));
     PL_TRY(by_share(s, &any, err));
     PL_TRY(greedily(s, &any, err));
     if (!any) return refuse(s, "no set of layers that was tried is good enough", err);
@@ -385,8 +387,7 @@ static pl_status decide(search *s, pl_err *err) {
     PL_TRY(exchange(s, err));
     if (!is_better(s, &s->score, &s->none))
         return refuse(s, "none of those that were tried is better than the quantised model", err);
-    if (s->m->n_held > 0 &&
-        !(merit(s, &s->score, PL_PART_HELD) > merit(s, &s->none, PL_PART_HELD)))
+    if (s->m->n_held > 0 && !(merit(s, &s->score, PL_PART_HELD) > merit(s, &s->none, PL_PART_HELD)))
         return refuse(s, "the best one is no better than the quantised model on what was held back",
                       err);
     PL_TRY(propose(s, err));

@@ -1,5 +1,5 @@
-/* The remedy for products that the CPU clips at 16 bits: the same model with unsigned weights, run on
- * the backend under test, against what the model says. */
+/* The remedy for products that the CPU clips at 16 bits: the same model with unsigned weights, run
+ * on the backend under test, against what the model says. */
 #include <math.h>
 #include <string.h>
 
@@ -107,8 +107,8 @@ pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const pl_advise
     if (st == PL_E_MEMORY) {
         *err = trouble;
     } else if (st != PL_OK || n == 0) { /* this backend cannot run it: no advice of this kind */
-        st = pl_analysis_note(x, err, "unsigned weights, the remedy for %s, cannot be tried: %s", KIND,
-                              n == 0 ? "no int8 weights to change" : trouble.message);
+        st = pl_analysis_note(x, err, "unsigned weights, the remedy for %s, cannot be tried: %s",
+                              KIND, n == 0 ? "no int8 weights to change" : trouble.message);
     } else if (a->after < a->before && a->after <= LIMIT) {
         a->precision = "int8";
         a->by = KIND;
@@ -128,7 +128,8 @@ pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const pl_advise
         x->session->advice = a;
         *done = true;
     } else {
-        st = pl_analysis_note(x, err, "unsigned weights do not help against %s: off by %.3g, was %.3g",
+        st = pl_analysis_note(x, err,
+                              "unsigned weights do not help against %s: off by %.3g, was %.3g",
                               KIND, a->after, a->before);
     }
     pl_model_free(remedy);

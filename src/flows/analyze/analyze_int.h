@@ -44,7 +44,7 @@ typedef struct pl_analysis {
     pl_counterparts pairs;
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
-    pl_blame own_blame; /* of the quantised model by itself, when B is its float model */
+    pl_blame own_blame;          /* of the quantised model by itself, when B is its float model */
     struct pl_mistake *mistakes; /* by value id of `replayed`; NULL = the model is not quantised, or
                                     B is the same one */
     const char **clipped;        /* by value id of `model`: what its quantiser clips; NULL */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/array.h"
+#include "base/count.h"
 #include "flows/analyze/analyze_int.h"
 #include "flows/analyze/marking.h"
 #include "flows/analyze/quant_mistakes.h"
@@ -78,7 +79,7 @@ static pl_status judge_torch(pl_analysis *x, pl_sync_point *p, const pl_datum *a
     return PL_OK;
 }
 
-/* Random numbers that nobody recorded make what comes after them another value each time. */
+/* After random numbers that were not recorded, values differ in every run. */
 static bool is_random(const pl_analysis *x, const pl_value *value, int depth) {
     const pl_node *node = value->producer;
     if (node == NULL || depth > RANDOM_DEPTH) return false;
@@ -257,7 +258,7 @@ double pl_analysis_relative(const pl_sync_point *p) {
     return sqrt(p->acc.sum_sq / p->acc.sum_rr);
 }
 
-/* An output that fails by itself: the predicate's answer, or that of codes that flip. */
+/* Does the output fail by itself, by the accuracy rule or by flipped codes? */
 static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgement *v, bool *fails,
                               pl_err *err) {
     const bool off_zero = p->measured && !(p->acc.sum_rr > 0) && p->acc.sum_sq > 0;
@@ -289,7 +290,8 @@ static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgeme
     return PL_OK;
 }
 
-/* Blame in the words of the model under test: groups are made of nodes of the replayed one. */
+/* Translates blame to nodes of the model under test: groups consist of nodes of the replayed model.
+ */
 static pl_status name_blame(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     s->blame = x->blame.groups;
@@ -317,22 +319,23 @@ static pl_status say_nonfinite(pl_analysis *x, pl_err *err) {
         if (!p->measured || p->pair_class != PL_PAIR_NONFINITE) continue;
         const int64_t n = p->acc.n_nan_a + p->acc.n_inf_a;
         if (n == 0) continue;
-        return pl_analysis_note(x, err, "%s first appears at '%s' (%s), %lld elements; %s",
+        return pl_analysis_note(x, err, "%s first appears at '%s' (%s), %lld element%s; %s",
                                 p->acc.n_nan_a > 0 ? "NaN" : "Inf", p->value, p->op, (long long)n,
-                                p->verdict == PL_VERDICT_CULPRIT ? "it is born there"
-                                                                 : "its inputs lead to it");
+                                pl_plural((uint64_t)n),
+                                p->verdict == PL_VERDICT_CULPRIT ? "its inputs do not explain it"
+                                                                 : "its inputs explain it");
     }
     return PL_OK;
 }
 
-/* The naive way to look inside would have marked all values as outputs: would it have seen this? */
+/* Would the naive approach, marking all values as outputs, have shown this difference? */
 static pl_status say_marking(pl_analysis *x, pl_err *err) {
     bool tried = false, disturbs = false;
     if (x->a.backend == NULL || pl_backend_levels(x->a.backend) == NULL) return PL_OK;
     PL_TRY(pl_mark_disturbs(&x->a, x->in, &tried, &disturbs, err));
     if (!tried || !disturbs) return PL_OK;
     x->session->observer_note = "marking every value as an output changes the outputs of this "
-                                "backend: that way of looking would hide the difference";
+                                "backend, so it would hide the difference";
     return pl_analysis_note(x, err, "%s", x->session->observer_note);
 }
 
@@ -368,12 +371,12 @@ static pl_status say_coverage(pl_analysis *x, pl_err *err) {
     for (size_t i = 0; i < graph->n_outputs; i++)
         s->coverage.n_outputs += graph->outputs[i]->producer != NULL;
     if (x->blame.n_without_rule > 0) {
-        PL_TRY(pl_analysis_note(x, err, "%zu replayed nodes have no error bound of their own",
-                                x->blame.n_without_rule));
+        PL_TRY(pl_analysis_note(x, err, "without an error bound: %zu replayed node%s",
+                                x->blame.n_without_rule, pl_plural(x->blame.n_without_rule)));
     }
     if (x->blame.n_unreplayed > 0) {
-        PL_TRY(pl_analysis_note(x, err, "%zu values could not be replayed: %s",
-                                x->blame.n_unreplayed, x->blame.first_unreplayed));
+        PL_TRY(pl_analysis_note(x, err, "not replayed: %zu value%s (%s)", x->blame.n_unreplayed,
+                                pl_plural(x->blame.n_unreplayed), x->blame.first_unreplayed));
     }
     return PL_OK;
 }
@@ -399,7 +402,7 @@ pl_status pl_analysis_conclude(pl_session *s, bool truth, pl_err *err) {
         .truth = truth,
         .agree = torch ? "all values are the same by PyTorch's rule"
                  : isnan(s->quant_limit)
-                     ? "no operation is further off than rounding explains"
+                     ? "no operation is off by more than rounding explains"
                      : pl_arena_printf(s->arena,
                                        "the outputs are within %g of their size of the float "
                                        "model's, and no quantiser made a mistake",

@@ -15,18 +15,17 @@
 
 static pl_status blame_runtime(pl_analysis *x, pl_err *err) {
     const pl_run_data a = pl_side_run_data(&x->a);
-    const pl_blame_options options = { .pool = x->pool,
-                                       .seed = x->inputs->seed,
-                                       .skip_gold = true,
-                                       .progress = &x->progress };
+    const pl_blame_options options = {
+        .pool = x->pool, .seed = x->inputs->seed, .skip_gold = true, .progress = &x->progress
+    };
     return pl_blame_run(x->model, x->in, &a, NULL, &options, &x->own_blame, err);
 }
 
 /* ---- values ---- */
 
 static const char *say_size(pl_analysis *x, double relative) {
-    const char *text = pl_arena_printf(x->arena, "quantisation moves it by %.3g of its size",
-                                       relative);
+    const char *text =
+        pl_arena_printf(x->arena, "quantisation moves it by %.3g of its size", relative);
     return text == NULL ? "" : text;
 }
 
@@ -57,8 +56,8 @@ static const pl_value *paired_with(const pl_analysis *x, const pl_value *own) {
     return NULL;
 }
 
-/* Between the value and the nearest ones before it that the run has lies a layer: in a fused runtime
- * these are few. In the order of the model, so that what comes before is known. */
+/* Between the value and the nearest ones before it that the run has lies a layer: in a fused
+ * runtime these are few. In the order of the model, so that what comes before is known. */
 static void find_noisy(pl_analysis *x, const pl_mixed *m, bool *noisy) {
     const pl_graph *graph = x->replayed->graph;
     for (size_t i = 0; i < m->n_layers; i++)
@@ -86,8 +85,8 @@ static void judge_values(pl_analysis *x, const bool *noisy, double limit) {
         if (!v->judged || v->facts.unreplayed) continue;
         const bool wrong = v->verdict == PL_VERDICT_CULPRIT;
         if (x->mistakes[id].kind != NULL) {
-            const char *reason = pl_arena_printf(x->arena, "%s: %s", x->mistakes[id].kind,
-                                                 x->mistakes[id].evidence);
+            const char *reason =
+                pl_arena_printf(x->arena, "%s: %s", x->mistakes[id].kind, x->mistakes[id].evidence);
             accuse(v, x->mistakes[id].kind, reason == NULL ? "" : reason);
         } else if (!wrong || (noisy[id] && v->local_class == PL_LOCAL_MEASURED)) {
             excuse(x, v, limit);
@@ -179,9 +178,9 @@ pl_status pl_analysis_quantised(pl_analysis *x, pl_err *err) {
     x->session->quant_limit = pl_quant_limit(x);
     PL_TRY_GOTO(done, st, blame_runtime(x, err));
     for (size_t i = 0; i < m.n_layers; i++)
-        PL_TRY_GOTO(done, st,
-                    pl_quant_mistake(x, &m, &m.layers[i], &x->mistakes[m.layers[i].value->id],
-                                     err));
+        PL_TRY_GOTO(
+            done, st,
+            pl_quant_mistake(x, &m, &m.layers[i], &x->mistakes[m.layers[i].value->id], err));
     find_noisy(x, &m, noisy);
     judge_values(x, noisy, x->session->quant_limit);
     PL_TRY_GOTO(done, st, regroup(x, &m, noisy, err));

@@ -67,7 +67,8 @@ static pl_status find_counterparts(pl_mixed *m, pl_err *err) {
         if (to != NULL && to->producer != NULL) m->counterpart[v->id] = to->name;
     }
     for (size_t i = 0; i < from->n_inputs; i++) {
-        const size_t k = pl_ports_match(from->inputs, from->n_inputs, i, own->inputs, own->n_inputs);
+        const size_t k =
+            pl_ports_match(from->inputs, from->n_inputs, i, own->inputs, own->n_inputs);
         if (k != SIZE_MAX) m->counterpart[from->inputs[i]->id] = own->inputs[k]->name;
     }
     return PL_OK;
@@ -97,9 +98,9 @@ static const pl_tensor *constant_of(const pl_value *v) {
 
 static bool same_constant(const pl_value *x, const pl_value *y) {
     const pl_tensor *a = constant_of(x), *b = constant_of(y);
-    return x == y || (a != NULL && b != NULL && a->dtype == b->dtype &&
-                      pl_tensor_same_shape(a, b) &&
-                      memcmp(a->data, b->data, pl_tensor_bytes(a)) == 0);
+    return x == y ||
+           (a != NULL && b != NULL && a->dtype == b->dtype && pl_tensor_same_shape(a, b) &&
+            memcmp(a->data, b->data, pl_tensor_bytes(a)) == 0);
 }
 
 /* A pool or another shape between two roundings to the same codes: the second changes nothing, and
@@ -116,7 +117,8 @@ static bool passes_through(const pl_model *model, const pl_value *own) {
         const pl_node *node = model->graph->nodes[i];
         for (uint32_t k = 0; k < node->n_in; k++) {
             if (node->in[k] != own) continue;
-            if (!pl_node_is_quantize(node) || !same_constant(node->in[1], back->in[1])) return false;
+            if (!pl_node_is_quantize(node) || !same_constant(node->in[1], back->in[1]))
+                return false;
             if (node->n_in != back->n_in ||
                 (node->n_in > 2 && !same_constant(node->in[2], back->in[2])))
                 return false;
@@ -150,8 +152,7 @@ static pl_status find_layers(pl_mixed *m, pl_err *err) {
             memset(seen, 0, n_nodes * sizeof(bool));
             walk_back(&w, own->producer, 0);
             m->through[v->id] = w.quantised && passes_through(m->model, own);
-            if (w.quantised && !m->through[v->id])
-                m->layers[m->n_layers++] = (pl_layer){ v, own };
+            if (w.quantised && !m->through[v->id]) m->layers[m->n_layers++] = (pl_layer){ v, own };
         }
     }
     pl_free(seen);
@@ -248,8 +249,7 @@ pl_status pl_mixed_model(const pl_mixed *m, const bool *keep, pl_model **out, pl
 }
 
 static bool is_answer(pl_status st) {
-    return st == PL_E_BACKEND || st == PL_E_TIMEOUT || st == PL_E_UNSUPPORTED ||
-           st == PL_E_INVALID;
+    return st == PL_E_BACKEND || st == PL_E_TIMEOUT || st == PL_E_UNSUPPORTED || st == PL_E_INVALID;
 }
 
 static pl_status fail_or_answer(pl_status st, const pl_err *trouble, pl_mixed_score *out,

@@ -1,10 +1,10 @@
 /* Mixed-precision candidates of a quantised model: its layers, the model with some of them kept in
  * float, and how near its outputs come to the float model's.
  *
- * The float model is the reference where that is a model; else the model itself without its pairs of
- * QuantizeLinear and DequantizeLinear (then the weights stay as they were rounded). Every figure is
- * measured: the candidate is compiled and run on the samples of the analysis. Some of the samples
- * are held back: nothing is chosen by them. */
+ * The float model is the reference where that is a model; else the model itself without its pairs
+ * of QuantizeLinear and DequantizeLinear (then the weights stay as they were rounded). Every figure
+ * is measured: the candidate is compiled and run on the samples of the analysis. Some of the
+ * samples are held back: nothing is chosen by them. */
 #ifndef PL_MIXED_H
 #define PL_MIXED_H
 
@@ -14,10 +14,10 @@ enum { PL_PART_SEARCH, PL_PART_HELD, PL_PART_COUNT };
 
 typedef struct pl_mixed_score { /* of one candidate; NAN = not known */
     bool ran;
-    char why[200];                 /* it did not */
-    double error[PL_PART_COUNT];   /* rms of the outputs' error relative to their size */
-    double metric[PL_PART_COUNT];  /* the user's, of the worst output; mean over samples */
-    double top1[PL_PART_COUNT];    /* share of rows with the float model's largest element */
+    char why[200];                /* it did not */
+    double error[PL_PART_COUNT];  /* rms of the outputs' error relative to their size */
+    double metric[PL_PART_COUNT]; /* the user's, of the worst output; mean over samples */
+    double top1[PL_PART_COUNT];   /* share of rows with the float model's largest element */
 } pl_mixed_score;
 
 typedef struct pl_layer { /* a value that is quantised on the way from the nearest ones before it */
@@ -28,7 +28,7 @@ typedef struct pl_layer { /* a value that is quantised on the way from the neare
 typedef struct pl_mixed {
     pl_analysis *of; /* one for each sample */
     size_t n_samples;
-    pl_model *model;          /* under test */
+    pl_model *model; /* under test */
     pl_model *floats;
     bool made;                /* `floats` was made of the model; it is freed */
     const char **counterpart; /* by value id of `floats`: name in the model; NULL */
@@ -36,12 +36,12 @@ typedef struct pl_mixed {
     bool *through;            /* by value id of `floats`: rounds as the layers around it do */
     pl_layer *layers;
     size_t n_layers;
-    pl_backend *backend;      /* runs the candidates; A's own, unless it compiles slowly */
+    pl_backend *backend; /* runs the candidates; A's own, unless it compiles slowly */
     bool own_backend;
-    pl_datum ***target;       /* by sample, by output of the model: the float model's */
+    pl_datum ***target; /* by sample, by output of the model: the float model's */
     const pl_metric *metric;
-    int64_t n_rows, n_held;   /* of the search, held back: rows of the outputs, or samples */
-    bool by_rows;             /* rows of a batch are held back, not whole samples */
+    int64_t n_rows, n_held; /* of the search, held back: rows of the outputs, or samples */
+    bool by_rows;           /* rows of a batch are held back, not whole samples */
     size_t n_runs;
 } pl_mixed;
 

@@ -115,8 +115,8 @@ static pl_status data_of(look *l, const pl_value *v, pl_datum **out, pl_err *err
     return PL_OK;
 }
 
-/* What is lost beyond the codes of a QuantizeLinear that gets these numbers; *out stays NULL when that
- * is little. */
+/* What is lost beyond the codes of a QuantizeLinear that gets these numbers; *out stays NULL when
+ * that is little. */
 static pl_status say_clipping(pl_arena *arena, const pl_node *node, const pl_datum *d,
                               const char **out, pl_err *err) {
     const pl_value *scale = node->in[1], *zero = node->n_in > 2 ? node->in[2] : NULL;
@@ -296,8 +296,8 @@ static pl_status look_at_dequantise(look *l, const pl_node *node, pl_err *err) {
     const pl_tensor *q = constant_of(node->in[0]);
     if (q == NULL) return compare_ends(l, node->in[0], node->in[1], zero, err);
     weights w = { node->in[0]->name, q, constant_of(node->in[1]), constant_of(zero), 1, 1 };
-    return look_at_weights(l, &w, pl_node_attr(node, "axis") == NULL ? 1 : pl_attr_int(node, "axis"),
-                           err);
+    return look_at_weights(l, &w,
+                           pl_node_attr(node, "axis") == NULL ? 1 : pl_attr_int(node, "axis"), err);
 }
 
 static pl_status look_at_operator(look *l, const pl_node *node, pl_err *err) {

@@ -1,4 +1,7 @@
-/* What quantisation costs, layer by layer: each one quantised alone, and each one alone in float. */
+/* What quantisation costs, layer by layer: each one quantised alone, and each one alone in float.
+ */
+#include "flows/analyze/quant_table.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +9,6 @@
 #include "base/alloc.h"
 #include "flows/analyze/mixed.h"
 #include "flows/analyze/quant_mistakes.h"
-#include "flows/analyze/quant_table.h"
 
 /* Two runs for each layer; what comes after these is not measured. */
 enum { MEASURED_MAX = 256 };
@@ -104,9 +106,9 @@ static pl_status fill(pl_mixed *m, pl_quantisation *q, pl_err *err) {
         q->n_rows++;
         if (i >= MEASURED_MAX) continue;
         PL_TRY_GOTO(done, st, measure_row(m, i, &base, keep, &q->rows[i], err));
-        PL_TRY_GOTO(done, st,
-                    pl_progress_step(&x->progress, "layers", (int64_t)i + 1, (int64_t)m->n_layers,
-                                     err));
+        PL_TRY_GOTO(
+            done, st,
+            pl_progress_step(&x->progress, "layers", (int64_t)i + 1, (int64_t)m->n_layers, err));
     }
     fill_shares(q);
 done:

@@ -69,7 +69,7 @@ static void fill_point(const pl_check_run *r, size_t i, pl_sync_point *p) {
     p->fails = ref != NULL && !c->same && !c->runtime_right;
     p->overflowed = strcmp(c->rule, "overflow") == 0;
     p->model_wrong = c->model_wrong;
-    if (c->ignored && ref != NULL) p->is_output = false; /* it was not asked for */
+    if (c->ignored && ref != NULL) p->is_output = false; /* not requested */
     p->reason = keep(r, c->why);
     if (c->ignored) p->reason = keep(r, c->rule);
 }

@@ -383,7 +383,7 @@ static pl_status prelu_infer(pl_infer *c) {
     PL_TRY(pl_infer_set_like(c, 0, 0));
     if (rx < 0 || rs < 0) return PL_OK;
     const int first = slope_is_per_channel(c->node->opset, rx, rs) ? 1 : rx - rs;
-    if (first < 0) return pl_infer_fail(c, "slope has rank %d, X only %d", rs, rx);
+    if (first < 0) return pl_infer_fail(c, "slope has rank %d, but X only %d", rs, rx);
     for (int d = 0; d < rs; d++) {
         const pl_dim x = pl_infer_dim(c, 0, first + d), s = pl_infer_dim(c, 1, d);
         if (!pl_dim_known(s) || s.value == 1 || !pl_dim_known(x) || x.value == s.value) continue;

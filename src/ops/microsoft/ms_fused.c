@@ -68,7 +68,7 @@ static pl_status gemm_fast_gelu_infer(pl_infer *c) {
     PL_TRY(pl_matmul_infer(c, 0, 1, (pl_matmul_options){ 0 }, pl_infer_dtype_of(c, 0)));
     const int rank = pl_infer_rank(c, 1);
     if (rank < 0 || !pl_infer_has(c, 2)) return PL_OK;
-    if (rank < 2) return pl_infer_fail(c, "W has rank %d, expected 2 or more beside a bias", rank);
+    if (rank < 2) return pl_infer_fail(c, "W has rank %d, expected 2 or more with a bias", rank);
     return pl_norm_check_length(c, 2, pl_infer_dim(c, 1, rank - 1), "bias");
 }
 

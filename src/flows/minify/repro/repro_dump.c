@@ -63,8 +63,7 @@ pl_status pl_dump_write(const pl_dump *d, pl_model *model, pl_datum *const *in,
         if (pl_repro_copy(&repro, copy, sizeof(copy), &trouble) != PL_OK) {
             pl_buf_printf(log, "./repro is not a copy of it: %s\n", trouble.message);
         } else if (strcmp(copy, "repro") != 0) {
-            pl_buf_printf(log, "./%s is a copy of it (./repro has other contents and stays)\n",
-                          copy);
+            pl_buf_printf(log, "./%s is a copy of it (./repro already exists)\n", copy);
         }
     }
     pl_buf_release(&notes);
