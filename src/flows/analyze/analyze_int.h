@@ -46,6 +46,11 @@ typedef struct pl_analysis {
     pl_counterparts pairs;
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
+    pl_blame own_blame;          /* of the quantised model by itself, when B is its float model */
+    struct pl_mistake *mistakes; /* by value id of `replayed`; NULL = the model is not quantised, or
+                                    B is the same one */
+    const char **clipped;        /* by value id of `model`: what its quantiser clips; NULL */
+    pl_precision *precision;     /* by value id of `model`: what it went through */
     pl_progress progress;
     pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */
     double
@@ -114,6 +119,10 @@ pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_jud
                             double tol, bool *fails, pl_err *err);
 /* A note on outputs that differ and do not fail; *said when there are some. */
 pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
+
+/* analyze_quant.c: a quantised model against its float model */
+pl_status pl_analysis_quantised(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_find_precision(pl_analysis *x, pl_err *err);
 
 /* analyze_jumps.c: outputs where a function jumps, by the rule "unstable" of the gate */
 pl_status pl_analysis_keep_output(pl_analysis *x, const pl_value *value, const pl_datum *a,
