@@ -286,8 +286,7 @@ static const char *find_hint(const char *command, const char *message) {
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const bool fits = rows[i].command == NULL || strcmp(rows[i].command, command) == 0;
-        if (fits && strstr(message, rows[i].message) != NULL)
-            return rows[i].hint;
+        if (fits && strstr(message, rows[i].message) != NULL) return rows[i].hint;
     }
     return NULL;
 }
