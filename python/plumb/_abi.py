@@ -431,7 +431,7 @@ plumb_repro_info._fields_ = [
     ("backward", c_int), ("amp", c_char * 8)]
 plumb_backend_info._fields_ = [
     ("size", c_size_t), ("name", c_char_p), ("summary", c_char_p), ("available", c_int), ("version", c_char_p),
-    ("reason", c_char_p), ("cpu", c_char_p)]
+    ("reason", c_char_p), ("cpu", c_char_p), ("sandbox", c_char_p)]
 plumb_host._fields_ = [
     ("abi", c_uint32), ("n_bytes", c_uint32), ("kind", CFUNCTYPE(c_int, c_void_p)),
     ("tensor", CFUNCTYPE(c_void_p, c_void_p)), ("count", CFUNCTYPE(c_size_t, c_void_p)),
