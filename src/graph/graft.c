@@ -52,7 +52,7 @@ static pl_status bring_inputs(graft *g, const pl_node *node, pl_err *err) {
     return PL_OK;
 }
 
-/* Outputs that something else stands for are made, too, and nobody reads them. */
+/* Outputs that something else stands for are made, too, and not read. */
 static pl_status copy_one(graft *g, const pl_node *node, pl_err *err) {
     pl_value **map = g->copier.values;
     pl_value **others = pl_calloc((size_t)node->n_out + 1, sizeof(pl_value *));

@@ -65,14 +65,15 @@ bool pl_codes_parameters(const pl_value *codes, pl_value **scale, pl_value **zer
     return false;
 }
 
-/* A node beside `like`, one input for each of these. */
-static pl_status through(pl_graph *graph, const char *op, pl_value *x, const pl_value *codes,
-                         const char *base, pl_value **out, pl_err *err) {
+/* x to codes with the parameters of `codes`, or from them. */
+static pl_status convert(pl_graph *graph, bool back, pl_value *x, const pl_value *codes,
+                         pl_value **out, pl_err *err) {
     pl_value *in[3] = { x, NULL, NULL };
-    pl_node *node = NULL;
     if (!pl_codes_parameters(codes, &in[1], &in[2]))
         return pl_fail(err, PL_E_UNSUPPORTED, "the scale of '%s' is not known", codes->name);
-    return pl_pass_op(graph, op, in, in[2] == NULL ? 2 : 3, base, &node, out, err);
+    const size_t n = in[2] == NULL ? 2 : 3;
+    if (back) return pl_pass_op(graph, "DequantizeLinear", in, n, codes->name, NULL, out, err);
+    return pl_pass_op(graph, "QuantizeLinear", in, n, codes->name, NULL, out, err);
 }
 
 /* ---- the models ---- */
@@ -110,14 +111,13 @@ static pl_status stand_in(pl_model *model, const pl_keep_float *job, pl_value **
             continue;
         }
         pl_err ignored = PL_ERR_INIT; /* the float model's own nodes are taken then */
-        const pl_status st =
-            through(model->graph, "DequantizeLinear", own, own, own->name, &map[id], &ignored);
+        const pl_status st = convert(model->graph, true, own, own, &map[id], &ignored);
         if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
     }
     return PL_OK;
 }
 
-/* The copy makes the model's value from now on; what made it makes one that nobody reads. */
+/* The copy makes the model's value from now on; its old producer makes a value that is not read. */
 static pl_status take_over(pl_model *model, pl_value *own, pl_value *copy, pl_err *err) {
     pl_value *old = NULL;
     pl_node *producer = own->producer;
@@ -150,10 +150,10 @@ static pl_status replace_one(pl_model *model, const char *name, pl_value *copy, 
         pl_value *behind = codes_behind(own);
         PL_TRY(take_over(model, own, copy, err));
         if (behind == NULL) return PL_OK;
-        PL_TRY(through(model->graph, "QuantizeLinear", own, behind, behind->name, &codes, err));
+        PL_TRY(convert(model->graph, false, own, behind, &codes, err));
         return take_over(model, behind, codes, err);
     }
-    PL_TRY(through(model->graph, "QuantizeLinear", copy, own, own->name, &codes, err));
+    PL_TRY(convert(model->graph, false, copy, own, &codes, err));
     return take_over(model, own, codes, err);
 }
 
