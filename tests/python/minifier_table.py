@@ -99,7 +99,7 @@ def n_nodes(script):
     """Assignments in the forward of a repro."""
     text = Path(script).read_text()
     body = re.search(r"def forward\(.*?\n(.*?)\n\s*return ", text, re.S)
-    return len(re.findall(r"^\s+\w+ = ", body[1], re.M)) if body else 0
+    return len(re.findall(r"^\s+\w+ = (?!L_\w+\s*(?:;|$))", body[1], re.M)) if body else 0  # inputs get other names first
 
 
 def pytorch(name, kind, op):

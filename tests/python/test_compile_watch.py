@@ -307,21 +307,22 @@ def test_inductor_hooks(_folder):
             return Run(aten).run(*args)
         run._boxed_call = True
         return run
-    names = []
-    net, x = planted.net()
-    torch._dynamo.reset()
+    kept = []
 
-    def backend(graph, inputs):
-        before, fx.compile_fx_inner = fx.compile_fx_inner, inner
-        try:
-            names.append((_inductor.first(graph, inputs, {"tol": 1e-3, "equal_nan": True}), planted.find(graph, "tanh", 0)))
-        finally:
-            fx.compile_fx_inner = before
-        return graph.forward
-    with torch.no_grad():
-        torch.compile(net, backend=backend)(x)
-    found, wanted = names[0]
-    assert found is not None and found.name == wanted, (found, wanted)
+    def backend(graph, _inputs):
+        def run(*args):
+            kept.append((graph, [t.detach().clone() for t in args]))
+            return graph(*args)
+        return run
+    net, x = planted.net()
+    compiled(net, backend, x)
+    graph, inputs = kept[0]
+    before, fx.compile_fx_inner = fx.compile_fx_inner, inner
+    try:
+        found = _inductor.first(graph, inputs, {"tol": 1e-3, "equal_nan": True})
+    finally:
+        fx.compile_fx_inner = before
+    assert found is not None and found.name == planted.find(graph, "tanh", 0), found
     with inject("accuracy"):
         rows = _inductor.buffers(*planted.graph())
     return f"inductor itself showed {len(rows)} buffers"
