@@ -24,7 +24,10 @@ typedef struct pl_backend_options {
     uint64_t memory_limit;  /* bytes of the child, measured; 0 = none. Only when guarded */
     const char *tmp_dir;    /* of the guard; NULL = $TMPDIR. Used while opening only */
     int sandbox;            /* PLUMB_SANDBOX_*. Only when guarded */
-    const char *model;      /* file of the model, whose folder may be read; NULL = none */
+    /* Files, whose folders the sandbox lets it read, and folders. NULL entries are skipped. Used
+     * while opening only. */
+    const char *const *readable;
+    size_t n_readable;
     /* Asked while a guarded child is waited for; cancelling ends the child. May be NULL, else it
      * lives as long as the backend. */
     const pl_progress *progress;

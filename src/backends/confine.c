@@ -105,7 +105,12 @@ pl_status pl_confine(const plumb_backend *row, const plumb_option *spec, size_t 
     PL_TRY(add_spec(out, row, spec, n_spec, err));
     PL_TRY(add_environment(out, programs, err));
     if ((row->flags & PLUMB_USES_CACHE) != 0) PL_TRY(add_cache(out, err));
-    if (options->model != NULL) PL_TRY(add_folder_of(out, "--read", options->model, err));
+    for (size_t i = 0; i < options->n_readable; i++) {
+        const char *path = options->readable[i];
+        if (path == NULL) continue;
+        PL_TRY(pl_path_is_dir(path) ? pl_confinement_add(out, "--read", path, err)
+                                    : add_folder_of(out, "--read", path, err));
+    }
     if (options->tmp_dir != NULL) PL_TRY(pl_confinement_add(out, "--read", options->tmp_dir, err));
     return PL_OK;
 }

@@ -2,13 +2,16 @@
 #include "flows/inputs_doubt.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "graph/edit.h"
 #include "interp/interp.h"
 
 pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_datum *const *in,
-                          pl_backend *backend, pl_pool *pool, pl_err *err) {
+                          pl_backend *backend, pl_pool *pool, int64_t deadline_ns, pl_err *err) {
     const pl_failure *failure = backend == NULL ? NULL : pl_backend_failure(backend);
-    const pl_interp_options options = { .pool = pool, .any_shape = true, .seed = source->seed };
+    const pl_interp_options options = {
+        .pool = pool, .any_shape = true, .seed = source->seed, .deadline_ns = deadline_ns
+    };
     const size_t n_out = model->graph->n_outputs;
     pl_err trouble = PL_ERR_INIT;
     pl_interp *interp = NULL;
@@ -23,12 +26,15 @@ pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_
     /* An operator that is missing here says nothing about the inputs. */
     if (pl_interp_new(copy, &options, &interp, &trouble) != PL_OK) goto done;
     st = pl_interp_run(interp, in, out, &trouble);
-    if (st != PL_OK && st != PL_E_MEMORY)
+    if (st == PL_E_TIMEOUT) {
+        st = PL_OK; /* slow says nothing about the inputs */
+    } else if (st != PL_OK && st != PL_E_MEMORY) {
         st = pl_fail(err, PL_E_INVALID,
                      "the generated inputs do not suit the model: eager cannot run it either "
                      "(%s); set dimensions with --dim NAME=N and values with --range "
                      "NAME=LO:HI or --input NAME=FILE",
                      trouble.message);
+    }
 done:
     for (size_t i = 0; i < n_out; i++)
         pl_datum_unref(out[i]);
@@ -42,7 +48,9 @@ pl_status pl_inputs_doubted(pl_status st, const pl_model *model, const plumb_inp
                             pl_datum *const *in, pl_backend *backend, pl_pool *pool, pl_err *err) {
     pl_err doubt = PL_ERR_INIT;
     if (st != PL_E_BACKEND) return st;
-    if (pl_inputs_doubt(model, source, in, backend, pool, &doubt) != PL_E_INVALID) return st;
+    const int64_t deadline = pl_clock_ns() + PL_DOUBT_SECONDS * INT64_C(1000000000);
+    if (pl_inputs_doubt(model, source, in, backend, pool, deadline, &doubt) != PL_E_INVALID)
+        return st;
     if (err != NULL) *err = doubt;
     return PL_E_INVALID;
 }

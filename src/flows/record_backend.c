@@ -24,7 +24,9 @@ pl_status pl_record_backend_prepare(pl_record_job *r, pl_err *err) {
     pl_backend_options backend = pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
     backend.progress = &r->progress;
     backend.sandbox = o->sandbox;
-    backend.model = pl_api_model_file(r->m);
+    const char *const file = pl_api_model_file(r->m);
+    backend.readable = &file;
+    backend.n_readable = 1;
     const pl_compile_options compile = { .file = pl_api_model_file(r->m),
                                          .seed = o->inputs->seed,
                                          .threads = o->threads,

@@ -36,7 +36,9 @@ static pl_status open_backend(run *r, const plumb_model *m, pl_err *err) {
     pl_backend_options backend = pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
     backend.progress = o->progress;
     backend.sandbox = o->sandbox;
-    backend.model = pl_api_model_file(m);
+    const char *const file = pl_api_model_file(m);
+    backend.readable = &file;
+    backend.n_readable = 1;
     const pl_compile_options compile = { .file = pl_api_model_file(m),
                                          .seed = o->inputs->seed,
                                          .threads = o->threads };

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/count.h"
 #include "base/file.h"
 #include "base/nearest.h"
@@ -424,7 +425,8 @@ static pl_status check_inputs(pl_analysis *x, const pl_side_run *run, pl_err *er
     const bool is_a = run == &x->a;
     if (x->recording != NULL) return PL_OK;
     return pl_inputs_doubt(is_a ? x->model : x->replayed, x->inputs, is_a ? x->in : x->replayed_in,
-                           run->backend, x->pool, err);
+                           run->backend, x->pool,
+                           pl_clock_ns() + PL_DOUBT_SECONDS * INT64_C(1000000000), err);
 }
 
 static pl_status run_all(pl_analysis *x, pl_err *err) {

@@ -41,7 +41,8 @@ pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_option
         pl_backend_options_for(options->spec, options->timeout, options->memory_limit);
     backend.progress = options->progress;
     backend.sandbox = options->sandbox;
-    backend.model = options->file;
+    backend.readable = &options->file;
+    backend.n_readable = 1;
     const pl_compile_options compile = { .file = options->file,
                                          .seed = options->seed,
                                          .threads = options->threads,

@@ -19,6 +19,8 @@ static pl_status run_suite(const char *const *dirs, size_t n_dirs, const plumb_t
             pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
         opening.progress = o->progress;
         opening.sandbox = o->sandbox;
+        opening.readable = dirs;
+        opening.n_readable = n_dirs;
         st = o->fp64 ? pl_fail(err, PL_E_USAGE, "fp64 requires the eager backend")
                      : pl_backend_open(o->backend, &opening, &backend, err);
     }

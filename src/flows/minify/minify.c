@@ -218,7 +218,8 @@ static pl_status check_original(pl_mini *m, pl_err *err) {
     char text[400];
     const pl_status st = pl_oracle_learn(m->oracle, m->best, &answer, err);
     if (st == PL_E_INVALID && m->with_data)
-        PL_TRY(pl_inputs_doubt(m->best->model, m->options->inputs, m->best->in, NULL, NULL, err));
+        PL_TRY(pl_inputs_doubt(m->best->model, m->options->inputs, m->best->in, NULL, NULL,
+                               pl_mini_deadline(m, PL_DOUBT_SECONDS), err));
     PL_TRY(st);
     if (answer == PL_ANSWER_PASSES) {
         return pl_fail(err, PL_E_INVALID,

@@ -389,6 +389,11 @@ static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
     pl_backend_options options = pl_backend_options_for(spec, timeout, o->m->options->memory_limit);
     options.tmp_dir = o->m->work;
     options.sandbox = o->m->options->sandbox;
+    /* Candidates refer to the original's weights in its own file. */
+    const pl_model *original = o->m->original;
+    const char *const file = original != NULL && original->path[0] != '\0' ? original->path : NULL;
+    options.readable = &file;
+    options.n_readable = 1;
     options.progress = o->m->options->progress;
     if (u->backend != NULL && strcmp(pl_backend_spec(u->backend), spec) == 0) {
         pl_backend_set_timeout(u->backend, timeout);

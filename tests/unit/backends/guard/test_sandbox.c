@@ -42,9 +42,11 @@ static pl_datum *make_input(void) {
 static answer ask(const char *what, int sandbox, const char *model_file) {
     static const char text[] = "<ir_version: 8, opset_import: [\"\" : 17]>\n"
                                "g (float[3] x) => (float[3] y) { y = Relu(x) }\n";
-    const pl_backend_options options = {
-        .guarded = true, .timeout_seconds = 20, .sandbox = sandbox, .model = model_file
-    };
+    const pl_backend_options options = { .guarded = true,
+                                         .timeout_seconds = 20,
+                                         .sandbox = sandbox,
+                                         .readable = &model_file,
+                                         .n_readable = 1 };
     answer a = { .status = PL_OK };
     char spec[700];
     pl_err err = PL_ERR_INIT;
