@@ -727,6 +727,7 @@ typedef struct plumb_analyze_options {
     const char *map, *baseline, *write_baseline;
     const plumb_progress *progress; /* may be NULL */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
+    const char *advise_metric;      /* layers are chosen by: "top1"; NULL = `metric` */
 } plumb_analyze_options;
 PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
 /* The whole analysis: which operation is to blame. That A or B fails is a result, not an error. */

@@ -374,7 +374,8 @@ plumb_analyze_options._fields_ = [
     ("output", c_char_p), ("save", c_char_p), ("reuse", c_char_p), ("skip_determinism", c_int), ("skip_gold", c_int),
     ("skip_search", c_int), ("profile", c_char_p), ("same", c_char_p), ("tol", c_double), ("metric", c_char_p),
     ("bisect", c_int), ("amp", c_char_p), ("advise", c_int), ("advise_out", c_char_p), ("map", c_char_p),
-    ("baseline", c_char_p), ("write_baseline", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int)]
+    ("baseline", c_char_p), ("write_baseline", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int),
+    ("advise_metric", c_char_p)]
 plumb_session_summary._fields_ = [
     ("size", c_size_t), ("exit_code", c_int), ("verdict", c_char_p), ("reason", c_char_p), ("folder", c_char_p),
     ("created", c_char_p), ("model_path", c_char_p), ("model_hash", c_char_p), ("n_nodes", c_size_t),

@@ -35,7 +35,8 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     o->bisect = pl_args_flag(args, "bisect");
     o->amp = pl_args_value(args, "amp");
     o->advise_out = pl_args_value(args, "advise-out");
-    o->advise = pl_args_flag(args, "advise") || o->advise_out != NULL;
+    o->advise_metric = pl_args_value(args, "advise-metric");
+    o->advise = pl_args_flag(args, "advise") || o->advise_out != NULL || o->advise_metric != NULL;
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->metric = write->metric = pl_args_value(args, "metric");
@@ -124,8 +125,11 @@ static const pl_option options[] = {
     { 0, "skip-search", NULL, "do not run parts of the model to locate a failure" },
     { 0, "bisect", NULL, "also find the optimisation level or pass that causes it" },
     { 0, "amp", "TYPE", "analyze the model under autocast: fp16 or bf16" },
-    { 0, "advise", NULL, "also find the fewest fp16, bf16 or int8 nodes that need float32" },
-    { 0, "advise-out", "FILE", "write the model with these nodes in float32 (implies --advise)" },
+    { 0, "advise", NULL,
+      "also find the fewest fp16 or bf16 nodes, or int8 layers, that need float32" },
+    { 0, "advise-out", "FILE", "write the model with these in float32 (implies --advise)" },
+    { 0, "advise-metric", "NAME",
+      "choose int8 layers by top1 (agreement with the float model) or metric (default)" },
     { 0, "profile", "NAME", "rule for outputs: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same()" },
     { 0, "tol", "X",

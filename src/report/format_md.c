@@ -1,6 +1,7 @@
 /* Markdown: tables for a pull request. */
 #include "base/escape.h"
 #include "report/format.h"
+#include "session/quant.h"
 
 static void put_cell(pl_buf *out, const char *s) {
     pl_escape_put(out, PL_ESCAPE_MARKDOWN, s);
@@ -39,6 +40,10 @@ void pl_format_md(const pl_session_view *v, pl_buf *out) {
     pl_session_put_coverage_text(s, out);
     pl_buf_puts(out, "\n\n");
     pl_session_put_counts(s, out);
+    if (s->quant != NULL) {
+        pl_buf_putc(out, '\n');
+        pl_quant_put_md(s->quant, v->n_rows < s->n_points ? v->n_rows : 0, out);
+    }
     put_md_blame(s, out);
     pl_buf_printf(out, "\n| | %s%s%s | verdict | op | value | counterpart | reason |\n", v->metric,
                   v->unit[0] != '\0' ? " " : "", v->unit);

@@ -6,6 +6,7 @@
 #include "report/format.h"
 #include "session/advice.h"
 #include "session/detail.h"
+#include "session/quant.h"
 
 enum { LIMIT_ROWS = 16, LIST_MAX = 16 };
 
@@ -251,6 +252,10 @@ void pl_format_text(const pl_session_view *v, pl_buf *out) {
     put_samples(s, out);
     put_coverage(s, out);
     pl_session_put_counts(s, out);
+    if (s->quant != NULL) {
+        pl_buf_putc(out, '\n');
+        pl_quant_put_text(s->quant, v->n_rows < s->n_points ? v->n_rows : 0, out);
+    }
     put_blame(s, out);
     snprintf(head, sizeof head, "%s%s%s", v->metric, v->unit[0] != '\0' ? " " : "", v->unit);
     const widths w = { strlen(head) > 12 ? (int)strlen(head) : 12, widest_op(v) };

@@ -49,7 +49,13 @@ typedef struct pl_advice {
     bool met;          /* the outputs meet the limit with these nodes raised: run, not estimated */
     bool one_minimal;  /* and with any one of them left out they do not: run, too */
     const char *model; /* file that the raised model was written to; "" = none */
+    /* of layers of a quantised model */
+    const char *by;                 /* what decides: a metric, "top1"; "" = the limit alone */
+    double top1_before, top1_after; /* NAN */
+    int64_t n_held;                 /* samples or rows that were held back */
+    double held_before, held_after; /* as before and after, on them; NAN */
 } pl_advice;
+void pl_advice_init(pl_advice *advice); /* "" and NAN */
 
 /* The rows, at most `limit` (0 = all) and every one to raise; how many were left out. */
 size_t pl_advice_put_text(const pl_advice *advice, size_t limit, pl_buf *out);

@@ -68,6 +68,7 @@ pl_status pl_session_new(pl_session **out, pl_err *err) {
                        .metric = "psnr",
                        .profile = "plumb",
                        .tol = (double)NAN,
+                       .quant_limit = (double)NAN,
                        .model_path = "",
                        .model_hash = "",
                        .a = no_side,

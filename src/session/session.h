@@ -104,6 +104,7 @@ typedef struct pl_blame_entry {
     const char *reason, *module, *source;
     const int64_t *samples; /* with several: those in which it is to blame, the worst first */
     size_t n_samples;
+    bool in_model; /* the model says so, and the runtime does what the model says */
 } pl_blame_entry;
 
 typedef struct pl_side_info { /* "a", "b" of the JSON */
@@ -160,7 +161,10 @@ typedef struct pl_session {
     const char *observer_note;
     const char *bisect_level, *bisect_pass, *bisect_reason; /* --bisect; NULL = not asked for */
     struct pl_advice *advice; /* --advise (advice.h); NULL = not asked for */
-    pl_sync_point *points;    /* in the order of the model */
+    double quant_limit; /* B is the float model of a quantised A: how far outputs may be off, of
+                           their size; NAN = it is not. Not read back */
+    struct pl_quantisation *quant; /* of a quantised model (quant.h); NULL = it is not one */
+    pl_sync_point *points;         /* in the order of the model */
     size_t n_points;
     pl_left_over *left_b;
     size_t n_left_b;

@@ -6,6 +6,7 @@
 #include "session/advice.h"
 #include "session/columns.h"
 #include "session/detail.h"
+#include "session/quant.h"
 #include "session/session.h"
 
 typedef struct copier {
@@ -72,12 +73,27 @@ static void copy_advice(copier *c, pl_session *s) {
     pl_advice *a = list(c, s->advice, 1, sizeof(*a));
     s->advice = a;
     if (a == NULL) return;
-    const char **const fields[] = { &a->precision, &a->limit, &a->reason, &a->model };
+    const char **const fields[] = { &a->precision, &a->limit, &a->reason, &a->model, &a->by };
     texts(c, fields, sizeof(fields) / sizeof(fields[0]));
     a->rows = list(c, a->rows, a->n_rows, sizeof(*a->rows));
     for (size_t i = 0; a->rows != NULL && i < a->n_rows; i++) {
         pl_advice_row *r = &a->rows[i];
         const char **const names[] = { &r->node, &r->op, &r->value, &r->module };
+        texts(c, names, sizeof(names) / sizeof(names[0]));
+    }
+}
+
+static void copy_quant(copier *c, pl_session *s) {
+    pl_quantisation *q = list(c, s->quant, 1, sizeof(*q));
+    s->quant = q;
+    if (q == NULL) return;
+    const char **const fields[] = { &q->metric, &q->unit, &q->note };
+    texts(c, fields, sizeof(fields) / sizeof(fields[0]));
+    q->rows = list(c, q->rows, q->n_rows, sizeof(*q->rows));
+    for (size_t i = 0; q->rows != NULL && i < q->n_rows; i++) {
+        pl_quant_row *r = &q->rows[i];
+        const char **const names[] = { &r->node,   &r->op,   &r->value,
+                                       &r->module, &r->kind, &r->evidence };
         texts(c, names, sizeof(names) / sizeof(names[0]));
     }
 }
@@ -125,6 +141,7 @@ pl_status pl_session_copy(const pl_session *from, pl_session **out, pl_err *err)
     copy_side(&c, &s->a);
     copy_side(&c, &s->b);
     copy_advice(&c, s);
+    copy_quant(&c, s);
     copy_lists(&c, s);
     if (c.failed) {
         pl_session_free(s);

@@ -6,6 +6,7 @@
 #include "session/advice.h"
 #include "session/columns.h"
 #include "session/detail.h"
+#include "session/quant.h"
 #include "session/rollup.h"
 #include "session/session_int.h"
 #include "store/recorder.h"
@@ -335,6 +336,10 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
         put_text(j, "pass", s->bisect_pass);
         put_text(j, "reason", s->bisect_reason);
         pl_json_object_end(j);
+    }
+    if (s->quant != NULL) {
+        pl_json_key(j, "quantisation");
+        pl_quant_put_json(s->quant, j);
     }
     if (s->advice != NULL) {
         pl_json_key(j, "advice");

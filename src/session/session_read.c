@@ -12,6 +12,7 @@
 #include "base/json_read.h"
 #include "session/advice.h"
 #include "session/columns.h"
+#include "session/quant.h"
 #include "session/session_int.h"
 #include "store/blob.h"
 #include "store/recorder.h"
@@ -418,6 +419,12 @@ static void read_advice(reader *r, const pl_json_value *root) {
         .n_nodes = (size_t)get_int(r, o, "nodes", 0, 0, INT64_MAX),
         .n_queries = (size_t)get_int(r, o, "queries", 0, 0, INT64_MAX),
         .model = get_text(r, o, "model", ""),
+        .by = get_text(r, o, "by", ""),
+        .top1_before = get_number(r, o, "top1_before", (double)NAN),
+        .top1_after = get_number(r, o, "top1_after", (double)NAN),
+        .n_held = get_int(r, o, "held_back", 0, 0, INT64_MAX),
+        .held_before = get_number(r, o, "held_before", (double)NAN),
+        .held_after = get_number(r, o, "held_after", (double)NAN),
         .rows = rows,
     };
     for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next) {
@@ -425,6 +432,48 @@ static void read_advice(reader *r, const pl_json_value *root) {
         a->n_raised += rows[a->n_rows++].raise;
     }
     r->session->advice = a;
+}
+
+static void read_quant_row(reader *r, const pl_json_value *v, pl_quant_row *row) {
+    *row = (pl_quant_row){
+        .node = get_text(r, v, "node", ""),
+        .op = get_text(r, v, "op", ""),
+        .value = get_text(r, v, "value", ""),
+        .module = get_text(r, v, "module", ""),
+        .alone = get_number(r, v, "error_alone", (double)NAN),
+        .share = get_number(r, v, "share", (double)NAN),
+        .cumulative = get_number(r, v, "cumulative", (double)NAN),
+        .kept = get_number(r, v, "error_kept", (double)NAN),
+        .gain = get_number(r, v, "gain", (double)NAN),
+        .top1_gain = get_number(r, v, "top1_gain", (double)NAN),
+        .kind = get_text(r, v, "kind", ""),
+        .evidence = get_text(r, v, "evidence", ""),
+        .keep = get_bool(r, v, "keep"),
+    };
+}
+
+static void read_quant(reader *r, const pl_json_value *root) {
+    const pl_json_value *o = get_object(r, root, "quantisation");
+    if (o == NULL) return;
+    const pl_json_value *list = get_list(r, o, "layers");
+    pl_quantisation *q = pl_arena_array(r->arena, 1, sizeof(*q));
+    pl_quant_row *rows = new_array(r, list, sizeof(*rows));
+    if (q == NULL && r->st == PL_OK) r->st = pl_fail_memory(r->err, sizeof(*q));
+    if (q == NULL || rows == NULL) return;
+    *q = (pl_quantisation){
+        .metric = get_text(r, o, "metric", ""),
+        .unit = get_text(r, o, "unit", ""),
+        .error = get_number(r, o, "error", (double)NAN),
+        .value = get_number(r, o, "value", (double)NAN),
+        .top1 = get_number(r, o, "top1", (double)NAN),
+        .limit = get_number(r, o, "limit", (double)NAN),
+        .float_weights = get_bool(r, o, "float_weights"),
+        .note = get_text(r, o, "note", ""),
+        .rows = rows,
+    };
+    for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next)
+        read_quant_row(r, v, &rows[q->n_rows++]);
+    r->session->quant = q;
 }
 
 static size_t get_size(reader *r, const pl_json_value *o, const char *key) {
@@ -480,6 +529,7 @@ static pl_status read_root(reader *r, const char *text, size_t n) {
     read_samples(r, root);
     read_bisect(r, root);
     read_advice(r, root);
+    read_quant(r, root);
     read_user_rows(r, root);
     read_points(r, root);
     read_blame(r, root);

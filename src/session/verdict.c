@@ -157,6 +157,12 @@ static const char *say_failing(const pl_session *s, const pl_sync_point *p,
                                (long long)p->acc.n_nan_a + p->acc.n_nan_r + p->acc.n_inf_a +
                                    p->acc.n_inf_r + p->acc.n_inf_sign,
                                born->value, born->op);
+    if (!isnan(s->quant_limit))
+        return pl_arena_printf(
+            s->arena,
+            "quantisation moves output '%s' by %.2g of its size (limit %.2g); no "
+            "quantiser made a mistake that can be named",
+            p->value, relative(p), s->quant_limit);
     if (p->acc.max_abs == 0) /* the same as the reference: it is fp64 that both are far from */
         return pl_arena_printf(s->arena, "output '%s' has the same error as the reference: %s",
                                p->value, p->reason);
@@ -251,11 +257,19 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
         return PL_OK;
     }
     const bool culprit = s->n_blame > 0 || f.culprit != NULL;
+    const bool quantised = !isnan(s->quant_limit);
+    bool own = false, by_model = false; /* who is blamed */
+    for (size_t i = 0; i < s->n_blame; i++) {
+        own = own || !s->blame[i].in_model;
+        by_model = by_model || s->blame[i].in_model;
+    }
     const bool values = claim->every_value && f.n_bad > 0;
-    const bool runtime =
-        culprit || (f.failing != NULL && !f.failing->overflowed) || (values && !claim->truth);
+    const bool runtime = quantised ? own
+                                   : culprit || (f.failing != NULL && !f.failing->overflowed) ||
+                                         (values && !claim->truth);
     const bool model = (claim->truth && (f.model != NULL || (values && !culprit))) ||
-                       (f.failing != NULL && f.failing->overflowed);
+                       (f.failing != NULL && f.failing->overflowed) ||
+                       (quantised && (by_model || (f.failing != NULL && !own)));
     s->outcome = PL_OUTCOME_DIVERGED;
     s->at_fault = at_fault(runtime, model);
     if (culprit) { /* 2. an operation computed wrongly */
@@ -269,9 +283,10 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
     } else if (f.failing != NULL) { /* 4. an output is beyond its bound */
         born = pl_verdict_birth(s, f.failing);
         why = say_failing(s, f.failing, born);
-        s->first_divergence = f.failing->overflowed && f.first != NULL ? f.first->value
-                              : claim->first != NULL                   ? claim->first
-                                                                       : born->value;
+        s->first_divergence = quantised                                  ? f.failing->value
+                              : f.failing->overflowed && f.first != NULL ? f.first->value
+                              : claim->first != NULL                     ? claim->first
+                                                                         : born->value;
     } else if (values) { /* 5. a value inside differs */
         why = *f.first->reason != '\0' ? f.first->reason
                                        : pl_arena_printf(s->arena, "'%s' differs", f.first->value);

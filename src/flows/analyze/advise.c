@@ -58,7 +58,8 @@ static pl_dtype low_type_of(const pl_node *node) {
 
 static bool has_bodies(const pl_node *node) {
     for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (node->attrs[i].graph != NULL || node->attrs[i].graphs != NULL) return true;
+        if (node->attrs[i].type == PL_ATTR_GRAPH || node->attrs[i].type == PL_ATTR_GRAPHS)
+            return true;
     return false;
 }
 
@@ -510,12 +511,7 @@ pl_status pl_advise(pl_analysis *of, size_t n_samples, const pl_advise_options *
     search s = { .options = options, .arena = of[0].arena };
     s.advice = pl_arena_array(s.arena, 1, sizeof(pl_advice));
     if (s.advice == NULL) return pl_fail_memory(err, 1);
-    *s.advice = (pl_advice){ .precision = "",
-                             .limit = "",
-                             .before = (double)NAN,
-                             .after = (double)NAN,
-                             .reason = "",
-                             .model = "" };
+    pl_advice_init(s.advice);
     of[0].session->advice = s.advice;
     if (of[0].a.backend == NULL || of[0].session->outcome == PL_OUTCOME_FAILED) {
         s.advice->reason = "none: the model did not run";

@@ -15,7 +15,10 @@
 #include "base/nearest.h"
 #include "flows/analyze/advise.h"
 #include "flows/analyze/analyze_int.h"
+#include "flows/analyze/quant_mistakes.h"
+#include "flows/analyze/quant_table.h"
 #include "flows/inputs.h"
+#include "flows/inputs_doubt.h"
 #include "flows/inputs_recorded.h"
 #include "flows/model_transform.h"
 #include "flows/prepare.h"
@@ -87,11 +90,24 @@ static const char *reference_spec(const pl_analysis *x) {
     return given == NULL || is_file ? "eager" : given;
 }
 
+static pl_status warn_model(pl_analysis *x, pl_err *err) {
+    pl_buf text = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    for (size_t i = 0; st == PL_OK && pl_op_warning(x->model, i, &text); i++) {
+        st = pl_analysis_note(x, err, "%s", pl_buf_str(&text));
+        pl_buf_release(&text);
+    }
+    pl_buf_release(&text);
+    return st;
+}
+
 static pl_status prepare(pl_analysis *x, pl_err *err) {
     const plumb_analyze_options *o = x->options;
     const pl_graph *graph = x->model->graph;
     x->arena = x->session->arena;
-    PL_TRY(pl_make_ready(x->model, PL_READY_TYPED, &x->m->edited, err));
+    /* What plumb does not know a backend may. */
+    const pl_ready level = pl_backend_is_own(backend_spec(x)) ? PL_READY_TYPED : PL_READY_KNOWN;
+    PL_TRY(pl_make_ready(x->model, level, &x->m->edited, err));
     x->pool = pl_pool_new(o->threads);
     x->in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
     if (x->pool == NULL || x->in == NULL) return pl_fail_memory(err, 1);
@@ -131,6 +147,8 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->profile = torch ? "torch" : "plumb";
     s->tol = x->accuracy.tol;
     PL_TRY(pl_analysis_warn_inputs(x, err));
+    PL_TRY(warn_model(x, err));
+    PL_TRY(pl_analysis_find_foreign(x, reference_spec(x), err));
     return pl_analysis_timed(x, "prepare", err);
 }
 
@@ -384,7 +402,9 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
                                        .skip_gold = x->options->skip_gold != 0,
                                        .b_is_truth = x->recording != NULL,
                                        .visit = pl_analysis_judged,
-                                       .unseen = x->recording != NULL ? pl_analysis_unseen : NULL,
+                                       .unseen = x->recording != NULL         ? pl_analysis_unseen
+                                                 : x->reference_model != NULL ? pl_quant_clip
+                                                                              : NULL,
                                        .visit_ctx = x,
                                        .progress = &x->progress };
     PL_TRY(pl_blame_run(x->replayed, x->replayed_in, &a, &b, &options, &x->blame, err));
@@ -393,6 +413,7 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
         PL_TRY(check_gold(x, err));
         PL_TRY(pl_analysis_timed(x, "second fp64 run", err));
     }
+    PL_TRY(pl_analysis_quantised(x, err));
     PL_TRY(pl_analysis_settle(x, err));
     pl_analysis_drop_outputs(x);
     return PL_OK;
@@ -400,36 +421,10 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
 
 /* If eager cannot run on the generated inputs either, the inputs are bad, not the backend. */
 static pl_status check_inputs(pl_analysis *x, const pl_side_run *run, pl_err *err) {
-    const pl_failure *failure = run->backend == NULL ? NULL : pl_backend_failure(run->backend);
-    const pl_interp_options options = { .pool = x->pool,
-                                        .any_shape = true,
-                                        .seed = x->inputs->seed };
     const bool is_a = run == &x->a;
-    pl_model *model = is_a ? x->model : x->replayed;
-    pl_err trouble = PL_ERR_INIT;
-    pl_interp *interp = NULL;
-    if (x->inputs->n_files > 0 || x->inputs->n_sets > 0 || x->recording != NULL) return PL_OK;
-    if (failure != NULL && failure->happened && (failure->signal != 0 || failure->timed_out))
-        return PL_OK;
-    pl_datum **out = pl_calloc(model->graph->n_outputs + 1, sizeof(pl_datum *));
-    if (out == NULL) return pl_fail_memory(err, model->graph->n_outputs);
-    pl_status st = pl_interp_new(model, &options, &interp, &trouble);
-    if (st == PL_OK) {
-        st = pl_interp_run(interp, is_a ? x->in : x->replayed_in, out, &trouble);
-        if (st != PL_OK && st != PL_E_MEMORY)
-            st = pl_fail(err, PL_E_INVALID,
-                         "the generated inputs do not suit the model: eager cannot run it either "
-                         "(%s); set dimensions with --dim NAME=N and values with --range "
-                         "NAME=LO:HI or --input NAME=FILE",
-                         trouble.message);
-    } else {
-        st = PL_OK; /* an unsupported operator is not evidence against the inputs */
-    }
-    for (size_t i = 0; i < model->graph->n_outputs; i++)
-        pl_datum_unref(out[i]);
-    pl_free(out);
-    pl_interp_free(interp);
-    return st;
+    if (x->recording != NULL) return PL_OK;
+    return pl_inputs_doubt(is_a ? x->model : x->replayed, x->inputs, is_a ? x->in : x->replayed_in,
+                           run->backend, x->pool, err);
 }
 
 static pl_status run_all(pl_analysis *x, pl_err *err) {
@@ -447,10 +442,11 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
         PL_TRY(say_observer(x, err));
     }
     PL_TRY(pl_analysis_pair(x, err));
-    if (x->recording == NULL) {
+    if (x->recording == NULL && x->foreign == NULL) {
         PL_TRY(run_side(x, &x->b, &x->session->b, reference_spec(x), "the reference", "B", err));
         if (failed(x)) return check_inputs(x, &x->b, err);
     }
+    PL_TRY(pl_analysis_find_precision(x, err));
     PL_TRY(blame(x, err));
     PL_TRY(pl_analysis_search_parts(x, err));
     return pl_analysis_bisect(x, err);
@@ -494,6 +490,7 @@ static void analysis_release(pl_analysis *x) {
     pl_side_run_release(&x->b);
     pl_analysis_drop_outputs(x);
     pl_blame_release(&x->blame);
+    pl_blame_release(&x->own_blame);
     pl_analysis_close_reference(x);
     pl_session_free(x->session);
     pl_pool_free(x->pool);
@@ -539,6 +536,33 @@ static pl_status advise(analyses *all, const plumb_analyze_options *o, pl_err *e
     return pl_advise(all->of, all->n, &options, err);
 }
 
+/* What quantisation costs, and with --advise what to do about it. */
+static pl_status weigh_layers(analyses *all, const plumb_analyze_options *o, pl_err *err) {
+    pl_analysis *first = &all->of[0];
+    const char *why = NULL;
+    pl_mixed mixed;
+    if (failed(first) || (o->skip_search && !o->advise) || o->amp != NULL)
+        return advise(all, o, err);
+    first->started = pl_api_seconds();
+    pl_status st = pl_mixed_open(&mixed, all->of, all->n, &why, err);
+    if (st == PL_OK) st = pl_quant_table(&mixed, why, err);
+    const pl_quantisation *q = first->session->quant;
+    const pl_advise_options saturated = { .out = o->advise_out };
+    bool advised = false;
+    if (st == PL_OK && o->advise && pl_advise_is_saturated(first->session))
+        st = pl_advise_saturated(all->of, all->n, &saturated, &advised, err);
+    if (advised) {
+        st = st == PL_OK ? pl_analysis_timed(first, "advice", err) : st;
+    } else if (st == PL_OK && o->advise && q != NULL && q->n_rows > 0) {
+        const pl_advise_options options = { .out = o->advise_out };
+        st = pl_advise_layers(&mixed, &options, err);
+    } else if (st == PL_OK) {
+        st = advise(all, o, err);
+    }
+    pl_mixed_close(&mixed);
+    return st;
+}
+
 static const char *metric_at(const void *ctx, size_t i) {
     (void)ctx;
     return i < pl_n_metrics ? pl_metrics[i].name : NULL;
@@ -546,6 +570,10 @@ static const char *metric_at(const void *ctx, size_t i) {
 
 static pl_status check_metric(const plumb_analyze_options *o, pl_err *err) {
     pl_buf hint = PL_BUF_INIT;
+    if (o->advise_metric != NULL && strcmp(o->advise_metric, "top1") != 0 &&
+        strcmp(o->advise_metric, "metric") != 0)
+        return pl_fail(err, PL_E_USAGE, "advise metric is '%s', expected top1 or metric",
+                       o->advise_metric);
     if (o->metric == NULL || pl_metric_find(o->metric) != NULL) return PL_OK;
     pl_nearest_put(&hint, o->metric, strlen(o->metric), metric_at, NULL);
     const pl_status st = pl_fail(err, PL_E_USAGE, "no metric '%s'%s", o->metric, pl_buf_str(&hint));
@@ -587,7 +615,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     pl_session *s = all->of[0].session;
     s->n_samples = n;
     PL_TRY(pl_analysis_cover(s, err));
-    PL_TRY(advise(all, o, err));
+    PL_TRY(weigh_layers(all, o, err));
     s->peak_rss = peak_rss();
     PL_TRY(pl_analysis_accept(s, o, all->of[0].recording != NULL, &all->lines, err));
     return commit_folder(&all->folder, &all->of[0], err);
