@@ -24,6 +24,7 @@ def _analyze(model: Model, inputs: Any, backend: Optional[str], output: Optional
     """With output=None the session folder is removed together with the result."""
     folder = temporary_folder() if output is None else os.fspath(output)
     left = dict(options)
+    _lib.keep_memory()
     given = take_inputs(inputs, model.inputs, left)
     try:
         with model.lock, Progress(progress) as p:
