@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from . import _abi, _lib
 
@@ -54,6 +54,45 @@ class Model:
         lib = _lib.lib()
         return [_lib.text_of(lib.plumb_model_output_name(self.pointer, i))
                 for i in range(lib.plumb_model_outputs(self.pointer))]
+
+    @property
+    def output_types(self) -> List[str]:
+        """ONNX types of the outputs; "" where it is not known."""
+        lib = _lib.lib()
+        kinds = [lib.plumb_model_output_dtype(self.pointer, i) for i in range(lib.plumb_model_outputs(self.pointer))]
+        return [_lib.text_of(lib.plumb_dtype_name(k)) for k in kinds]
+
+    def _shapes(self, function: Any, n: int) -> List[Optional[Tuple[int, ...]]]:
+        found: List[Optional[Tuple[int, ...]]] = []
+        for i in range(n):
+            rank = int(function(self.pointer, i, None, 0))
+            dims = (ctypes.c_int64 * max(rank, 0))()
+            function(self.pointer, i, dims, max(rank, 0))
+            found.append(None if rank < 0 else tuple(dims))
+        return found
+
+    @property
+    def input_shapes(self) -> List[Optional[Tuple[int, ...]]]:
+        """Shapes of the inputs; -1 is a symbolic or unknown dim, None an unknown rank."""
+        lib = _lib.lib()
+        return self._shapes(lib.plumb_model_input_dims, lib.plumb_model_inputs(self.pointer))
+
+    @property
+    def output_shapes(self) -> List[Optional[Tuple[int, ...]]]:
+        """Shapes of the outputs, as `input_shapes`."""
+        lib = _lib.lib()
+        return self._shapes(lib.plumb_model_output_dims, lib.plumb_model_outputs(self.pointer))
+
+    @property
+    def nodes(self) -> List[Dict[str, Any]]:
+        """The nodes of the main graph: name, op, domain, inputs and outputs (names; "" = left out)."""
+        lib, found = _lib.lib(), []
+        for i in range(self.n_nodes):
+            row = _lib.fields("plumb_node", "plumb_model_node", self.pointer, i)
+            for name, function in (("inputs", lib.plumb_model_node_input), ("outputs", lib.plumb_model_node_output)):
+                row[name] = [_lib.text_of(function(self.pointer, i, k)) for k in range(row.pop("n_" + name))]
+            found.append(row)
+        return found
 
     @property
     def n_nodes(self) -> int:

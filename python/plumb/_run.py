@@ -66,6 +66,9 @@ class RunResult(Mapping[str, Array]):
 
 def write_text(function: str, handle: _lib.Handle, options: Dict[str, Any]) -> str:
     """The text of a result."""
+    style = options.get("style")
+    if isinstance(style, dict):
+        options = dict(options, style=_lib.options("plumb_style", "PLUMB_OPTIONS_STYLE", style))
     made = _lib.options("plumb_write_options", "PLUMB_OPTIONS_WRITE", options)
     text = ctypes.c_void_p()
     _lib.call(function, handle.pointer, ctypes.byref(made), ctypes.byref(text))

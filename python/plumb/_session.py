@@ -249,8 +249,9 @@ class Session:
     # ---- texts and files ---------------------------------------------------------------------------
 
     def text(self, format: str = "text", **options: Any) -> str:
-        """The session as `plumb report` prints it: "text", "json", "csv", "md", "junit", "github", "sarif", "model-explorer". Options: metric,
-        sort, limit, rollup."""
+        """The session as `plumb report` prints it: "text", "json", "csv", "md", "junit", "github", "sarif",
+        "model-explorer". Options: metric, sort, limit, rollup, style (a dict of
+        marks: agree, diverged, green, yellow, red, reset)."""
         return write_text("plumb_session_write", self._handle, dict(options, format=format))
 
     def to_dict(self) -> Dict[str, Any]:
@@ -275,8 +276,8 @@ class Session:
         return os.fspath(path)
 
     def show(self, browser: bool = True, **options: Any) -> str:
-        """Serves the session on this machine and opens the debugger; returns the link. The server stops when this object is freed. Options: port,
-        source, host."""
+        """Serves the session on this machine and opens the debugger; returns the link. The server stops when this
+        object is freed. Options: port, source, host."""
         self._viewer = view(self.folder, **options)
         link = _lib.text_of(_lib.lib().plumb_viewer_link(self._viewer.pointer))
         if browser:

@@ -106,9 +106,15 @@ def ops(filter: Optional[str] = None) -> Any:
     return _text("plumb_ops", _abi.PLUMB_JSON, None if filter is None else filter.encode())
 
 
-def backends() -> Any:
-    """The backends: name, version, available, reason."""
-    return _text("plumb_backends", _abi.PLUMB_JSON)
+def backends() -> List[Dict[str, Any]]:
+    """Which backends work here: dicts with name, summary, version, available, reason, cpu, sandbox."""
+    handle = _lib.make("backends", "plumb_backend_list_new", "plumb_backend_list_free")
+    lib, found = _lib.lib(), []
+    for i in range(lib.plumb_backend_list_count(handle.pointer)):
+        row = _lib.fields("plumb_backend_info", "plumb_backend_list_get", handle.pointer, i)
+        row["available"] = bool(row["available"])
+        found.append(row)
+    return found
 
 
 def faults_missed(model: Any, backend: str) -> str:

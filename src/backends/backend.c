@@ -88,6 +88,14 @@ bool pl_backend_is_interpreter(const char *spec) {
     return spec == NULL || strcmp(spec, pl_backend_eager.name) == 0;
 }
 
+bool pl_backend_is_own(const char *spec) {
+    const size_t n = spec == NULL ? 0 : strcspn(spec, ":");
+    const char *const own[] = { pl_backend_eager.name, pl_backend_jit.name };
+    for (size_t i = 0; i < 2; i++)
+        if (strlen(own[i]) == n && strncmp(spec, own[i], n) == 0) return true;
+    return spec == NULL;
+}
+
 pl_backend_options pl_backend_options_for(const char *spec, double timeout_seconds,
                                           uint64_t memory_limit) {
     return (pl_backend_options){ .guarded = pl_backend_is_guarded(spec),

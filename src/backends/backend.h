@@ -46,6 +46,8 @@ extern const plumb_backend *const pl_backend_rows[];
 bool pl_backend_is_guarded(const char *spec);
 /* NULL, or "eager" without options: flows may then drive the interpreter themselves. */
 bool pl_backend_is_interpreter(const char *spec);
+bool pl_backend_is_own(
+    const char *spec); /* runs the operators of src/ops and no others; NULL too */
 /* Options by that rule. */
 pl_backend_options pl_backend_options_for(const char *spec, double timeout_seconds,
                                           uint64_t memory_limit);

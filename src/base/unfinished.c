@@ -211,6 +211,28 @@ static bool is_work_name(const char *name) { /* plumb-tmp.PID.XXXXXX */
     return pid > 0 && name[n + pid] == '.' && strlen(name + n + pid + 1) == 6;
 }
 
+/* A new folder at `path`, which ends in six letters that are chosen here. Returns its descriptor,
+ * locked, or -1 and errno. */
+static int make_work_folder(int dir_fd, char *path) {
+    char *letters = path + strlen(path) - 6;
+    for (int i = 0; i < TEMPORARY_TRIES; i++) {
+        memcpy(letters, "XXXXXX", 6);
+        if (mkdtemp(path) == NULL) return -1;
+        const char *last = pl_path_basename(path);
+        const int fd = openat(dir_fd, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && is_locked(fd)) return fd;
+        if (fd < 0 && errno != ENOENT) {
+            const int why = errno;
+            (void)unlinkat(dir_fd, last, AT_REMOVEDIR);
+            errno = why;
+            return -1;
+        }
+        if (fd >= 0) close(fd); /* a sweep of another process was quicker */
+    }
+    errno = EEXIST;
+    return -1;
+}
+
 pl_status pl_dir_temporary(char **out, pl_err *err) {
     const char *parent = pl_dir_for_temporaries();
     char name[64];
@@ -222,15 +244,14 @@ pl_status pl_dir_temporary(char **out, pl_err *err) {
     char *path = pl_path_join(parent, name);
     if (path == NULL) {
         st = pl_fail_memory(err, 1);
-    } else if (dir_fd < 0 || mkdtemp(path) == NULL) {
-        st = pl_fail_errno(err, errno, "create a temporary folder", path);
     } else {
-        const char *last = pl_path_basename(path);
-        const int fd = openat(dir_fd, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || !is_locked(fd) || !add(dir_fd, fd, last)) {
+        const int fd = dir_fd < 0 ? -1 : make_work_folder(dir_fd, path);
+        if (fd < 0) {
+            st = pl_fail_errno(err, errno, "create a temporary folder", path);
+        } else if (!add(dir_fd, fd, pl_path_basename(path))) {
             st = pl_fail_errno(err, errno, "lock a temporary folder", path);
-            (void)unlinkat(dir_fd, last, AT_REMOVEDIR);
-            if (fd >= 0) close(fd);
+            (void)unlinkat(dir_fd, pl_path_basename(path), AT_REMOVEDIR);
+            close(fd);
         }
     }
     if (dir_fd >= 0) close(dir_fd);

@@ -272,7 +272,8 @@ plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_mod
 
 /* The library knows no options: which one helps against an error is said here. */
 typedef struct hint_row {
-    const char *command, *message; /* a part of it */
+    const char *command; /* NULL = any */
+    const char *message; /* a part of it */
     const char *hint;
 } hint_row;
 
@@ -280,11 +281,12 @@ static const char *find_hint(const char *command, const char *message) {
     static const hint_row rows[] = {
         { "report", "the page, session and graph alone need", "--max-size sets the limit" },
         { "view", " is in use", "--port 0 picks a free port" },
-        { "view", "is beyond this machine", "--insecure-host allows it all the same" },
+        { "view", "is not a loopback address", "--insecure-host allows it" },
+        { NULL, "stopped by the sandbox", "--sandbox off" },
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (strcmp(rows[i].command, command) == 0 && strstr(message, rows[i].message) != NULL)
-            return rows[i].hint;
+        const bool fits = rows[i].command == NULL || strcmp(rows[i].command, command) == 0;
+        if (fits && strstr(message, rows[i].message) != NULL) return rows[i].hint;
     }
     return NULL;
 }
@@ -296,19 +298,24 @@ int pl_command_fail(const pl_args *args, const plumb_error *err) {
     return plumb_exit_code(err->status);
 }
 
+/* Whoever closed the pipe (head) has seen enough: nothing is wrong. */
+static int print_failed(const pl_args *args, int code) {
+    if (errno == EPIPE) return code;
+    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
+    return 4;
+}
+
 int pl_command_print_take(const pl_args *args, char *text, int code) {
     const size_t n = strlen(text);
     const bool ok = fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
     plumb_free(text);
     if (ok) return code;
-    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
-    return 4;
+    return print_failed(args, code);
 }
 
 int pl_command_print_line(const pl_args *args, int code, const char *label, const char *value) {
     if (printf("%s: %s\n", label, value) >= 0 && fflush(stdout) == 0) return code;
-    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
-    return 4;
+    return print_failed(args, code);
 }
 
 void pl_args_write(const pl_args *args, plumb_write_options *out) {

@@ -20,7 +20,7 @@ static const group groups[] = {
                   " grad-seed timeout memory-limit sandbox threads jobs inject explain fresh-cache debug-dir repro-level"
                   " no-data repeat profile-nodes plugin trust " },
     { "What to compare", " accuracy strict-accuracy no-accuracy profile same tol rtol atol metric map strict-pairs keep-views limits"
-                         " baseline write-baseline reuse skip-determinism skip-gold skip-search bisect advise name op"
+                         " baseline write-baseline reuse skip-determinism skip-gold skip-search bisect advise advise-metric name op"
                          " module runs check fail-code fail-regex check-str signature query max-queries max-time"
                          " checkpoints resume strip-weights keep-other " },
     { "Output", " output save save-as format json limit sort by detail export-map advise-out no-session pack nodes external"

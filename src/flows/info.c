@@ -90,7 +90,7 @@ static pl_status collect(facts *f, const plumb_info_options *options, pl_err *er
     if (st == PL_OK) {
         pl_err why = PL_ERR_INIT;
         const pl_infer_options infer = { .dims = &dims.map };
-        pl_status inferred = pl_ops_resolve(f->model, &why);
+        pl_status inferred = pl_ops_resolve_known(f->model, &why);
         if (inferred == PL_OK) inferred = pl_model_infer(f->model, &infer, &why);
         if (inferred == PL_E_MEMORY) st = pl_fail_memory(err, 1);
         f->inferred = inferred == PL_OK;
@@ -184,6 +184,13 @@ static void put_text(const facts *f, bool nodes, pl_buf *out) {
         pl_escape_end_line(out, at);
     }
     if (!f->inferred) pl_buf_printf(out, "shapes not inferred: %s\n", f->why_not);
+    pl_buf warning = PL_BUF_INIT;
+    for (size_t i = 0; pl_op_warning(m, i, &warning); i++) {
+        at = out->n_bytes;
+        pl_buf_printf(out, "warning: %s", pl_buf_str(&warning));
+        pl_escape_end_line(out, at);
+        pl_buf_release(&warning);
+    }
     if (!nodes) return;
     pl_arena *arena = pl_arena_new();
     if (arena == NULL) {
@@ -312,6 +319,14 @@ static void put_json(const facts *f, bool nodes, pl_buf *out) {
     put_ops_json(&j, f);
     pl_json_put_bool(&j, "inferred", f->inferred);
     if (!f->inferred) pl_json_put_string(&j, "inference_error", f->why_not);
+    pl_json_key(&j, "warnings");
+    pl_json_array_begin(&j);
+    pl_buf warning = PL_BUF_INIT;
+    for (size_t i = 0; pl_op_warning(m, i, &warning); i++) {
+        pl_json_string(&j, pl_buf_str(&warning));
+        pl_buf_release(&warning);
+    }
+    pl_json_array_end(&j);
     if (nodes) put_nodes_json(&j, f);
     pl_json_key(&j, "timing");
     pl_json_object_begin(&j);

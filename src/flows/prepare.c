@@ -24,7 +24,10 @@ pl_status pl_make_ready(pl_model *model, pl_ready level, bool *edited, pl_err *e
     const size_t n_nodes = model->graph->n_nodes;
     PL_TRY(pl_pass_apply("lower-gradient", model, err));
     if (edited != NULL && model->graph->n_nodes != n_nodes) *edited = true;
-    if (level >= PL_READY_RESOLVED) PL_TRY(pl_ops_resolve(model, err));
+    if (level == PL_READY_KNOWN)
+        PL_TRY(pl_ops_resolve_known(model, err));
+    else if (level >= PL_READY_RESOLVED)
+        PL_TRY(pl_ops_resolve(model, err));
     return level >= PL_READY_TYPED ? pl_model_infer(model, NULL, err) : PL_OK;
 }
 

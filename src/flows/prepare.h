@@ -18,7 +18,8 @@ typedef enum pl_ready {
     PL_READY_LOWERED,  /* the operator Gradient became nodes: for callers that resolve operators
                           themselves */
     PL_READY_RESOLVED, /* every node knows its operator */
-    PL_READY_TYPED     /* and every value its type, where that can be known */
+    PL_READY_TYPED,    /* and every value its type, where that can be known */
+    PL_READY_KNOWN     /* the same; operators that only backends know may be (PL_OP_FOREIGN) */
 } pl_ready;
 /* In place. *edited (may be NULL) becomes true when the model is no longer what its file says. */
 pl_status pl_make_ready(pl_model *model, pl_ready level, bool *edited, pl_err *err);

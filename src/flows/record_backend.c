@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/count.h"
+#include "flows/inputs_doubt.h"
 #include "flows/record.h"
 #include "graph/edit.h"
 #include "ops/op.h"
@@ -29,7 +30,7 @@ pl_status pl_record_backend_prepare(pl_record_job *r, pl_err *err) {
                                          .threads = o->threads,
                                          .record = true };
     if (o->fp64) return pl_fail(err, PL_E_USAGE, "--fp64 requires the eager backend (eager:fp64)");
-    pl_ops_resolve(r->model, NULL); /* for generated inputs; unknown operators may be */
+    pl_ops_resolve_known(r->model, NULL); /* for generated inputs; unknown operators may be */
     PL_TRY(index_names(r, err));
     PL_TRY(pl_progress_step(&r->progress, "compile", 0, 0, err));
     PL_TRY(pl_backend_open(o->backend, &backend, &r->backend, err));
@@ -147,7 +148,8 @@ pl_status pl_record_backend_run(pl_record_job *r, pl_err *err) {
                                   .memory_limit = r->options->memory_limit };
     size_t mode = 0;
     PL_TRY(pl_progress_step(&r->progress, "run", 0, 0, err));
-    PL_TRY(pl_program_run(r->program, r->in, r->out, err));
+    const pl_status ran = pl_program_run(r->program, r->in, r->out, err);
+    PL_TRY(pl_inputs_doubted(ran, r->model, r->options->inputs, r->in, r->backend, NULL, err));
     if (modes[0] != NULL) {
         pl_datum **out = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
         if (out == NULL) return pl_fail_memory(err, graph->n_outputs);

@@ -58,10 +58,11 @@ static void put_csv_row(const pl_session *s, const pl_sync_point *p, pl_buf *out
     for (size_t i = 0; i < PL_N_COLUMNS; i++) {
         const pl_column *c = &pl_columns[i];
         if (c->csv == PL_COLUMN_IS_YES) put_column(c, p, out);
-        if (c->csv == PL_COLUMN_IS_OWN) own_columns[i](s, p, out);
+        if (own_columns[i] != NULL && c->csv != PL_COLUMN_IS_LAST) own_columns[i](s, p, out);
     }
     for (size_t i = 0; i < PL_N_COLUMNS; i++)
-        if (pl_columns[i].csv == PL_COLUMN_IS_LAST) own_columns[i](s, p, out);
+        if (own_columns[i] != NULL && pl_columns[i].csv == PL_COLUMN_IS_LAST)
+            own_columns[i](s, p, out);
 }
 
 static void put_head(const pl_session *s, pl_buf *out) {

@@ -279,17 +279,52 @@ def inject(kind):
 def test_inductor_bug(folder):
     """PyTorch's own planted bug, in inductor's C++ for the CPU: wrong values, and code that does not compile."""
     needs_torch2()
-    from plumb import _inductor
     net, x = planted.net()
     for kind, wanted in (("accuracy", "accuracy"), ("compile_error", "error")):
         with inject(kind):
             e = raised(lambda: compiled(net, plumb.watch("inductor", 4, folder=str(folder)), x))
         assert (e.kind, e.op, e.nodes, e.verified) == (wanted, "relu", 1, True), (kind, e, e.nodes, e.verified)
-    with inject("accuracy"):
-        gm, inputs = planted.graph()
-        node = _inductor.first(gm, inputs, {"tol": 1e-3, "equal_nan": True})
+
+
+def test_inductor_hooks(_folder):
+    """Inductor's kernels for GPUs call the hooks, those for the CPU do not (2.6): here a stand-in for its inner compiler calls them."""
+    needs_torch2()
+    import torch._inductor.compile_fx as fx
+    from torch._inductor import hooks
+    from plumb import _inductor
     assert _inductor.available()
-    return f"the hooks show {node}"
+
+    class Run(torch.fx.Interpreter):
+        def run_node(self, n):
+            value = super().run_node(n)
+            if isinstance(value, torch.Tensor) and n.op == "call_function":
+                value = value + 1 if "tanh" in n.name else value
+                hooks.run_intermediate_hooks(n.name, value)
+            return value
+
+    def inner(aten, _examples, **_options):
+        def run(args):
+            return Run(aten).run(*args)
+        run._boxed_call = True
+        return run
+    names = []
+    net, x = planted.net()
+    torch._dynamo.reset()
+
+    def backend(graph, inputs):
+        before, fx.compile_fx_inner = fx.compile_fx_inner, inner
+        try:
+            names.append((_inductor.first(graph, inputs, {"tol": 1e-3, "equal_nan": True}), planted.find(graph, "tanh", 0)))
+        finally:
+            fx.compile_fx_inner = before
+        return graph.forward
+    with torch.no_grad():
+        torch.compile(net, backend=backend)(x)
+    found, wanted = names[0]
+    assert found is not None and found.name == wanted, (found, wanted)
+    with inject("accuracy"):
+        rows = _inductor.buffers(*planted.graph())
+    return f"inductor itself showed {len(rows)} buffers"
 
 
 def test_clean_modules_in_torch_compile(folder):

@@ -74,6 +74,9 @@ def test_run(folder):
     assert model.inputs == ["x"] and model.outputs == ["y"] and model.n_nodes == 2 and model.input_types == ["float"]
     assert onnx.load_from_string(model.to_bytes()).graph.node[0].op_type == "Relu"
     assert model.info()["nodes"] == 2
+    assert model.output_types == ["float"] and model.input_shapes == [(2, 3)] == model.output_shapes
+    assert [(n["op"], n["inputs"], n["outputs"]) for n in model.nodes] == [("Relu", ["x"], ["h"]), ("Neg", ["h"], ["y"])]
+    assert plumb.Model(TEXT.replace("float[2,3] x", "float[N,3] x")).input_shapes == [(-1, 3)]
 
 
 def test_types_and_memory(_folder):
@@ -116,6 +119,8 @@ def test_analyze(folder):
     assert r["h"].shape_a == (2, 3) and r["h"].dtype_a == "float"
     assert "did you mean 'h'" in str(raises(KeyError, lambda: r["hh"]))
     assert r.to_dict()["verdict"] == "diverged" and "DIVERGED" in str(r) and "<svg" in r._repr_html_() and "Relu" in repr(r)
+    marked = r.text(style={"diverged": "<<", "reset": ">>"})
+    assert marked.startswith("<<DIVERGED") and ">>" in marked.splitlines()[0], marked[:80]
     assert r.timing and set(json.loads(r.text("sarif"))) >= {"version", "runs"}
     report = r.report(folder / "r.html")
     assert Path(report).read_text().lstrip().lower().startswith("<!doctype html")
@@ -483,6 +488,7 @@ def test_nothing_leaks(_folder):
 FOR_C = {"plumb_host_get", "plumb_wrap_backend", "plumb_wrapped_backend", "plumb_wrapped_free", "plumb_version_number",
          "plumb_exit_code", "plumb_dtype_bytes", "plumb_session_verdict", "plumb_session_reason", "plumb_session_exit_code",
          "plumb_write_check", "plumb_run_result_tensor", "plumb_tensor_bytes", "plumb_abandon",
+         "plumb_backends",  # the list has the same
          "plumb_nearest"}  # difflib does that
 
 

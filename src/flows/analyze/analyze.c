@@ -18,6 +18,7 @@
 #include "flows/analyze/quant_mistakes.h"
 #include "flows/analyze/quant_table.h"
 #include "flows/inputs.h"
+#include "flows/inputs_doubt.h"
 #include "flows/inputs_recorded.h"
 #include "flows/model_transform.h"
 #include "flows/prepare.h"
@@ -89,11 +90,24 @@ static const char *reference_spec(const pl_analysis *x) {
     return given == NULL || is_file ? "eager" : given;
 }
 
+static pl_status warn_model(pl_analysis *x, pl_err *err) {
+    pl_buf text = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    for (size_t i = 0; st == PL_OK && pl_op_warning(x->model, i, &text); i++) {
+        st = pl_analysis_note(x, err, "%s", pl_buf_str(&text));
+        pl_buf_release(&text);
+    }
+    pl_buf_release(&text);
+    return st;
+}
+
 static pl_status prepare(pl_analysis *x, pl_err *err) {
     const plumb_analyze_options *o = x->options;
     const pl_graph *graph = x->model->graph;
     x->arena = x->session->arena;
-    PL_TRY(pl_make_ready(x->model, PL_READY_TYPED, &x->m->edited, err));
+    /* What plumb does not know a backend may. */
+    const pl_ready level = pl_backend_is_own(backend_spec(x)) ? PL_READY_TYPED : PL_READY_KNOWN;
+    PL_TRY(pl_make_ready(x->model, level, &x->m->edited, err));
     x->pool = pl_pool_new(o->threads);
     x->in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
     if (x->pool == NULL || x->in == NULL) return pl_fail_memory(err, 1);
@@ -133,6 +147,8 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->profile = torch ? "torch" : "plumb";
     s->tol = x->accuracy.tol;
     PL_TRY(pl_analysis_warn_inputs(x, err));
+    PL_TRY(warn_model(x, err));
+    PL_TRY(pl_analysis_find_foreign(x, reference_spec(x), err));
     return pl_analysis_timed(x, "prepare", err);
 }
 
@@ -405,36 +421,10 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
 
 /* If eager cannot run on the generated inputs either, the inputs are bad, not the backend. */
 static pl_status check_inputs(pl_analysis *x, const pl_side_run *run, pl_err *err) {
-    const pl_failure *failure = run->backend == NULL ? NULL : pl_backend_failure(run->backend);
-    const pl_interp_options options = { .pool = x->pool,
-                                        .any_shape = true,
-                                        .seed = x->inputs->seed };
     const bool is_a = run == &x->a;
-    pl_model *model = is_a ? x->model : x->replayed;
-    pl_err trouble = PL_ERR_INIT;
-    pl_interp *interp = NULL;
-    if (x->inputs->n_files > 0 || x->inputs->n_sets > 0 || x->recording != NULL) return PL_OK;
-    if (failure != NULL && failure->happened && (failure->signal != 0 || failure->timed_out))
-        return PL_OK;
-    pl_datum **out = pl_calloc(model->graph->n_outputs + 1, sizeof(pl_datum *));
-    if (out == NULL) return pl_fail_memory(err, model->graph->n_outputs);
-    pl_status st = pl_interp_new(model, &options, &interp, &trouble);
-    if (st == PL_OK) {
-        st = pl_interp_run(interp, is_a ? x->in : x->replayed_in, out, &trouble);
-        if (st != PL_OK && st != PL_E_MEMORY)
-            st = pl_fail(err, PL_E_INVALID,
-                         "the generated inputs do not suit the model: eager cannot run it either "
-                         "(%s); set dimensions with --dim NAME=N and values with --range "
-                         "NAME=LO:HI or --input NAME=FILE",
-                         trouble.message);
-    } else {
-        st = PL_OK; /* an unsupported operator is not evidence against the inputs */
-    }
-    for (size_t i = 0; i < model->graph->n_outputs; i++)
-        pl_datum_unref(out[i]);
-    pl_free(out);
-    pl_interp_free(interp);
-    return st;
+    if (x->recording != NULL) return PL_OK;
+    return pl_inputs_doubt(is_a ? x->model : x->replayed, x->inputs, is_a ? x->in : x->replayed_in,
+                           run->backend, x->pool, err);
 }
 
 static pl_status run_all(pl_analysis *x, pl_err *err) {
@@ -452,7 +442,7 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
         PL_TRY(say_observer(x, err));
     }
     PL_TRY(pl_analysis_pair(x, err));
-    if (x->recording == NULL) {
+    if (x->recording == NULL && x->foreign == NULL) {
         PL_TRY(run_side(x, &x->b, &x->session->b, reference_spec(x), "the reference", "B", err));
         if (failed(x)) return check_inputs(x, &x->b, err);
     }

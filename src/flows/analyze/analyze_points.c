@@ -162,10 +162,8 @@ static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *
                                  err);
 }
 
-/* Called for each value that A has, judged already, in the order of the model. */
-pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
-                             const pl_datum *gold, pl_err *err) {
-    pl_analysis *x = ctx;
+static pl_status judged(pl_analysis *x, const pl_value *value, const pl_datum *a, const pl_datum *b,
+                        const pl_datum *gold, pl_err *err) {
     pl_sync_point *p = NULL;
     PL_TRY(add_point(x, &p, err));
     const pl_value *own = x->pairs.a[value->id];
@@ -176,7 +174,11 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
     if (b != NULL) {
         const pl_record *record =
             x->recording == NULL ? NULL : &x->recording->records[x->recorded[value->id] - 1];
-        fill_side(&p->b, b, record == NULL ? &x->b.hash[value->id] : &record->hash);
+        const pl_hash128 none = { 0, 0 };
+        fill_side(&p->b, b,
+                  record != NULL       ? &record->hash
+                  : x->foreign != NULL ? &none
+                                       : &x->b.hash[value->id]);
         if (record != NULL) p->b.key = pl_analysis_keep(x, record->key);
         p->counterpart = record == NULL ? pl_analysis_keep(x, value->name) : p->b.key;
         p->paired_by = x->pairs.method[value->id];
@@ -194,7 +196,19 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
     pl_analysis_judge_overflow(p, a, gold);
     PL_TRY(pl_analysis_judge_truth(x, p, a, b, gold, err));
     if (x->recording == NULL) PL_TRY(judge_torch(x, p, a, b, gold, err));
-    return judge_unreplayed(x, p, value, a, b, err);
+    return judge_unreplayed(x, p, value, a, x->foreign != NULL ? NULL : b, err);
+}
+
+/* Called for each value that A has, judged already, in the order of the model. */
+pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
+                             const pl_datum *gold, pl_err *err) {
+    pl_analysis *x = ctx;
+    pl_datum *made = NULL;
+    if (x->foreign == NULL) return judged(x, value, a, b, gold, err);
+    PL_TRY(pl_analysis_gold_as_b(a, gold, &made, err));
+    const pl_status st = judged(x, value, a, made, gold, err);
+    pl_datum_unref(made);
+    return st;
 }
 
 pl_status pl_analysis_unseen(void *ctx, const pl_value *value, const pl_datum *gold, pl_err *err) {
@@ -250,6 +264,7 @@ static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v
     p->facts.rule = pair.rule;
     p->facts.bad_inputs = pair.bad_inputs;
     pl_verdict_decide(p);
+    pl_analysis_doubt_foreign(x, p);
 }
 
 /* rms of a - b relative to b; NAN when they were not measured. */

@@ -27,7 +27,7 @@ static pl_status open_model(pl_analysis *x, const char *path, pl_err *err) {
         return pl_fail(err, trouble.status, "%s", trouble.message);
     }
     x->replayed = x->reference_model->model;
-    return pl_make_ready(x->replayed, PL_READY_TYPED, &x->reference_model->edited, err);
+    return pl_make_ready(x->replayed, PL_READY_KNOWN, &x->reference_model->edited, err);
 }
 
 static pl_status match_inputs(pl_analysis *x, pl_err *err) {
@@ -278,5 +278,6 @@ pl_run_data pl_analysis_reference_data(pl_analysis *x) {
     if (x->recording != NULL) {
         return (pl_run_data){ .has = record_has, .get = record_get, .ctx = x };
     }
+    if (x->foreign != NULL) return (pl_run_data){ .has = nothing_has, .get = mapped_get };
     return pl_side_run_data(&x->b);
 }

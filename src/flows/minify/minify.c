@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "flows/api.h"
+#include "flows/inputs_doubt.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/oracle/oracle.h"
 #include "flows/minify/repro/checkpoint.h"
@@ -215,7 +216,10 @@ static pl_status run_stages(pl_mini *m, pl_err *err) {
 static pl_status check_original(pl_mini *m, pl_err *err) {
     pl_answer answer = PL_ANSWER_PASSES;
     char text[400];
-    PL_TRY(pl_oracle_learn(m->oracle, m->best, &answer, err));
+    const pl_status st = pl_oracle_learn(m->oracle, m->best, &answer, err);
+    if (st == PL_E_INVALID && m->with_data)
+        PL_TRY(pl_inputs_doubt(m->best->model, m->options->inputs, m->best->in, NULL, NULL, err));
+    PL_TRY(st);
     if (answer == PL_ANSWER_PASSES) {
         return pl_fail(err, PL_E_INVALID,
                        "Input graph did not fail the tester: there is nothing to minify");

@@ -711,7 +711,7 @@ const pl_op_def pl_ops_attention[] = {
             "prob_mod = h (float[1,2,3,5] p) => (float[1,2,3,5] r) { e = Mul(p, p) r = Mul(e, w) }> }", NULL, 0 }) },
     { .name = "RotaryEmbedding", .since = 23,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "cos_cache", PL_T_FLOAT, PL_PORT_SAME },
-                     { "sin_cache", PL_T_FLOAT, PL_PORT_SAME }, { "position_ids", PL_T_I64, PL_PORT_OPTIONAL }),
+                     { "sin_cache", PL_T_FLOAT, PL_PORT_SAME }, { "position_ids", PL_T_I64, PL_PORT_OPTIONAL | PL_PORT_ROWS_OF(1) }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("interleaved", 0), PL_A_INT("num_heads", 0), PL_A_INT("rotary_embedding_dim", 0)),
       .infer = rotary_infer, .eval = rotary_eval, .grad = pl_rotary_grad, .bound = rotary_bound, .emit = pl_emit_rotary, .autocast = PL_AMP_KEEP,

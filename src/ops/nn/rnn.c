@@ -262,7 +262,7 @@ static pl_status infer_dynamic_quantize_lstm(pl_infer *c) {
 #define RNN_PORTS                                                                                  \
     { "X", PL_T_FLOAT, PL_PORT_SAME }, { "W", PL_T_FLOAT, PL_PORT_SAME },                          \
         { "R", PL_T_FLOAT, PL_PORT_SAME }, { "B", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL },   \
-        { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL }, {                                     \
+        { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL | PL_PORT_LENGTH }, {                    \
         "initial_h", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL                                   \
     }
 #define RNN_ATTRS                                                                                  \
@@ -313,7 +313,7 @@ const pl_op_def pl_ops_rnn[] = {
     { .name = "DynamicQuantizeLSTM", .domain = "com.microsoft", .since = 1, .flags = PL_OP_NO_FP64, PL_PLAIN("LSTM", true, 0),
       .in = PL_PORTS({ "X", PL_T(PL_F32), 0 }, { "W", PL_T(PL_I8) | PL_T(PL_U8), 0 },
                      { "R", PL_T(PL_I8) | PL_T(PL_U8), 0 }, { "B", PL_T(PL_F32), PL_PORT_OPTIONAL },
-                     { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "initial_h", PL_T(PL_F32), PL_PORT_OPTIONAL },
+                     { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL | PL_PORT_LENGTH }, { "initial_h", PL_T(PL_F32), PL_PORT_OPTIONAL },
                      { "initial_c", PL_T(PL_F32), PL_PORT_OPTIONAL }, { "P", PL_T(PL_F32), PL_PORT_OPTIONAL },
                      { "W_scale", PL_T(PL_F32), 0 }, { "W_zero_point", PL_T(PL_I8) | PL_T(PL_U8), 0 },
                      { "R_scale", PL_T(PL_F32), 0 }, { "R_zero_point", PL_T(PL_I8) | PL_T(PL_U8), 0 }),

@@ -555,7 +555,7 @@ const pl_op_def pl_ops_transform[] = {
           { "(float[2,3] x) => (y) <int64[4] p = {1,2,1,2}> { y = Pad<mode=\"reflect\">(x, p) }", NULL, 0 },
           { "(float[2,3] x) => (y) <int64[4] p = {3,1,0,4}> { y = Pad<mode=\"wrap\">(x, p) }", NULL, 0 }) },
     { .name = "ReverseSequence", .since = 10,
-      .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "sequence_lens", PL_T_I64, 0 }), OUT("Y"),
+      .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "sequence_lens", PL_T_I64, PL_PORT_LENGTH }), OUT("Y"),
       .attrs = PL_ATTRS(PL_A_INT("batch_axis", 1), PL_A_INT("time_axis", 0)),
       .infer = reverse_sequence_infer, .eval = reverse_sequence_eval, .grad = pl_grad_reverse_sequence, MOVES, .emit = pl_emit_reverse_sequence,
       .samples = PL_SAMPLES(

@@ -319,9 +319,9 @@ pl_status pl_npy_read(pl_bytes bytes, pl_file_map *map, pl_tensor **out, pl_err 
 pl_status pl_npy_put_header(pl_buf *buf, const pl_tensor *t, pl_err *err) {
     const char *descr = pl_dtype_npy(t->dtype);
     if (!*descr)
-        return pl_fail(err, PL_E_UNSUPPORTED,
-                       "npy has no element type for %s; write .safetensors or .pb instead",
-                       pl_dtype_name(t->dtype));
+        return pl_fail(err, PL_E_UNSUPPORTED, "npy has no element type for %s; write %s instead",
+                       pl_dtype_name(t->dtype),
+                       t->dtype == PL_STRING ? ".pb" : ".safetensors or .pb");
     pl_buf text = PL_BUF_INIT;
     pl_buf_printf(&text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
     for (int i = 0; i < t->rank; i++)
