@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "session/advice.h"
 #include "session/detail.h"
+#include "session/lost_calls.h"
 #include "session/rollup.h"
 #include "session/session_int.h"
 #include "store/recorder.h"
@@ -311,6 +312,7 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     pl_json_put_string(j, "verdict", pl_outcome_name(s->outcome));
     put_text(j, "reason", s->reason);
     put_text(j, "at_fault", s->at_fault);
+    pl_lost_calls_put_json(s, j);
     put_text(j, "created", s->created);
     pl_json_key(j, "model");
     pl_json_object_begin(j);

@@ -11,6 +11,7 @@
 #include "base/door.h"
 #include "base/json_read.h"
 #include "session/advice.h"
+#include "session/lost_calls.h"
 #include "session/session_int.h"
 #include "store/blob.h"
 #include "store/recorder.h"
@@ -474,6 +475,7 @@ static pl_status read_root(reader *r, const char *text, size_t n) {
         return pl_fail(r->err, PL_E_UNSUPPORTED, "session format %lld, expected %d",
                        (long long)format, PL_SESSION_FORMAT);
     read_head(r, root);
+    PL_TRY(pl_lost_calls_take(r->session, find(root, "lost_calls"), r->err));
     read_samples(r, root);
     read_bisect(r, root);
     read_advice(r, root);
