@@ -45,7 +45,7 @@ def check(plumb, root, full):
             if verdict is None:
                 if session != before:
                     bad.append((f"page/{name}", f"a file was compared with itself: {session['verdict']}"))
-            elif session is None or session["verdict"] != verdict or (verdict != "agree") == (session["reason"] == ""):
+            elif session is None or session["verdict"] != verdict or not session["reason"]:
                 bad.append((f"page/{name}", f"expected {verdict}, the page has {session and session['verdict']}"))
     finally:
         server.terminate()
