@@ -2,7 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
-.PHONY: arm64 all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
+.PHONY: arm64 sbom all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
 
 all: ## build build/plumb and libplumb
 	@tools/setup --quiet build
@@ -28,6 +28,8 @@ test-full: all ## the same, with all that is slow
 	@tools/setup --quiet test bench
 	@tools/fetch-models full
 	@tools/export-models full
+	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then tests/python/torch2 trixie; \
+	else echo "test-full: torch 2 was not tested: it needs root and debootstrap" >&2; fi
 	@tests/run --full
 	@tests/campaign/run --quick alloc io disk kill clock storm corrupt
 
@@ -65,6 +67,9 @@ arm64: ## cross build for ARM64 into build-arm64; `tests/run arm64` (unfinished)
 
 wheel: all ## dist/plumb-VERSION-py3-none-linux_ARCH.whl: the Python package with library, guard and program
 	@tools/make-wheel --build $(BUILD)
+
+sbom: ## dist/plumb-VERSION.spdx.json: what plumb is made of
+	@tools/make-sbom
 
 format: ## rewrite the C files with clang-format 14
 	@tools/check-format --fix

@@ -13,7 +13,8 @@
  *
  * Results are handles (plumb_session, plumb_run_result, …). They keep nothing of the model, the
  * options or the inputs, and plumb_X_write makes text, JSON and other formats from them.
- * Catalogues (plumb_info, plumb_ops, plumb_backends, the store) are documents: text or JSON.
+ * Catalogues (plumb_info, plumb_ops, plumb_backends, the store) are documents: text or JSON; models
+ * and backends have accessors, too.
  *
  * Threads: any number of threads may use the library at once. One handle is used by one thread at a
  * time, unless its type says more. Numbers never depend on the number of threads.
@@ -101,7 +102,8 @@ typedef enum plumb_options_kind {
     PLUMB_OPTIONS_VIEWER,
     PLUMB_OPTIONS_MINIFY,
     PLUMB_OPTIONS_REPRO,
-    PLUMB_OPTIONS_WRAP
+    PLUMB_OPTIONS_WRAP,
+    PLUMB_OPTIONS_STYLE
 } plumb_options_kind;
 /* Sets options->size to `size` and everything else to its default. Callers in C use the typed
  * functions below each struct: their `size` is that of the header they were compiled with. */
@@ -204,6 +206,22 @@ PLUMB_API const char *plumb_model_input_name(const plumb_model *model, size_t i)
 PLUMB_API const char *plumb_model_output_name(const plumb_model *model, size_t i);
 /* 0 when it is not known, or not that of a tensor. */
 PLUMB_API plumb_dtype plumb_model_input_dtype(const plumb_model *model, size_t i);
+PLUMB_API plumb_dtype plumb_model_output_dtype(const plumb_model *model, size_t i);
+/* Number of dims, -1 when it is not known. Up to n_dims of them go to dims (may be NULL when n_dims
+ * is 0); -1 = a symbolic or unknown dim. */
+PLUMB_API int plumb_model_input_dims(const plumb_model *model, size_t i, int64_t *dims,
+                                     size_t n_dims);
+PLUMB_API int plumb_model_output_dims(const plumb_model *model, size_t i, int64_t *dims,
+                                      size_t n_dims);
+typedef struct plumb_node { /* of the main graph; no string is NULL */
+    size_t size;
+    const char *name, *op, *domain; /* domain "" is ai.onnx */
+    size_t n_inputs, n_outputs;
+} plumb_node;
+PLUMB_API int plumb_model_node(const plumb_model *model, size_t i, plumb_node *out);
+/* Names of a node's values; "" = left out, NULL beyond the last. */
+PLUMB_API const char *plumb_model_node_input(const plumb_model *model, size_t node, size_t i);
+PLUMB_API const char *plumb_model_node_output(const plumb_model *model, size_t node, size_t i);
 /* The serialised ModelProto with all weights in it; release with plumb_free. */
 PLUMB_API plumb_status plumb_model_bytes(const plumb_model *model, void **bytes, size_t *n_bytes,
                                          plumb_error *err);
@@ -259,6 +277,17 @@ PLUMB_API plumb_status plumb_ops(plumb_format format, const char *filter, char *
 
 /* ---- results as text ---- */
 
+/* Text only: what stands before a marked word, what after it, and how to see the rows that `limit`
+ * leaves out. Any may be NULL = nothing; a terminal program passes its escape sequences. */
+typedef struct plumb_style {
+    size_t size;
+    const char *agree, *diverged;     /* the first line */
+    const char *green, *yellow, *red; /* the letter of a value */
+    const char *reset;                /* after each of them */
+    const char *more;                 /* "--limit 0 shows all" */
+} plumb_style;
+PLUMB_OPTIONS_INIT(plumb_style, PLUMB_OPTIONS_STYLE)
+
 /* How a result is written; fields that it has no use for are ignored. */
 typedef struct plumb_write_options {
     size_t size;
@@ -267,7 +296,7 @@ typedef struct plumb_write_options {
     const char *metric; /* sessions: for colours and sorting; NULL = the session's */
     const char *sort;   /* sessions: "worst" (NULL) or "order" */
     size_t limit;       /* sessions: rows of the table; 0 = all */
-    int colour;         /* escape sequences in text */
+    const plumb_style *style; /* sessions, text; NULL = plain */
     const char *rollup; /* sessions, text: after the table by "module", "op" or "dtype"; NULL */
     int verbose;        /* test reports: list cases that pass, too */
 } plumb_write_options;
@@ -307,6 +336,16 @@ typedef struct plumb_inputs {
 } plumb_inputs;
 PLUMB_OPTIONS_INIT(plumb_inputs, PLUMB_OPTIONS_INPUTS)
 
+/* What runs behind plumb-guard is confined where the kernel can (Landlock and seccomp): it reads
+ * the system's libraries, its own and the model's folder, writes to a folder of its own, and opens
+ * no connection. A backend that starts the user's own program (cmd) is not confined unless
+ * required. */
+enum {
+    PLUMB_SANDBOX_ON = 0, /* where the kernel can and the backend's row allows it */
+    PLUMB_SANDBOX_OFF = 1,
+    PLUMB_SANDBOX_REQUIRE = 2 /* or fail */
+};
+
 typedef struct plumb_run_options {
     size_t size;
     const plumb_inputs *inputs; /* may be NULL */
@@ -320,6 +359,7 @@ typedef struct plumb_run_options {
     const char *save_as;   /* in a folder: "npy" (default) or "pb" */
     int profile;           /* also take the time of each node */
     const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_run_options;
 PLUMB_OPTIONS_INIT(plumb_run_options, PLUMB_OPTIONS_RUN)
 
@@ -359,7 +399,7 @@ typedef enum plumb_check_mode {
     PLUMB_CHECK_NONE,     /* only run, transformed as asked */
     PLUMB_CHECK_ACCURACY, /* with an fp64 run as third opinion; outputs that are not floats are
                              ignored */
-    PLUMB_CHECK_STRICT    /* those count as well; fp64 where it can be had */
+    PLUMB_CHECK_STRICT    /* those count as well; fp64 if available */
 } plumb_check_mode;
 
 /* How a model is run: what is done to it before anything else. */
@@ -429,6 +469,7 @@ typedef struct plumb_test_options {
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int fp64, threads;
     const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_test_options;
 PLUMB_OPTIONS_INIT(plumb_test_options, PLUMB_OPTIONS_TEST)
 
@@ -551,6 +592,7 @@ typedef struct plumb_record_options {
     size_t n_modules;
     const char *output;             /* the recording; required */
     const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_record_options;
 PLUMB_OPTIONS_INIT(plumb_record_options, PLUMB_OPTIONS_RECORD)
 
@@ -643,6 +685,7 @@ typedef struct plumb_compare_options {
     int pack;                       /* with all tensors in it */
     const plumb_progress *progress; /* may be NULL */
     int strict_pairs;               /* no likely pairs */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_compare_options;
 PLUMB_OPTIONS_INIT(plumb_compare_options, PLUMB_OPTIONS_COMPARE)
 /* Compares two recordings, or a model and a recording, or two models, all by path: pairs their
@@ -683,6 +726,8 @@ typedef struct plumb_analyze_options {
      * divergences; where to write what diverges now, which then does not fail (docs/formats). */
     const char *map, *baseline, *write_baseline;
     const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
+    const char *advise_metric;      /* layers are chosen by: "top1"; NULL = `metric` */
 } plumb_analyze_options;
 PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
 /* The whole analysis: which operation is to blame. That A or B fails is a result, not an error. */
@@ -717,6 +762,8 @@ typedef struct plumb_session_summary { /* no string is NULL */
     const char *bisect_level, *bisect_pass, *bisect_reason; /* "" = not asked for */
     int64_t peak_memory;                                    /* bytes */
     const char *lines; /* "NONDETERMINISTIC A at y (hash)\n…", as PyTorch's analyze prints them */
+    const char *at_fault; /* "runtime", "model" (it does not compute what was recorded), "both",
+                             "none" */
 } plumb_session_summary;
 PLUMB_API int plumb_session_get(const plumb_session *session, plumb_session_summary *out);
 PLUMB_API const char *plumb_session_verdict(const plumb_session *session);
@@ -869,7 +916,8 @@ typedef struct plumb_minify_options {
     void (*log)(void *ctx, const char *line); /* NULL = silent */
     void *log_ctx;
     const plumb_progress *progress; /* may be NULL */
-    int trust; /* a command, program or library that the repro.json names may be run */
+    int trust;   /* a command, program or library that the repro.json names may be run */
+    int sandbox; /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
 } plumb_minify_options;
 PLUMB_OPTIONS_INIT(plumb_minify_options, PLUMB_OPTIONS_MINIFY)
 
@@ -955,6 +1003,22 @@ PLUMB_API plumb_status plumb_faults_missed(const plumb_model *model, const char 
 
 /* Which backends work here, and why the others do not. */
 PLUMB_API plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err);
+/* The same as a handle. Any number of threads may read it. */
+typedef struct plumb_backend_list plumb_backend_list;
+typedef struct plumb_backend_info { /* no string is NULL */
+    size_t size;
+    const char *name, *summary;
+    int available;
+    const char *version; /* "" = not known */
+    const char *reason;  /* why it is not available, or what its spec needs; "" */
+    const char *cpu;     /* features of its process's CPU that change numbers; "" = not known */
+    const char *sandbox; /* "on", "not needed", or "none: " and why */
+} plumb_backend_info;
+PLUMB_API plumb_status plumb_backend_list_new(plumb_backend_list **out, plumb_error *err);
+PLUMB_API void plumb_backend_list_free(plumb_backend_list *list); /* NULL is fine */
+PLUMB_API size_t plumb_backend_list_count(const plumb_backend_list *list);
+PLUMB_API int plumb_backend_list_get(const plumb_backend_list *list, size_t i,
+                                     plumb_backend_info *out);
 
 /* What an edge of a model carries at run time: a tensor, a sequence or an optional. Ref-counted,
  * immutable. A backend handles it through plumb_host only. */
@@ -1067,7 +1131,11 @@ typedef struct plumb_run_args {
 enum {                        /* flags */
        PLUMB_TAKES_GRAPH = 1, /* reads plumb_source.graph when it is given */
        PLUMB_OTHER_TYPES = 2, /* element types may differ from the declared ones (fp64) */
-       PLUMB_IN_PROCESS = 4   /* plumb's own code: it runs without the guard. Not for plugins */
+       PLUMB_IN_PROCESS = 4,  /* plumb's own code: it runs without the guard. Not for plugins */
+       PLUMB_USES_CACHE =
+           8, /* starts a compiler and keeps code in plumb's cache. Not for plugins */
+       PLUMB_UNCONFINED = 16 /* starts the user's own program: no sandbox unless it is required.
+                                Not for plugins */
 };
 
 /* The vtable. Slots marked (optional) may be NULL; the default stands beside. `self` is what open

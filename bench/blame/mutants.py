@@ -5,7 +5,7 @@
 
 Operators replaced by similar ones, attributes, swapped inputs, each weight (an element, a channel, all of it, transposed), also inside the
 bodies of If, Loop and Scan; backends in turn. The original is the reference. Prints what is not right, and a line for each model:
-found (named first, nobody else), invisible (fp64 runs agree), small (below what blame.md §3.3 finds always), failed (the backend refuses the
+found (named first, nobody else), invisible (fp64 runs agree), small (below what replay always finds), failed (the backend refuses the
 changed model), invalid (it is no model any more), missed, wrong, innocent."""
 
 import argparse

@@ -47,7 +47,7 @@ NAMES = {
     "zero": ("zero", "one channel: zero", "tail: zero"), "stale": ("stale", "tail: stale", "one channel: stale", "tail", "one channel"), "one-element": ("one element",),
     "element": ("one element",), "noise": ("other", "noise"),
 }
-# What low precision finds always is more (blame.md §3.3): rms and largest error of the value's own size.
+# Errors that are always found at low precision: rms and largest error of the value's own size.
 LIMITS = {"": (1e-4, 1e-3), "fp16": (1e-2, 3e-2), "bf16": (8e-2, 0.24)}
 
 
@@ -289,7 +289,7 @@ def difference(clean, faulty, names):
 
 def look_closer(lab, case, path, entry, planted, recorded):
     """Why was it not found? Runs of both, without plumb's judgement: invisible when no recorded value differs, small when the
-    first that does is off by less than blame.md §3.3 finds always."""
+    first that does is off by less than replay always finds."""
     if case["way"] == "b":
         clean = lab.record(entry.path, "eager:fp64", *entry.args)
         faulty = lab.record(path, "eager:fp64", *entry.args)
@@ -399,7 +399,7 @@ def list_sites(lab, quick):
         rng = rng_of(lab.seed, "small", c)
         sites += [dict(cls=c, model=m, node=i, show=0) for m, i in rng.sample(pool, min(per, len(pool)))]
     rng = rng_of(lab.seed, "small", "fused")
-    # blame.md §3.3 corrupts recorded values: the last ones of their segments. Those inside are a row of their own.
+    # The recipe corrupts recorded values: the last ones of their segments. Those inside have their own row.
     for cls, inside in (("fused segments", False), ("inside fused segments", True)):
         pool = [(m, i) for m, i in fused if inside == (i % 3 != 0) and i > 2]
         sites += [dict(cls=cls, model=m, node=i, show=3) for m, i in rng.sample(pool, min(per, len(pool)))]

@@ -3,10 +3,10 @@
     import plumb
     r = plumb.analyze(net, (x,), backend="ort")   # a torch module, an ONNX path, bytes or ModelProto
     print(r)                                      # verdict, blame, table
-    r.blame[0].op, r.blame[0].source              # who, and which PyTorch line
-    r["/h/Relu_output_0"].a                       # numpy arrays, read when they are touched
+    r.blame[0].op, r.blame[0].source              # the operation, and its PyTorch line
+    r["/h/Relu_output_0"].a                       # numpy arrays, loaded on first access
 
-Needs numpy; torch, pandas, tqdm and pytest are used when they are there. How to use it: docs/python.md.
+Requires numpy; uses torch, pandas, tqdm and pytest if installed. How to use it: docs/python.md.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when it is asked for."""
+    """Imports the parts that need torch on first use."""
     if name in ("save_intermediates", "Recording"):
         from . import _save
         return getattr(_save, name)

@@ -42,6 +42,7 @@ PLUMB_OPTIONS_VIEWER = 15
 PLUMB_OPTIONS_MINIFY = 16
 PLUMB_OPTIONS_REPRO = 17
 PLUMB_OPTIONS_WRAP = 18
+PLUMB_OPTIONS_STYLE = 19
 PLUMB_FLOAT = 1
 PLUMB_UINT8 = 2
 PLUMB_INT8 = 3
@@ -73,6 +74,9 @@ PLUMB_JSON = 1
 PLUMB_FILL_RANDOM = 0
 PLUMB_FILL_ZEROS = 1
 PLUMB_FILL_ONES = 2
+PLUMB_SANDBOX_ON = 0
+PLUMB_SANDBOX_OFF = 1
+PLUMB_SANDBOX_REQUIRE = 2
 PLUMB_CHECK_NONE = 0
 PLUMB_CHECK_ACCURACY = 1
 PLUMB_CHECK_STRICT = 2
@@ -86,6 +90,8 @@ PLUMB_OPTIONAL = 3
 PLUMB_TAKES_GRAPH = 1
 PLUMB_OTHER_TYPES = 2
 PLUMB_IN_PROCESS = 4
+PLUMB_USES_CACHE = 8
+PLUMB_UNCONFINED = 16
 
 
 class plumb_error(Structure):
@@ -100,6 +106,10 @@ class plumb_string(Structure):
     pass
 
 
+class plumb_node(Structure):
+    pass
+
+
 class plumb_info_options(Structure):
     pass
 
@@ -109,6 +119,10 @@ class plumb_transform_options(Structure):
 
 
 class plumb_convert_options(Structure):
+    pass
+
+
+class plumb_style(Structure):
     pass
 
 
@@ -224,6 +238,10 @@ class plumb_repro_info(Structure):
     pass
 
 
+class plumb_backend_info(Structure):
+    pass
+
+
 class plumb_host(Structure):
     pass
 
@@ -275,6 +293,9 @@ plumb_plugin_entry = CFUNCTYPE(c_size_t, POINTER(plumb_host), POINTER(POINTER(pl
 plumb_error._fields_ = [("status", c_int), ("message", c_char * 1024)]
 plumb_progress._fields_ = [("update", CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, c_int64)), ("ctx", c_void_p)]
 plumb_string._fields_ = [("data", c_char_p), ("n_bytes", c_size_t)]
+plumb_node._fields_ = [
+    ("size", c_size_t), ("name", c_char_p), ("op", c_char_p), ("domain", c_char_p), ("n_inputs", c_size_t),
+    ("n_outputs", c_size_t)]
 plumb_info_options._fields_ = [
     ("size", c_size_t), ("format", c_int), ("dims", POINTER(c_char_p)), ("n_dims", c_size_t), ("nodes", c_int)]
 plumb_transform_options._fields_ = [
@@ -282,9 +303,12 @@ plumb_transform_options._fields_ = [
 plumb_convert_options._fields_ = [
     ("size", c_size_t), ("external", c_int), ("max_elements", c_int64), ("backward", c_char_p),
     ("dims", POINTER(c_char_p)), ("n_dims", c_size_t)]
+plumb_style._fields_ = [
+    ("size", c_size_t), ("agree", c_char_p), ("diverged", c_char_p), ("green", c_char_p), ("yellow", c_char_p),
+    ("red", c_char_p), ("reset", c_char_p), ("more", c_char_p)]
 plumb_write_options._fields_ = [
     ("size", c_size_t), ("format", c_char_p), ("metric", c_char_p), ("sort", c_char_p), ("limit", c_size_t),
-    ("colour", c_int), ("rollup", c_char_p), ("verbose", c_int)]
+    ("style", POINTER(plumb_style)), ("rollup", c_char_p), ("verbose", c_int)]
 plumb_input._fields_ = [("name", c_char_p), ("tensor", c_void_p)]
 plumb_inputs._fields_ = [
     ("size", c_size_t), ("files", POINTER(c_char_p)), ("n_files", c_size_t), ("sets", POINTER(c_char_p)),
@@ -294,7 +318,7 @@ plumb_inputs._fields_ = [
 plumb_run_options._fields_ = [
     ("size", c_size_t), ("inputs", POINTER(plumb_inputs)), ("backend", c_char_p), ("timeout", c_double),
     ("memory_limit", c_uint64), ("threads", c_int), ("fp64", c_int), ("repeat", c_int), ("output", c_char_p),
-    ("save_as", c_char_p), ("profile", c_int), ("progress", POINTER(plumb_progress))]
+    ("save_as", c_char_p), ("profile", c_int), ("progress", POINTER(plumb_progress)), ("sandbox", c_int)]
 plumb_run_times._fields_ = [
     ("size", c_size_t), ("load", c_double), ("first", c_double), ("best", c_double), ("median", c_double),
     ("n_runs", c_size_t)]
@@ -313,7 +337,7 @@ plumb_check_output._fields_ = [
 plumb_test_options._fields_ = [
     ("size", c_size_t), ("rtol", c_double), ("atol", c_double), ("filter", c_char_p), ("backend", c_char_p),
     ("timeout", c_double), ("memory_limit", c_uint64), ("fp64", c_int), ("threads", c_int),
-    ("progress", POINTER(plumb_progress))]
+    ("progress", POINTER(plumb_progress)), ("sandbox", c_int)]
 plumb_test_case._fields_ = [
     ("size", c_size_t), ("path", c_char_p), ("status", c_char_p), ("reason", c_char_p), ("seconds", c_double)]
 plumb_same_options._fields_ = [
@@ -331,7 +355,7 @@ plumb_record_options._fields_ = [
     ("memory_limit", c_uint64), ("threads", c_int), ("fp64", c_int), ("stats_only", c_int),
     ("names", POINTER(c_char_p)), ("n_names", c_size_t), ("ops", POINTER(c_char_p)), ("n_ops", c_size_t),
     ("modules", POINTER(c_char_p)), ("n_modules", c_size_t), ("output", c_char_p),
-    ("progress", POINTER(plumb_progress))]
+    ("progress", POINTER(plumb_progress)), ("sandbox", c_int)]
 plumb_recorded._fields_ = [
     ("size", c_size_t), ("name", c_char_p), ("value", c_char_p), ("node", c_char_p), ("op", c_char_p),
     ("module", c_char_p), ("call", c_int64), ("dtype", c_int), ("rank", c_int), ("dims", POINTER(c_int64)),
@@ -342,14 +366,16 @@ plumb_compare_options._fields_ = [
     ("has_tol", c_int), ("tol", c_double), ("map", c_char_p), ("export_map", c_char_p), ("keep_views", c_int),
     ("limits", c_char_p), ("baseline", c_char_p), ("write_baseline", c_char_p), ("plugins", POINTER(c_char_p)),
     ("n_plugins", c_size_t), ("details", POINTER(c_char_p)), ("n_details", c_size_t), ("metric", c_char_p),
-    ("output", c_char_p), ("pack", c_int), ("progress", POINTER(plumb_progress)), ("strict_pairs", c_int)]
+    ("output", c_char_p), ("pack", c_int), ("progress", POINTER(plumb_progress)), ("strict_pairs", c_int),
+    ("sandbox", c_int)]
 plumb_analyze_options._fields_ = [
     ("size", c_size_t), ("inputs", POINTER(plumb_inputs)), ("backend", c_char_p), ("reference", c_char_p),
     ("reference_model", c_char_p), ("timeout", c_double), ("memory_limit", c_uint64), ("threads", c_int),
     ("output", c_char_p), ("save", c_char_p), ("reuse", c_char_p), ("skip_determinism", c_int), ("skip_gold", c_int),
     ("skip_search", c_int), ("profile", c_char_p), ("same", c_char_p), ("tol", c_double), ("metric", c_char_p),
     ("bisect", c_int), ("amp", c_char_p), ("advise", c_int), ("advise_out", c_char_p), ("map", c_char_p),
-    ("baseline", c_char_p), ("write_baseline", c_char_p), ("progress", POINTER(plumb_progress))]
+    ("baseline", c_char_p), ("write_baseline", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int),
+    ("advise_metric", c_char_p)]
 plumb_session_summary._fields_ = [
     ("size", c_size_t), ("exit_code", c_int), ("verdict", c_char_p), ("reason", c_char_p), ("folder", c_char_p),
     ("created", c_char_p), ("model_path", c_char_p), ("model_hash", c_char_p), ("n_nodes", c_size_t),
@@ -358,7 +384,7 @@ plumb_session_summary._fields_ = [
     ("n_outputs", c_size_t), ("n_notes", c_size_t), ("n_timing", c_size_t), ("n_replayed", c_size_t),
     ("n_unreplayed", c_size_t), ("single_node_share", c_double), ("n_samples", c_size_t), ("n_failing", c_size_t),
     ("n_smallest", c_size_t), ("bisect_level", c_char_p), ("bisect_pass", c_char_p), ("bisect_reason", c_char_p),
-    ("peak_memory", c_int64), ("lines", c_char_p)]
+    ("peak_memory", c_int64), ("lines", c_char_p), ("at_fault", c_char_p)]
 plumb_side_info._fields_ = [
     ("size", c_size_t), ("backend", c_char_p), ("spec", c_char_p), ("version", c_char_p), ("path", c_char_p),
     ("hash", c_char_p), ("failure", c_char_p), ("signal", c_int)]
@@ -389,7 +415,7 @@ plumb_minify_options._fields_ = [
     ("max_time", c_double), ("output", c_char_p), ("checkpoints", c_char_p), ("strip_weights", c_int),
     ("stable_output", c_int), ("zip", c_int), ("keep_other", c_int), ("good", c_char_p), ("program", c_char_p),
     ("log", CFUNCTYPE(None, c_void_p, c_char_p)), ("log_ctx", c_void_p), ("progress", POINTER(plumb_progress)),
-    ("trust", c_int)]
+    ("trust", c_int), ("sandbox", c_int)]
 plumb_repro_summary._fields_ = [
     ("size", c_size_t), ("fails", c_int), ("signature", c_char_p), ("folder", c_char_p), ("verified", c_int),
     ("one_minimal", c_int), ("n_queries", c_size_t), ("n_runs", c_size_t), ("seconds", c_double),
@@ -403,6 +429,9 @@ plumb_repro_options._fields_ = [
 plumb_repro_info._fields_ = [
     ("size", c_size_t), ("seed", c_uint64), ("threads", c_int), ("timeout", c_double), ("eval", c_int),
     ("backward", c_int), ("amp", c_char * 8)]
+plumb_backend_info._fields_ = [
+    ("size", c_size_t), ("name", c_char_p), ("summary", c_char_p), ("available", c_int), ("version", c_char_p),
+    ("reason", c_char_p), ("cpu", c_char_p), ("sandbox", c_char_p)]
 plumb_host._fields_ = [
     ("abi", c_uint32), ("n_bytes", c_uint32), ("kind", CFUNCTYPE(c_int, c_void_p)),
     ("tensor", CFUNCTYPE(c_void_p, c_void_p)), ("count", CFUNCTYPE(c_size_t, c_void_p)),
@@ -484,6 +513,12 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_model_input_name": (c_char_p, [c_void_p, c_size_t]),
     "plumb_model_output_name": (c_char_p, [c_void_p, c_size_t]),
     "plumb_model_input_dtype": (c_int, [c_void_p, c_size_t]),
+    "plumb_model_output_dtype": (c_int, [c_void_p, c_size_t]),
+    "plumb_model_input_dims": (c_int, [c_void_p, c_size_t, POINTER(c_int64), c_size_t]),
+    "plumb_model_output_dims": (c_int, [c_void_p, c_size_t, POINTER(c_int64), c_size_t]),
+    "plumb_model_node": (c_int, [c_void_p, c_size_t, POINTER(plumb_node)]),
+    "plumb_model_node_input": (c_char_p, [c_void_p, c_size_t, c_size_t]),
+    "plumb_model_node_output": (c_char_p, [c_void_p, c_size_t, c_size_t]),
     "plumb_model_bytes": (c_int, [c_void_p, POINTER(c_void_p), POINTER(c_size_t), POINTER(plumb_error)]),
     "plumb_model_restrict": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, POINTER(plumb_error)]),
     "plumb_info": (c_int, [c_void_p, POINTER(plumb_info_options), POINTER(c_void_p), POINTER(plumb_error)]),
@@ -595,6 +630,10 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_repro_read": (c_int, [c_char_p, POINTER(plumb_repro_info), POINTER(plumb_error)]),
     "plumb_faults_missed": (c_int, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_backends": (c_int, [c_int, POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_backend_list_new": (c_int, [POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_backend_list_free": (None, [c_void_p]),
+    "plumb_backend_list_count": (c_size_t, [c_void_p]),
+    "plumb_backend_list_get": (c_int, [c_void_p, c_size_t, POINTER(plumb_backend_info)]),
     "plumb_host_get": (POINTER(plumb_host), []),
     "plumb_wrap_backend": (c_int, [
         POINTER(plumb_backend), c_void_p, POINTER(plumb_wrap_options), POINTER(c_void_p), POINTER(plumb_error)]),

@@ -21,7 +21,7 @@ _EXPORT = ("exporter", "training", "opset_version", "dynamic_axes", "export_opti
 
 def _analyze(model: Model, inputs: Any, backend: Optional[str], output: Optional[PathLike], progress: ProgressLike,
              options: Dict[str, Any]) -> Session:
-    """output None: a folder that goes with the result."""
+    """With output=None the session folder is removed together with the result."""
     folder = temporary_folder() if output is None else os.fspath(output)
     left = dict(options)
     given = take_inputs(inputs, model.inputs, left)
@@ -40,35 +40,43 @@ def _analyze(model: Model, inputs: Any, backend: Optional[str], output: Optional
 
 def analyze(model: Any, inputs: Any = None, *, backend: Optional[str] = None, output: Optional[PathLike] = None,
             progress: ProgressLike = None, **options: Any) -> Session:
-    """The whole analysis: which operation is to blame.
+    """Runs a full analysis and names the operation to blame.
 
     model     an ONNX path, bytes, onnx.ModelProto or plumb.Model; or a torch.nn.Module or torch.export.ExportedProgram. A
-              module is exported and recorded on the inputs, and the result says who is wrong: the exported model or the
+              module is exported and recorded on the inputs, and the result says which is wrong, the exported model or the
               runtime (`at_fault`), with the PyTorch line
-    inputs    None: generated. A mapping by name, or a tuple in the order of the model's inputs (of a module: arguments; a
-              mapping: keyword arguments), of arrays or torch tensors; one array; a path of a file or folder that holds
-              them; a list of these: several samples
+    inputs    None: generated (of an ExportedProgram: those it was exported with). A mapping by name, or a tuple in the
+              order of the model's inputs (of a module: arguments; a mapping: keyword arguments), of arrays or torch
+              tensors; one array; a path of a file or folder that holds them; a list of these: several samples
     backend   spec of the run under test: "ort", "ort:opt=all,threads=1", "jit", "cmd:PROGRAM", "plugin:FILE.so", ...
     output    a new folder for the session; None: one that is removed with the result
     progress  None: a bar on a terminal when tqdm is there; False: none; True: always; or a function (phase, done, total)
               that cancels by returning True. Ctrl-C cancels, too
     options   reference (a spec, a recording or a model file), reference_model, timeout, memory_limit, threads, save, reuse,
-              skip_determinism, skip_gold, skip_search, profile, same, tol, metric, bisect, amp, advise, advise_out, map,
-              baseline, write_baseline; of the inputs: dims, ranges, fill, seed; of a module: exporter, training,
-              opset_version, dynamic_axes, input_names, output_names, export_options, export_inputs
+              skip_determinism, skip_gold, skip_search, profile, same, tol, metric, bisect, amp, advise, advise_out,
+              advise_metric, map, baseline, write_baseline; of the inputs: dims, ranges, fill, seed; of a module: exporter,
+              training, opset_version, dynamic_axes, input_names, output_names, export_options, export_inputs
     """
     if is_module(model):
         return _analyze_module(model, inputs, backend, output, progress, options)
     if is_exported(model):
+        inputs = _example_inputs(model) if inputs is None else inputs
         model = _export_program(model)
     return _analyze(open_model(model), inputs, backend, output, progress, options)
+
+
+def _example_inputs(program: Any) -> Any:
+    """The inputs that a program was exported with; None when it has none, or keyword arguments among them."""
+    example = getattr(program, "example_inputs", None)
+    return tuple(example[0]) if example and not example[1] else None
 
 
 def _export_program(program: Any) -> bytes:
     import torch.onnx
     import inspect
     if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
-        raise NotImplementedError("an ExportedProgram needs torch 2.5 or later, with onnxscript")
+        raise NotImplementedError("an ExportedProgram requires torch 2.5 or later, with onnxscript "
+                                  f"(this is {torch.__version__})")
     made: Any = torch.onnx.export(program, dynamo=True)
     return bytes(made.model_proto.SerializeToString())
 
@@ -81,7 +89,7 @@ def _samples(inputs: Any) -> List[Any]:
 
 def _analyze_module(net: Any, inputs: Any, backend: Optional[str], output: Optional[PathLike], progress: ProgressLike,
                     options: Dict[str, Any]) -> Session:
-    """Three parties: the module's own run, the exported model, the runtime."""
+    """Compares three runs: the module itself, the exported model, the runtime."""
     if inputs is None:
         raise TypeError("a torch module needs inputs: analyze(net, (x,), backend=...)")
     if "reference" in options or "reference_model" in options:
@@ -122,7 +130,7 @@ def _analyze_sample(net: Any, sample: Any, backend: Optional[str], output: Optio
 
 
 def _feeds(model: Model, recording: Tensors) -> Dict[str, Any]:
-    """The inputs that the module was recorded with, under the names of the exported model."""
+    """The recorded inputs of the module, under the names of the exported model."""
     missing = [n for n in model.inputs if n not in recording]
     if missing:
         raise ValueError(f"the recording has no input {missing[0]!r}; it has {', '.join(recording)}")
@@ -130,7 +138,7 @@ def _feeds(model: Model, recording: Tensors) -> Dict[str, Any]:
 
 
 def _side(thing: Any, folder: str, name: str) -> str:
-    """A path for a side of a comparison: what is not a file is written to one."""
+    """A path for one side of a comparison; anything that is not a file is written to one."""
     if isinstance(thing, (str, os.PathLike)):
         return os.fspath(thing)
     if isinstance(thing, Tensors) or hasattr(thing, "path") and not isinstance(thing, Model):
@@ -181,13 +189,13 @@ def compare(a: Any, b: Any, *, backend: Optional[str] = None, output: Optional[P
 
 
 def explain(session: Session) -> str:
-    """The lines that an AssertionError ends with: verdict, blame, lost calls, how to go on."""
+    """The last lines of an AssertionError: verdict, blame, lost calls, what to do next."""
     lines = [f"{session.verdict.upper()}: {session.reason}"]
     if session.at_fault in ("model", "both"):
-        lines.append("the exported model does not compute what the module does")
+        lines.append("the exported model and the module compute different results")
     for b in session.blame[:5]:
         place = b.source or b.module
-        lines.append(f"  {b.op} that makes '{b.value}'" + (f" ({place})" if place else "") + (f": {b.kind}" if b.kind else ""))
+        lines.append(f"  {b.op} producing '{b.value}'" + (f" ({place})" if place else "") + (f": {b.kind}" if b.kind else ""))
     for c in session.lost_calls[:5]:
         if not c["no_effect"]:
             line = f"{c['file']}:{c['line']}: {c.get('source', '')}" if "file" in c else c["module"]
@@ -199,7 +207,7 @@ def explain(session: Session) -> str:
 def assert_close(model: Any, inputs: Any = None, *, backend: Optional[str] = None, output: Optional[PathLike] = None,
                  **options: Any) -> Session:
     """As analyze; raises AssertionError unless the verdict is "agree". The message ends with the blame and the path of the
-    session, which stays: `output`, or plumb-out/NAME-TIME."""
+    session, which is kept: `output`, or plumb-out/NAME-TIME."""
     session = analyze(model, inputs, backend=backend, output=output, **options)
     if session.ok:
         return session
@@ -209,7 +217,7 @@ def assert_close(model: Any, inputs: Any = None, *, backend: Optional[str] = Non
 
 
 def _keep(session: Session, model: Any) -> None:
-    """Moves a temporary session to where the program would have left it."""
+    """Moves a temporary session to the folder that the program would have used."""
     path = "" if session._model is None else session._model.path
     name = type(model).__name__ if is_module(model) else os.path.splitext(os.path.basename(path))[0] or "model"
     base = os.path.join("plumb-out", f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")

@@ -1,4 +1,4 @@
-"""What became of each torch call in the export: dropped, frozen into a constant, or taken another way than in the run.
+"""What the export did with each torch call: kept, dropped, frozen into a constant, or traced along another branch.
 
 For the metadata of a recording (`plumb.export`, docs/formats/recording.md): a verdict "the exported model is wrong"
 names the call and its line from it.
@@ -26,7 +26,7 @@ def where(source: Optional[Source]) -> Dict[str, Any]:
 
 
 def changed_by(watcher: Watcher) -> Dict[int, List[int]]:
-    """number of a call: the values that it changed behind a view."""
+    """The values that each call changed through a view, by the number of the call."""
     found: Dict[int, List[int]] = {}
     for v, value in enumerate(watcher.values):
         if value.changed_by is not None:
@@ -56,7 +56,7 @@ def _digests(watcher: Watcher, numbers: Sequence[int]) -> Set[str]:
 
 
 def _is_identity(watcher: Watcher, call: Call) -> bool:
-    """Returns the bytes that it was given: a view, dropout in eval mode."""
+    """Does it return its input unchanged (a view, dropout in eval mode)?"""
     made = _digests(watcher, call.outs)
     return made <= _digests(watcher, call.takes)
 
@@ -71,7 +71,7 @@ def _row(number: int, call: Call, status: str, reason: str, watcher: Watcher, na
 
 
 def _dropped(traced: Watcher, number: int, call: Call, tags: Any, behind: Dict[int, List[int]]) -> bool:
-    """The traced run made the call, and the graph has nothing of it although something reads what it did."""
+    """The traced run made the call and something reads its result, but the graph has no node for it."""
     if not call.leaf or not call.depends or number in tags or not call.outs:
         return False
     read = any(traced.values[v].consumers for v in call.outs) or any(
@@ -104,7 +104,7 @@ def lost(recorded: Watcher, traced: Watcher, tags: Any, pairs: Dict[int, int], r
         explained = any(w in result.names for w in call.outs) or any(r.startswith(("folded", "unused")) for r in reasons)
         if mine is None or explained and not behind_traced.get(k):
             continue
-        rows.append(_row(mine, recorded.calls[mine], "dropped", "the graph has no node of this call", recorded, names,
+        rows.append(_row(mine, recorded.calls[mine], "dropped", "the graph has no node for this call", recorded, names,
                          behind))
     traced_calls = {same_call[k] for k in same_call}
     for k, call in enumerate(recorded.calls):
@@ -113,12 +113,12 @@ def lost(recorded: Watcher, traced: Watcher, tags: Any, pairs: Dict[int, int], r
             if call.python is not None:
                 rows[-1]["value"] = call.python if type(call.python) in (bool, int) else repr(call.python)
         elif call.leaf and call.outs and k not in traced_calls and not any(v in pairs for v in call.outs):
-            rows.append(_row(k, call, "changed", "the run that was exported has no such call", recorded, names, behind))
+            rows.append(_row(k, call, "changed", "the exported run does not make this call", recorded, names, behind))
     return _without_feeders(recorded, sorted(rows, key=lambda r: int(r["call"])))
 
 
 def _without_feeders(watcher: Watcher, rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Without the calls whose results only dropped and frozen calls read: those say what was lost."""
+    """Removes calls that only feed dropped or frozen calls: the latter already say what was lost."""
     lost_calls = {r["call"] for r in rows}
 
     def only_feeds(row: Dict[str, Any]) -> bool:

@@ -29,14 +29,14 @@ class InputError(PlumbError, ValueError):
 
 
 class NotFoundError(InputError, FileNotFoundError):
-    """A file, value or option that is not there."""
+    """A file, value or option was not found."""
 
     def __str__(self) -> str:
         return self.message
 
 
 class ExistsError(InputError, FileExistsError):
-    """A file or folder that would be overwritten."""
+    """A file or folder already exists."""
 
     def __str__(self) -> str:
         return self.message
@@ -47,14 +47,14 @@ class BackendError(PlumbError, RuntimeError):
 
 
 class TroubleError(PlumbError, OSError):
-    """Disk, memory, or a bug of plumb: exit code 4 of the program."""
+    """Disk or memory error, or a bug in plumb: exit code 4 of the program."""
 
     def __str__(self) -> str:
         return self.message
 
 
 class LibraryError(PlumbError, ImportError):
-    """libplumb.so was not found, or is of another version than this package."""
+    """libplumb.so was not found, or its version differs from this package's."""
 
     def __init__(self, message: str) -> None:
         super().__init__("E_NOT_FOUND", message)

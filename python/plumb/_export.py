@@ -14,7 +14,7 @@ import torch.onnx
 from torch.nn import Module
 
 from . import _file, _onnx
-from ._watch import Watcher
+from ._watch import Watcher, scripted_when_traced, tensors_in
 
 _SCALARS = {"Float": 1, "Byte": 2, "Char": 3, "Short": 5, "Int": 6, "Long": 7, "Bool": 9, "Half": 10, "Double": 11,
             "ComplexFloat": 14, "ComplexDouble": 15, "BFloat16": 16}
@@ -48,6 +48,23 @@ def _types_of(graph: Any) -> Dict[str, Any]:
     return found
 
 
+@contextlib.contextmanager
+def _plain_outputs(model: Module) -> Iterator[None]:
+    """A dataclass that the module returns becomes the tuple of its tensors: no exporter takes it as it is."""
+    def hook(_module: Any, _args: Any, out: Any) -> Any:
+        if hasattr(out, "__dataclass_fields__") and not isinstance(out, (type, dict, tuple, list)):
+            return tuple(t for _, t in tensors_in(out))
+        return None
+    if isinstance(model, torch.jit.ScriptModule) or id(model) in scripted_when_traced(model):  # a hook would be compiled
+        yield
+        return
+    handle = model.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
 def _export_torchscript(model: Module, args: Any, kwargs: Any, path: str, options: Dict[str, Any],
                         watcher: Watcher) -> Dict[str, Any]:
     known = inspect.signature(torch.onnx.export).parameters
@@ -55,7 +72,7 @@ def _export_torchscript(model: Module, args: Any, kwargs: Any, path: str, option
         options = dict(options, dynamo=False)
     packed = (*args, dict(kwargs)) if kwargs or args and isinstance(args[-1], dict) else tuple(args)
     kept: List[Any] = []
-    with _graph_kept(kept), watcher.watching(dispatch=False):
+    with _graph_kept(kept), watcher.watching(dispatch=False), _plain_outputs(model):
         torch.onnx.export(model, packed, path, verbose=True, **options)
     return _types_of(kept[-1]) if kept else {}
 
@@ -65,17 +82,18 @@ def _export_dynamo(model: Module, args: Any, kwargs: Any, path: str, options: Di
         raise ValueError(f"exporter='dynamo' needs torch 2.5 or later (this is {torch.__version__})")
     options = {"verbose": False, **options, "dynamo": True}  # it prints its progress otherwise
     try:
-        with watcher.watching(dispatch=False):
+        with watcher.watching(dispatch=False), _plain_outputs(model):
             program = torch.onnx.export(model, tuple(args), kwargs=dict(kwargs), **options)
     except Exception:  # the model's, or of capturing that does not go with hooks: without them it is the exporter's
         watcher.restart()
-        program = torch.onnx.export(model, tuple(args), kwargs=dict(kwargs), **options)
+        with _plain_outputs(model):
+            program = torch.onnx.export(model, tuple(args), kwargs=dict(kwargs), **options)
     program.save(path)
 
 
 def export(model: Module, args: Any, kwargs: Any, onnx_path: Any, exporter: str, options: Dict[str, Any],
            watcher: Watcher, stack_traces: bool) -> Any:
-    """Writes onnx_path (never over a file); returns the graph as _onnx.Model and the tags of its nodes."""
+    """Writes onnx_path, which must not exist; returns the graph as _onnx.Model and the tags of its nodes."""
     onnx_path = os.path.abspath(os.fspath(onnx_path))
     _file.refuse_existing(onnx_path)
     with tempfile.TemporaryDirectory(dir=os.path.dirname(onnx_path), prefix=".plumb-") as folder:

@@ -1,8 +1,8 @@
 """Writes a plumb recording: a safetensors file whose tensors stream to disk as they come.
 
-The header stands in front and is known last, so tensors go to unnamed files first and are put together
-at the end; memory does not grow with the bytes recorded. The file gets its name when it is whole, and
-never replaces another. Format: docs/formats/recording.md.
+The header comes first but is known last, so tensors go to unnamed files and are joined
+at the end; memory does not grow with the bytes recorded. The file gets its name when it is complete, and
+never replaces an existing one. Format: docs/formats/recording.md.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADER_MAX = 100_000_000  # of the safetensors specification
 
 
 class UnsupportedError(Exception):
-    """A tensor that a recording cannot hold; the text says why."""
+    """The tensor cannot be recorded; the message says why."""
 
 
 # torch type: (safetensors type, ONNX type, trailing dim of the packed form or 0)
@@ -44,7 +44,7 @@ TYPES = _types()
 
 
 def dense(tensor: Tensor) -> Tensor:
-    """The tensor in C order in main memory, or UnsupportedError. Shares memory with it when it can."""
+    """The tensor in C order in main memory, or UnsupportedError. Shares its memory if possible."""
     if getattr(tensor, "is_nested", False):
         raise UnsupportedError("nested tensor")
     if tensor.layout != torch.strided:
@@ -63,7 +63,7 @@ def dense(tensor: Tensor) -> Tensor:
     except RuntimeError:  # within torch.func
         has_data = False
     if not has_data:
-        raise UnsupportedError(f"{type(tensor).__name__} without memory of its own (a wrapper, or within torch.func)")
+        raise UnsupportedError(f"{type(tensor).__name__} without its own memory (a wrapper, or within torch.func)")
     return plain
 
 
@@ -96,7 +96,7 @@ _xxh3 = _load_xxhash()
 
 
 def xxh3_hex(address: Any, n: int) -> Optional[str]:
-    """32 hexadecimal digits, high half first as plumb prints them; None when there is no libxxhash."""
+    """32 hexadecimal digits, high half first as plumb prints them; None without libxxhash."""
     if _xxh3 is None:
         return None
     h = _xxh3(address, n)
@@ -104,7 +104,7 @@ def xxh3_hex(address: Any, n: int) -> Optional[str]:
 
 
 def put_in_place(temporary: str, path: Any) -> None:
-    """Give a finished file its name; FileExistsError instead of replacing one."""
+    """Gives a finished file its name; raises FileExistsError if the name is taken."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -140,7 +140,7 @@ class Writer:
 
     def __init__(self, path: Any) -> None:
         if sys.byteorder != "little":
-            raise OSError("recordings are written on little-endian machines only")
+            raise OSError("recordings can only be written on little-endian machines")
         self.path = os.path.abspath(os.fspath(path))
         refuse_existing(self.path)
         self.folder = os.path.dirname(self.path)

@@ -31,13 +31,13 @@ def _plain(name: str) -> str:
 
 
 def _is_torchs(function: Any) -> bool:
-    """Not a function of somebody else's that fx was told to take as one; what it calls is recorded."""
+    """Is it torch's own? Calls inside functions that others wrapped for fx are recorded instead."""
     module = getattr(function, "__module__", None)
     return not isinstance(module, str) or module in ("torch", "_operator") or module.startswith("torch.")
 
 
 def attach(nodes: Any, watcher: Watcher, model: Module) -> List[str]:
-    """Adds fx's names to the values; returns the nodes that nothing recorded fits."""
+    """Adds fx's names to the values; returns the nodes without a recorded value."""
     modules = dict(model.named_modules())
     tracer = nodes[0][3] if nodes else None
     leaves = {p for p, m in modules.items() if p and tracer and tracer.is_leaf_module(m, p)}

@@ -1,13 +1,17 @@
-"""A session in a notebook: verdict, blame, the worst values, and the path from the culprit to the outputs."""
+"""A session in a notebook: verdict, blame, the worst values, and the graph around the culprit."""
 from __future__ import annotations
 
 import html
 import math
-from typing import Any, List
+import mmap
+import os
+from typing import Any, Dict, List, Set, Tuple
+
+from . import _onnx
 
 _COLOURS = {"agree": "#2e7d32", "diverged": "#c62828", "nondeterministic": "#b26a00", "failed": "#c62828"}
 _DOTS = {"green": "#2e7d32", "yellow": "#b26a00", "red": "#c62828"}
-_ROWS, _NODES = 15, 12
+_ROWS, _NODES, _WIDE = 15, 12, 104
 
 
 def _cell(value: Any) -> str:
@@ -28,25 +32,81 @@ def _worst(session: Any) -> List[Any]:
     return [p for _, p in points[:_ROWS]]
 
 
+def _edges(session: Any, known: Set[str]) -> Dict[str, List[str]]:
+    """{value: the compared values that go into it}, past those that a backend fused away; from the model in the session's
+    folder, empty when it has none."""
+    path = os.path.join(session.folder, "model.onnx") if session.folder else ""
+    if not os.path.isfile(path) or os.path.getsize(path) == 0:
+        return {}
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
+        reads = {out: list(node.inputs) for node in _onnx.read(view).nodes for out in node.outputs}
+    found: Dict[str, List[str]] = {}
+    for value in known:
+        todo, seen = list(reads.get(value, [])), set()
+        while todo:
+            n = todo.pop()
+            if n not in seen:
+                seen.add(n)
+                todo += [] if n in known else reads.get(n, [])
+        found[value] = sorted(seen & known)
+    return found
+
+
+def _near(points: List[Any], start: int, reads: Dict[str, List[str]]) -> List[Any]:
+    """The point that differs first, what it reads, and what reads it and those after it: at most _NODES, in the model's order."""
+    if not reads:
+        return points[max(0, start - 2):start + _NODES - 2]
+    chosen = {points[start].value}
+    chosen.update(reads.get(points[start].value, []))
+    after = {points[start].value}
+    for p in points[start + 1:]:
+        if len(chosen) >= _NODES:
+            break
+        if any(n in after for n in reads.get(p.value, [])):
+            after.add(p.value)
+            chosen.add(p.value)
+    return [p for p in points if p.value in chosen]
+
+
+def _box(p: Any, x: int, y: int) -> str:
+    colour = _DOTS.get(p.similarity, "#777")
+    is_culprit = p.verdict == "culprit"
+    bold = " font-weight='bold'" if is_culprit else ""
+    middle = f"x='{_WIDE // 2}' text-anchor='middle'"
+    return (f"<g transform='translate({x},{y})'><title>{html.escape(f'{p.value}: {p.verdict}')}</title><rect width='{_WIDE}' "
+            f"height='34' rx='5' fill='none' stroke='{colour}' stroke-width='{3 if is_culprit else 1}'/><text {middle} y='15' "
+            f"font-size='11' fill='currentColor'{bold}>{html.escape(p.op or 'input')}</text>"
+            f"<text {middle} y='28' font-size='9' fill='{colour}'>{html.escape(p.verdict)}</text></g>")
+
+
 def _graph(session: Any) -> str:
-    """The values from the first that differs on, in the order of the model, as boxes in a row."""
+    """The operations around the first value that differs, as boxes with the edges of the model between them."""
     points = [p for p in session.sync_points if not p.is_input]
-    start = next((i for i, p in enumerate(points) if p.verdict == "culprit" or p.similarity == "red"), None)
+    start = next((i for i, p in enumerate(points) if p.verdict == "culprit"), None)
+    if start is None:
+        start = next((i for i, p in enumerate(points) if p.similarity == "red"), None)
     if start is None:
         return ""
-    shown = points[max(0, start - 2):start + _NODES]
-    boxes, x = [], 0
-    for p in shown:
-        colour = _DOTS.get(p.similarity, "#777")
-        bold = " font-weight='bold'" if p.verdict == "culprit" else ""
-        verdict = html.escape(p.verdict)
-        title = html.escape(f"{p.value}: {p.verdict}")
-        boxes.append(f"<g transform='translate({x},4)'><title>{title}</title><rect width='104' height='34' rx='5' fill='none' "
-                     f"stroke='{colour}' stroke-width='{3 if p.verdict == 'culprit' else 1}'/><text x='52' y='15' "
-                     f"text-anchor='middle' font-size='11' fill='currentColor'{bold}>{html.escape(p.op or 'input')}</text>"
-                     f"<text x='52' y='28' text-anchor='middle' font-size='9' fill='{colour}'>{verdict}</text></g>")
-        x += 116
-    return f"<svg width='{x}' height='42' role='img' aria-label='values around the first difference'>{''.join(boxes)}</svg>"
+    reads = _edges(session, {p.value for p in points})
+    shown = _near(points, start, reads)
+    column: Dict[str, int] = {}
+    rows: Dict[int, int] = {}
+    place: Dict[str, Tuple[int, int]] = {}
+    parts: List[str] = []
+    for i, p in enumerate(shown):
+        before = [n for n in reads.get(p.value, []) if n in column]
+        column[p.value] = (max((column[n] for n in before), default=-1) + 1) if reads else i
+        x, row = column[p.value] * (_WIDE + 26), rows.get(column[p.value], 0)
+        rows[column[p.value]] = row + 1
+        place[p.value] = (x, row * 44 + 4)
+        parts.append(_box(p, *place[p.value]))
+        for n in before:
+            (x1, y1), (x2, y2) = place[n], place[p.value]
+            parts.append(f"<path d='M{x1 + _WIDE} {y1 + 17} C {x1 + _WIDE + 13} {y1 + 17} {x2 - 13} {y2 + 17} {x2} {y2 + 17}' "
+                         "fill='none' stroke='#888'/>")
+    width, height = max(x for x, _ in place.values()) + _WIDE + 2, max(y for _, y in place.values()) + 40
+    return (f"<div style='overflow-x:auto'><svg width='{width}' height='{height}' role='img' "
+            f"aria-label='operations around the first difference'>{''.join(parts)}</svg></div>")
 
 
 def session(s: Any) -> str:

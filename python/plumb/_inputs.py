@@ -24,7 +24,7 @@ def names_and_tensors(inputs: Any, names: Sequence[str]) -> Dict[str, Any]:
 
 
 class Inputs:
-    """Keeps what the struct points to.
+    """Owns the memory that the struct points to.
 
     inputs  None (generated); a mapping or tuple of arrays or torch tensors, or one array: a sample; a list of such: several
             samples; a path: a file or folder that holds them by name; a list of paths: several samples
@@ -54,7 +54,7 @@ class Inputs:
     def _add(self, samples: List[Dict[str, Any]]) -> None:
         keys = list(samples[0])
         if any(set(s) != set(keys) for s in samples):
-            raise ValueError("the samples have different inputs")
+            raise ValueError("the samples do not have the same inputs")
         rows = (_abi.plumb_input * (len(samples) * len(keys)))()
         for i, sample in enumerate(samples):
             for k, key in enumerate(keys):

@@ -1,7 +1,7 @@
 """Finds and loads libplumb.so, calls its functions, and turns failures into exceptions.
 
-Looked for in this order: $PLUMB_LIBRARY, lib/ beside this file (a wheel), build/ of the source tree this file lies in, the
-loader's path. Loaded at the first call, so that recording with torch works without it.
+Search order: $PLUMB_LIBRARY, lib/ beside this file (a wheel), build/ of the source tree, the
+loader's path. Loaded on the first call, so recording with torch works without it.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SONAME = f"libplumb.so.{_abi.PLUMB_API_VERSION}"
 
 
 def candidates() -> List[str]:
-    """Paths and names that are tried, in order."""
+    """Paths and names to try, in order."""
     here = os.path.dirname(os.path.abspath(__file__))
     given = os.environ.get("PLUMB_LIBRARY")
     if given:
@@ -44,7 +44,7 @@ def _open() -> ctypes.CDLL:
             continue
         missing = [n for n in _abi.FUNCTIONS if not hasattr(lib, n)]
         if missing:
-            reasons.append(f"{path}: another version, it has no {missing[0]}")
+            reasons.append(f"{path}: incompatible version, it has no {missing[0]}")
             continue
         for name, (result, args) in _abi.FUNCTIONS.items():
             function = getattr(lib, name)
@@ -58,7 +58,7 @@ def _open() -> ctypes.CDLL:
 
 
 def lib() -> ctypes.CDLL:
-    """The library, loaded when it is first asked for."""
+    """The library, loaded on first use."""
     if not _loaded:
         with _lock:
             if not _loaded:
@@ -67,12 +67,18 @@ def lib() -> ctypes.CDLL:
 
 
 def path() -> str:
-    """The file that is used."""
+    """The path of the loaded library."""
     return str(lib()._name)
 
 
+def program() -> Optional[str]:
+    """The program `plumb` that lies beside the library (wheel, build folder); None: the one in PATH."""
+    beside = os.path.join(os.path.dirname(os.path.realpath(path())), "plumb")
+    return beside if os.access(beside, os.X_OK) and not os.path.isdir(beside) else None
+
+
 def call(name: str, *args: Any) -> None:
-    """Calls a function whose last argument is the error, and raises what it says."""
+    """Calls a function whose last argument is the error, and raises on failure."""
     err = _abi.plumb_error()
     status = getattr(lib(), name)(*args, ctypes.byref(err))
     if status != _abi.PLUMB_OK:
@@ -80,7 +86,7 @@ def call(name: str, *args: Any) -> None:
 
 
 def fail(status: int, err: Any) -> None:
-    """Raises the exception of a status; of a cancelled call KeyboardInterrupt."""
+    """Raises the exception for a status; KeyboardInterrupt for a cancelled call."""
     if status == _abi.PLUMB_E_CANCELLED:
         raise KeyboardInterrupt
     raise error_of((lib().plumb_status_name(status) or b"").decode(), err.message.decode("utf-8", "replace"))
@@ -92,7 +98,7 @@ def text_of(value: Optional[bytes]) -> str:
 
 
 def take_text(pointer: ctypes.c_void_p) -> str:
-    """A text that belongs to the caller: copied and freed."""
+    """Copies and frees a text that the caller owns."""
     if not pointer:
         return ""
     try:
@@ -102,7 +108,7 @@ def take_text(pointer: ctypes.c_void_p) -> str:
 
 
 class Handle:
-    """Something of the library that is freed when nothing refers to it."""
+    """An object of the library, freed when nothing refers to it any more."""
 
     def __init__(self, kind: str, pointer: ctypes.c_void_p, free: str) -> None:
         self.pointer = pointer
@@ -119,7 +125,7 @@ def _release(kind: str, free: Any, pointer: Optional[int]) -> None:
 
 
 def open_handles() -> Dict[str, int]:
-    """How many of each kind are not freed yet; for tests of leaks."""
+    """Number of live handles by kind, for leak tests."""
     with _lock:
         return {k: n for k, n in _handles.items() if n}
 
@@ -132,12 +138,12 @@ def make(kind: str, function: str, free: str, *args: Any) -> Handle:
 
 
 def options(struct: str, kind: str, given: Dict[str, Any]) -> Any:
-    """An options struct with the defaults of the command line and what was given. None leaves a default as it is."""
+    """An options struct with the defaults of the command line and what was given. None keeps a default."""
     made = getattr(_abi, struct)()
     size = ctypes.sizeof(made)
     status = lib().plumb_options_init(getattr(_abi, kind), ctypes.byref(made), size)
     if status != _abi.PLUMB_OK:
-        raise error_of(text_of(lib().plumb_status_name(status)), f"{struct}: cannot be set up")
+        raise error_of(text_of(lib().plumb_status_name(status)), f"cannot initialise {struct}")
     known = dict(made._fields_)
     for name, value in given.items():
         if name not in known or name == "size":

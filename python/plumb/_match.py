@@ -5,7 +5,7 @@ values that leave the nodes of a call are the candidates for what the call retur
 if its consumers agree: each node that reads it must come from a call that took the tensor. That is what
 exposes folding: after Conv and BatchNormalization became one Conv, the value that bears the convolution's
 number is read by what read the normalisation, and it is matched with the normalisation's output.
-A value that fits two tensors, or none for sure, stays without a match: a wrong one would be worse.
+A value that fits two tensors, or none with certainty, stays unmatched: a wrong match would be worse.
 
 Both exporters are watched like that. Where the one of torch 2 had to take a way on which it cannot be watched, its nodes
 still have module paths; there the unit is a module call.
@@ -31,12 +31,12 @@ _FOLDS_MAX = 4  # calls that may have been folded into one node
 
 
 def _changes(op: str) -> bool:
-    """Is it done in place? Then it has a reader beyond its result."""
+    """Is it an in-place operation? Then others can see its effect without reading its result."""
     return op == "__setitem__" or op.endswith("_") and not op.endswith("__")
 
 
 class Unit:
-    """What the nodes of the graph are grouped by: a torch call, or a module call."""
+    """A group of graph nodes: those of one torch call, or of one module call."""
 
     def __init__(self, outs: List[int], label: str) -> None:
         self.outs, self.label = outs, label
@@ -51,7 +51,7 @@ class Match:
 
 
 def _spread(tags: List[Any], model: Model) -> Dict[str, List[int]]:
-    """A node without a number belongs where its readers belong, when they agree."""
+    """A node without a number joins its readers' unit, if they all share one."""
     readers: Dict[str, List[int]] = {}
     for i, node in enumerate(model.nodes):
         for name in node.inputs:
@@ -89,7 +89,7 @@ class Matcher:
         self._ends(outputs, model.outputs, "output")
 
     def _merge_equal(self) -> None:
-        """A call that left no node (dropout, an equal call) may have been replaced by another with the same bytes."""
+        """A call without nodes (dropout, a duplicate) may have been replaced by another with the same bytes."""
         same: Dict[Any, List[int]] = {}
         for v, value in enumerate(self.values):
             if value.summary is not None and value.summary.digest:
@@ -103,7 +103,7 @@ class Matcher:
         self.same = same
 
     def _merge_transposes(self) -> None:
-        """The exporter makes one Transpose of two in a row, the second; it then reads what the first read."""
+        """The exporter merges two Transposes in a row into the second, which then reads the first one's input."""
         for v in reversed(range(len(self.values))):
             for u in [u for u in self.readers_of[v] if u in self.units]:
                 unit = self.units[u]
@@ -112,7 +112,7 @@ class Matcher:
                                            if r in self.units and self.units[r].label in _TRANSPOSES}
 
     def _merge_changes(self) -> None:
-        """Where the exporter dropped a change behind a view, what should read the changed tensor reads the one before."""
+        """Where the exporter dropped an in-place change through a view, readers of the changed tensor read the old one."""
         numbers = {id(value): v for v, value in enumerate(self.values)}
         for v in reversed(range(len(self.values))):
             value = self.values[v]
@@ -121,7 +121,7 @@ class Matcher:
                 self.readers_of[before] = self.readers_of[before] | self.readers_of[v]
 
     def _dequantised(self) -> None:
-        """What the codes of a quantised tensor stand for is made by the node that reads them."""
+        """The dequantised value of a quantised tensor is made by the node that reads its codes."""
         for v, value in enumerate(self.values):
             name = self.match.names.get(value.twin) if value.twin is not None else None
             if name is None or v in self.match.names:
@@ -137,7 +137,7 @@ class Matcher:
                 self.match.reasons[v] = f"folded: the graph has its codes, {name}"
 
     def _kept_inputs(self, numbers: Sequence[int], names: Sequence[str]) -> Tuple[Sequence[int], Sequence[str]]:
-        """The exporter leaves out inputs that nothing reads: those left, where type and shape tell for sure."""
+        """The exporter drops unused inputs; matches the rest where type and shape are unambiguous."""
         found = {}
         for name in names:
             fit = [v for v in numbers if self.type_fits(v, name)]
@@ -185,7 +185,7 @@ class Matcher:
         return self.type_fits(v, name) and self.read_by(name, unit) <= self.readers_of[v] | {unit}
 
     def candidates(self, unit: Any) -> List[Tuple[str, int]]:
-        """Values that leave the nodes of a unit, in order."""
+        """Values that the nodes of a unit pass to others, in order."""
         found = []
         for i in self.units[unit].nodes:
             if self.model.nodes[i].op == "Constant":
@@ -196,7 +196,7 @@ class Matcher:
         return found
 
     def after_folding(self, v: int, name: str, unit: Any) -> Optional[int]:
-        """The value that a later call without nodes of its own made of v, if name fits it."""
+        """The value that a later call without nodes made from v, if `name` fits it."""
         for _ in range(_FOLDS_MAX):
             makers = [u for u in self.readers_of[v] if u in self.units and self.units[u].outs]
             if len(makers) != 1 or self.units[makers[0]].nodes or len(self.units[makers[0]].outs) != 1:
@@ -236,7 +236,7 @@ class Matcher:
             if not self.values[v].depends:
                 continue  # explain() says so
             self.match.reasons[v] = ("several values of the graph fit: " + ", ".join(n for n, _ in pairs[v])) if pairs[v] \
-                else "no value of the graph fits for sure: it is read by other operations, or has another shape"
+                else "no value of the graph matches with certainty: its readers or its shape differ"
 
     def label(self, v: int) -> str:
         value = self.values[v]

@@ -28,7 +28,7 @@ class Repro:
 
     @property
     def others(self) -> List[Tuple[str, int]]:
-        """Other failures that were met, and how often."""
+        """Other failures seen on the way, and how often."""
         found, n = [], ctypes.c_size_t()
         for i in range(self.fields["n_others"]):
             text = _lib.text_of(_lib.lib().plumb_repro_other(self._handle.pointer, i, ctypes.byref(n)))
@@ -36,6 +36,7 @@ class Repro:
         return found
 
     def text(self, format: str = "text") -> str:
+        """As `plumb minify` prints it; format "json" is its JSON."""
         return write_text("plumb_repro_write", self._handle, {"format": format})
 
     def __repr__(self) -> str:
@@ -49,6 +50,7 @@ def _asked(function: str, model: Any, inputs: Any, progress: ProgressLike, optio
     context = options.pop("context", None)
     if isinstance(context, dict):
         context = _lib.options("plumb_context", "PLUMB_OPTIONS_CONTEXT", context)
+    options.setdefault("program", _lib.program())
     with opened.lock, Progress(progress) as p:
         made = _lib.options("plumb_minify_options", "PLUMB_OPTIONS_MINIFY",
                             dict(options, context=context, inputs=given.struct, progress=p.struct))
@@ -70,12 +72,12 @@ def minify(model: Any, inputs: Any = None, output: Optional[PathLike] = None, *,
 
 
 def minify_query(model: Any, inputs: Any = None, *, progress: ProgressLike = None, **options: Any) -> Repro:
-    """One question: does the model fail (with the signature of a repro.json, signature=)? `fails` has the answer."""
+    """Tests once whether the model fails (with signature=: as in that repro.json); see `fails`."""
     return _asked("plumb_minify_query", model, inputs, progress, options)
 
 
 def dump_repro(model: Any, inputs: Any = None, **options: Any) -> str:
-    """Writes a checkpoint below debug_dir; says where. Options: level, backend, error, name, no_data, ..."""
+    """Writes a checkpoint below debug_dir and returns its path. Options: level, backend, error, name, no_data, ..."""
     opened = open_model(model)
     given = take_inputs(inputs, opened.inputs, options)
     made = _lib.options("plumb_repro_options", "PLUMB_OPTIONS_REPRO", dict(options, inputs=given.struct))
@@ -86,7 +88,7 @@ def dump_repro(model: Any, inputs: Any = None, **options: Any) -> str:
 
 
 def read_repro(folder: PathLike) -> Dict[str, Any]:
-    """What a repro's folder says of the run: seed, threads, timeout, eval, backward, amp."""
+    """Settings of the run from a repro folder: seed, threads, timeout, eval, backward, amp."""
     from . import _abi
     made = _abi.plumb_repro_info()
     made.size = ctypes.sizeof(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from . import _abi, _lib
 
@@ -32,6 +32,7 @@ class Model:
 
     @property
     def pointer(self) -> ctypes.c_void_p:
+        """The handle for ctypes."""
         return self.handle.pointer
 
     @property
@@ -55,7 +56,47 @@ class Model:
                 for i in range(lib.plumb_model_outputs(self.pointer))]
 
     @property
+    def output_types(self) -> List[str]:
+        """ONNX types of the outputs; "" where it is not known."""
+        lib = _lib.lib()
+        kinds = [lib.plumb_model_output_dtype(self.pointer, i) for i in range(lib.plumb_model_outputs(self.pointer))]
+        return [_lib.text_of(lib.plumb_dtype_name(k)) for k in kinds]
+
+    def _shapes(self, function: Any, n: int) -> List[Optional[Tuple[int, ...]]]:
+        found: List[Optional[Tuple[int, ...]]] = []
+        for i in range(n):
+            rank = int(function(self.pointer, i, None, 0))
+            dims = (ctypes.c_int64 * max(rank, 0))()
+            function(self.pointer, i, dims, max(rank, 0))
+            found.append(None if rank < 0 else tuple(dims))
+        return found
+
+    @property
+    def input_shapes(self) -> List[Optional[Tuple[int, ...]]]:
+        """Shapes of the inputs; -1 is a symbolic or unknown dim, None an unknown rank."""
+        lib = _lib.lib()
+        return self._shapes(lib.plumb_model_input_dims, lib.plumb_model_inputs(self.pointer))
+
+    @property
+    def output_shapes(self) -> List[Optional[Tuple[int, ...]]]:
+        """Shapes of the outputs, as `input_shapes`."""
+        lib = _lib.lib()
+        return self._shapes(lib.plumb_model_output_dims, lib.plumb_model_outputs(self.pointer))
+
+    @property
+    def nodes(self) -> List[Dict[str, Any]]:
+        """The nodes of the main graph: name, op, domain, inputs and outputs (names; "" = left out)."""
+        lib, found = _lib.lib(), []
+        for i in range(self.n_nodes):
+            row = _lib.fields("plumb_node", "plumb_model_node", self.pointer, i)
+            for name, function in (("inputs", lib.plumb_model_node_input), ("outputs", lib.plumb_model_node_output)):
+                row[name] = [_lib.text_of(function(self.pointer, i, k)) for k in range(row.pop("n_" + name))]
+            found.append(row)
+        return found
+
+    @property
     def n_nodes(self) -> int:
+        """Number of nodes."""
         return int(_lib.lib().plumb_model_nodes(self.pointer))
 
     def to_bytes(self) -> bytes:
@@ -116,17 +157,17 @@ def _bytes_of(source: Any) -> Optional[bytes]:
 
 
 def open_model(source: Any) -> Model:
-    """A Model of anything that stands for one."""
+    """A Model from anything that Model accepts."""
     return source if isinstance(source, Model) else Model(source)
 
 
 def is_module(source: Any) -> bool:
-    """A torch.nn.Module, without importing torch."""
+    """Is it a torch.nn.Module? Does not import torch."""
     import sys
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.nn.Module)
 
 
 def is_exported(source: Any) -> bool:
-    """A torch.export.ExportedProgram, without importing torch."""
+    """Is it a torch.export.ExportedProgram? Does not import torch."""
     return type(source).__name__ == "ExportedProgram" and type(source).__module__.startswith("torch")

@@ -1,4 +1,4 @@
-"""The little of ONNX that is needed without the onnx package: node names, edges and stack traces of a model,
+"""The small part of ONNX needed without the onnx package: node names, edges and stack traces of a model,
 and a copy of it without the frames that plumb put into the traces. Reads protobuf's wire format."""
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from ._watch import TAG
+TAG = "plumb-call"  # file name of the frame around a call; its line is the number of the call
 
 # Fields that hold graphs or nodes, by kind of message: number -> kind. (onnx.proto3, IR version 10)
 _NESTED = {
@@ -72,9 +72,9 @@ def fields(data: memoryview) -> Iterator[Tuple[int, int, Any, int, int]]:
             width = 8 if wire == 1 else 4
             value, at = data[at:at + width], at + width
         else:
-            raise ValueError(f"not an ONNX model: wire type {wire}")
+            raise ValueError(f"not an ONNX model: invalid wire type {wire}")
         if at > n:
-            raise ValueError("not an ONNX model: it ends early")
+            raise ValueError("not an ONNX model: truncated")
         yield key >> 3, wire, value, start, at
 
 

@@ -1,4 +1,4 @@
-"""The program `plumb` of a wheel: runs the binary that lies in the package."""
+"""The program `plumb` of a wheel: runs the binary in the package."""
 from __future__ import annotations
 
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Replaces this process by plumb/lib/plumb."""
+    """Replaces this process with plumb/lib/plumb."""
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", "plumb")
     try:
         os.execv(program, [program, *sys.argv[1:]])

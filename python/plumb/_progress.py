@@ -1,4 +1,4 @@
-"""Progress bars, and Ctrl-C: plumb asks ten times a second whether to go on."""
+"""Progress bars, and Ctrl-C: plumb checks ten times a second whether to continue."""
 from __future__ import annotations
 
 import signal
@@ -15,7 +15,7 @@ ProgressLike = Union[None, bool, Callable[[str, int, int], Any]]
 class Progress:
     """Around one call of the library: `with Progress(wish) as p: ... p.struct`.
 
-    wish: None shows tqdm's bar on a terminal when tqdm is there; False shows nothing; True always shows one; a function is
+    wish: None shows tqdm's bar on a terminal if tqdm is installed; False shows nothing; True always shows one; a function is
     called with (phase, done, total; 0 = not known) and cancels the call by returning True or raising.
     """
 

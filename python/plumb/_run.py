@@ -14,7 +14,7 @@ _INPUTS = ("dims", "ranges", "fill", "seed")
 
 
 def take_inputs(inputs: Any, names: Any, options: Dict[str, Any]) -> _inputs.Inputs:
-    """The inputs, with those of the options that say how they are made."""
+    """The inputs, together with the options that control how they are generated."""
     made = {k: options.pop(k) for k in _INPUTS if k in options}
     return _inputs.Inputs(inputs, names, **made)
 
@@ -66,6 +66,9 @@ class RunResult(Mapping[str, Array]):
 
 def write_text(function: str, handle: _lib.Handle, options: Dict[str, Any]) -> str:
     """The text of a result."""
+    style = options.get("style")
+    if isinstance(style, dict):
+        options = dict(options, style=_lib.options("plumb_style", "PLUMB_OPTIONS_STYLE", style))
     made = _lib.options("plumb_write_options", "PLUMB_OPTIONS_WRITE", options)
     text = ctypes.c_void_p()
     _lib.call(function, handle.pointer, ctypes.byref(made), ctypes.byref(text))
@@ -104,6 +107,7 @@ class RecordResult:
         self.notes = [_lib.text_of(lib.plumb_record_result_note(p, i)) for i in range(lib.plumb_record_result_notes(p))]
 
     def load(self) -> "Tensors":
+        """The recording, opened for reading."""
         return load(self.path)
 
     def text(self, format: str = "text") -> str:
@@ -118,7 +122,7 @@ def record(model: Any, feeds: Any = None, out: Optional[PathLike] = None, *, bac
            progress: ProgressLike = None, **options: Any) -> Any:
     """Runs a model and writes every intermediate tensor to `out`.
 
-    model    a path, bytes, onnx.ModelProto or plumb.Model; or a torch.nn.Module, which is recorded as it runs in torch
+    model    a path, bytes, onnx.ModelProto or plumb.Model; or a torch.nn.Module, which is recorded while torch runs it
              (plumb.save_intermediates, whose options it takes and whose Recording it returns)
     feeds    inputs: see plumb.analyze
     out      the recording (.safetensors), a new file
@@ -129,7 +133,7 @@ def record(model: Any, feeds: Any = None, out: Optional[PathLike] = None, *, bac
         from ._save import save_intermediates
         return save_intermediates(model, feeds, out=out, **options)
     if out is None:
-        raise TypeError("out is missing: the file to write")
+        raise TypeError("missing argument: out, the file to write")
     opened = open_model(model)
     given = take_inputs(feeds, opened.inputs, options)
     with opened.lock, Progress(progress) as p:
@@ -140,7 +144,7 @@ def record(model: Any, feeds: Any = None, out: Optional[PathLike] = None, *, bac
 
 
 class Tensors(Mapping[str, Array]):
-    """A recording or file of tensors, opened for reading: arrays by name, mapped and read when they are touched."""
+    """A recording or file of tensors, opened for reading: arrays by name, memory-mapped and read on first access."""
 
     def __init__(self, path: PathLike) -> None:
         self.path = os.fspath(path)
@@ -180,7 +184,7 @@ def load(path: PathLike) -> Tensors:
 class Recorder:
     """Writes a recording: `with Recorder("run.safetensors", engine="mine") as r: r.write("y", array)`.
 
-    path     a new file; it appears whole when the block ends, and not at all when it raises
+    path     a new file; it appears complete when the block ends, and not at all if it raises
     options  engine, engine_version, model (a path), notes, stats_only
     """
 
@@ -190,7 +194,7 @@ class Recorder:
         _lib.call("plumb_recorder_open", os.fsencode(path), ctypes.byref(made), ctypes.byref(self._pointer))
 
     def write(self, name: str, array: Any) -> None:
-        """One value under the name it has in the model; any thread may call it."""
+        """Records one value under its name in the model; thread-safe."""
         if self._pointer is None:
             raise ValueError("the recorder is closed")
         plain, kind = _tensor._plain(array)
@@ -201,13 +205,13 @@ class Recorder:
                   ctypes.c_void_p(plain.ctypes.data))
 
     def close(self) -> None:
-        """Gives the file its name."""
+        """Completes the recording and gives the file its name."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None:
             _lib.call("plumb_recorder_close", pointer)
 
     def abandon(self) -> None:
-        """Leaves no file."""
+        """Discards the recording; no file is left."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None:
             _lib.lib().plumb_recorder_abandon(pointer)

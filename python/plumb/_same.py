@@ -49,11 +49,11 @@ def _walk(ref: Any, res: Any, fp64: Any, options: Any, path: str) -> Same:
         return Same(found["same"], path, found["rule"], found["why"])
     if isinstance(ref, Mapping):
         if not isinstance(res, Mapping) or set(ref) != set(res):
-            return Same(False, path, "keys", "other keys, or no dict")
+            return Same(False, path, "keys", "different keys, or not a dict")
         keys = [(k, f"{path}[{k!r}]") for k in ref]
     elif isinstance(ref, (list, tuple)):
         if not isinstance(res, (list, tuple)) or len(ref) != len(res):
-            return Same(False, path, "length", "another length, or no list")
+            return Same(False, path, "length", "different length, or not a list")
         keys = [(i, f"{path}[{i}]") for i in range(len(ref))]
     elif hasattr(ref, "__dataclass_fields__") and not isinstance(ref, type):
         return _walk(vars(ref), getattr(res, "__dict__", None) or {}, getattr(fp64, "__dict__", None), options, path)
@@ -74,7 +74,7 @@ def same(a: Any, b: Any, fp64: Any = None, **options: Any) -> Same:
     """Whether b, the candidate, is the same as a, the reference, by PyTorch's rule.
 
     a, b, fp64  arrays, torch tensors, numbers, or nested lists, tuples, dicts and dataclasses of them; fp64 (may be None) is
-                the same computation in double precision, the third opinion
+                the same computation in double precision, to tell which side is right
     options     tol, equal_nan, exact_dtype, ignore_non_fp, cos_similarity, use_larger_multiplier_for_smaller_tensor,
                 force_max_multiplier, use_iou_for_bool, iou_threshold: as of PyTorch; or same="tol=1e-4,…" as of the program
     """

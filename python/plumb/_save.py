@@ -50,7 +50,7 @@ class Recording:
 
 
 class _Summary:
-    """What is kept in memory of a tensor."""
+    """What stays in memory of a recorded tensor."""
 
     def __init__(self, tensor: Tensor, dense: Tensor, index: Any) -> None:
         self.index = index
@@ -72,7 +72,7 @@ def _blake(dense: Tensor) -> str:
 
 
 def _sink(writer: Any) -> Callable[[Tensor], _Summary]:
-    """Writes at once, so that what happens to the tensor later cannot reach the record."""
+    """Writes immediately, so later in-place changes cannot affect the record."""
     def sink(tensor: Tensor) -> _Summary:
         if tensor.dim() > _RANK_MAX:
             raise _file.UnsupportedError(f"{tensor.dim()} dims")
@@ -148,7 +148,7 @@ def _put_back(thing: Any, contents: Any) -> None:
 
 @contextlib.contextmanager
 def _attributes_kept(model: Module) -> Iterator[None]:
-    """torch.fx runs forward on proxies; what it sets and appends must not be found there by the run."""
+    """torch.fx runs forward on proxies; undoes the attributes it sets and appends, so the real run does not see them."""
     before = [(m.__dict__, dict(m.__dict__), [(v, _contents(v)) for v in m.__dict__.values()]) for m in _own_modules(model)]
     try:
         yield
@@ -166,7 +166,7 @@ def _traced_by_fx(model: Module) -> Any:
 
 
 def _in_order(model: Module, kwargs: Any) -> Dict[str, Any]:
-    """Keyword arguments in the order of forward's parameters: so the exporters make inputs of them."""
+    """Keyword arguments in the order of forward's parameters, the order of the exported inputs."""
     try:
         names = list(inspect.signature(model.forward).parameters)
     except (TypeError, ValueError):
@@ -251,7 +251,7 @@ class _Names:
 
 
 def _source_of(watcher: Watcher, value: Value) -> Dict[str, Any]:
-    """The line of the model's code that made a value, and what changed it behind a view."""
+    """The line of the model's code that made a value, and the call that changed it through a view."""
     made = watcher.calls[value.call].source if value.call is not None else None
     about = {} if made is None else {"file": made[0], "line": made[1]}
     if value.changed_by is not None:
@@ -297,10 +297,10 @@ def _kind(value: Value) -> str:
 
 def _why_alone(value: Value) -> str:
     if value.op == "changed":
-        return "changed behind a view: no call returned it"
+        return "changed through a view: no call returned it"
     if value.call is None and not value.names:
         return "made by scripted or compiled code: the exporter tells nothing of its operations"
-    return "the run that was exported has no such call"
+    return "the exported run does not make this call"
 
 
 class _Matched:
@@ -337,9 +337,9 @@ def _matched(recorded: Watcher, traced: Watcher, graph: Any, tags: List[Optional
         elif result.names[w] in found.values():
             reasons[v] = f"{result.names[w]} has a record already"
         elif not _same_kind(value, traced.values[w], same_inputs):
-            reasons[v] = f"it had another shape or type in the run that was exported: {_kind(traced.values[w])}"
+            reasons[v] = f"different shape or type in the exported run: {_kind(traced.values[w])}"
         elif same_inputs and not _match.agree(value, traced.values[w]):
-            reasons[v] = "it had another value in the run that was exported"
+            reasons[v] = "different value in the exported run"
         else:
             found[v], methods[v] = result.names[w], result.methods[w]
     if by_call and any(t is not None for t in tags):
@@ -362,11 +362,11 @@ def _check(model: Module, onnx_path: Any, out: Any, training: str, exporter: str
                              "would be that of the eager module. Record the module before it is compiled "
                              "(model._orig_mod), and compare the outputs of the compiled one with it")
     if out is None:
-        raise TypeError("out is missing: the file to write")
+        raise TypeError("missing argument: out, the file to write")
     if training not in ("eval", "preserve"):
-        raise ValueError(f"training is {training!r}; 'eval' (BatchNormalization folded) or 'preserve'")
+        raise ValueError(f"training is {training!r}, expected 'eval' (BatchNormalization folded) or 'preserve'")
     if exporter not in ("torchscript", "dynamo"):
-        raise ValueError(f"exporter is {exporter!r}; 'torchscript' or 'dynamo'")
+        raise ValueError(f"exporter is {exporter!r}, expected 'torchscript' or 'dynamo'")
     for path in (out, onnx_path):
         if path is not None:
             _file.refuse_existing(path)

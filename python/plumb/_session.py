@@ -37,13 +37,13 @@ class Blame(Row):
 
     def __repr__(self) -> str:
         place = f" at {self.source}" if self.source else f" in {self.module}" if self.module else ""
-        return f"<plumb.Blame {self.op} that makes {self.value!r}{place}: {self.kind or 'wrong'}>"
+        return f"<plumb.Blame {self.op} -> {self.value!r}{place}: {self.kind or 'wrong'}>"
 
 
 class SyncPoint(Row):
     """A value of the model and its counterpart: value, node, op, module, source, counterpart, paired_by, confidence, verdict,
-    similarity, propagated, local, amplified, q, reason, ...; `metrics` by name; `a`, `b` and `gold` are arrays, read when
-    they are touched."""
+    similarity, propagated, local, amplified, q, reason, ...; `metrics` by name; `a`, `b` and `gold` are arrays, loaded
+    on first access."""
 
     def __init__(self, session: "Session", index: int, fields: Dict[str, Any]) -> None:
         super().__init__(fields)
@@ -102,11 +102,10 @@ class SyncPoints(Sequence[SyncPoint]):
 class Session:
     """What was found. `ok` is true only when the verdict is "agree".
 
-    verdict, reason, at_fault ("runtime", "model", "both", "none"), exit_code, first_divergence, folder, notes, summary
-    blame         list of Blame, the largest effect on the outputs first
-    sync_points   list of SyncPoint; session["value"] finds one by name
-    lost_calls    of a torch module: calls that the exporter dropped, froze or changed
-    samples       of several inputs sets of a module: a Session for each; this one is the worst
+    session["value"] is the SyncPoint of a value; print(session) prints the table; a notebook draws it.
+    summary     all fields of plumb_session_summary (plumb.h) as a dict
+    lost_calls  of a torch module: calls that the exporter dropped, froze or changed, with their lines
+    samples     of several input sets of a torch module: a Session for each; this one is the worst
     """
 
     def __init__(self, handle: _lib.Handle, model: Optional[Model] = None, setup: Optional[Dict[str, Any]] = None,
@@ -125,36 +124,42 @@ class Session:
 
     @property
     def ok(self) -> bool:
+        """True only when the verdict is "agree"."""
         return bool(self.summary["verdict"] == "agree")
 
     @property
     def verdict(self) -> str:
+        """"agree", "diverged", "nondeterministic", "failed" or "inconclusive"."""
         return str(self.summary["verdict"])
 
     @property
     def reason(self) -> str:
+        """The verdict in one line."""
         return str(self.summary["reason"])
 
     @property
     def at_fault(self) -> str:
-        """Who is wrong: "runtime", "model" (the exported one), "both" or "none"."""
-        found = self.summary.get("at_fault") or self.to_dict().get("at_fault")
-        return str(found) if found else ("none" if self.ok else "runtime")
+        """Who is wrong: "runtime", "model" (the exported model does not compute what the module does), "both" or "none"."""
+        return str(self.summary["at_fault"])
 
     @property
     def exit_code(self) -> int:
+        """Exit code of the program for this result: 0 agrees, 1 diverged, 2 inconclusive, 3 a side failed."""
         return int(self.summary["exit_code"])
 
     @property
     def folder(self) -> str:
+        """The folder of the session."""
         return str(self.summary["folder"])
 
     @property
     def first_divergence(self) -> str:
+        """The first value that diverges; "" when none does."""
         return str(self.summary["first_divergence"])
 
     @property
     def notes(self) -> List[str]:
+        """Remarks of the analysis."""
         n = self.summary["n_notes"]
         return [_lib.text_of(_lib.lib().plumb_session_note(self._handle.pointer, i)) for i in range(n)]
 
@@ -174,6 +179,7 @@ class Session:
 
     @property
     def smallest_samples(self) -> List[int]:
+        """The fewest samples that show every culprit."""
         return [int(_lib.lib().plumb_session_smallest(self._handle.pointer, i)) for i in range(self.summary["n_smallest"])]
 
     def side(self, which: str) -> Row:
@@ -188,6 +194,7 @@ class Session:
 
     @property
     def blame(self) -> List[Blame]:
+        """The culprits, the largest effect on the outputs first."""
         lib, p = _lib.lib(), self._handle.pointer
         rows = []
         for i in range(lib.plumb_session_blames(p)):
@@ -199,6 +206,7 @@ class Session:
 
     @property
     def sync_points(self) -> SyncPoints:
+        """Every compared value, in the order of the model."""
         if self._points is None:
             n = _lib.lib().plumb_session_points(self._handle.pointer)
             self._points = SyncPoints([self._point(i) for i in range(n)])
@@ -235,13 +243,15 @@ class Session:
                                           value.encode(), side.encode()))
 
     def metric(self, index: int, name: str) -> float:
+        """A metric of a sync point by number and name ("psnr"); NaN when it has none."""
         return float(_lib.lib().plumb_session_metric(self._handle.pointer, index, name.encode()))
 
     # ---- texts and files ---------------------------------------------------------------------------
 
     def text(self, format: str = "text", **options: Any) -> str:
-        """As the program prints it: "text", "json", "csv", "md", "junit", "github", "sarif", "model-explorer". Options: metric,
-        sort, limit, colour, rollup."""
+        """The session as `plumb report` prints it: "text", "json", "csv", "md", "junit", "github", "sarif",
+        "model-explorer". Options: metric, sort, limit, rollup, style (a dict of
+        marks: agree, diverged, green, yellow, red, reset)."""
         return write_text("plumb_session_write", self._handle, dict(options, format=format))
 
     def to_dict(self) -> Dict[str, Any]:
@@ -251,7 +261,7 @@ class Session:
         return self._data
 
     def save(self, folder: PathLike) -> str:
-        """Copies the session's folder to a new place."""
+        """Copies the session folder."""
         if not self.folder:
             raise ValueError("the session has no folder: pass output= to analyze or compare")
         shutil.copytree(self.folder, folder)
@@ -266,8 +276,8 @@ class Session:
         return os.fspath(path)
 
     def show(self, browser: bool = True, **options: Any) -> str:
-        """Serves the session on this machine and opens the debugger; returns the link. It ends with this object. Options: port,
-        source, host."""
+        """Serves the session on this machine and opens the debugger; returns the link. The server stops when this
+        object is freed. Options: port, source, host."""
         self._viewer = view(self.folder, **options)
         link = _lib.text_of(_lib.lib().plumb_viewer_link(self._viewer.pointer))
         if browser:

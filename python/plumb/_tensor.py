@@ -33,7 +33,7 @@ _release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_drop)
 
 
 def _keep(array: Array) -> int:
-    """The array lives until plumb lets go of its memory."""
+    """Keeps the array alive until plumb releases its memory."""
     with _lock:
         number = _next[0]
         _next[0] += 1
@@ -42,7 +42,7 @@ def _keep(array: Array) -> int:
 
 
 def kept() -> int:
-    """How many arrays plumb still holds; for tests of leaks."""
+    """Number of arrays that plumb still holds, for leak tests."""
     with _lock:
         return len(_kept)
 
@@ -66,7 +66,7 @@ def _plain(thing: Any) -> Tuple[Array, int]:
     if little.dtype.name == "bfloat16":  # of ml_dtypes
         return little.view("<u2"), _BFLOAT16
     if little.dtype not in _FROM_NUMPY:
-        raise TypeError(f"numpy type {array.dtype} is none of ONNX's")
+        raise TypeError(f"numpy type {array.dtype} has no ONNX equivalent")
     return little, _FROM_NUMPY[little.dtype]
 
 
@@ -96,7 +96,7 @@ def _strings(array: Array, dims: Any) -> _lib.Handle:
 
 
 class _Memory:
-    """What a numpy array keeps alive while it looks at plumb's memory."""
+    """Owner of plumb memory that a numpy array points to."""
 
     def __init__(self, handle: _lib.Handle, shape: Tuple[int, ...], kind: str, data: int) -> None:
         self.handle = handle
@@ -125,7 +125,7 @@ def to_array(handle: _lib.Handle) -> Array:
 
 
 def shared(pointer: Optional[int]) -> Optional[Array]:
-    """A tensor that lives with its owner, as an array of its own."""
+    """An array over a tensor that belongs to another object."""
     if not pointer:
         return None
     again = ctypes.c_void_p(_lib.lib().plumb_tensor_ref(ctypes.c_void_p(pointer)))

@@ -34,6 +34,7 @@ class CheckResult:
         return self.exit_code == 0
 
     def text(self, format: str = "text") -> str:
+        """As `plumb run --accuracy` prints it; format "json" is its JSON."""
         return write_text("plumb_check_result_write", self._handle, {"format": format})
 
     def __repr__(self) -> str:
@@ -44,7 +45,7 @@ def check(model: Any, inputs: Any = None, *, backend: Optional[str] = None, mode
           context: Optional[Dict[str, Any]] = None, progress: ProgressLike = None, **options: Any) -> CheckResult:
     """`plumb run --accuracy`: does the backend compute what the reference computes?
 
-    mode     "accuracy", "strict" (other outputs than floats count, too) or "none"
+    mode     "accuracy", "strict" (non-float outputs count, too) or "none"
     context  a dict of eval, amp, backward, loss_output, random_gradients, grad_seed
     options  reference, reference_model, reference_amp, profile, same, tol, baseline, write_baseline; of the run: timeout,
              memory_limit, threads, repeat, output, save_as; of the inputs: dims, ranges, fill, seed
@@ -66,7 +67,7 @@ def check(model: Any, inputs: Any = None, *, backend: Optional[str] = None, mode
 class TestReport:
     """passed, failed, skipped, and cases with path, status, reason, seconds."""
 
-    __test__ = False  # pytest: no test of its own
+    __test__ = False  # not a test class for pytest
 
     def __init__(self, handle: _lib.Handle) -> None:
         lib, p = _lib.lib(), handle.pointer
@@ -78,6 +79,7 @@ class TestReport:
                       for i in range(lib.plumb_test_report_cases(p))]
 
     def text(self, format: str = "text", verbose: bool = False) -> str:
+        """As `plumb test` prints it; verbose lists every case."""
         return write_text("plumb_test_report_write", self._handle, {"format": format, "verbose": verbose})
 
 
@@ -104,9 +106,15 @@ def ops(filter: Optional[str] = None) -> Any:
     return _text("plumb_ops", _abi.PLUMB_JSON, None if filter is None else filter.encode())
 
 
-def backends() -> Any:
-    """Which backends work here: name, version, available, reason."""
-    return _text("plumb_backends", _abi.PLUMB_JSON)
+def backends() -> List[Dict[str, Any]]:
+    """Which backends work here: dicts with name, summary, version, available, reason, cpu, sandbox."""
+    handle = _lib.make("backends", "plumb_backend_list_new", "plumb_backend_list_free")
+    lib, found = _lib.lib(), []
+    for i in range(lib.plumb_backend_list_count(handle.pointer)):
+        row = _lib.fields("plumb_backend_info", "plumb_backend_list_get", handle.pointer, i)
+        row["available"] = bool(row["available"])
+        found.append(row)
+    return found
 
 
 def faults_missed(model: Any, backend: str) -> str:
@@ -118,7 +126,7 @@ def faults_missed(model: Any, backend: str) -> str:
 
 
 def store_ls(folder: PathLike) -> Any:
-    """What is in a store."""
+    """Lists the contents of a store."""
     return _text("plumb_store_ls", os.fsencode(folder), _abi.PLUMB_JSON)
 
 
@@ -130,10 +138,10 @@ def store_verify(path: PathLike) -> Any:
 
 
 def store_gc(folder: PathLike, dry_run: bool = False) -> Any:
-    """Removes what no index names."""
+    """Removes blobs that no index refers to."""
     return _text("plumb_store_gc", os.fsencode(folder), int(dry_run), _abi.PLUMB_JSON)
 
 
 def version() -> str:
-    """Of the library that runs."""
+    """The version of the loaded library."""
     return _lib.text_of(_lib.lib().plumb_version())

@@ -27,6 +27,8 @@ from torch._jit_internal import FunctionModifiers
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from ._onnx import TAG
+
 try:
     from torch.overrides import TorchFunctionMode
 except ImportError as e:
@@ -37,7 +39,6 @@ except ImportError:
     TorchDispatchMode = None
 
 Source = Tuple[str, int, str]  # file, line, function
-TAG = "plumb-call"  # file name of the frame around a call; its line is the number of the call
 _CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
 _WITH_KWARGS = {"with_kwargs": True} if "with_kwargs" in inspect.signature(
@@ -45,7 +46,7 @@ _WITH_KWARGS = {"with_kwargs": True} if "with_kwargs" in inspect.signature(
 
 
 class Value:
-    """One tensor that was seen."""
+    """One tensor seen during the run."""
 
     def __init__(self, **fields: Any) -> None:
         self.call: Optional[int] = None  # number of the call that made it
@@ -61,7 +62,7 @@ class Value:
         self.shape: Tuple[Any, ...] = ()
         self.dtype: Any = None
         self.summary: Any = None  # what the sink returned
-        self.changed: Optional[Value] = None  # the value it was before it was changed behind a view
+        self.changed: Optional[Value] = None  # its value before it was changed through a view
         self.changed_by: Optional[int] = None  # number of the call that did it
         self.quantised: Optional[Dict[str, Any]] = None  # scale, zero point ... of a quantised tensor
         self.twin: Optional[int] = None  # of a quantised tensor's values, number of the one with its codes
@@ -131,7 +132,7 @@ def _where() -> Optional[Source]:
 
 
 def _memory(tensor: Tensor) -> Optional[int]:
-    """What views of the same memory have in common; None for a tensor without memory."""
+    """A key shared by all views of the same memory; None for a tensor without memory."""
     try:
         return (tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()).data_ptr() or None
     except (RuntimeError, NotImplementedError):
@@ -196,7 +197,7 @@ if TorchDispatchMode is not None:
 
 class Watcher:
     """sink(tensor) is called once for each value and keeps what it needs of it; it may raise _file.UnsupportedError,
-    which `refuse` is told of. With tag=True each call runs in a frame that carries its number."""
+    which is passed to `refuse`. With tag=True each call runs in a frame that carries its number."""
 
     def __init__(self, model: Module, sink: Any, refuse: Any, tag: bool = False) -> None:
         self.model, self.sink, self.refuse, self.tag = model, sink, refuse, tag
@@ -233,7 +234,7 @@ class Watcher:
         return entry[2]
 
     def add(self, tensor: Tensor, has_version: bool = True, **fields: Any) -> int:
-        """A new value; of a quantised tensor two, what it stands for and its codes. Returns the number of the first."""
+        """Adds a value; for a quantised tensor two, the dequantised value and its codes. Returns the number of the first."""
         if tensor.is_quantized:
             number = self.add_quantised(tensor, fields)
         else:
@@ -279,7 +280,7 @@ class Watcher:
         return self.stack[-1][0] if self.stack else ""
 
     def take(self, tensor: Tensor) -> Optional[int]:
-        """The value of an argument. A tensor that was changed behind a view is a value of its own."""
+        """The value of an argument. A tensor changed through a view is a new value."""
         number = self.find(tensor)
         if number is None:
             entry = self.live.get(id(tensor))
@@ -289,7 +290,7 @@ class Watcher:
         return number
 
     def twins(self, number: int) -> List[int]:
-        """The value and, of a quantised tensor, that of its codes."""
+        """The value and, for a quantised tensor, the value of its codes."""
         twin = self.values[number].twin
         return [number] if twin is None else [number, twin]
 
@@ -317,7 +318,7 @@ class Watcher:
 
     @contextlib.contextmanager
     def quiet(self, step: int = 1) -> Iterator[None]:
-        """What runs inside is plumb's own (step -1: the model's again)."""
+        """Calls inside are plumb's own and are not recorded (step -1: the model's again)."""
         self.busy += step
         try:
             yield
@@ -398,7 +399,7 @@ class Watcher:
     # ---- modules -----------------------------------------------------------------------------------
 
     def elsewhere(self) -> bool:
-        """Modes are of one thread; hooks and what is put into torch.Tensor are not."""
+        """Modes apply to one thread; hooks and patches of torch.Tensor to all."""
         return threading.get_ident() != self.thread
 
     def before_module(self, path: str) -> Any:
@@ -451,7 +452,7 @@ class Watcher:
     @contextlib.contextmanager
     def hooks(self) -> Iterator[None]:
         handles, scripted = [], {}
-        compiled = _scripted_when_traced(self.model)
+        compiled = scripted_when_traced(self.model)
         self.constants = {id(t): (t, version(t)) for t in (*self.model.parameters(), *self.model.buffers())}
         try:
             for path, m in self.model.named_modules():
@@ -504,7 +505,7 @@ def _has_exports(module: Module) -> bool:
     return any(getattr(f, "_torchscript_modifier", None) is FunctionModifiers.EXPORT for f in methods.values())
 
 
-def _scripted_when_traced(model: Module) -> Set[int]:
+def scripted_when_traced(model: Module) -> Set[int]:
     """ids of the modules that torch.jit.trace compiles (torch.ao's quantised ones): hooks of theirs would be compiled, too."""
     return {id(m) for top in model.modules() if not isinstance(top, torch.jit.ScriptModule) and _has_exports(top)
             for m in top.modules()}

@@ -80,7 +80,7 @@ def plumb_session(request: Any) -> Iterator[PlumbSession]:
 
 
 def _keep(node: Any, number: int, session: Session) -> str:
-    """Copies a session to where it outlives the test."""
+    """Copies a session so that it outlives the test."""
     base = os.path.join(_FOLDER, re.sub(r"[^\w.-]+", "_", node.nodeid).strip("_"))
     target, n = f"{base}-{number}" if number else base, 1
     while os.path.exists(target):

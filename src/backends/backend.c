@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "backends/backend_int.h"
+#include "backends/confine.h"
 #include "backends/guard/guard.h"
 #include "base/alloc.h"
 #include "base/file_fault.h"
@@ -87,6 +88,14 @@ bool pl_backend_is_interpreter(const char *spec) {
     return spec == NULL || strcmp(spec, pl_backend_eager.name) == 0;
 }
 
+bool pl_backend_is_own(const char *spec) {
+    const size_t n = spec == NULL ? 0 : strcspn(spec, ":");
+    const char *const own[] = { pl_backend_eager.name, pl_backend_jit.name };
+    for (size_t i = 0; i < 2; i++)
+        if (strlen(own[i]) == n && strncmp(spec, own[i], n) == 0) return true;
+    return spec == NULL;
+}
+
 pl_backend_options pl_backend_options_for(const char *spec, double timeout_seconds,
                                           uint64_t memory_limit) {
     return (pl_backend_options){ .guarded = pl_backend_is_guarded(spec),
@@ -154,12 +163,16 @@ static pl_status start_child(pl_backend *b, pl_guard_child **out, pl_err *err) {
 
 static pl_status open_guarded(pl_backend *b, pl_err *err) {
     pl_spec spec = { 0 };
-    /* A spelling mistake is told without starting anything. */
+    /* Reports a misspelt spec before starting anything. */
     pl_status st = pl_spec_parse(b->spec, b->vtable->name, b->vtable->options, b->vtable->n_options,
                                  &spec, err);
+    pl_confinement confinement = { 0 };
+    if (st == PL_OK)
+        st = pl_confine(b->vtable, spec.options, spec.n_options, &b->options, &confinement, err);
+    if (st == PL_OK) st = pl_guard_start(b->options.tmp_dir, &confinement, &b->guard, err);
+    pl_confinement_release(&confinement);
     pl_spec_release(&spec);
     PL_TRY(st);
-    PL_TRY(pl_guard_start(b->options.tmp_dir, &b->guard, err));
     PL_TRY(start_child(b, &b->probe, err));
     split_modes(b);
     pl_guard_preload(b->guard, b->probe);
@@ -212,6 +225,10 @@ const char *pl_backend_name(const pl_backend *b) {
     return b->vtable->name;
 }
 
+const char *pl_backend_sandbox(const pl_backend *b) {
+    return pl_confine_state(b->vtable, b->options.sandbox);
+}
+
 const char *pl_backend_spec(const pl_backend *b) {
     return b->spec;
 }
@@ -258,7 +275,7 @@ static pl_status check_model_untouched(const pl_program *p, const char *by, pl_e
     if (pl_file_map_untouched(p->source.onnx, p->source.n_onnx)) return PL_OK;
     const pl_hash128 now = pl_hash128_of(p->source.onnx, p->source.n_onnx);
     if (pl_hash128_equal(now, p->onnx_hash)) return PL_OK;
-    return pl_fail(err, PL_E_BACKEND, "backend '%s' wrote to the model's bytes while it %s",
+    return pl_fail(err, PL_E_BACKEND, "backend '%s' modified the model while it %s",
                    p->backend->vtable->name, by);
 }
 
@@ -433,7 +450,7 @@ static pl_status run_here(pl_program *p, const plumb_run_args *args, pl_err *err
     if (own) return PL_OK;
     PL_TRY(hash_inputs(args, &after, err));
     if (before.low != after.low || before.high != after.high) {
-        return pl_fail(err, PL_E_BACKEND, "backend '%s' wrote to its inputs", v->name);
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' modified its inputs", v->name);
     }
     return check_model_untouched(p, "ran", err);
 }
@@ -502,8 +519,8 @@ static pl_status check_output(const pl_program *p, const plumb_run_args *args, s
     if (!wrong) return PL_OK;
     pl_type_print(&declared, value->type);
     const pl_status st = pl_fail(
-        err, PL_E_BACKEND, "backend '%s' returned output '%s' as %s, the model declares %s", name,
-        value->name, pl_datum_describe(d, found, sizeof(found)), pl_buf_str(&declared));
+        err, PL_E_BACKEND, "backend '%s' returned output '%s' as %s, but the model declares %s",
+        name, value->name, pl_datum_describe(d, found, sizeof(found)), pl_buf_str(&declared));
     pl_buf_release(&declared);
     return st;
 }

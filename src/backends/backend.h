@@ -23,6 +23,8 @@ typedef struct pl_backend_options {
     double timeout_seconds; /* of each compile and each run; 0 = none. Only when guarded */
     uint64_t memory_limit;  /* bytes of the child, measured; 0 = none. Only when guarded */
     const char *tmp_dir;    /* of the guard; NULL = $TMPDIR. Used while opening only */
+    int sandbox;            /* PLUMB_SANDBOX_*. Only when guarded */
+    const char *model;      /* file of the model, whose folder may be read; NULL = none */
     /* Asked while a guarded child is waited for; cancelling ends the child. May be NULL, else it
      * lives as long as the backend. */
     const pl_progress *progress;
@@ -44,6 +46,8 @@ extern const plumb_backend *const pl_backend_rows[];
 bool pl_backend_is_guarded(const char *spec);
 /* NULL, or "eager" without options: flows may then drive the interpreter themselves. */
 bool pl_backend_is_interpreter(const char *spec);
+bool pl_backend_is_own(
+    const char *spec); /* runs the operators of src/ops and no others; NULL too */
 /* Options by that rule. */
 pl_backend_options pl_backend_options_for(const char *spec, double timeout_seconds,
                                           uint64_t memory_limit);
@@ -58,6 +62,7 @@ void pl_backend_abandon(pl_backend *backend);
 const char *pl_backend_name(const pl_backend *backend);
 const char *pl_backend_spec(const pl_backend *backend);
 const char *pl_backend_version(const pl_backend *backend); /* "" when it has none */
+const char *pl_backend_sandbox(const pl_backend *backend); /* "on", or why not */
 /* What the CPU of its process has (kernels/cpu.h); an emulator shows another one than ours. */
 uint64_t pl_backend_cpu(const pl_backend *backend);
 /* 1, 0, or -1 when only compiling tells. A guarded backend is asked in its child. */

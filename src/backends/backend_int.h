@@ -3,6 +3,7 @@
 #define PL_BACKEND_INT_H
 
 #include "backends/backend.h"
+#include "base/door.h"
 
 /* The backends' rows, defined in their files. */
 #define PL_BACKEND(x) extern const plumb_backend pl_backend_##x;
@@ -28,6 +29,9 @@ pl_status pl_source_model(const plumb_source *source, pl_model **out, bool *owne
 
 /* What open() of an unguarded backend gave. */
 void *pl_backend_self(const pl_backend *backend);
+
+/* The folder that emitted code is kept in; it is made when it is not there. */
+pl_status pl_jit_cache_open(pl_dir **out, pl_err *err);
 
 /* What a plugin's vtable must have. */
 pl_status pl_backend_check_vtable(const plumb_backend *vtable, pl_err *err);

@@ -91,7 +91,7 @@ static plumb_status cmd_compile(void *self, const plumb_source *source, void **p
     return st;
 }
 
-/* What an earlier run has left, perhaps before it failed, is not what this one makes. */
+/* Removes the files of an earlier run, which may have failed. */
 static void remove_results(const cmd_program *p, size_t n_out) {
     for (size_t i = 0; i <= n_out; i++) {
         char name[64];
@@ -168,8 +168,8 @@ static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_
     char buffer[64];
     const char *name = find_output(p, i, buffer);
     if (name == NULL) {
-        return pl_fail(err, PL_E_BACKEND, "'%s' left no output_%zu.pb (output '%s')", p->program, i,
-                       p->source->outputs[i]);
+        return pl_fail(err, PL_E_BACKEND, "'%s' wrote no output_%zu.pb (output '%s')", p->program,
+                       i, p->source->outputs[i]);
     }
     const pl_type *type = i < p->model->graph->n_outputs ? p->model->graph->outputs[i]->type : NULL;
     char what[40];
@@ -187,7 +187,7 @@ static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_
 static pl_status check_count(const cmd_program *p, size_t n_out, pl_err *err) {
     char name[64];
     if (find_output(p, n_out, name) == NULL) return PL_OK;
-    return pl_fail(err, PL_E_BACKEND, "'%s' left output_%zu.pb, but the model has %zu output%s",
+    return pl_fail(err, PL_E_BACKEND, "'%s' wrote output_%zu.pb, but the model has %zu output%s",
                    p->program, n_out, n_out, n_out == 1 ? "" : "s");
 }
 
@@ -251,6 +251,7 @@ static const plumb_option_def options[] = {
 const plumb_backend pl_backend_cmd = {
     .abi = PLUMB_ABI,
     .n_bytes = sizeof(plumb_backend),
+    .flags = PLUMB_UNCONFINED,
     .name = "cmd",
     .summary = "any program, called as PROGRAM DIR",
     .options = options,

@@ -51,7 +51,7 @@ static size_t host_bytes(const plumb_tensor *t) {
 static pl_status fill(pl_tensor *t, const void *data, size_t n_bytes, pl_err *err) {
     if (n_bytes != pl_tensor_bytes(t)) {
         char text[200];
-        return pl_fail(err, PL_E_BACKEND, "%zu bytes given for %s, which has %zu", n_bytes,
+        return pl_fail(err, PL_E_BACKEND, "got %zu bytes for %s, expected %zu", n_bytes,
                        pl_tensor_describe(t, text, sizeof(text)), pl_tensor_bytes(t));
     }
     if (data == NULL && n_bytes > 0) return pl_fail(err, PL_E_BACKEND, "no data given (NULL)");

@@ -1,4 +1,4 @@
-/* plugin: a backend in somebody else's shared library. Loaded only when a spec names it. */
+/* plugin: a backend in a third-party shared library. Loaded only when a spec names it. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -146,7 +146,7 @@ static plumb_status plugin_synchronize(void *program, plumb_error *err) {
 
 static const plumb_option_def options[] = {
     { "", "FILE.so", "a shared library" },
-    { "backend", "NAME", "which of its backends (default: the first)" },
+    { "backend", "NAME", "backend of the plugin to use (default: the first)" },
     { "*", "TEXT", "options of the plugin" },
 };
 

@@ -1,5 +1,5 @@
-/* The one door to the heap. Everything in plumb allocates through these, so that tests can make
- * the n-th allocation fail (pl_alloc_fail_after) and so that sizes are checked in one place.
+/* The one interface to the heap. Everything in plumb allocates through these, so that tests can
+ * make the n-th allocation fail (pl_alloc_fail_after) and so that sizes are checked in one place.
  * All return NULL on failure; the caller turns that into pl_fail_memory. */
 #ifndef PL_ALLOC_H
 #define PL_ALLOC_H
@@ -31,7 +31,7 @@ void pl_alloc_keep_freed(void);
 /* For tests: after `n` more successful allocations in this process every later one fails;
  * a negative n switches the injection off (the default). Thread-safe. */
 void pl_alloc_fail_after(long n);
-/* The same, but only the next one fails: what goes on after it must notice all the same. */
+/* The same, but only the next one fails: the code after it must still notice. */
 void pl_alloc_fail_once(long n);
 
 #endif

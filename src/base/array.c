@@ -15,10 +15,15 @@ static bool next_capacity(size_t capacity, size_t size, size_t *out) {
 }
 
 bool pl_array_grow(void *items, size_t *capacity, size_t size) {
+    return pl_array_grow_to(items, *capacity + 1, capacity, size);
+}
+
+bool pl_array_grow_to(void *items, size_t need, size_t *capacity, size_t size) {
     void *old;
-    size_t wanted = 0;
+    size_t wanted = *capacity;
     memcpy(&old, items, sizeof old); /* the address of a T *, whatever T is */
-    if (!next_capacity(*capacity, size, &wanted)) return false;
+    while (wanted < need)
+        if (!next_capacity(wanted, size, &wanted)) return false;
     void *grown = pl_realloc_array(old, wanted, size);
     if (grown == NULL) return false;
     memcpy(items, &grown, sizeof grown);

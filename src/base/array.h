@@ -19,8 +19,13 @@
 #define PL_ARENA_ROOM(arena, items, n, capacity)                                                   \
     ((n) < *(capacity) || pl_arena_grow(arena, &(items), n, capacity, sizeof *(items)))
 
+/* The same for `need` elements in all. */
+#define PL_ARRAY_ROOM_FOR(items, need, capacity)                                                   \
+    ((need) <= *(capacity) || pl_array_grow_to(&(items), need, capacity, sizeof *(items)))
+
 /* `items` is the address of a pointer to elements of `size` bytes. */
 bool pl_array_grow(void *items, size_t *capacity, size_t size);
+bool pl_array_grow_to(void *items, size_t need, size_t *capacity, size_t size);
 bool pl_arena_grow(pl_arena *arena, void *items, size_t n, size_t *capacity, size_t size);
 
 #endif

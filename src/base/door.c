@@ -92,10 +92,10 @@ static int open_beneath(const pl_dir *dir, const char *name, int flags, mode_t m
 static pl_status fail(const pl_dir *dir, const char *doing, const char *name, pl_err *err) {
     const int error = errno;
     if (error == ELOOP || error == EMLINK)
-        return pl_fail(err, PL_E_INVALID,
-                       "'%s/%s' is a symbolic link, or leads through one; links in such a folder "
-                       "are not followed",
-                       dir->path, name);
+        return pl_fail(
+            err, PL_E_INVALID,
+            "'%s/%s' is or contains a symbolic link; links in this folder are not followed",
+            dir->path, name);
     if (name[0] == '/')
         return pl_fail(err, PL_E_INVALID, "'%s' is absolute, expected a path below '%s'", name,
                        dir->path);
@@ -364,8 +364,8 @@ pl_status pl_file_writer_open_in(const pl_dir *dir, const char *name, pl_file_wr
     pl_status st = path == NULL ? pl_fail_memory(err, 1) : PL_OK;
     if (st == PL_OK && fstatat(parent, last, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
         !S_ISREG(info.st_mode))
-        st = pl_fail(err, PL_E_INVALID, "'%s' is %s, not a file that plumb made: not written", path,
-                     pl_kind_of_mode(info.st_mode));
+        st = pl_fail(err, PL_E_INVALID, "'%s' is %s, not a file written by plumb; not overwritten",
+                     path, pl_kind_of_mode(info.st_mode));
     if (st == PL_OK) st = pl_file_writer_open_at(parent, last, path, out, err);
     close(parent);
     pl_free(path);

@@ -1,11 +1,11 @@
 /* The door to the file system: folders that are held open.
  *
- * A session, store, repro, recording or cache may come from a stranger. Whatever lies in one is
- * reached through a pl_dir: the kernel resolves the name beneath the folder (openat2), follows no
- * link on the way, and what is found must be a regular file, so that neither a link leads out of
- * the folder nor a pipe or device waits for ever. Names that the user typed may lead through links:
- * pl_dir_open and base/file.h are for those. No other folder of src/ calls open(2) and its kin;
- * tools/check-rooms lists the exceptions. */
+ * A session, store, repro, recording or cache may be untrusted. Its files are opened through a
+ * pl_dir: the kernel resolves the name beneath the folder (openat2), follows no link on the way,
+ * and accepts only regular files, so that no link leads out of the folder and no pipe or device
+ * blocks. Names that the user typed may lead through links: pl_dir_open and base/file.h are for
+ * those. No other folder of src/ calls open(2) and its kin; tools/check-rooms lists the exceptions.
+ */
 #ifndef PL_DOOR_H
 #define PL_DOOR_H
 
@@ -24,7 +24,8 @@ typedef enum pl_kind {
 pl_status pl_dir_open(const char *path, pl_dir **out, pl_err *err);
 /* The same, where links may lead from one place beneath it to another: the user's own model. */
 pl_status pl_dir_open_lenient(const char *path, pl_dir **out, pl_err *err);
-/* Made when it is not there; it must be the user's own, not a link, and closed to others. */
+/* Created if missing; it must belong to the user, not be a link, and not be accessible to others.
+ */
 pl_status pl_dir_open_private(const char *path, pl_dir **out, pl_err *err);
 /* A folder beneath another. */
 pl_status pl_dir_open_in(const pl_dir *dir, const char *name, pl_dir **out, pl_err *err);
@@ -33,7 +34,7 @@ void pl_dir_close(pl_dir *dir);             /* NULL is fine */
 const char *pl_dir_path(const pl_dir *dir); /* for messages */
 int pl_dir_fd(const pl_dir *dir);           /* to lock or sync it */
 
-/* Names below may have slashes; "." is the folder itself where a folder is wanted. */
+/* Names below may have slashes; "." is the folder itself where a folder is expected. */
 pl_kind pl_dir_look(const pl_dir *dir, const char *name, uint64_t *n_bytes); /* n_bytes: or NULL */
 bool pl_dir_is_own(const pl_dir *dir, const char *name);                     /* made by this user */
 /* When a regular file was written, in seconds since 1970; false when it is none. */
@@ -41,15 +42,16 @@ bool pl_dir_when(const pl_dir *dir, const char *name, int64_t *out);
 pl_status pl_dir_map(const pl_dir *dir, const char *name, pl_file_map **out, pl_err *err);
 pl_status pl_dir_names(const pl_dir *dir, const char *name, pl_dir_list *out, pl_err *err);
 pl_status pl_dir_make(const pl_dir *dir, const char *name,
-                      pl_err *err); /* one that is there is fine */
+                      pl_err *err); /* an existing one is fine */
 pl_status pl_dir_sync(const pl_dir *dir, const char *name, pl_err *err);
 
-/* A regular file for reading and writing, made when it is not there: a lock. */
+/* A regular file for reading and writing, created if missing: a lock. */
 pl_status pl_dir_open_lock(const pl_dir *dir, const char *name, int *out, pl_err *err);
-/* A file that was not there. */
+/* A new file. */
 pl_status pl_dir_create(const pl_dir *dir, const char *name, int flags, mode_t mode, int *out,
                         pl_err *err);
-/* The whole file, in place of a regular one of that name; anything else of that name is refused. */
+/* The whole file, in place of a regular one of that name; anything else of that name is an error.
+ */
 pl_status pl_dir_write(const pl_dir *dir, const char *name, const void *data, size_t n_bytes,
                        pl_err *err);
 pl_status pl_file_writer_open_in(const pl_dir *dir, const char *name, pl_file_writer **out,
@@ -63,7 +65,7 @@ pl_status pl_dir_open_file(const pl_dir *dir, const char *name, int *out, pl_err
 
 /* ---- new files ---- */
 
-/* A file that has no name yet, or a temporary one; it gets its own when it is whole. */
+/* A file that has no name yet, or a temporary one; it gets its name when it is complete. */
 typedef struct pl_new_file {
     int fd, dir_fd;
     bool in_place;       /* a pipe or device: written as it is */
@@ -84,9 +86,9 @@ void pl_new_file_discard(pl_new_file *f);
 /* For tests: as on a kernel without openat2. */
 void pl_door_without_openat2(bool on);
 
-/* ---- what is not finished ---- */
+/* ---- unfinished files ---- */
 
-/* Removes what this process has begun under temporary names and not finished: for handlers of
+/* Removes unfinished files with temporary names of this process: for handlers of
  * signals that end it. Calls nothing that a handler may not. */
 void pl_door_abandon(void);
 

@@ -12,10 +12,10 @@ pl_status pl_map_of_fd(int fd, const char *path, bool streams, pl_file_map **out
 pl_status pl_check_regular(const struct stat *info, const char *path, pl_err *err);
 const char *pl_kind_of_mode(mode_t mode); /* "a pipe", "a folder" */
 
-/* What stands under a temporary name is finished, or removed already. Others are ignored. */
+/* Forgets a temporary name that is finished or removed. Unknown names are ignored. */
 void pl_unfinished_done(const char *name);
 bool pl_is_temporary_name(const char *name); /* ".NAME.plumb-PID-N" */
-/* Removes what dead processes of this user left in the folder. */
+/* Removes leftovers of dead processes of this user from the folder. */
 void pl_unfinished_sweep(int dir_fd);
 /* Empties and removes a folder below dir_fd, without heap and without following links. */
 pl_status pl_remove_at(int dir_fd, const char *name, pl_err *err);

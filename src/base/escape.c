@@ -1,4 +1,4 @@
-/* The table of contexts. A row says what stands around the text, which characters are special and
+/* The table of contexts. A row gives the text around it, which characters are special and
  * how they are written, and what becomes of control characters and of bytes that are not UTF-8. */
 #include "base/escape.h"
 

@@ -1,4 +1,4 @@
-/* Text of strangers in what plumb writes: one table of contexts, and no other place that escapes.
+/* Untrusted text in plumb's output: one table of contexts, and no other place that escapes.
  *
  * Names, messages and paths come from models, sessions and repros. Whoever writes one into a page,
  * a table, a script or a terminal names the context here and puts nothing around it. */

@@ -116,9 +116,9 @@ pl_status pl_check_regular(const struct stat *info, const char *path, pl_err *er
                    pl_kind_of_mode(info->st_mode));
 }
 
-#define PIPEFS_MAGIC 0x50495045 /* linux/magic.h: a pipe without a name, somebody has its end */
+#define PIPEFS_MAGIC 0x50495045 /* linux/magic.h: an anonymous pipe: its other end is open */
 
-/* A pipe with a name may have nobody at its other end: then reading it would wait for ever. */
+/* A named pipe may have no process at its other end; reading it would block for ever. */
 static pl_status await_writer(int fd, const struct stat *info, const char *path, pl_err *err) {
     struct statfs system;
     struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -129,7 +129,7 @@ static pl_status await_writer(int fd, const struct stat *info, const char *path,
         while (n < 0 && errno == EINTR);
     }
     if (n == 0)
-        return pl_fail(err, PL_E_IO, "'%s' is a pipe that nobody wrote to for %d s", path,
+        return pl_fail(err, PL_E_IO, "timed out: nothing was written to pipe '%s' for %d s", path,
                        WRITER_WAIT_MS / 1000);
     (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     return PL_OK;

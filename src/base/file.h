@@ -36,8 +36,8 @@ typedef struct pl_file_map {
 #define PL_FILE_STREAM_MAX (UINT64_C(2) << 30)
 
 /* A file that the user named: links are followed, pipes and character devices are read into memory
- * (a pipe with a name that nobody writes to is given up). What lies in a session, store, repro or
- * recording is opened by base/door.h. */
+ * (a named pipe without a writer times out). Files in a session, store, repro or recording are
+ * opened with base/door.h. */
 pl_status pl_file_map_open(const char *path, pl_file_map **out, pl_err *err);
 /* The same, without pipes and devices. */
 pl_status pl_file_map_open_regular(const char *path, pl_file_map **out, pl_err *err);
@@ -45,13 +45,13 @@ pl_file_map *pl_file_map_ref(pl_file_map *map);
 void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
 
 /* True when no page of a private mapping was written to: all of them are still the file's, which
- * the page table tells without a look at the bytes. False also when it cannot be told; heap memory
+ * the page table shows without reading the bytes. Also false when unknown; heap memory
  * is never the file's. */
 bool pl_file_map_untouched(const void *data, size_t n_bytes);
 
-/* Atomic whole-file writer. Open, append as often as you like, then commit or abort. A name that
- * the user gave: what is there already is never replaced (PL_E_EXISTS, when opened or committed),
- * but a pipe or device is written in place. pl_dir_write replaces plumb's own. */
+/* Atomic whole-file writer. Open, append as often as you like, then commit or abort. Never replaces
+ * a file that the user named (PL_E_EXISTS, when opened or committed); a pipe or device is written
+ * in place. pl_dir_write replaces plumb's own. */
 typedef struct pl_file_writer pl_file_writer;
 pl_status pl_file_writer_open(const char *path, pl_file_writer **out, pl_err *err);
 pl_status pl_file_writer_append(pl_file_writer *w, const void *data, size_t n_bytes, pl_err *err);

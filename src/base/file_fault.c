@@ -1,4 +1,4 @@
-/* The SIGBUS handler and the list of mappings that it may mend.
+/* The SIGBUS handler and the list of mappings that it may repair.
  *
  * A handler may not take locks, so the list only ever grows: a slot is pushed once and used again
  * after its mapping is gone. All fields that the handler reads are atomic. */
@@ -16,7 +16,7 @@
 
 typedef struct watched {
     _Atomic(uintptr_t) begin, end; /* begin 0 = no mapping */
-    atomic_bool taken;             /* by a mapping, or by a fault that was not told yet */
+    atomic_bool taken;             /* by a mapping, or by a fault not yet reported */
     atomic_bool shrank;
     char path[256];
     struct watched *next;

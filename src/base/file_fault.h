@@ -1,6 +1,6 @@
 /* Mapped files that shrink. Reading beyond the new end of a mapped file raises SIGBUS, and another
  * program may truncate a file at any time. Here it becomes an error: the page reads as zeros, the
- * mapping is marked, and whoever hands out a result asks pl_file_fault_check first.
+ * mapping is marked, and callers must call pl_file_fault_check before they return a result.
  *
  * The handler is installed with the first mapping, and only where SIGBUS still has its default
  * action. A SIGBUS at any other address ends the process as before. Thread-safe. */

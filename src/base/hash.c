@@ -14,7 +14,7 @@ uint64_t pl_hash64(const void *data, size_t n_bytes) {
     return XXH3_64bits(data, n_bytes);
 }
 
-/* Made when it is first wanted; 0 = not yet. Threads that meet here agree on one. */
+/* Created on first use; 0 = not yet. Concurrent threads agree on one. */
 static uint64_t process_seed(void) {
     static _Atomic(uint64_t) seed;
     uint64_t now = atomic_load_explicit(&seed, memory_order_relaxed);

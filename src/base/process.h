@@ -20,7 +20,7 @@ typedef struct pl_process_options {
     double timeout_seconds;      /* 0 = none; then the whole process group is killed */
     size_t max_output_bytes;     /* 0 = 1 MiB for each stream */
     bool in_our_group;           /* no process group of its own: a time-out ends the child alone */
-    const pl_progress *progress; /* asked while waiting; cancelling ends it. NULL = nobody */
+    const pl_progress *progress; /* polled while waiting; cancelling ends it. NULL = none */
 } pl_process_options;
 
 /* Runs argv[0] (searched in PATH) to its end with standard input from /dev/null. A child that

@@ -9,7 +9,7 @@
  * before the user's callback: it remembers the wish, and repeats the last report for phase NULL. */
 typedef plumb_progress pl_progress;
 
-/* Where nothing can be stopped: the wish is met by the next step. NULL-safe, as the others. */
+/* For places that cannot stop: the next step honours the request. NULL-safe, as the others. */
 void pl_progress_update(const pl_progress *progress, const char *phase, int64_t done,
                         int64_t total);
 /* PL_E_CANCELLED when the work is to stop. */

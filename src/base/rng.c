@@ -28,7 +28,7 @@ double pl_rng_uniform_at(uint64_t seed, uint64_t stream, uint64_t index) {
  * variance 2^64 - 1; so the centred sum over 2^32 has mean 0 and variance 1 - 2^-64. It has at most
  * 36 significant bits: the division is exact. Range (-6, 6), excess kurtosis -0.1.
  * 32 bits and not 16, because values with short significands make float sums and products exact
- * and so hide the very errors plumb looks for. */
+ * and so hide the very errors that plumb looks for. */
 double pl_rng_normal_at(uint64_t seed, uint64_t stream, uint64_t index) {
     uint64_t word = pl_rng_at(seed ^ NORMAL_DOMAIN, stream, index);
     int64_t sum = 0;

@@ -7,8 +7,8 @@
  * from loop to loop it finds in its cache what it left there, and takes from the ends of others'
  * parts when it is done.
  * Waits look at an atomic for some 50 microseconds before they sleep: as long as the steps of a
- * model follow each other, nobody sleeps, for waking a thread costs as much as a small convolution.
- * Not longer: the OpenMP runtime of a backend may want the same cores. */
+ * model follow each other, no thread sleeps, because waking one costs as much as a small
+ * convolution. Not longer: the OpenMP runtime of a backend may want the same cores. */
 #include "base/threads.h"
 
 #include <pthread.h>
@@ -73,7 +73,7 @@ static inline void cpu_pause(void) {
 #endif
 }
 
-/* More threads than cores: whoever waits must let the others work. */
+/* More threads than cores: a waiting thread must yield. */
 static bool spins(const pl_pool *pool) {
     return pool->n_threads <= pool->n_cpus;
 }
@@ -219,7 +219,7 @@ static bool spin_open(pl_pool *pool, uint_fast64_t seen) {
 static void wait_open(pl_pool *pool, uint_fast64_t seen) {
     while (!spin_open(pool, seen)) {
         pthread_mutex_lock(&pool->lock);
-        atomic_fetch_add(&pool->n_asleep, 1); /* whoever opens a loop later sees it */
+        atomic_fetch_add(&pool->n_asleep, 1); /* a loop opened later sees it */
         if (!is_news(pool, seen)) pthread_cond_wait(&pool->wake, &pool->lock);
         atomic_fetch_sub(&pool->n_asleep, 1);
         pthread_mutex_unlock(&pool->lock);
@@ -296,7 +296,7 @@ static void loop_open(pl_pool *pool, loop *l) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* All blocks are handed out: shuts the door and waits for those inside. */
+/* All blocks are handed out: closes the loop and waits for the workers inside. */
 static void loop_close(pl_pool *pool) {
     atomic_fetch_sub(&pool->state, OPEN);
     const int64_t end = spins(pool) ? pl_clock_ns() + SPIN_NS : 0;
@@ -307,7 +307,7 @@ static void loop_close(pl_pool *pool) {
         }
     } while (end > 0 && pl_clock_ns() < end);
     pthread_mutex_lock(&pool->lock);
-    atomic_store(&pool->waits, true); /* whoever leaves later sees it */
+    atomic_store(&pool->waits, true); /* threads that leave later see it */
     while (atomic_load(&pool->n_inside) > 0)
         pthread_cond_wait(&pool->left, &pool->lock);
     atomic_store(&pool->waits, false);

@@ -1,4 +1,4 @@
-/* What stands under a temporary name, and who removes it: the writer, a handler of signals, or the
+/* Temporary names, and what removes them: the writer, a handler of signals, or the
  * next start.
  *
  * The table of slots is the one thing here that outlives a call: a handler of signals can reach
@@ -21,7 +21,7 @@ enum { SLOTS = 256, NAME_SIZE = 280, TEMPORARY_TRIES = 1000, SHOWN_MAX = 200, PA
 #define MARK ".plumb-"
 #define PREFIX "plumb-tmp."
 
-/* EMPTY -> TAKEN by whoever fills it -> FULL, visible to the handler. */
+/* EMPTY -> TAKEN by the thread that fills it -> FULL, visible to the handler. */
 enum { EMPTY, TAKEN, FULL };
 
 static struct {
@@ -65,7 +65,7 @@ void pl_unfinished_done(const char *name) {
     }
 }
 
-/* Other threads may still be writing: what they make while it is emptied goes in the next pass. */
+/* Other threads may still be writing: files they create meanwhile are removed in the next pass. */
 void pl_door_abandon(void) {
     const pid_t self = getpid();
     for (int pass = 0; pass < PASSES; pass++)
@@ -101,7 +101,7 @@ static bool is_locked(int fd) {
     return fstat(fd, &info) == 0 && info.st_nlink > 0;
 }
 
-/* Only what this user made and nobody holds: the kernel lets go of a lock when the last process
+/* Only folders of this user without a lock: the kernel releases a lock when the last process
  * that had it has ended, in whatever container. */
 static void sweep_one(int dir_fd, const char *name) {
     struct stat info;
@@ -193,7 +193,7 @@ pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err) {
         return PL_OK;
     }
     if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR)
-        return pl_fail(err, PL_E_EXISTS, "'%s' already exists; it is not overwritten", path);
+        return pl_fail(err, PL_E_EXISTS, "'%s' already exists", path);
     return pl_fail_errno(err, errno, "name the folder", path);
 }
 
@@ -211,6 +211,28 @@ static bool is_work_name(const char *name) { /* plumb-tmp.PID.XXXXXX */
     return pid > 0 && name[n + pid] == '.' && strlen(name + n + pid + 1) == 6;
 }
 
+/* A new folder at `path`, which ends in six letters that are chosen here. Returns its descriptor,
+ * locked, or -1 and errno. */
+static int make_work_folder(int dir_fd, char *path) {
+    char *letters = path + strlen(path) - 6;
+    for (int i = 0; i < TEMPORARY_TRIES; i++) {
+        memcpy(letters, "XXXXXX", 6);
+        if (mkdtemp(path) == NULL) return -1;
+        const char *last = pl_path_basename(path);
+        const int fd = openat(dir_fd, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && is_locked(fd)) return fd;
+        if (fd < 0 && errno != ENOENT) {
+            const int why = errno;
+            (void)unlinkat(dir_fd, last, AT_REMOVEDIR);
+            errno = why;
+            return -1;
+        }
+        if (fd >= 0) close(fd); /* a sweep of another process was quicker */
+    }
+    errno = EEXIST;
+    return -1;
+}
+
 pl_status pl_dir_temporary(char **out, pl_err *err) {
     const char *parent = pl_dir_for_temporaries();
     char name[64];
@@ -222,15 +244,14 @@ pl_status pl_dir_temporary(char **out, pl_err *err) {
     char *path = pl_path_join(parent, name);
     if (path == NULL) {
         st = pl_fail_memory(err, 1);
-    } else if (dir_fd < 0 || mkdtemp(path) == NULL) {
-        st = pl_fail_errno(err, errno, "create a temporary folder", path);
     } else {
-        const char *last = pl_path_basename(path);
-        const int fd = openat(dir_fd, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || !is_locked(fd) || !add(dir_fd, fd, last)) {
-            st = pl_fail_errno(err, errno, "keep a temporary folder", path);
-            (void)unlinkat(dir_fd, last, AT_REMOVEDIR);
-            if (fd >= 0) close(fd);
+        const int fd = dir_fd < 0 ? -1 : make_work_folder(dir_fd, path);
+        if (fd < 0) {
+            st = pl_fail_errno(err, errno, "create a temporary folder", path);
+        } else if (!add(dir_fd, fd, pl_path_basename(path))) {
+            st = pl_fail_errno(err, errno, "lock a temporary folder", path);
+            (void)unlinkat(dir_fd, pl_path_basename(path), AT_REMOVEDIR);
+            close(fd);
         }
     }
     if (dir_fd >= 0) close(dir_fd);
@@ -288,16 +309,16 @@ pl_status pl_new_file_open_at(int dir_fd, const char *last, const char *shown, i
 }
 
 static pl_status fail_exists(const char *shown, pl_err *err) {
-    return pl_fail(err, PL_E_EXISTS, "'%s' already exists; it is not overwritten", shown);
+    return pl_fail(err, PL_E_EXISTS, "'%s' already exists", shown);
 }
 
-/* A pipe or device that the user named is written as it is. A pipe that nobody reads is an error
+/* A pipe or device that the user named is written as it is. A pipe without a reader is an error
  * and not a wait. */
 static pl_status open_in_place(const char *path, pl_new_file *out, pl_err *err) {
     pl_new_file f = PL_NEW_FILE_INIT;
     f.fd = pl_fd_open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
     if (f.fd < 0 && errno == ENXIO)
-        return pl_fail(err, PL_E_IO, "'%s' is a pipe or socket that nobody reads", path);
+        return pl_fail(err, PL_E_IO, "'%s' is a pipe or socket without a reader", path);
     if (f.fd < 0) return pl_fail_errno(err, errno, "open", path);
     (void)fcntl(f.fd, F_SETFL, fcntl(f.fd, F_GETFL) & ~O_NONBLOCK);
     f.in_place = true;

@@ -1,4 +1,4 @@
-/* UTF-8 from strangers: where a valid sequence ends, and text made safe for one line of a terminal.
+/* Untrusted UTF-8: where a valid sequence ends, and text made safe for one line of a terminal.
  * Names in a model are arbitrary bytes; messages, the progress bar and JSON all need this. */
 #ifndef PL_UTF8_H
 #define PL_UTF8_H

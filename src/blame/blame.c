@@ -142,10 +142,10 @@ static const char *describe_culprit(pl_blaming *j, const pl_judgement *v, const 
                                pl_dims_describe(d->rank, d->dims, expected, sizeof(expected)));
     }
     if (e->kind == PL_LOCAL_NONFINITE) {
-        return pl_arena_printf(j->out->arena,
-                               "NaN or Inf in the value or in its replay, but not in both; %lld of "
-                               "%lld elements wrong",
-                               (long long)e->n_bad, (long long)e->n);
+        return pl_arena_printf(
+            j->out->arena,
+            "NaN or Inf in the value or its replay, but not both; %lld of %lld elements wrong",
+            (long long)e->n_bad, (long long)e->n);
     }
     char times[60] = "far beyond its bound (> 1e6 times)";
     if (v->q <= 1e6) snprintf(times, sizeof(times), "%.3g times its bound", v->q);
@@ -188,7 +188,7 @@ static void judge_inherited(pl_blaming *j, pl_judgement *v, const pl_segment *se
     const double reference = isnan(v->reference) ? 0 : v->reference;
     for (size_t i = 0; i < segment->n_inputs; i++)
         v->otherwise = v->otherwise || j->out->of[segment->inputs[i]->id].otherwise;
-    if (v->otherwise) return; /* gold is the first reading: it says nothing */
+    if (v->otherwise) return; /* gold follows the first reading, so it does not apply */
     if (isnan(v->propagated) || v->propagated <= INHERITED_RATIO * fmax(reference, floor_)) return;
     double worst_in = 0;
     for (size_t i = 0; i < segment->n_inputs; i++) {
@@ -246,7 +246,7 @@ static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_ten
         PL_TRY(pl_picks_agree(j, value, a, &agree, err));
         if (agree) {
             e.q = 0;
-            v->excuse = "picked another, equal element";
+            v->excuse = "picked a different element of equal value";
         }
     }
     v->q = e.q;

@@ -33,7 +33,7 @@ extern const char pl_excuse_otherwise[]; /* ONNX leaves it open */
 pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err);
-/* What the run had at the edge of the segment; the replay of blame has let go of some of it. */
+/* What the run had at the edge of the segment; blame's replay has freed some of it. */
 pl_status pl_blaming_put_edges(pl_blaming *j, pl_replay *r, const pl_segment *segment, pl_err *err);
 /* An integer output of an operator that picks: are the elements it picked as good as those that the
  * replay picked? */

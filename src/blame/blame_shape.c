@@ -84,7 +84,7 @@ pl_status pl_blaming_view(pl_blaming *j, const pl_value *value, pl_datum **a, co
     v->view_rank = d->rank;
     v->layout = *layout == '\0' ? NULL : layout;
     v->reason = reason;
-    v->excuse = "the same elements in another shape";
+    v->excuse = "the same elements in a different shape";
     PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(pl_tensor_ref(found.as), &datum, err));
     pl_datum_unref(*a);
     *a = datum;
@@ -177,7 +177,7 @@ pl_status pl_blaming_shape_did_it(pl_blaming *j, const pl_segment *segment, cons
     if (!ran) {
         v->facts = (pl_value_facts){ .unreplayed = true };
         pl_judgement_decide(v);
-        v->reason = "cannot be replayed: its inputs have another shape than the model declares";
+        v->reason = "cannot be replayed: its inputs do not have the declared shape";
         j->out->n_replayed--;
         j->out->n_single -= segment->n_computing == 1;
         j->out->n_unreplayed++;
@@ -186,7 +186,7 @@ pl_status pl_blaming_shape_did_it(pl_blaming *j, const pl_segment *segment, cons
     }
     v->facts = (pl_value_facts){ .local = PL_FACT_NO, .cleared = true };
     pl_judgement_decide(v);
-    v->reason = "computed from a value of another shape";
+    v->reason = "computed from a value with the wrong shape";
     /* The harmless one did harm after all. */
     const bool known = viewed == NULL || j->out->of[viewed->id].verdict == PL_VERDICT_CULPRIT;
     return known || wrong ? PL_OK : blame_input(j, viewed, err);

@@ -165,7 +165,7 @@ static bool has_open(const pl_blaming *j, const pl_segment *segment, const pl_va
     return false;
 }
 
-const char pl_excuse_otherwise[] = "ONNX leaves this open; another reading is valid";
+const char pl_excuse_otherwise[] = "ONNX leaves this open; this reading is also valid";
 
 static const excuse_row rows[] = {
     { pl_excuse_otherwise, OTHERWISE, has_open },
@@ -393,8 +393,8 @@ static const pl_tensor *result_of(const pl_replay *r, const pl_value *value) {
     return d != NULL && d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
 }
 
-/* q of the naive run at the model's own precision; 0 when it cannot be had. Where inputs had to be
- * rounded for it, the replay that it is measured against gets them rounded, too. */
+/* q of the naive run at the model's own precision; 0 when it is not available. Where inputs had to
+ * be rounded for it, the replay that it is measured against gets them rounded, too. */
 static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                          pl_dtype native, double *q, pl_err *err) {
     pl_replay *r = NULL, *rounded = NULL;
@@ -534,7 +534,7 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
     PL_TRY(naive_q(j, segment, value, native, q_ref, err));
     const double plain = fmax(1, *q_ref);
     if (e->q / plain <= PL_Q_UNUSUAL) {
-        *excuse = "a plain sum in the model's own precision has the same error";
+        *excuse = "plain summation in the model's own precision has the same error";
         return PL_OK;
     }
     /* The first that brings it near may do so by luck: the true one brings it down. */

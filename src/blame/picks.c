@@ -29,7 +29,7 @@ static bool in_range(const picks *p, int64_t o, int64_t i) {
         good = index >= 0 && index < p->n && !p->taken[index];
         if (good) p->taken[index] = true;
     }
-    if (!good) return false; /* nobody looks again */
+    if (!good) return false; /* no second check */
     for (int64_t t = 0; t < n; t++)
         p->taken[pl_tensor_get_i64(p->a, (o * p->k + t) * p->inner + i)] = false;
     return true;

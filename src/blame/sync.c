@@ -180,7 +180,7 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
     if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
     if (st != PL_OK) { /* the rule has no answer for this value: the others have theirs */
         w->point->facts.compared = false;
-        snprintf(w->judged.reason, sizeof w->judged.reason, "profile %s cannot judge it: %.300s",
+        snprintf(w->judged.reason, sizeof w->judged.reason, "profile %s cannot compare it: %.300s",
                  pl_profile_name(s->options->judge.profile), trouble.message);
         w->judged.colour = PL_NO_COLOUR;
         return PL_OK;
@@ -386,7 +386,7 @@ static const char *why_not_kept(syncing *s, int other, const pl_record *r, pl_st
         : into != NULL
             ? pl_arena_printf(s->session->arena, "not materialised by %s: fused into '%s'",
                               other == 0 ? "A" : "B", into)
-            : pl_arena_printf(s->session->arena, "not materialised by %s: folded or not requested",
+            : pl_arena_printf(s->session->arena, "not materialised by %s: folded or unused",
                               other == 0 ? "A" : "B");
     if (why == NULL) *st = pl_fail_memory(err, 1);
     return why;
@@ -441,7 +441,7 @@ static pl_status add_pair(syncing *s, const pl_pair *pair, size_t at, pl_err *er
                  .layout = p->layout,
                  .point = p };
     if (w->a == NULL || w->b == NULL)
-        return pl_fail(err, PL_E_INTERNAL, "the pair '%s' is not in the recordings", a->name);
+        return pl_fail(err, PL_E_INTERNAL, "pair '%s' is missing from the recordings", a->name);
     for (size_t i = 0; i < s->options->n_details; i++)
         w->wants_detail = w->wants_detail || strcmp(s->options->details[i], p->value) == 0;
     w->n_bytes = bytes_of(w->a) + bytes_of(w->b);

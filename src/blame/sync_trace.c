@@ -30,7 +30,7 @@ typedef struct trace {
     double *relative; /* by point; NAN = not measured */
 } trace;
 
-/* ||d|| / ||r||, or infinite where that says nothing. */
+/* ||d|| / ||r||, or infinite where that is undefined. */
 static double relative_of(const pl_sync_point *p) {
     if (pl_sync_point_has_class(p) && p->pair_class >= PL_PAIR_NONFINITE) return (double)INFINITY;
     if (!p->measured) return (double)NAN;
@@ -128,7 +128,7 @@ static ancestry find_ancestry(trace *t, size_t point) {
     while (n > 0) {
         const uint32_t producer = g->values[t->stack[--n]].producer;
         if (producer == PL_PAIR_NONE) {
-            out.known = false; /* an input of the model that nobody compared */
+            out.known = false; /* an input of the model that was not compared */
             continue;
         }
         const pl_pg_node *node = &g->nodes[producer];
@@ -162,7 +162,7 @@ static void judge_bad(trace *t, size_t i, pl_status *st, pl_err *err) {
     const double growth = t->relative[i] / fmax(from.relative, 0x1p-24);
     if (from.bad != NULL) {
         p->facts.bad_inputs = PL_FACT_YES;
-        more = pl_arena_printf(s->arena, "'%s' diverges before it", from.bad);
+        more = pl_arena_printf(s->arena, "'%s' diverges earlier", from.bad);
     } else if (!from.known) {
         more = pl_arena_printf(s->arena, "%s; not all of its inputs were compared", p->reason);
     } else if (growth >= GROWTH) {
@@ -173,8 +173,8 @@ static void judge_bad(trace *t, size_t i, pl_status *st, pl_err *err) {
                                  : pl_arena_printf(s->arena, "%s; its inputs agree", p->reason);
     } else {
         p->facts.bad_inputs = PL_FACT_NO;
-        more = pl_arena_printf(s->arena, "%s; its inputs are off by %.2g, it by %.2g", p->reason,
-                               from.relative, t->relative[i]);
+        more = pl_arena_printf(s->arena, "%s; its inputs are off by %.2g, its output by %.2g",
+                               p->reason, from.relative, t->relative[i]);
     }
     if (more == NULL) {
         *st = pl_fail_memory(err, 1);

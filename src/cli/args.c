@@ -228,10 +228,20 @@ pl_cli_bar *pl_cli_bar_of(const pl_args *args, plumb_progress *progress) {
     return pl_args_flag(args, "quiet") ? NULL : pl_cli_bar_new(progress);
 }
 
-bool pl_cli_colour(void) {
+const plumb_style *pl_cli_style(void) {
+    static const plumb_style plain = { .size = sizeof(plain), .more = "--limit 0 shows all" };
+    static const plumb_style coloured = { .size = sizeof(coloured),
+                                          .agree = "\033[1;32m",
+                                          .diverged = "\033[1;31m",
+                                          .green = "\033[32m",
+                                          .yellow = "\033[33m",
+                                          .red = "\033[31m",
+                                          .reset = "\033[0m",
+                                          .more = "--limit 0 shows all" };
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) && (no == NULL || *no == '\0') && term != NULL &&
-           strcmp(term, "dumb") != 0;
+    const bool has_colours = isatty(STDOUT_FILENO) && (no == NULL || *no == '\0') && term != NULL &&
+                             strcmp(term, "dumb") != 0;
+    return has_colours ? &coloured : &plain;
 }
 
 plumb_format pl_args_format(const pl_args *args) {
@@ -260,9 +270,39 @@ plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_mod
     return cut;
 }
 
+/* The library knows no options: which one helps against an error is said here. */
+typedef struct hint_row {
+    const char *command; /* NULL = any */
+    const char *message; /* a part of it */
+    const char *hint;
+} hint_row;
+
+static const char *find_hint(const char *command, const char *message) {
+    static const hint_row rows[] = {
+        { "report", "the page, session and graph alone need", "--max-size sets the limit" },
+        { "view", " is in use", "--port 0 picks a free port" },
+        { "view", "is not a loopback address", "--insecure-host allows it" },
+        { NULL, "stopped by the sandbox", "--sandbox off" },
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const bool fits = rows[i].command == NULL || strcmp(rows[i].command, command) == 0;
+        if (fits && strstr(message, rows[i].message) != NULL) return rows[i].hint;
+    }
+    return NULL;
+}
+
 int pl_command_fail(const pl_args *args, const plumb_error *err) {
-    fprintf(stderr, "plumb %s: %s\n", args->command->name, err->message);
+    const char *hint = find_hint(args->command->name, err->message);
+    fprintf(stderr, "plumb %s: %s%s%s%s\n", args->command->name, err->message,
+            hint == NULL ? "" : " (", hint == NULL ? "" : hint, hint == NULL ? "" : ")");
     return plumb_exit_code(err->status);
+}
+
+/* Whoever closed the pipe (head) has seen enough: nothing is wrong. */
+static int print_failed(const pl_args *args, int code) {
+    if (errno == EPIPE) return code;
+    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
+    return 4;
 }
 
 int pl_command_print_take(const pl_args *args, char *text, int code) {
@@ -270,14 +310,12 @@ int pl_command_print_take(const pl_args *args, char *text, int code) {
     const bool ok = fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
     plumb_free(text);
     if (ok) return code;
-    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
-    return 4;
+    return print_failed(args, code);
 }
 
 int pl_command_print_line(const pl_args *args, int code, const char *label, const char *value) {
     if (printf("%s: %s\n", label, value) >= 0 && fflush(stdout) == 0) return code;
-    fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
-    return 4;
+    return print_failed(args, code);
 }
 
 void pl_args_write(const pl_args *args, plumb_write_options *out) {

@@ -14,8 +14,9 @@ extern const pl_option pl_args_common[];
 bool pl_args_has(const pl_command *command, const char *name);
 /* -v, unless the command gives it a meaning of its own. */
 bool pl_args_verbose(const pl_args *args);
-/* Standard output is a terminal that shows colours, and NO_COLOR (no-color.org) is not set. */
-bool pl_cli_colour(void);
+/* How text is marked: with colours where standard output is a terminal that shows them and NO_COLOR
+ * (no-color.org) is not set. */
+const plumb_style *pl_cli_style(void);
 
 /* Rows for tables of options. */
 #define PL_OPTION_JSON                                                                             \
@@ -26,12 +27,14 @@ bool pl_cli_colour(void);
     { 0, "threads", "N", "number of threads (default: all cores)" }
 #define PL_OPTIONS_BACKEND                                                                         \
     { 0, "backend", "SPEC", "backend to run on (default eager); see plumb backends" },             \
-        { 0, "timeout", "SECONDS", "stop a compile or run after this time (not eager)" }, {        \
-        0, "memory-limit", "MB", "stop a backend that uses more memory (not eager)"                \
+        { 0, "timeout", "SECONDS", "stop a compile or run after this time (not eager)" },          \
+        { 0, "memory-limit", "MB", "stop a backend that uses more memory (not eager)" }, {         \
+        0, "sandbox", "on|off|require", "confine the backend under test (default on)"              \
     }
 bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err);
-/* --timeout and --memory-limit. */
-bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err);
+/* --timeout, --memory-limit and --sandbox. */
+bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, int *sandbox,
+                   plumb_error *err);
 /* Options of the compiler (jit); without --backend they choose it. */
 #define PL_OPTION_INJECT                                                                           \
     { 0, "inject", "KIND@OP[:N]", "jit: plant a fault (repeatable)" }
@@ -83,7 +86,7 @@ void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_mo
                         const plumb_inputs *inputs, const char *backend, const plumb_error *err,
                         bool wrong);
 #define PL_OPTIONS_PART                                                                            \
-    { 0, "function", "NAME", "use use only this model-local function" },                           \
+    { 0, "function", "NAME", "use only this model-local function" },                               \
         { 0, "from", "VALUES", "use only the part after these values (comma-separated)" }, {       \
         0, "to", "VALUES", "use only the part before these values (comma-separated)"               \
     }
@@ -105,7 +108,7 @@ void pl_cli_inputs_release(plumb_inputs *inputs);
 
 /* A new folder in $TMPDIR that only this user can look into. *err may be NULL; out is "" then. */
 bool pl_cli_folder_new(const char *purpose, char *out, size_t n_out, plumb_error *err);
-/* plumb-out/NAME-TIME and a suffix, where a command writes when it is not told (DESIGN section 2).
+/* plumb-out/NAME-TIME and a suffix, where a command writes when it is not told.
  */
 void pl_cli_default_output(const char *model, const char *suffix, char *out, size_t n_out);
 

@@ -14,7 +14,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     plumb_write_options_init(write);
     o->inputs = inputs;
     if (!pl_cli_inputs(args, inputs, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "limit", 20, 0, 1000000000, &limit, err) ||
         !pl_args_double(args, "tol", 0, &o->tol, err) ||
@@ -36,13 +36,14 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     o->bisect = pl_args_flag(args, "bisect");
     o->amp = pl_args_value(args, "amp");
     o->advise_out = pl_args_value(args, "advise-out");
-    o->advise = pl_args_flag(args, "advise") || o->advise_out != NULL;
+    o->advise_metric = pl_args_value(args, "advise-metric");
+    o->advise = pl_args_flag(args, "advise") || o->advise_out != NULL || o->advise_metric != NULL;
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     if (o->same != NULL && (o->profile == NULL || strcmp(o->profile, "torch") != 0))
         return pl_args_fail(err, PLUMB_E_USAGE, "--same requires --profile torch");
     o->metric = write->metric = pl_args_value(args, "metric");
-    write->colour = write->format == NULL && pl_cli_colour();
+    write->style = pl_cli_style();
     return true;
 }
 
@@ -127,8 +128,11 @@ static const pl_option options[] = {
     { 0, "skip-search", NULL, "do not run parts of the model to locate a failure" },
     { 0, "bisect", NULL, "also find the optimisation level or pass that causes it" },
     { 0, "amp", "TYPE", "analyze the model under autocast: fp16 or bf16" },
-    { 0, "advise", NULL, "also find the fewest fp16, bf16 or int8 nodes that need float32" },
-    { 0, "advise-out", "FILE", "write the model with these nodes in float32 (implies --advise)" },
+    { 0, "advise", NULL,
+      "also find the fewest fp16 or bf16 nodes, or int8 layers, that need float32" },
+    { 0, "advise-out", "FILE", "write the model with these in float32 (implies --advise)" },
+    { 0, "advise-metric", "NAME",
+      "choose int8 layers by top1 (agreement with the float model) or metric (default)" },
     { 0, "profile", "NAME", "rule for outputs: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same()" },
     { 0, "tol", "X",
@@ -154,7 +158,7 @@ const pl_command pl_command_analyze = {
     .summary = "find the operation to blame",
     .details = "Runs MODEL on the backend under test and on a reference, records every value\nthat "
                "the backend materialises, replays each one in fp64 on the backend's own\nvalues, "
-               "and names the operations that are further off than rounding can\nexplain.\nExit "
+               "and names the operations whose error is larger than rounding can\nexplain.\nExit "
                "code: 0 agree, 1 diverged or non-deterministic, 2 bad usage or bad input,\n3 a "
                "backend failed, 4 disk or memory.",
     .examples = "  plumb analyze model.onnx --backend ort\n"

@@ -15,7 +15,7 @@ static bool read_numbers(const pl_args *args, plumb_compare_options *o, plumb_in
     plumb_write_options_init(write);
     o->inputs = inputs;
     if (!pl_cli_inputs(args, inputs, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "limit", 20, 0, 1000000000, &limit, err) ||
         !pl_args_double(args, "tol", 0, &o->tol, err) ||
@@ -41,7 +41,7 @@ static bool read_options(const pl_args *args, plumb_compare_options *o, plumb_in
     o->write_baseline = pl_args_value(args, "write-baseline");
     o->metric = write->metric = pl_args_value(args, "metric");
     write->sort = pl_args_value(args, "sort");
-    write->colour = write->format == NULL && pl_cli_colour();
+    write->style = pl_cli_style();
     o->pack = pl_args_flag(args, "pack");
     o->plugins = pl_args_all(args, "plugin", &o->n_plugins);
     o->details = pl_args_all(args, "detail", &o->n_details);
@@ -100,7 +100,7 @@ done:
 
 static const pl_option options[] = {
     { 'o', "output", "DIR", "session directory (default plumb-out/NAME-TIME)" },
-    { 0, "no-session", NULL, "write no session" },
+    { 0, "no-session", NULL, "do not write a session" },
     { 0, "pack", NULL, "copy all tensors into the session" },
     { 0, "profile", "NAME", "rule for values: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same() (requires --profile torch)" },
@@ -132,11 +132,11 @@ const pl_command pl_command_compare = {
     .name = "compare",
     .usage = "A B [options]",
     .summary = "compare two recordings, or a model and a recording",
-    .details =
-        "A is under test, B the reference. Each is a recording (plumb's, safetensors,\nnpz, .pt, a "
-        "folder of npy files, Polygraphy JSON) or a model (.onnx, .onnxtxt),\nwhich is run "
-        "on\n--backend with the inputs that the other side holds.\nExit code: 0 agree, 1 diverged, "
-        "2 bad usage, bad input or nothing could be\npaired, 3 a backend failed, 4 disk or memory.",
+    .details = "A is under test, B the reference. Each is a recording (plumb's, safetensors,\n"
+               "npz, .pt, a folder of npy files, Polygraphy JSON) or a model (.onnx, .onnxtxt),\n"
+               "which is run on --backend with the inputs of the other side.\n"
+               "Exit code: 0 agree, 1 diverged, 2 bad usage, bad input or nothing could be\n"
+               "paired, 3 a backend failed, 4 disk or memory.",
     .examples = "  plumb compare mine.safetensors reference.safetensors\n"
                 "  plumb compare mine.safetensors model.onnx\n"
                 "  plumb compare a.npz b.npz --map map.json --format md\n",

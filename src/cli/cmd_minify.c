@@ -25,7 +25,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, given *g,
     o->inputs = &g->inputs;
     o->context = &g->context;
     if (!pl_cli_inputs(args, &g->inputs, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_cli_context(args, &g->context, err) || !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "jobs", 0, 1, 4096, &jobs, err) ||
         !pl_args_int(args, "max-queries", 0, 0, INT64_MAX, &queries, err) ||
@@ -199,8 +199,8 @@ const pl_command pl_command_minify = {
     .usage = "MODEL (--backend SPEC | --check COMMAND) [options]",
     .summary = "shrink a failing model; write a repro",
     .details = "Finds the smallest model that still fails in the same way, and writes it as a\n"
-               "folder that anybody can run. What fails is a backend against plumb's own\n"
-               "reference, or what your own command says.\n"
+               "folder that anybody can run. The test is a backend against plumb's own\nreference, "
+               "or your own command.\n"
                "Exit code: 0 the repro is written and verified, 2 bad usage, bad input, or a\n"
                "model that does not fail, 3 a backend failed, 4 disk or memory.",
     .examples = "  plumb minify model.onnx --backend ort -o repro\n"

@@ -12,7 +12,7 @@ static bool read_options(const pl_args *args, plumb_record_options *o, plumb_inp
     plumb_record_options_init(o);
     o->inputs = inputs;
     if (!pl_cli_inputs(args, inputs, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_cli_threads(args, &o->threads, err)) {
         return false;
     }
@@ -56,7 +56,7 @@ static int run(const pl_args *args) {
     options.output = pl_args_value(args, "output");
     if (options.output == NULL) {
         pl_cli_default_output(args->positional[0], ".safetensors", output, sizeof(output));
-        mkdir("plumb-out", 0777); /* what is wrong with it is said when the file is made */
+        mkdir("plumb-out", 0777); /* errors are reported when the file is created */
         options.output = output;
     }
     bar = pl_cli_bar_of(args, &progress);
@@ -103,12 +103,12 @@ const pl_command pl_command_record = {
     .usage = "MODEL [options]",
     .summary = "run a model and save every intermediate value",
     .details = "The recording is a safetensors file with a tensor for each value, inputs\n"
-               "included; its metadata holds the graph and where the run took place. Values are\n"
-               "written as they appear. A value that is computed several times, in a loop, is\n"
-               "recorded as NAME, NAME#1, NAME#2, … An existing file is not overwritten. A\n"
-               "backend other than eager runs behind plumb-guard. What it shows is recorded\n"
-               "under the model's names; when looking changes its outputs, plumb says so and\n"
-               "records less intrusively.\n"
+               "included; its metadata describes the graph and the machine. Values are written\n"
+               "as they are computed. A value computed several times, in a loop, is recorded\n"
+               "as NAME, NAME#1, NAME#2, … An existing file is not overwritten. A\n"
+               "backend other than eager runs behind plumb-guard. Its values are recorded\nunder "
+               "the model's names; if recording changes the outputs, plumb says so and\nrecords "
+               "less intrusively.\n"
                "Exit code: 0 recorded, 2 bad usage or bad input, 3 the backend failed, 4 disk\n"
                "or memory.",
     .examples = "  plumb record model.onnx -o gold.safetensors --fp64\n"

@@ -35,11 +35,11 @@ static const pl_option options[] = {
 const pl_command pl_command_report = {
     .name = "report",
     .usage = "SESSION -o FILE.html [options]",
-    .summary = "write write a session as one offline HTML file, or in another format",
+    .summary = "write a session as one offline HTML file, or in another format",
     .details = "The HTML file is the debugger of 'plumb view' with the data inlined: all sync\n"
-               "points and the graph, and the tensors of the blamed, the outputs and the worst,\n"
-               "as far as they fit. It opens from disk and needs no network. An existing file\n"
-               "is not overwritten.",
+               "points and the graph, and the tensors of blamed values, outputs and the worst\n"
+               "values, as far as they fit. It opens from disk and needs no network. An\n"
+               "existing file is not overwritten.",
     .examples = "  plumb report session -o report.html\n"
                 "  plumb report session --format md\n"
                 "  plumb report session --format junit -o plumb.xml\n",

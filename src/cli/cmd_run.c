@@ -32,7 +32,7 @@ static bool read_options(const pl_args *args, given *g, plumb_error *err) {
     g->check.context = &g->context;
     pl_args_write(args, &g->write);
     if (!pl_cli_inputs(args, &g->inputs, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_cli_threads(args, &o->threads, err) ||
         !pl_args_int(args, "repeat", 1, 1, 1000000, &repeat, err)) {
         return false;

@@ -41,8 +41,8 @@ const pl_command pl_command_store = {
     .details = "DIR is a store or a session.\n"
                "verify reads every blob and compares its hash with its name; it takes a\n"
                "recording too.\n"
-               "gc removes what no index names, and what killed writers left; it refuses while\n"
-               "one writes.\n"
+               "gc removes blobs that no index refers to and leftovers of killed writers; "
+               "it\nrefuses to run while a writer is active.\n"
                "Exit code: 0 fine, 1 something is damaged, 2 bad usage or not a store, 4 disk\n"
                "or memory.",
     .examples = "  plumb store ls session\n"

@@ -9,7 +9,7 @@ extern const pl_command pl_command_test;
 static bool read_options(const pl_args *args, plumb_test_options *o, plumb_error *err) {
     plumb_test_options_init(o);
     if (!pl_args_double(args, "rtol", 1e-3, &o->rtol, err) ||
-        !pl_cli_limits(args, &o->timeout, &o->memory_limit, err) ||
+        !pl_cli_limits(args, &o->timeout, &o->memory_limit, &o->sandbox, err) ||
         !pl_args_double(args, "atol", 1e-7, &o->atol, err) ||
         !pl_cli_threads(args, &o->threads, err)) {
         return false;

@@ -133,9 +133,9 @@ static int run(const pl_args *args) {
 static const pl_option options[] = {
     { 0, "port", "N", "port on 127.0.0.1 (default 0: a free one)" },
     { 0, "host", "ADDRESS",
-      "listen there instead of on 127.0.0.1; beyond this machine only with --insecure-host" },
+      "address to listen on (default 127.0.0.1); others than loopback require --insecure-host" },
     { 0, "insecure-host", NULL,
-      "allow --host beyond this machine: unencrypted, the token is all that guards it" },
+      "allow a --host that is not loopback (unencrypted, protected only by the token)" },
     { 0, "trust", NULL, "do not ask before the page compiles or runs what a session names" },
     { 0, "no-open", NULL, "print the link, do not open a browser" },
     { 0, "source", "DIR", "show source files of the model's program below DIR" },
@@ -145,10 +145,10 @@ static const pl_option options[] = {
 const pl_command pl_command_view = {
     .name = "view",
     .usage = "[SESSION|MODEL] [options]",
-    .summary = "open open the debugger in the browser",
-    .details = "Serves the debugger on the loopback and prints its link; the link holds a token\n"
-               "that every request must show. With a model a comparison is set up and started\n"
-               "in the page. Ends with Ctrl-C.",
+    .summary = "open the debugger in the browser",
+    .details = "Serves the debugger on the loopback interface and prints its link; every\nrequest "
+               "must carry the token in the link. With a model, you set up and start a\ncomparison "
+               "in the page. Stop it with Ctrl-C.",
     .examples = "  plumb view session\n"
                 "  plumb view model.onnx\n"
                 "  plumb view session --no-open --port 8080\n",

@@ -8,32 +8,14 @@
 
 #include "cli/args.h"
 
-/* One line per command. */
-/* clang-format off */
-#define COMMANDS(X)                                                                                \
-    X(info)                                                                                        \
-    X(run)                                                                                         \
-    X(compare)                                                                                     \
-    X(analyze)                                                                                     \
-    X(minify)                                                                                      \
-    X(view)                                                                                        \
-    X(report)                                                                                      \
-    X(record)                                                                                      \
-    X(test)                                                                                        \
-    X(convert)                                                                                     \
-    X(store)                                                                                       \
-    X(ops)                                                                                         \
-    X(backends)
-/* clang-format on */
-
-#define X(name) extern const pl_command pl_command_##name;
-COMMANDS(X)
-#undef X
+#define PL_COMMAND(name) extern const pl_command pl_command_##name;
+#include "cli/commands.def"
+#undef PL_COMMAND
 
 static const pl_command *const commands[] = {
-#define X(name) &pl_command_##name,
-    COMMANDS(X)
-#undef X
+#define PL_COMMAND(name) &pl_command_##name,
+#include "cli/commands.def"
+#undef PL_COMMAND
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

@@ -60,8 +60,22 @@ bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err) {
     return true;
 }
 
-bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, plumb_error *err) {
+static bool read_sandbox(const pl_args *args, int *out, plumb_error *err) {
+    static const char *const words[] = { "on", "off", "require" }; /* PLUMB_SANDBOX_* */
+    const char *word = pl_args_value(args, "sandbox");
+    if (word == NULL) return true;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(word, words[i]) != 0) continue;
+        *out = i;
+        return true;
+    }
+    return pl_args_fail(err, PLUMB_E_USAGE, "--sandbox is '%s', expected on, off or require", word);
+}
+
+bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, int *sandbox,
+                   plumb_error *err) {
     long long megabytes = 0;
+    if (!read_sandbox(args, sandbox, err)) return false;
     if (!pl_args_double(args, "timeout", 0, timeout, err) ||
         !pl_args_int(args, "memory-limit", 0, 0, 1 << 30, &megabytes, err)) {
         return false;

@@ -41,7 +41,7 @@ double pl_api_seconds(void) {
 
 plumb_status pl_api_return(pl_status status, const pl_err *from, plumb_error *to) {
     pl_err fault = PL_ERR_INIT;
-    if (pl_file_fault_check(&fault) != PL_OK) { /* whatever else was found is of no use */
+    if (pl_file_fault_check(&fault) != PL_OK) { /* the result is invalid */
         status = PL_E_IO;
         from = &fault;
     }

@@ -18,9 +18,9 @@ static inline pl_tensor *pl_api_tensor(const plumb_tensor *t) {
     return (pl_tensor *)(uintptr_t)t;
 }
 
-/* Passes a result over the border. */
+/* Converts an internal result to a public one. */
 plumb_status pl_api_return(pl_status status, const pl_err *from, plumb_error *to);
-/* A mapped file that was cut short meanwhile makes whatever was found useless: PL_E_IO then. */
+/* PL_E_IO if a mapped file was truncated meanwhile: the result is invalid then. */
 pl_status pl_api_settle(pl_status status, pl_err *err);
 /* Hands a finished buffer to the caller as text; releases it on failure. */
 pl_status pl_api_text_take(pl_buf *buf, char **text, pl_err *err);

@@ -3,13 +3,16 @@
 #include <string.h>
 
 #include "backends/backend.h"
+#include "backends/confine.h"
+#include "backends/guard/sandbox.h"
+#include "base/alloc.h"
 #include "base/json.h"
 #include "flows/api/options.h"
 #include "kernels/cpu.h"
 #include "kernels/provider.h"
 
 typedef struct row {
-    const char *name, *summary;
+    const char *name, *summary, *sandbox;
     char version[64], cpu[PL_CPU_TEXT];
     bool available;
     char reason[PL_ERR_MESSAGE_MAX];
@@ -22,7 +25,7 @@ static bool needs_file(const plumb_backend *b) {
     return false;
 }
 
-/* Opens it behind the guard: a library that crashes while it is loaded is an answer, too. */
+/* Opens it behind the guard: a library that crashes while loading is simply not available. */
 static void probe_spec(const char *spec, row *out) {
     pl_err err = PL_ERR_INIT;
     pl_backend *opened = NULL;
@@ -38,7 +41,9 @@ static void probe_spec(const char *spec, row *out) {
 }
 
 static void probe(const plumb_backend *b, row *out) {
-    *out = (row){ .name = b->name, .summary = b->summary };
+    *out = (row){ .name = b->name,
+                  .summary = b->summary,
+                  .sandbox = pl_confine_state(b, PLUMB_SANDBOX_ON) };
     if (needs_file(b)) {
         out->available = true;
         snprintf(out->reason, sizeof(out->reason), "needs %s: %s:%s", b->options[0].help, b->name,
@@ -51,7 +56,7 @@ static void probe(const plumb_backend *b, row *out) {
 /* As the eager backend would run on them. */
 static void probe_kernels(const pl_provider *by, row *out) {
     char spec[40];
-    *out = (row){ .name = by->name, .summary = by->serves };
+    *out = (row){ .name = by->name, .summary = by->serves, .sandbox = "not needed" };
     snprintf(spec, sizeof(spec), "eager:kernels=%s", by->name);
     probe_spec(spec, out);
 }
@@ -63,6 +68,7 @@ static void put_json(const row *r, pl_json *j) {
     pl_json_put_bool(j, "available", r->available);
     pl_json_put_string(j, "reason", r->reason);
     pl_json_put_string(j, "cpu", r->cpu);
+    pl_json_put_string(j, "sandbox", r->sandbox);
     pl_json_object_end(j);
 }
 
@@ -78,12 +84,12 @@ static void put_kernels_text(pl_buf *out) {
         row r;
         probe_kernels(pl_provider_rows[i], &r);
         pl_buf_printf(out, "%20s  kernels=%s: %s%s%s\n", "", r.name, r.summary,
-                      r.available ? "" : "; not here: ", r.reason);
+                      r.available ? "" : "; not available: ", r.reason);
     }
 }
 
 static void put_text(const row *r, const plumb_backend *b, pl_buf *out) {
-    pl_buf_printf(out, "%-8s %-10s %s\n", r->name, r->available ? r->version : "not here",
+    pl_buf_printf(out, "%-8s %-10s %s\n", r->name, r->available ? r->version : "not available",
                   r->summary);
     if (r->reason[0] != '\0') pl_buf_printf(out, "%20s%s\n", "", r->reason);
     for (size_t i = 0; i < b->n_options; i++) {
@@ -94,7 +100,16 @@ static void put_text(const row *r, const plumb_backend *b, pl_buf *out) {
     }
 }
 
-/* What of the CPU changes results. A backend on another one, in an emulator, has it in its JSON. */
+static void put_sandbox(pl_buf *out) {
+    char why[120];
+    const bool on = pl_sandbox_available(why, sizeof(why));
+    pl_buf_printf(out, "sandbox  %s\n",
+                  on ? "Landlock and seccomp confine jit, ort and plugins; cmd only when required"
+                     : why);
+}
+
+/* CPU features that change results. A backend on another CPU (an emulator) reports its own in the
+ * JSON. */
 static void put_cpu(pl_buf *out) {
     char words[PL_CPU_TEXT];
     pl_buf_printf(out, "cpu      %s\n%20s%s; plumb's own kernels: %s\n", pl_cpu_name(), "",
@@ -103,6 +118,54 @@ static void put_cpu(pl_buf *out) {
     if ((pl_cpu_features() >> PL_CPU_X86_64 & 1) != 0 &&
         (pl_cpu_features() >> PL_CPU_VNNI & 1) == 0)
         pl_buf_printf(out, "%20sno vnni: runtimes may clip u8 x s8 products at 16 bits\n", "");
+}
+
+struct plumb_backend_list {
+    row *rows;
+    size_t n_rows;
+};
+
+plumb_status plumb_backend_list_new(plumb_backend_list **out, plumb_error *err) {
+    size_t n = 0;
+    PL_REQUIRE(out);
+    *out = NULL;
+    while (pl_backend_rows[n] != NULL)
+        n++;
+    plumb_backend_list *list = pl_calloc(1, sizeof(*list));
+    row *rows = pl_calloc(n, sizeof(*rows));
+    if (list == NULL || rows == NULL) {
+        pl_free(list);
+        pl_free(rows);
+        return pl_fail_memory(err, n * sizeof(*rows));
+    }
+    for (size_t i = 0; i < n; i++)
+        probe(pl_backend_rows[i], &rows[i]);
+    *list = (plumb_backend_list){ rows, n };
+    *out = list;
+    return PLUMB_OK;
+}
+
+void plumb_backend_list_free(plumb_backend_list *list) {
+    if (list != NULL) pl_free(list->rows);
+    pl_free(list);
+}
+
+size_t plumb_backend_list_count(const plumb_backend_list *list) {
+    return list == NULL ? 0 : list->n_rows;
+}
+
+int plumb_backend_list_get(const plumb_backend_list *list, size_t i, plumb_backend_info *out) {
+    if (i >= plumb_backend_list_count(list)) return pl_struct_fill(out, NULL, 0);
+    const row *r = &list->rows[i];
+    const plumb_backend_info x = { .size = sizeof(x),
+                                   .name = r->name,
+                                   .summary = r->summary,
+                                   .available = r->available,
+                                   .version = r->version,
+                                   .reason = r->reason,
+                                   .cpu = r->cpu,
+                                   .sandbox = r->sandbox };
+    return pl_struct_fill(out, &x, sizeof(x));
 }
 
 plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) {
@@ -120,13 +183,17 @@ plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) 
             put_json(&r, &j);
         } else {
             put_text(&r, pl_backend_rows[i], &out);
-            if (!told && has_kernels(pl_backend_rows[i])) { /* the same for all that have it */
+            if (!told &&
+                has_kernels(pl_backend_rows[i])) { /* the same for all backends with kernels */
                 put_kernels_text(&out);
                 told = true;
             }
         }
     }
-    if (format != PLUMB_JSON) put_cpu(&out);
+    if (format != PLUMB_JSON) {
+        put_cpu(&out);
+        put_sandbox(&out);
+    }
     if (format == PLUMB_JSON) {
         pl_json_array_end(&j);
         pl_buf_putc(&out, '\n');

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/array.h"
+#include "base/count.h"
 #include "base/escape.h"
 #include "base/json.h"
 #include "flows/api/options.h"
@@ -89,7 +90,7 @@ static pl_status collect(facts *f, const plumb_info_options *options, pl_err *er
     if (st == PL_OK) {
         pl_err why = PL_ERR_INIT;
         const pl_infer_options infer = { .dims = &dims.map };
-        pl_status inferred = pl_ops_resolve(f->model, &why);
+        pl_status inferred = pl_ops_resolve_known(f->model, &why);
         if (inferred == PL_OK) inferred = pl_model_infer(f->model, &infer, &why);
         if (inferred == PL_E_MEMORY) st = pl_fail_memory(err, 1);
         f->inferred = inferred == PL_OK;
@@ -147,8 +148,9 @@ static void put_node_text(pl_buf *out, const pl_node *node, pl_arena *arena) {
 static void put_text(const facts *f, bool nodes, pl_buf *out) {
     const pl_model *m = f->model;
     size_t at = out->n_bytes;
-    pl_buf_printf(out, "%s: IR version %lld, %zu nodes, %lld parameters (%.1f MB)", m->path,
-                  (long long)m->ir_version, f->n_nodes, (long long)f->n_parameters,
+    pl_buf_printf(out, "%s: IR version %lld, %zu node%s, %lld parameter%s (%.1f MB)", m->path,
+                  (long long)m->ir_version, f->n_nodes, pl_plural(f->n_nodes),
+                  (long long)f->n_parameters, pl_plural((uint64_t)f->n_parameters),
                   1e-6 * (double)f->parameter_bytes);
     pl_escape_end_line(out, at);
     at = out->n_bytes;
@@ -181,7 +183,14 @@ static void put_text(const facts *f, bool nodes, pl_buf *out) {
         pl_buf_printf(out, "  %-28s %8lld  %s", name, (long long)c->n, c->supported ? "yes" : "NO");
         pl_escape_end_line(out, at);
     }
-    if (!f->inferred) pl_buf_printf(out, "shapes: not inferred: %s\n", f->why_not);
+    if (!f->inferred) pl_buf_printf(out, "shapes not inferred: %s\n", f->why_not);
+    pl_buf warning = PL_BUF_INIT;
+    for (size_t i = 0; pl_op_warning(m, i, &warning); i++) {
+        at = out->n_bytes;
+        pl_buf_printf(out, "warning: %s", pl_buf_str(&warning));
+        pl_escape_end_line(out, at);
+        pl_buf_release(&warning);
+    }
     if (!nodes) return;
     pl_arena *arena = pl_arena_new();
     if (arena == NULL) {
@@ -310,6 +319,14 @@ static void put_json(const facts *f, bool nodes, pl_buf *out) {
     put_ops_json(&j, f);
     pl_json_put_bool(&j, "inferred", f->inferred);
     if (!f->inferred) pl_json_put_string(&j, "inference_error", f->why_not);
+    pl_json_key(&j, "warnings");
+    pl_json_array_begin(&j);
+    pl_buf warning = PL_BUF_INIT;
+    for (size_t i = 0; pl_op_warning(m, i, &warning); i++) {
+        pl_json_string(&j, pl_buf_str(&warning));
+        pl_buf_release(&warning);
+    }
+    pl_json_array_end(&j);
     if (nodes) put_nodes_json(&j, f);
     pl_json_key(&j, "timing");
     pl_json_object_begin(&j);

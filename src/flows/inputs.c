@@ -99,7 +99,7 @@ static pl_status read_named(const pl_graph *graph, const char *text, pl_datum **
         if (found) set_input(in, at, file.items[i].datum);
     }
     if (st == PL_OK && !found) {
-        st = pl_fail(err, PL_E_NOT_FOUND, "%s holds %zu tensors, none is called '%s'", equals + 1,
+        st = pl_fail(err, PL_E_NOT_FOUND, "%s holds %zu tensors, none named '%s'", equals + 1,
                      file.n_items, name);
     }
     pl_tensor_file_release(&file);
@@ -170,8 +170,8 @@ static pl_status read_set(const pl_graph *graph, const char *path, pl_datum **in
     pl_dir_list_free(&list);
     pl_dir_close(dir);
     if (st == PL_OK && !used && graph->n_inputs > 0) {
-        return pl_fail(err, PL_E_NOT_FOUND,
-                       "%s holds no input_N.pb and no file named like an input", path);
+        return pl_fail(err, PL_E_NOT_FOUND, "%s has no input_N.pb and no file named after an input",
+                       path);
     }
     return st;
 }
@@ -228,7 +228,7 @@ pl_status pl_inputs_given(const pl_model *model, const plumb_inputs *source, pl_
                           pl_err *err) {
     const pl_graph *graph = model->graph;
     if (source->n_sets > 1 || source->n_samples > 1) {
-        return pl_fail(err, PL_E_USAGE, "%zu sets of inputs given, this command takes one sample",
+        return pl_fail(err, PL_E_USAGE, "%zu sets of inputs given; this command takes one",
                        source->n_sets > 1 ? source->n_sets : source->n_samples);
     }
     PL_TRY(check_dims(graph, source, err));
@@ -308,7 +308,7 @@ pl_status pl_inputs_samples(const plumb_inputs *source, pl_arena *arena, plumb_i
     const size_t n_given = source->n_samples > 1 ? source->n_samples : 1;
     if (n_given > 1 && s.n > 1)
         return pl_fail(err, PL_E_USAGE,
-                       "samples as tensors and several sets of inputs exclude each other");
+                       "samples as tensors and several sets of inputs cannot be combined");
     const size_t n = s.n > n_given ? s.n : n_given;
     *out = pl_arena_array(arena, n, sizeof(plumb_inputs));
     if (*out == NULL) return pl_fail_memory(err, n);

@@ -34,7 +34,7 @@ pl_status pl_dim_map_init(pl_dim_map *map, const char *const *dims, size_t n_dim
 void pl_dim_map_release(pl_dim_map *map);
 
 /* Which of `from` goes with to[i], inputs or outputs of two models: the one of that name; else,
- * when the counts agree and neither has its name on the other side, the one at the same place.
+ * when the counts agree and neither has its name on the other side, the one at the same position.
  * SIZE_MAX = none. */
 size_t pl_ports_match(pl_value *const *to, size_t n_to, size_t i, pl_value *const *from,
                       size_t n_from);

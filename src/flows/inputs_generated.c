@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/decimal.h"
 #include "base/nearest.h"
@@ -63,44 +64,108 @@ static pl_status parse_range(const pl_graph *graph, const plumb_inputs *source, 
     return PL_OK;
 }
 
-/* Largest integer that every operator that indexes with this value can take; 9 otherwise. Looks
- * through operators of one input that keep the elements. */
-static int64_t index_limit(const pl_graph *graph, const pl_value *value, int depth) {
-    int64_t limit = 9;
+/* What the operators that read an input make of its integers. */
+typedef struct meaning {
+    int64_t low, high;
+    bool mask; /* every row begins with a 1: one that hides all is of no use */
+} meaning;
+
+static int64_t dim_of(const pl_node *node, int input, int64_t axis, const pl_strmap *dims) {
+    const pl_value *v = input < (int)node->n_in ? node->in[input] : NULL;
+    const pl_type *type = v == NULL ? NULL : v->type;
+    if (v != NULL && v->init != NULL && axis >= 0 && axis < v->init->rank) {
+        return v->init->dims[axis];
+    }
+    if (type == NULL || type->kind != PL_TYPE_TENSOR || !type->has_rank) return -1;
+    if (axis < 0) axis += type->rank;
+    if (axis < 0 || axis >= type->rank) return -1;
+    const pl_dim d = type->dims[axis];
+    if (pl_dim_known(d)) return d.value;
+    if (v->producer != NULL) return -1;
+    const int64_t *given = d.name == NULL ? NULL : pl_strmap_get(dims, d.name);
+    return given != NULL ? *given : 1; /* as it is generated */
+}
+
+static void at_most(meaning *m, int64_t last) {
+    if (last < m->high) m->high = last < 0 ? 0 : last;
+    if (m->low > m->high) m->low = m->high;
+}
+
+static void exactly(meaning *m, int64_t value) {
+    m->low = m->high = value < 0 ? 0 : value;
+}
+
+/* From 1 to n, where n is known. */
+static void length(meaning *m, int64_t n) {
+    if (n < 1) return;
+    if (m->high > n || m->high == 9) m->high = n;
+    m->low = 1;
+}
+
+static void read_port(const pl_node *node, const pl_value *value, unsigned flags,
+                      const pl_strmap *dims, meaning *m) {
+    const int rank = value->type != NULL && value->type->has_rank ? value->type->rank : -1;
+    const int rows = PL_PORT_ROWS_INPUT(flags);
+    if ((flags & PL_PORT_INDEX) != 0) {
+        const int64_t n = dim_of(node, 0, pl_attr_int(node, "axis"), dims);
+        if (n >= 0) at_most(m, n - 1);
+    }
+    if (rows >= 0 && dim_of(node, rows, 0, dims) >= 0) at_most(m, dim_of(node, rows, 0, dims) - 1);
+    if ((flags & PL_PORT_EXPONENT) != 0) at_most(m, 2);
+    if ((flags & PL_PORT_LENGTH) != 0) {
+        length(m,
+               dim_of(node, 0, pl_attr_int(node, "time_axis") + pl_attr_int(node, "layout"), dims));
+    }
+    if ((flags & PL_PORT_MASK) != 0 && rank == 1) length(m, dim_of(node, 0, 1, dims));
+    if ((flags & PL_PORT_MASK) != 0 && rank != 1) {
+        at_most(m, 1);
+        m->mask = true;
+    }
+    if ((flags & (PL_PORT_TOTAL | PL_PORT_LAST)) != 0) {
+        const int64_t now = dim_of(node, 0, 1, dims), past = dim_of(node, 3, 2, dims);
+        const int64_t total = (now < 0 ? 1 : now) + (past < 0 ? 0 : past);
+        exactly(m, (flags & PL_PORT_TOTAL) != 0 ? total : total - 1);
+    }
+}
+
+/* Looks through operators of one input that keep the elements. */
+static void find_meaning(const pl_graph *graph, const pl_value *value, const pl_strmap *dims,
+                         int depth, meaning *m) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];
         if (node->def == NULL) continue;
         const pl_port *port = node->def->in;
         for (uint32_t k = 0; k < node->n_in && port->name != NULL; k++, port++) {
             if (node->in[k] != value) continue;
-            const pl_type *data = node->in[0] == NULL ? NULL : node->in[0]->type;
-            if ((port->flags & PL_PORT_INDEX) != 0 && data != NULL && data->has_rank) {
-                int64_t axis = pl_attr_int(node, "axis");
-                if (axis < 0) axis += data->rank;
-                if (axis < 0 || axis >= data->rank || !pl_dim_known(data->dims[axis])) continue;
-                const int64_t last = data->dims[axis].value - 1;
-                if (last < limit) limit = last < 0 ? 0 : last;
-            } else if (k == 0 && (node->def->flags & PL_OP_VIEW) != 0 && depth < 4) {
-                const int64_t inner = index_limit(graph, node->out[0], depth + 1);
-                if (inner < limit) limit = inner;
+            read_port(node, value, port->flags, dims, m);
+            const bool keeps = (node->def->flags & (PL_OP_VIEW | PL_OP_CAST)) != 0;
+            if (k == 0 && keeps && depth < 4 && node->n_out > 0 && node->out[0] != NULL) {
+                find_meaning(graph, node->out[0], dims, depth + 1, m);
             }
         }
     }
-    return limit;
+}
+
+/* An integer input that goes through arithmetic before it hides anything says so by its name. */
+static bool is_called_mask(const char *name) {
+    for (; *name != '\0'; name++)
+        if (strncasecmp(name, "mask", 4) == 0) return true;
+    return false;
 }
 
 static double pick(const plumb_inputs *source, const value_range *range, bool integer,
-                   int64_t limit, uint64_t stream, int64_t i) {
+                   const meaning *m, uint64_t stream, int64_t i) {
     if (source->fill == PLUMB_FILL_ZEROS) return 0;
     if (source->fill == PLUMB_FILL_ONES) return 1;
     const double u = pl_rng_uniform_at(source->seed, stream, (uint64_t)i);
     if (range->given && integer) return floor(range->low + u * (range->high - range->low + 1));
     if (range->given) return range->low + u * (range->high - range->low);
-    if (integer) return floor(u * (double)(limit + 1));
+    if (integer) return (double)m->low + floor(u * (double)(m->high - m->low + 1));
     return pl_rng_normal_at(source->seed, stream, (uint64_t)i);
 }
 
-static pl_status fill_strings(pl_tensor *t, const plumb_inputs *source, size_t input, pl_err *err) {
+static pl_status fill_strings(pl_tensor *t, const plumb_inputs *source, uint64_t input,
+                              pl_err *err) {
     for (int64_t i = 0; i < t->n_elements; i++) {
         const char letter = (char)('a' + pl_rng_at(source->seed, input, (uint64_t)i) % 26);
         PL_TRY(pl_tensor_set_string(t, i, &letter, 1, err));
@@ -108,38 +173,49 @@ static pl_status fill_strings(pl_tensor *t, const plumb_inputs *source, size_t i
     return PL_OK;
 }
 
+static meaning meaning_of(const pl_tensor *t, const pl_model *model, const pl_value *value,
+                          const pl_strmap *dims) {
+    meaning m = { 0, t->dtype == PL_BOOL ? 1 : 9, false };
+    if (t->dtype == PL_BOOL) return m;
+    find_meaning(model->graph, value, dims, 0, &m);
+    if (m.low == 0 && m.high == 9 && is_called_mask(value->name)) m = (meaning){ 0, 1, true };
+    if (m.high > pl_dtype_int_max(t->dtype)) m.high = pl_dtype_int_max(t->dtype);
+    return m;
+}
+
 static pl_status fill_tensor(pl_tensor *t, const pl_model *model, size_t input,
-                             const plumb_inputs *source, pl_err *err) {
+                             const plumb_inputs *source, const pl_strmap *dims, uint64_t stream,
+                             pl_err *err) {
     enum { BLOCK = 256 };
     const pl_value *value = model->graph->inputs[input];
     value_range range;
     PL_TRY(parse_range(model->graph, source, value->name, &range, err));
-    if (t->dtype == PL_STRING) return fill_strings(t, source, input, err);
+    if (t->dtype == PL_STRING) return fill_strings(t, source, stream, err);
     const bool integer =
         !pl_dtype_is_float(t->dtype) && pl_dtype_class_of(t->dtype) != PL_CLASS_COMPLEX;
-    int64_t limit = t->dtype == PL_BOOL ? 1 : index_limit(model->graph, value, 0);
-    if (integer && t->dtype != PL_BOOL && limit > pl_dtype_int_max(t->dtype)) {
-        limit = pl_dtype_int_max(t->dtype);
-    }
+    const meaning m = integer ? meaning_of(t, model, value, dims) : (meaning){ 0, 9, false };
+    const int64_t row = t->rank > 0 ? t->dims[t->rank - 1] : 1;
     const bool is_complex = pl_dtype_class_of(t->dtype) == PL_CLASS_COMPLEX;
     const pl_dtype dtype = !is_complex ? t->dtype : t->dtype == PL_C64 ? PL_F32 : PL_F64;
     const int64_t n = t->n_elements * (is_complex ? 2 : 1);
     const size_t size = pl_dtype_bytes(dtype);
     for (int64_t at = 0; at < n; at += BLOCK) {
         double block[BLOCK];
-        const int64_t m = n - at < BLOCK ? n - at : BLOCK;
-        for (int64_t i = 0; i < m; i++) {
-            block[i] = pick(source, &range, integer, limit, input, at + i);
+        const int64_t n_block = n - at < BLOCK ? n - at : BLOCK;
+        const bool masks = m.mask && !range.given && source->fill == PLUMB_FILL_RANDOM;
+        for (int64_t i = 0; i < n_block; i++) {
+            block[i] = pick(source, &range, integer, &m, stream, at + i);
+            if (masks && (at + i) % row == 0) block[i] = 1;
         }
-        pl_store_f64(dtype, block, (char *)t->data + (size_t)at * size, (size_t)m);
+        pl_store_f64(dtype, block, (char *)t->data + (size_t)at * size, (size_t)n_block);
     }
     return PL_OK;
 }
 
-static pl_status generate_tensor(const pl_model *model, size_t input, const plumb_inputs *source,
-                                 const pl_strmap *dims, pl_datum **out, pl_err *err) {
-    const pl_value *value = model->graph->inputs[input];
-    const pl_type *type = value->type;
+/* Item `item` of input `input`, or the input itself: item 0. */
+static pl_status generate_tensor(const pl_model *model, size_t input, const pl_type *type,
+                                 const plumb_inputs *source, const pl_strmap *dims, size_t item,
+                                 pl_tensor **out, pl_err *err) {
     int64_t sizes[PL_RANK_MAX];
     const int rank = type->has_rank ? type->rank : 0;
     for (int d = 0; d < rank; d++) {
@@ -147,32 +223,64 @@ static pl_status generate_tensor(const pl_model *model, size_t input, const plum
             type->dims[d].name == NULL ? NULL : pl_strmap_get(dims, type->dims[d].name);
         sizes[d] = pl_dim_known(type->dims[d]) ? type->dims[d].value : given != NULL ? *given : 1;
     }
-    pl_tensor *t = NULL;
-    PL_TRY(pl_tensor_new(type->dtype, rank, sizes, &t, err));
-    const pl_status st = fill_tensor(t, model, input, source, err);
-    if (st != PL_OK) {
-        pl_tensor_unref(t);
-        return st;
+    PL_TRY(pl_tensor_new(type->dtype, rank, sizes, out, err));
+    const pl_status st =
+        fill_tensor(*out, model, input, source, dims, input + ((uint64_t)item << 32), err);
+    if (st != PL_OK) pl_tensor_unref(*out);
+    return st;
+}
+
+/* Two tensors: an empty sequence hides what is done to its items. Unlike runtimes, ONNX knows
+ * sequences of sequences: those stay empty. */
+static pl_status generate_sequence(const pl_model *model, size_t input, const plumb_inputs *source,
+                                   const pl_strmap *dims, pl_datum **out, pl_err *err) {
+    enum { ITEMS = 2 };
+    const pl_type *elem = model->graph->inputs[input]->type->elem;
+    pl_datum *items[ITEMS] = { NULL, NULL };
+    size_t n = 0;
+    pl_status st = PL_OK;
+    const bool tensors = elem->kind == PL_TYPE_TENSOR && elem->dtype != PL_UNDEFINED;
+    for (; tensors && n < ITEMS && st == PL_OK; n++) {
+        pl_tensor *t = NULL;
+        st = generate_tensor(model, input, elem, source, dims, n + 1, &t, err);
+        if (st == PL_OK) st = pl_datum_of_tensor_take(t, &items[n], err);
     }
-    return pl_datum_of_tensor_take(t, out, err);
+    if (st == PL_OK) st = pl_datum_new_sequence(elem->kind, elem->dtype, items, n, out, err);
+    for (size_t i = 0; i < ITEMS; i++)
+        pl_datum_unref(items[i]);
+    return st;
+}
+
+static pl_status generate_optional(const pl_model *model, size_t input, const plumb_inputs *source,
+                                   const pl_strmap *dims, pl_datum **out, pl_err *err) {
+    const pl_type *elem = model->graph->inputs[input]->type->elem;
+    pl_tensor *t = NULL;
+    pl_datum *inner = NULL;
+    if (elem->kind != PL_TYPE_TENSOR || elem->dtype == PL_UNDEFINED) {
+        return pl_datum_new_optional(elem->kind, elem->dtype, NULL, out, err);
+    }
+    PL_TRY(generate_tensor(model, input, elem, source, dims, 1, &t, err));
+    PL_TRY(pl_datum_of_tensor_take(t, &inner, err));
+    const pl_status st = pl_datum_new_optional(elem->kind, elem->dtype, inner, out, err);
+    pl_datum_unref(inner);
+    return st;
 }
 
 pl_status pl_generate_input(const pl_model *model, size_t input, const plumb_inputs *source,
                             const pl_strmap *dims, pl_datum **out, pl_err *err) {
     const pl_value *value = model->graph->inputs[input];
     const pl_type *type = value->type;
+    pl_tensor *t = NULL;
     if (type != NULL && type->kind == PL_TYPE_TENSOR && type->dtype != PL_UNDEFINED) {
-        return generate_tensor(model, input, source, dims, out, err);
+        PL_TRY(generate_tensor(model, input, type, source, dims, 0, &t, err));
+        return pl_datum_of_tensor_take(t, out, err);
     }
-    if (type != NULL && (type->kind == PL_TYPE_SEQUENCE || type->kind == PL_TYPE_OPTIONAL)) {
-        const pl_type *elem = type->elem;
-        const pl_type_kind kind = elem == NULL ? PL_TYPE_TENSOR : elem->kind;
-        const pl_dtype dtype = elem == NULL ? PL_UNDEFINED : elem->dtype;
-        return type->kind == PL_TYPE_SEQUENCE
-                   ? pl_datum_new_sequence(kind, dtype, NULL, 0, out, err)
-                   : pl_datum_new_optional(kind, dtype, NULL, out, err);
+    if (type != NULL && type->kind == PL_TYPE_SEQUENCE && type->elem != NULL) {
+        return generate_sequence(model, input, source, dims, out, err);
     }
-    return pl_fail(err, PL_E_USAGE,
-                   "input '%s' has no type to generate values for: give it with --input",
+    if (type != NULL && type->kind == PL_TYPE_OPTIONAL && type->elem != NULL) {
+        return generate_optional(model, input, source, dims, out, err);
+    }
+    return pl_fail(err, PL_E_USAGE, "cannot generate input '%s': its type is unknown; use --input",
                    value->name);
 }

@@ -10,7 +10,7 @@ pl_status pl_transform(pl_model *model, const plumb_transform_options *o, pl_cha
     pl_pass_job job = { .model = model, .changes = changes };
     pl_pass_job low = { .model = model, .changes = changes, .value = o->amp };
     if (o->amp != NULL && o->fp64) {
-        return pl_fail(err, PL_E_USAGE, "amp and fp64 contradict each other");
+        return pl_fail(err, PL_E_USAGE, "amp and fp64 cannot be combined");
     }
     PL_TRY(pl_ops_resolve(model, err));
     if (o->eval) PL_TRY(pl_pass_run("eval", &job, err));
@@ -32,8 +32,8 @@ void pl_transform_summary(const pl_changes *c, pl_buf *out) {
     count(out, pl_changes_count(c, PL_CHANGE_CONVERT), "constant converted", "constants converted",
           &first);
     count(out, pl_changes_count(c, PL_CHANGE_DROP), "cast redundant", "casts redundant", &first);
-    count(out, pl_changes_count(c, PL_CHANGE_STAY), "node that cannot take the type",
-          "nodes that cannot take the type", &first);
+    count(out, pl_changes_count(c, PL_CHANGE_STAY), "node does not support the type",
+          "nodes do not support the type", &first);
     if (first) pl_buf_puts(out, "nothing to change");
 }
 

@@ -117,7 +117,7 @@ static void put_text(const char *filter, pl_buf *out) {
         pl_buf_release(&opsets);
     }
     pl_buf_printf(out,
-                  "%zu rows; still to be written: %zu gradients, %zu error bounds, %zu emissions\n",
+                  "%zu rows; not implemented: %zu gradients, %zu error bounds, %zu emissions\n",
                   t.rows, t.grad, t.bound, t.emit);
 }
 
@@ -134,7 +134,7 @@ plumb_status plumb_ops(plumb_format format, const char *filter, char **text, plu
     PL_REQUIRE(text);
     *text = NULL;
     if (!is_any_chosen(filter))
-        return pl_fail(err, PL_E_NOT_FOUND, "no operator's name holds '%s'", filter);
+        return pl_fail(err, PL_E_NOT_FOUND, "no operator name contains '%s'", filter);
     if (format == PLUMB_JSON) {
         put_json(filter, &out);
     } else {

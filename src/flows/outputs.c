@@ -81,7 +81,7 @@ static pl_status check_new(const char *path, pl_err *err) {
     pl_dir_list list = { 0 };
     if (!pl_path_exists(path)) return PL_OK;
     if (!pl_path_is_dir(path)) {
-        return pl_fail(err, PL_E_EXISTS, "%s already exists; it is not overwritten", path);
+        return pl_fail(err, PL_E_EXISTS, "%s already exists", path);
     }
     PL_TRY(pl_dir_list_read(path, &list, err));
     const size_t n = list.n_names;

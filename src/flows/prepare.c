@@ -24,7 +24,10 @@ pl_status pl_make_ready(pl_model *model, pl_ready level, bool *edited, pl_err *e
     const size_t n_nodes = model->graph->n_nodes;
     PL_TRY(pl_pass_apply("lower-gradient", model, err));
     if (edited != NULL && model->graph->n_nodes != n_nodes) *edited = true;
-    if (level >= PL_READY_RESOLVED) PL_TRY(pl_ops_resolve(model, err));
+    if (level == PL_READY_KNOWN)
+        PL_TRY(pl_ops_resolve_known(model, err));
+    else if (level >= PL_READY_RESOLVED)
+        PL_TRY(pl_ops_resolve(model, err));
     return level >= PL_READY_TYPED ? pl_model_infer(model, NULL, err) : PL_OK;
 }
 
@@ -222,7 +225,7 @@ static pl_status fill_parameter(pl_prepared *p, const char *name, pl_datum *datu
         p->in[i] = pl_datum_ref(datum);
         return PL_OK;
     }
-    return pl_fail(err, PL_E_USAGE, "input '%s' is a constant of this model: it takes no data",
+    return pl_fail(err, PL_E_USAGE, "input '%s' is a constant of this model and takes no data",
                    name);
 }
 
@@ -359,7 +362,7 @@ pl_status pl_context_prepare(const plumb_context *c, const pl_model *model, pl_d
                                          .pool = pool };
     PL_TRY(pl_prepare(model, in, &options, out, err));
     if (c->backward && !out->has_gradients) {
-        return pl_fail(err, PL_E_UNSUPPORTED, "there are no gradients: %s", out->note);
+        return pl_fail(err, PL_E_UNSUPPORTED, "no gradients: %s", out->note);
     }
     return PL_OK;
 }

@@ -15,9 +15,11 @@
 
 /* What every flow does to a model first, as far as it needs it. */
 typedef enum pl_ready {
-    PL_READY_LOWERED,  /* the operator Gradient became nodes: enough for whoever resolves himself */
+    PL_READY_LOWERED,  /* the operator Gradient became nodes: for callers that resolve operators
+                          themselves */
     PL_READY_RESOLVED, /* every node knows its operator */
-    PL_READY_TYPED     /* and every value its type, where that can be known */
+    PL_READY_TYPED,    /* and every value its type, where that can be known */
+    PL_READY_KNOWN     /* the same; operators that only backends know may be (PL_OP_FOREIGN) */
 } pl_ready;
 /* In place. *edited (may be NULL) becomes true when the model is no longer what its file says. */
 pl_status pl_make_ready(pl_model *model, pl_ready level, bool *edited, pl_err *err);
@@ -62,7 +64,7 @@ pl_status pl_prepare(const pl_model *model, pl_datum *const *in, const pl_prepar
 void pl_prepared_release(pl_prepared *prepared); /* all zero is fine */
 
 bool pl_context_is_plain(const plumb_context *context); /* nothing is to be done */
-/* pl_prepare by a context. Gradients that cannot be had are PL_E_UNSUPPORTED. */
+/* pl_prepare by a context. PL_E_UNSUPPORTED if a gradient is not available. */
 pl_status pl_context_prepare(const plumb_context *context, const pl_model *model,
                              pl_datum *const *in, uint64_t seed, pl_pool *pool, pl_prepared *out,
                              pl_err *err);

@@ -45,13 +45,13 @@ const char *pl_provenance_compare_cpus(const char *a, const char *b, char *out, 
     static const struct {
         const char *word, *means;
     } rows[] = {
-        { "vnni", "without it u8 x s8 products are clipped at 16 bits on x86" },
-        { "fma", "with it products and sums are rounded once" },
-        { "bf16", "with it runtimes may multiply in bfloat16" },
-        { "amx-bf16", "with it runtimes may multiply in bfloat16" },
-        { "fp16", "with it runtimes may compute in float16" },
-        { "avx512", "sums are added in another order" },
-        { "i8mm", "integer products take other instructions" },
+        { "vnni", "without it, x86 clips u8 x s8 products at 16 bits" },
+        { "fma", "with it, a product and its sum are rounded once" },
+        { "bf16", "with it, runtimes may multiply in bfloat16" },
+        { "amx-bf16", "with it, runtimes may multiply in bfloat16" },
+        { "fp16", "with it, runtimes may compute in float16" },
+        { "avx512", "it changes the order of sums" },
+        { "i8mm", "it changes the instructions for integer products" },
     };
     size_t n = 0;
     if (n_out > 0) out[0] = '\0';

@@ -266,7 +266,7 @@ pl_status pl_record_run(pl_record_job *r, pl_err *err) {
     r->n_bytes = pl_recorder_bytes(r->recorder);
     if (r->n_records == 0 && o->n_names + o->n_ops + o->n_modules > 0)
         return pl_fail(err, PL_E_INVALID,
-                       "no value fits the names, operators and modules asked for");
+                       "no value matches the given names, operators and modules");
     pl_recorder *recorder = r->recorder;
     r->recorder = NULL;
     PL_TRY(pl_recorder_commit_take(recorder, err));

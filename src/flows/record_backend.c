@@ -1,8 +1,10 @@
 /* Recording on a backend behind the guard: what its hook shows goes to the recorder under the names
- * of the model, and what it does not show is said. */
+ * of the model, and a note says what it does not expose. */
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
+#include "flows/inputs_doubt.h"
 #include "flows/record.h"
 #include "graph/edit.h"
 #include "ops/op.h"
@@ -21,12 +23,14 @@ pl_status pl_record_backend_prepare(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
     pl_backend_options backend = pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
     backend.progress = &r->progress;
+    backend.sandbox = o->sandbox;
+    backend.model = pl_api_model_file(r->m);
     const pl_compile_options compile = { .file = pl_api_model_file(r->m),
                                          .seed = o->inputs->seed,
                                          .threads = o->threads,
                                          .record = true };
-    if (o->fp64) return pl_fail(err, PL_E_USAGE, "--fp64 is of the eager backend; else eager:fp64");
-    pl_ops_resolve(r->model, NULL); /* for generated inputs; unknown operators may be */
+    if (o->fp64) return pl_fail(err, PL_E_USAGE, "--fp64 requires the eager backend (eager:fp64)");
+    pl_ops_resolve_known(r->model, NULL); /* for generated inputs; unknown operators may be */
     PL_TRY(index_names(r, err));
     PL_TRY(pl_progress_step(&r->progress, "compile", 0, 0, err));
     PL_TRY(pl_backend_open(o->backend, &backend, &r->backend, err));
@@ -61,7 +65,7 @@ static bool mark(pl_record_job *r, const char *name, pl_status *st, pl_err *err)
     return true;
 }
 
-/* Recorded under every name of the model that it stands for and nobody has taken; when there is
+/* Recorded under every model name that it stands for and that is still free; when there is
  * none, under the backend's. */
 static plumb_status on_seen(void *ctx, const plumb_seen *seen, plumb_error *error) {
     pl_record_job *r = ctx;
@@ -100,40 +104,39 @@ static pl_status put_outputs(pl_record_job *r, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- what is said ---- */
+/* ---- notes ---- */
 
 static void say(pl_record_job *r, const char *const *modes, size_t mode) {
     const plumb_record_info *info = &r->info;
     const char *spec = pl_backend_spec(r->backend);
     pl_buf *out = &r->notes;
     if (modes[0] == NULL) {
-        pl_buf_printf(out, "%s shows no intermediate values: only its outputs are recorded\n",
-                      spec);
+        pl_buf_printf(out, "%s exposes no intermediate values; recorded only its outputs\n", spec);
         return;
     }
     if (info->differs) {
         pl_buf_printf(out,
-                      "observer effect: no way to record left the outputs of %s as they are; only "
-                      "its outputs are recorded\n",
+                      "observer effect: every way to record changed the outputs of %s; recorded "
+                      "only its outputs\n",
                       spec);
     } else if (mode > 0) {
         pl_buf_printf(out,
-                      "observer effect: recording in mode '%s' changed the outputs; mode '%s' does "
-                      "not and was used\n",
+                      "observer effect: recording in mode '%s' changed the outputs; used mode "
+                      "'%s', which does not\n",
                       modes[0], modes[mode]);
     }
     if (!info->differs && info->n_seen == 0)
-        pl_buf_printf(out, "%s showed no intermediate values: only its outputs are recorded\n",
-                      spec);
+        pl_buf_printf(out, "%s returned no intermediate values; recorded only its outputs\n", spec);
     if (info->n_hidden > 0)
-        pl_buf_printf(out, "%zu values in bodies of If, Loop or Scan were not seen\n",
-                      info->n_hidden);
+        pl_buf_printf(out, "not recorded: %zu value%s in the bodies of If, Loop or Scan\n",
+                      info->n_hidden, pl_plural(info->n_hidden));
     if (info->n_disturbed > 0)
-        pl_buf_printf(out, "%zu values were not looked at: looking changes the outputs\n",
-                      info->n_disturbed);
+        pl_buf_printf(out, "not recorded: %zu value%s, because recording changes the outputs\n",
+                      info->n_disturbed, pl_plural(info->n_disturbed));
     if (r->n_unknown > 0)
-        pl_buf_printf(out, "%zu values have no name in the model; they have the backend's own\n",
-                      r->n_unknown);
+        pl_buf_printf(
+            out, "recorded under the backend's own name: %zu value%s without a name in the model\n",
+            r->n_unknown, pl_plural(r->n_unknown));
 }
 
 pl_status pl_record_backend_run(pl_record_job *r, pl_err *err) {
@@ -145,7 +148,8 @@ pl_status pl_record_backend_run(pl_record_job *r, pl_err *err) {
                                   .memory_limit = r->options->memory_limit };
     size_t mode = 0;
     PL_TRY(pl_progress_step(&r->progress, "run", 0, 0, err));
-    PL_TRY(pl_program_run(r->program, r->in, r->out, err));
+    const pl_status ran = pl_program_run(r->program, r->in, r->out, err);
+    PL_TRY(pl_inputs_doubted(ran, r->model, r->options->inputs, r->in, r->backend, NULL, err));
     if (modes[0] != NULL) {
         pl_datum **out = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
         if (out == NULL) return pl_fail_memory(err, graph->n_outputs);

@@ -6,6 +6,7 @@
 #include "backends/backend.h"
 #include "base/alloc.h"
 #include "flows/inputs.h"
+#include "flows/inputs_doubt.h"
 #include "flows/outputs.h"
 #include "flows/prepare.h"
 #include "interp/interp.h"
@@ -34,14 +35,16 @@ static pl_status open_backend(run *r, const plumb_model *m, pl_err *err) {
     const plumb_run_options *o = r->options;
     pl_backend_options backend = pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
     backend.progress = o->progress;
+    backend.sandbox = o->sandbox;
+    backend.model = pl_api_model_file(m);
     const pl_compile_options compile = { .file = pl_api_model_file(m),
                                          .seed = o->inputs->seed,
                                          .threads = o->threads };
     if (o->fp64 || o->profile) {
         return pl_fail(err, PL_E_USAGE, "fp64 and the time of each node require the eager backend");
     }
-    pl_ops_resolve(r->model,
-                   NULL); /* generated inputs follow what ops expect; unknown ones may be */
+    pl_ops_resolve_known(r->model,
+                         NULL); /* generated inputs follow what ops expect; unknown ones may be */
     PL_TRY(pl_backend_open(o->backend, &backend, &r->backend, err));
     return pl_program_new(r->backend, r->model, &compile, &r->program, err);
 }
@@ -101,8 +104,10 @@ static pl_status run_all(run *r, pl_err *err) {
     for (size_t k = 0; k < r->n_runs; k++) {
         drop(r->out, r->n_out);
         const double start = pl_api_seconds();
-        PL_TRY(r->program != NULL ? pl_program_run(r->program, r->in, r->out, err)
-                                  : pl_interp_run(r->interp, r->in, r->out, err));
+        const pl_status st = r->program != NULL ? pl_program_run(r->program, r->in, r->out, err)
+                                                : pl_interp_run(r->interp, r->in, r->out, err);
+        PL_TRY(
+            pl_inputs_doubted(st, r->model, r->options->inputs, r->in, r->backend, r->pool, err));
         r->seconds[k] = pl_api_seconds() - start;
         PL_TRY(
             pl_progress_step(r->options->progress, "run", (int64_t)k + 1, (int64_t)r->n_runs, err));

@@ -88,8 +88,8 @@ pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char 
                   a, b);
     const pl_status st =
         pl_fail(err, PL_E_USAGE,
-                "%s on the same model: that says nothing; name what to test with --backend "
-                "(available: %s; 'plumb backends' tells which work here), or another --reference",
+                "%s on the same model, so there is nothing to compare; choose what to test "
+                "with --backend (available: %s; see 'plumb backends'), or another --reference",
                 pl_buf_str(&sides), pl_buf_str(&known));
     pl_buf_release(&sides);
     pl_buf_release(&known);

@@ -208,8 +208,8 @@ static pl_status put_value(const hashing *h, pl_buf *buf, const pl_value *value)
 
 static pl_status know(hashing *h, const pl_value *value, pl_hash128 hash) {
     if (value->id >= h->n_values)
-        return pl_fail(h->err, PL_E_INTERNAL, "value '%s' has id %u of %zu", value->name, value->id,
-                       h->n_values);
+        return pl_fail(h->err, PL_E_INTERNAL, "value '%s' has invalid id %u of %zu", value->name,
+                       value->id, h->n_values);
     h->values[value->id] = hash;
     h->known[value->id] = true;
     return PL_OK;

@@ -24,6 +24,12 @@ pl_status pl_model_copy(const pl_model *model, pl_model **out, pl_err *err);
  * prefix/name, which are entered into it. */
 pl_status pl_graph_copy_into(const pl_graph *from, pl_graph *to, const char *prefix, pl_value **map,
                              pl_err *err);
+/* Appends to the main graph of `to` copies of the nodes of `from` that compute the wanted values
+ * (by id in `from`), back to values that map (by id in `from`) has a stand-in for; weights come
+ * along. Copies get fresh names and are entered into map. A node with a body is PL_E_UNSUPPORTED.
+ * The caller sorts and resolves. */
+pl_status pl_graph_graft(const pl_model *from, pl_model *to, const bool *wanted, pl_value **map,
+                         pl_err *err);
 /* A new model: the nodes between `from` (become inputs) and `to` (become outputs). Either list may
  * be empty: then the model's own inputs or outputs. Names that do not exist, and a `to` that still
  * needs a model input although `from` was meant to cut it off, are told apart: the latter keeps the

@@ -141,7 +141,7 @@ pl_status pl_graph_add_value_n(pl_graph *graph, const char *name, size_t n_name,
     return PL_OK;
 }
 
-/* Writes base_k to `name` and tells whether somebody has it. */
+/* Writes base_k to `name` and returns whether the name is taken. */
 static bool number_is_taken(const pl_graph *graph, const char *base, size_t k, char *name,
                             size_t n) {
     snprintf(name, n, "%s_%zu", base, k);

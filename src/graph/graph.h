@@ -67,7 +67,11 @@ struct pl_value {
     uint32_t id;         /* unique in the model: index of per-value tables, < model->n_values */
     const pl_type *type; /* declared or inferred; NULL = not known */
     pl_tensor *init;     /* initializer, or the default of an input; owned reference */
-    const char *doc;
+    const char *doc;     /* of an initializer that is no input: its tensor's */
+    /* The type as it stands in the file, with denotations, which pl_type has no room for; written
+     * again as long as the type is `spelt_type`. */
+    pl_bytes spelt;
+    const pl_type *spelt_type;
     bool is_input, is_output;
 };
 
@@ -106,6 +110,7 @@ struct pl_graph {
     pl_strmap by_name; /* name -> pl_value of this graph only */
     const pl_prop *props;
     size_t n_props;
+    pl_bytes kept; /* fields that nothing here reads, as they stand in the file: written again */
 };
 
 typedef struct pl_opset {
@@ -130,6 +135,7 @@ struct pl_model {
     size_t n_props;
     pl_function *functions;
     size_t n_functions;
+    pl_bytes kept; /* as of a graph */
     pl_graph *graph;
     uint32_t n_values; /* ids given out so far, in all graphs */
     uint32_t n_graphs;
@@ -152,7 +158,7 @@ pl_status pl_graph_new(pl_model *model, pl_graph *parent, const char *name, pl_g
 pl_status pl_graph_add_value(pl_graph *graph, const char *name, pl_value **out, pl_err *err);
 pl_status pl_graph_add_value_n(pl_graph *graph, const char *name, size_t n_name, pl_value **out,
                                pl_err *err); /* NUL bytes in the name are PL_E_FORMAT */
-/* A new value with a name nobody has yet: `base`, or base_1, base_2, … */
+/* A new value with an unused name: `base`, or base_1, base_2, … */
 pl_status pl_graph_add_fresh_value(pl_graph *graph, const char *base, pl_value **out, pl_err *err);
 pl_status pl_graph_add_input(pl_graph *graph, pl_value *value, pl_err *err);
 pl_status pl_graph_add_output(pl_graph *graph, pl_value *value, pl_err *err);

@@ -25,8 +25,10 @@ static import *import_of(collecting *c, const char *domain) {
 static pl_status collect_graph(void *ctx, pl_graph *graph, pl_err *err);
 
 static pl_status collect_node(collecting *c, const pl_node *node, pl_err *err) {
-    import *i = import_of(c, node->domain);
     char text[600];
+    /* A domain that is not imported stays so. */
+    if (node->opset == 0) return pl_node_each_body(node, collect_graph, c, err);
+    import *i = import_of(c, node->domain);
     if (i == NULL) return pl_fail_memory(err, sizeof *i);
     if (i->user != NULL && i->opset.version != node->opset)
         return pl_fail(err, PL_E_UNSUPPORTED,

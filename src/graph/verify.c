@@ -5,14 +5,19 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "graph/graph.h"
+
+typedef struct edge {
+    uint32_t node; /* the dependent */
+    uint32_t next; /* edge from the same producer; UINT32_MAX = none */
+} edge;
 
 typedef struct sorter {
     pl_graph *graph;
     uint32_t *n_waiting; /* per node: producers not placed yet */
     uint32_t *first_use; /* per node: head of its list of dependents */
-    uint32_t *use_next;  /* per edge */
-    uint32_t *use_node;  /* per edge: the dependent */
+    edge *edges;
     size_t n_edges, edges_capacity;
     bool in_order;
     const pl_node *current;
@@ -56,21 +61,10 @@ static pl_status note_order(void *ctx, pl_value *value, pl_err *err) {
 static pl_status note_edge(void *ctx, pl_value *value, pl_err *err) {
     sorter *s = ctx;
     if (value->graph != s->graph || value->producer == NULL) return PL_OK;
-    if (s->n_edges == s->edges_capacity) {
-        const size_t wanted = s->edges_capacity == 0 ? 1024 : s->edges_capacity * 2;
-        uint32_t *next = pl_realloc_array(s->use_next, wanted, sizeof(*next));
-        if (next != NULL) s->use_next = next;
-        uint32_t *node = pl_realloc_array(s->use_node, wanted, sizeof(*node));
-        if (node != NULL) s->use_node = node;
-        if (next == NULL || node == NULL || wanted >= UINT32_MAX) {
-            return pl_fail_memory(err, wanted);
-        }
-        s->edges_capacity = wanted;
-    }
-    const uint32_t edge = (uint32_t)s->n_edges++;
-    s->use_node[edge] = s->current->index;
-    s->use_next[edge] = s->first_use[value->producer->index];
-    s->first_use[value->producer->index] = edge;
+    if (s->n_edges >= UINT32_MAX - 1 || !PL_ARRAY_ROOM(s->edges, s->n_edges, &s->edges_capacity))
+        return pl_fail_memory(err, s->n_edges * sizeof(*s->edges));
+    s->edges[s->n_edges] = (edge){ s->current->index, s->first_use[value->producer->index] };
+    s->first_use[value->producer->index] = (uint32_t)s->n_edges++;
     s->n_waiting[s->current->index]++;
     return PL_OK;
 }
@@ -120,8 +114,9 @@ static pl_status place_all(sorter *s, pl_node **sorted, uint32_t *heap, pl_err *
     while (n_heap > 0) {
         const uint32_t at = heap_pop(heap, &n_heap);
         sorted[n_placed++] = s->graph->nodes[at];
-        for (uint32_t e = s->first_use[at]; e != UINT32_MAX; e = s->use_next[e]) {
-            if (--s->n_waiting[s->use_node[e]] == 0) heap_push(heap, &n_heap, s->use_node[e]);
+        for (uint32_t e = s->first_use[at]; e != UINT32_MAX; e = s->edges[e].next) {
+            const uint32_t node = s->edges[e].node;
+            if (--s->n_waiting[node] == 0) heap_push(heap, &n_heap, node);
         }
     }
     return n_placed == n ? PL_OK : fail_cycle(s, err);
@@ -154,8 +149,7 @@ done:
     pl_free(heap);
     pl_free(s->n_waiting);
     pl_free(s->first_use);
-    pl_free(s->use_next);
-    pl_free(s->use_node);
+    pl_free(s->edges);
     return st;
 }
 

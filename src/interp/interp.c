@@ -72,8 +72,7 @@ static pl_status run_body(pl_eval *c, pl_graph *body, pl_datum *const *args, siz
         return pl_eval_fail(c, "body '%s' has %zu inputs and %zu outputs, expected %zu and %zu",
                             body->name, body->n_inputs, body->n_outputs, n_args, n_out);
     }
-    if (in->depth > PL_GRAPH_DEPTH_MAX)
-        return pl_eval_fail(c, "bodies are nested too deeplylylylylyly");
+    if (in->depth > PL_GRAPH_DEPTH_MAX) return pl_eval_fail(c, "bodies are nested too deeply");
     pl_status st = PL_OK;
     for (size_t i = 0; i < n_args; i++) {
         slot_clear(in, body->inputs[i]);

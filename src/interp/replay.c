@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "interp/plan.h"
 #include "interp/raise.h"
 #include "ops/bound.h"
@@ -178,13 +179,7 @@ static const pl_value *first_doubt(const pl_replay *r, const pl_value *value) {
 }
 
 static bool push(pl_replay *r, size_t n, const pl_value *value) {
-    if (n == r->doubts_capacity) {
-        const size_t capacity = n == 0 ? 64 : 2 * n;
-        const pl_value **grown = pl_realloc_array(r->doubts, capacity, sizeof(*grown));
-        if (grown == NULL) return false;
-        r->doubts = grown;
-        r->doubts_capacity = capacity;
-    }
+    if (!PL_ARRAY_ROOM(r->doubts, n, &r->doubts_capacity)) return false;
     r->doubts[n] = value;
     return true;
 }
@@ -250,7 +245,7 @@ static pl_status run_body(pl_replay *r, const pl_graph *body, pl_datum *const *i
                        body->n_inputs, body->n_outputs);
     }
     if (r->depth > PL_GRAPH_DEPTH_MAX)
-        return pl_fail(err, PL_E_LIMIT, "bodies are nested too deeplylylylylyly");
+        return pl_fail(err, PL_E_LIMIT, "bodies are nested too deeply");
     clear_body(r, body);
     for (size_t i = 0; i < n_in; i++) {
         slot *s = &r->slots[body->inputs[i]->id];

@@ -1,7 +1,7 @@
 /* Cuts the tensors into blocks, runs them on the pool, and combines the results.
  *
  * The floor of the relative sum depends on max|r|, which is known only at the end. Blocks run with
- * a guess from a sample; whoever ran with another floor than the final one runs again. The floor
+ * a guess from a sample; a thread that used another floor than the final one runs again. The floor
  * moves in powers of two, so that this is rare: an outlier above everything sampled, in another
  * binade. Chunks of blocks bound the memory for partial results. */
 #include "metric/accumulate.h"

@@ -75,19 +75,19 @@ static double per_element(double sum, const pl_accumulators *acc) {
     if (unmeasured(acc)) return INF;
     return acc->n_finite > 0 ? sum / (double)acc->n_finite : 0;
 }
-static double mse(const pl_accumulators *acc) {
+double pl_measure_mse(const pl_accumulators *acc) {
     return unscale(per_element(acc->sum_sq, acc), 2 * acc->d_scale);
 }
-static double rmse(const pl_accumulators *acc) {
+double pl_measure_rmse(const pl_accumulators *acc) {
     return unscale(sqrt(per_element(acc->sum_sq, acc)), acc->d_scale);
 }
-static double mae(const pl_accumulators *acc) {
+double pl_measure_mae(const pl_accumulators *acc) {
     return unscale(per_element(acc->sum_abs, acc), acc->d_scale);
 }
-static double max_abs(const pl_accumulators *acc) {
+double pl_measure_max_abs(const pl_accumulators *acc) {
     return unmeasured(acc) ? INF : acc->max_abs;
 }
-static double mean_rel(const pl_accumulators *acc) {
+double pl_measure_mean_rel(const pl_accumulators *acc) {
     const int64_t n = acc->n_finite - acc->n_excluded;
     if (unmeasured(acc)) return INF;
     return n > 0 ? acc->sum_rel / (double)n : 0;
@@ -100,7 +100,7 @@ static double decibels(double x, int64_t x_scale, double error, int64_t error_sc
     if (x_scale == error_scale && q > 0 && !isinf(q)) return 10 * log10(q);
     return 10 * (log10(x) - log10(error)) + 20 * log10(2.0) * (double)(x_scale - error_scale);
 }
-static double psnr(const pl_accumulators *acc) {
+double pl_measure_psnr(const pl_accumulators *acc) {
     const double error = per_element(acc->sum_sq, acc);
     if (unmeasured(acc)) return -INF;
     if (acc->d_scale == 0 && acc->max_r < 0x1p480 && acc->max_r > 0x1p-480) {
@@ -110,27 +110,27 @@ static double psnr(const pl_accumulators *acc) {
     const double m = frexp(acc->max_r, &e); /* the square may overflow */
     return decibels(m * m, e, error, acc->d_scale);
 }
-static double snr(const pl_accumulators *acc) {
+double pl_measure_snr(const pl_accumulators *acc) {
     if (unmeasured(acc)) return -INF;
     return decibels(acc->sum_rr, acc->v_scale, acc->sum_sq, acc->d_scale);
 }
 /* Both zero: the same direction, 1; one zero: none, 0. */
-static double cosine(const pl_accumulators *acc) {
+double pl_measure_cosine(const pl_accumulators *acc) {
     if (unmeasured(acc)) return -1;
     if (acc->sum_sq == 0) return 1;
     if (acc->sum_rr == 0 || acc->sum_aa == 0) return 0;
     const double c = acc->sum_ar / (sqrt(acc->sum_rr) * sqrt(acc->sum_aa));
     return c > 1 ? 1 : c < -1 ? -1 : c;
 }
-static double max_ulp(const pl_accumulators *acc) {
+double pl_measure_max_ulp(const pl_accumulators *acc) {
     return (double)acc->max_ulp;
 }
-static double mismatch(const pl_accumulators *acc) {
+double pl_measure_mismatch(const pl_accumulators *acc) {
     return (double)acc->n_mismatch;
 }
 
 /* ---- limits ---- */
-static pl_metric_limits psnr_limits(const pl_accumulators *acc, pl_precision p) {
+pl_metric_limits pl_limits_of_psnr(const pl_accumulators *acc, pl_precision p) {
     static const pl_metric_limits rows[] = {
 #define X(NAME, text, green, yellow) { (double)(green), (double)(yellow), true },
         PL_PRECISION_MAP(X)
@@ -142,7 +142,7 @@ static pl_metric_limits psnr_limits(const pl_accumulators *acc, pl_precision p) 
 
 typedef double (*from_db)(double db, double peak);
 static pl_metric_limits converted(const pl_accumulators *acc, pl_precision p, from_db f) {
-    const pl_metric_limits db = psnr_limits(acc, p);
+    const pl_metric_limits db = pl_limits_of_psnr(acc, p);
     const double peak = acc->max_r > 0 ? acc->max_r : 1;
     return (pl_metric_limits){ f(db.green, peak), f(db.yellow, peak), db.known };
 }
@@ -169,50 +169,42 @@ static double db_mean_rel(double db, double peak) {
 static double db_cosine(double db, double peak) {
     return 1 - 0.5 * pow(10, -db_snr(db, peak) / 10);
 }
-static pl_metric_limits snr_limits(const pl_accumulators *acc, pl_precision p) {
+pl_metric_limits pl_limits_of_snr(const pl_accumulators *acc, pl_precision p) {
     return converted(acc, p, db_snr);
 }
-static pl_metric_limits mse_limits(const pl_accumulators *acc, pl_precision p) {
+pl_metric_limits pl_limits_of_mse(const pl_accumulators *acc, pl_precision p) {
     return converted(acc, p, db_mse);
 }
-static pl_metric_limits rmse_limits(const pl_accumulators *acc, pl_precision p) {
+pl_metric_limits pl_limits_of_rmse(const pl_accumulators *acc, pl_precision p) {
     return converted(acc, p, db_rmse);
 }
-static pl_metric_limits max_abs_limits(const pl_accumulators *acc, pl_precision p) {
+pl_metric_limits pl_limits_of_max_abs(const pl_accumulators *acc, pl_precision p) {
     return converted(acc, p, db_max_abs);
 }
-static pl_metric_limits mean_rel_limits(const pl_accumulators *acc, pl_precision p) {
+pl_metric_limits pl_limits_of_mean_rel(const pl_accumulators *acc, pl_precision p) {
     return converted(acc, p, db_mean_rel);
 }
-static pl_metric_limits cosine_limits(const pl_accumulators *acc, pl_precision p) {
+pl_metric_limits pl_limits_of_cosine(const pl_accumulators *acc, pl_precision p) {
     return converted(acc, p, db_cosine);
 }
-/* A distance in ulp says nothing near zero: any limit would fire on clean runs. */
-static pl_metric_limits no_limits(const pl_accumulators *acc, pl_precision p) {
+/* A distance in ulps is meaningless near zero: any limit would flag clean runs. */
+pl_metric_limits pl_limits_of_none(const pl_accumulators *acc, pl_precision p) {
     (void)acc;
     (void)p;
     return (pl_metric_limits){ 0, 0, false };
 }
-static pl_metric_limits mismatch_limits(const pl_accumulators *acc, pl_precision p) {
+pl_metric_limits pl_limits_of_mismatch(const pl_accumulators *acc, pl_precision p) {
     (void)acc;
     return (pl_metric_limits){ 0, 0, p == PL_PRECISION_EXACT };
 }
 
 /* ---- the table ---- */
-/* clang-format off */
 const pl_metric pl_metrics[] = {
-    { "psnr",     "peak signal-to-noise ratio",     "dB",  PL_HIGHER_IS_BETTER, psnr,     psnr_limits },
-    { "mae",      "mean absolute error",            "=",   PL_LOWER_IS_BETTER,  mae,      rmse_limits },
-    { "mse",      "mean squared error",             "=^2", PL_LOWER_IS_BETTER,  mse,      mse_limits },
-    { "max_abs",  "largest absolute error",         "=",   PL_LOWER_IS_BETTER,  max_abs,  max_abs_limits },
-    { "mean_rel", "mean relative error",            "",    PL_LOWER_IS_BETTER,  mean_rel, mean_rel_limits },
-    { "rmse",     "root mean squared error", "=",   PL_LOWER_IS_BETTER,  rmse,     rmse_limits },
-    { "cosine",   "cosine similarity",              "",    PL_HIGHER_IS_BETTER, cosine,   cosine_limits },
-    { "snr",      "signal-to-noise ratio",          "dB",  PL_HIGHER_IS_BETTER, snr,      snr_limits },
-    { "max_ulp",  "largest distance in ulps","ulp", PL_LOWER_IS_BETTER,  max_ulp,  no_limits },
-    { "mismatch", "elements that differ",           "",    PL_LOWER_IS_BETTER,  mismatch, mismatch_limits },
+#define PL_METRIC(name, long_name, unit, BETTER, limits)                                           \
+    { #name, long_name, unit, PL_##BETTER##_IS_BETTER, pl_measure_##name, pl_limits_of_##limits },
+#include "metric/metrics.def"
+#undef PL_METRIC
 };
-/* clang-format on */
 const size_t pl_n_metrics = sizeof pl_metrics / sizeof *pl_metrics;
 
 const pl_metric *pl_metric_find(const char *name) {

@@ -66,6 +66,11 @@ typedef struct pl_metric {
     pl_metric_limits (*limits)(const pl_accumulators *acc, pl_precision p);
 } pl_metric;
 
+#define PL_METRIC(name, long_name, unit, BETTER, limits)                                           \
+    double pl_measure_##name(const pl_accumulators *acc);                                          \
+    pl_metric_limits pl_limits_of_##limits(const pl_accumulators *acc, pl_precision p);
+#include "metric/metrics.def"
+#undef PL_METRIC
 extern const pl_metric pl_metrics[];
 extern const size_t pl_n_metrics;
 const pl_metric *pl_metric_find(const char *name); /* NULL when there is none */

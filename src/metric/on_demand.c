@@ -1,4 +1,4 @@
-/* Plain loops over doubles: nobody calls this for every value of a model. */
+/* Plain loops over doubles: this is not called for every value of a model. */
 #include "metric/on_demand.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static pl_status check_real(const pl_tensor *a, const pl_tensor *r, pl_err *err)
                        pl_tensor_describe(a, x, sizeof x), pl_tensor_describe(r, y, sizeof y));
     if (ca == PL_CLASS_STRING || cr == PL_CLASS_STRING || ca == PL_CLASS_COMPLEX ||
         cr == PL_CLASS_COMPLEX)
-        return pl_fail(err, PL_E_UNSUPPORTED, "elements of %s and %s cannot be ordered",
+        return pl_fail(err, PL_E_UNSUPPORTED, "cannot sort elements of %s and %s",
                        pl_tensor_describe(a, x, sizeof x), pl_tensor_describe(r, y, sizeof y));
     return PL_OK;
 }
@@ -27,7 +27,8 @@ static pl_status check_axis(const pl_tensor *t, int *axis, pl_err *err) {
     const int given = *axis;
     if (*axis < 0) *axis += t->rank;
     if (*axis < 0 || *axis >= t->rank)
-        return pl_fail(err, PL_E_USAGE, "axis %d of a tensor of rank %d", given, t->rank);
+        return pl_fail(err, PL_E_USAGE, "axis %d is invalid for a tensor of rank %d", given,
+                       t->rank);
     return PL_OK;
 }
 
@@ -124,12 +125,12 @@ pl_status pl_top_agree(const pl_tensor *a, const pl_tensor *r, int axis, int64_t
     *out = (pl_top_agreement){ .topk = 1 };
     PL_TRY(check_real(a, r, err));
     PL_TRY(check_axis(a, &axis, err));
-    if (k < 1) return pl_fail(err, PL_E_USAGE, "top-k with k = %lld", (long long)k);
+    if (k < 1) return pl_fail(err, PL_E_USAGE, "top-k: invalid k %lld", (long long)k);
     const int64_t n = a->dims[axis];
     if (a->n_elements == 0) return PL_OK;
     if (k > n) k = n;
     if (k > TOP_MAX)
-        return pl_fail(err, PL_E_LIMIT, "top-k with k = %lld, expected at most %d", (long long)k,
+        return pl_fail(err, PL_E_LIMIT, "top-k: k is %lld, expected at most %d", (long long)k,
                        TOP_MAX);
     int64_t inner = 1;
     for (int i = axis + 1; i < a->rank; i++)

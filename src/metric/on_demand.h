@@ -15,7 +15,7 @@ pl_status pl_error_quantiles(const pl_tensor *a, const pl_tensor *r, pl_error_ki
 
 typedef struct pl_top_agreement {
     int64_t n_rows;
-    int64_t n_argmax;      /* rows whose first maximum is at the same place */
+    int64_t n_argmax;      /* rows whose first maximum is at the same position */
     int64_t n_argmax_tied; /* rows where a's choice is a maximum of r too; at least n_argmax */
     double topk;           /* mean share of r's top k that a's top k holds; 1 without rows */
 } pl_top_agreement;

@@ -65,18 +65,18 @@ pl_status pl_same_options_parse(const char *text, plumb_same_options *options, p
         char value[64];
         const struct option *o = find_option(at, n_key);
         if (o == NULL)
-            return pl_fail(err, PL_E_USAGE, "unknown option '%.*s' of --same", (int)n_key, at);
+            return pl_fail(err, PL_E_USAGE, "same: unknown option '%.*s'", (int)n_key, at);
         if (n_key == n && o->is_flag) {
             snprintf(value, sizeof value, "1");
         } else {
             const size_t n_value = n > n_key ? n - n_key - 1 : 0;
             if (n_value >= sizeof value)
-                return pl_fail(err, PL_E_USAGE, "--same %s: the value is too long", o->key);
+                return pl_fail(err, PL_E_USAGE, "same: %s: the value is too long", o->key);
             memcpy(value, at + n - n_value, n_value);
             value[n_value] = '\0';
         }
         if (!set_option(o, value, &made))
-            return pl_fail(err, PL_E_USAGE, "--same %s: '%s' is not %s", o->key, value,
+            return pl_fail(err, PL_E_USAGE, "same: %s: '%s' is not %s", o->key, value,
                            o->is_flag ? "0 or 1" : "a number of at least 0");
         at += n;
         if (*at == ',') at++;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/count.h"
 #include "base/size.h"
 #include "metric/accumulate.h"
 #include "metric/metrics.h"
@@ -76,8 +77,8 @@ pl_status pl_same_plumb(const pl_tensor *ref, const pl_tensor *res, const pl_plu
             acc.n_nan_a + acc.n_nan_r + acc.n_inf_a + acc.n_inf_r + acc.n_inf_sign;
         out->index = acc.nonfinite_index;
         pl_same_say(out, PL_SAME_NO, PL_RULE_NONFINITE,
-                    "NaN or Inf on one side at %lld elements, first at %lld", (long long)n_bad,
-                    (long long)acc.nonfinite_index);
+                    "NaN or Inf on one side only at %lld element%s, first at %lld",
+                    (long long)n_bad, pl_plural((uint64_t)n_bad), (long long)acc.nonfinite_index);
         return PL_OK;
     }
     const pl_dtype_class c = pl_dtype_class_of(ref->dtype);
@@ -86,8 +87,9 @@ pl_status pl_same_plumb(const pl_tensor *ref, const pl_tensor *res, const pl_plu
         out->rule = PL_RULE_EQUALITY;
         out->index = acc.mismatch_index;
         if (acc.n_mismatch > 0)
-            pl_same_say(out, PL_SAME_NO, PL_RULE_EQUALITY, "%lld elements differ, first at %lld",
-                        (long long)acc.n_mismatch, (long long)acc.mismatch_index);
+            pl_same_say(out, PL_SAME_NO, PL_RULE_EQUALITY,
+                        "%lld of %lld elements differ, first at %lld", (long long)acc.n_mismatch,
+                        (long long)acc.n, (long long)acc.mismatch_index);
         return PL_OK;
     }
     return judge(ref, res, rule, &acc, out, err);

@@ -138,10 +138,10 @@ pl_status pl_onnx_read_type(pl_model *model, pl_bytes bytes, const pl_type **out
 static pl_status open_external(pl_onnx_reader *r, const char *location, pl_file_map **out,
                                pl_err *err) {
     if (r->folder == NULL && r->dir == NULL) {
-        return pl_fail(err, PL_E_INVALID, "external data '%s' requires a model that is a file",
+        return pl_fail(err, PL_E_INVALID, "external data '%s' requires a model read from a file",
                        location);
     }
-    if (location[0] == '\0') return pl_fail(err, PL_E_INVALID, "a file's name is empty");
+    if (location[0] == '\0') return pl_fail(err, PL_E_INVALID, "empty file name");
     if (r->dir == NULL) PL_TRY(pl_dir_open_lenient(r->folder, &r->dir, err));
     *out = pl_strmap_get(&r->external, location);
     if (*out != NULL) return PL_OK;
@@ -249,8 +249,8 @@ static pl_status count_dense(pl_onnx_reader *r, pl_dtype dtype, int rank, const 
     if (!pl_size_add(r->dense_bytes, n, &r->dense_bytes)) r->dense_bytes = SIZE_MAX;
     if (r->dense_bytes <= most) return PL_OK;
     return pl_fail(err, PL_E_LIMIT,
-                   "sparse tensor '%.200s': all sparse tensors of this model together take more "
-                   "than %zu bytes when made dense, which is the limit for a file of %zu bytes",
+                   "sparse tensor '%.200s': the sparse tensors of this model take more than %zu "
+                   "bytes when made dense, the limit for a file of %zu bytes",
                    name, most, r->n_bytes);
 }
 
@@ -447,7 +447,7 @@ static pl_status finish_attr(pl_attr *a, const attr_lists *l, pl_err *err) {
     case PL_ATTR_INT: break;
     case PL_ATTR_NONE:
     default:
-        return pl_fail(err, PL_E_UNSUPPORTED, "attribute '%s' has the unknown type %d", a->name,
+        return pl_fail(err, PL_E_UNSUPPORTED, "attribute '%s' has unknown type %d", a->name,
                        (int)a->type);
     }
     if (missing == NULL) return PL_OK;

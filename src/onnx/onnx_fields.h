@@ -12,6 +12,7 @@ enum {
     MODEL_GRAPH = 7,
     MODEL_OPSET_IMPORT = 8,
     MODEL_METADATA_PROPS = 14,
+    MODEL_TRAINING_INFO = 20,
     MODEL_FUNCTIONS = 25,
 
     OPSET_DOMAIN = 1,
@@ -27,6 +28,7 @@ enum {
     GRAPH_INPUT = 11,
     GRAPH_OUTPUT = 12,
     GRAPH_VALUE_INFO = 13,
+    GRAPH_QUANTIZATION = 14, /* quantization_annotation */
     GRAPH_SPARSE_INITIALIZER = 15,
     GRAPH_METADATA_PROPS = 16,
 
@@ -70,7 +72,10 @@ enum {
     TYPE_ELEM = 1,
     TYPE_MAP_KEY = 1,
     TYPE_MAP_VALUE = 2,
+    TYPE_DENOTATION = 6,
     SHAPE_DIM = 1,
+    DIM_DENOTATION = 3,
+    TENSOR_DOC_STRING = 12,
     DIM_VALUE = 1,
     DIM_PARAM = 2,
 

@@ -57,6 +57,20 @@ pl_status pl_onnx_read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
                              uint32_t field, pl_err *err);
 pl_status pl_onnx_read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_err *err);
 
+/* onnx_value.c */
+typedef struct pl_onnx_value_info {
+    pl_bytes name, doc;
+    const pl_type *type;
+    pl_bytes spelt; /* the type as it stands in the file, when it has denotations */
+} pl_onnx_value_info;
+pl_status pl_onnx_read_value_info(pl_model *model, pl_bytes bytes, pl_onnx_value_info *out,
+                                  pl_err *err);
+/* Gives a value that has no type yet the declared one. */
+void pl_onnx_declare(pl_value *value, const pl_onnx_value_info *info);
+pl_bytes pl_onnx_tensor_doc(pl_bytes tensor); /* doc_string of a TensorProto */
+/* Fields that are written again as they are. Releases the buffer. */
+pl_status pl_onnx_keep(pl_model *model, pl_buf *fields, pl_bytes *out, pl_err *err);
+
 /* onnx_function.c */
 /* *out is NULL when there is no such function. */
 pl_status pl_onnx_find_function(pl_onnx_reader *r, const char *domain, pl_bytes name,

@@ -70,7 +70,7 @@ pl_status pl_onnx_read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_
     }
     if (wire.bad) return fail_wire(err, "opset_import");
     if (version < 0 || version > 1000000) {
-        return pl_fail(err, PL_E_INVALID, "opset_import: version %lld of domain '%s'",
+        return pl_fail(err, PL_E_INVALID, "opset_import: invalid version %lld of domain '%s'",
                        (long long)version, out->domain);
     }
     if (pl_domain_is_onnx(out->domain)) out->domain = "";
@@ -103,7 +103,8 @@ static pl_value *frame_find(const pl_onnx_frame *frame, pl_bytes name) {
 static pl_status count_name(pl_onnx_reader *r, size_t n_bytes, pl_err *err) {
     r->inlined_bytes += n_bytes + sizeof(pl_value *);
     if (r->inlined_bytes / 64 <= r->n_bytes + (1 << 18)) return PL_OK;
-    return pl_fail(err, PL_E_LIMIT, "inlining functions grows the model more than 64 times");
+    return pl_fail(err, PL_E_LIMIT,
+                   "inlining the functions makes the model more than 64 times larger");
 }
 
 /* A value that this frame defines. Inside a function its name gets the call's prefix. */
@@ -477,7 +478,7 @@ static pl_status inline_call(pl_onnx_reader *r, pl_onnx_frame *frame, const pl_f
     PL_TRY_GOTO(done, st, pl_onnx_read_nodes(r, &inner, span, FUNCTION_NODE, err));
     for (size_t i = 0; i < call->n_out; i++) {
         if (call->out[i] == NULL || call->out[i]->producer != NULL) continue;
-        st = pl_fail(err, PL_E_INVALID, "function %s does not produce its output number %zu",
+        st = pl_fail(err, PL_E_INVALID, "function %s does not produce its output %zu",
                      function->name, i);
         goto done;
     }
@@ -491,31 +492,13 @@ done:
 
 /* ---- graphs ---- */
 
-typedef struct value_info {
-    pl_bytes name, doc;
-    const pl_type *type;
-} value_info;
-
-static pl_status read_value_info(pl_model *model, pl_bytes bytes, value_info *out, pl_err *err) {
-    pl_wire wire = pl_wire_of(bytes);
-    pl_wire_field f;
-    *out = (value_info){ 0 };
-    while (pl_wire_next(&wire, &f)) {
-        if (!pl_field_is_bytes(&f)) continue;
-        if (f.number == VALUE_NAME) out->name = f.bytes;
-        if (f.number == VALUE_DOC_STRING) out->doc = f.bytes;
-        if (f.number == VALUE_TYPE) PL_TRY(pl_onnx_read_type(model, f.bytes, &out->type, err));
-    }
-    return wire.bad ? fail_wire(err, "value_info") : PL_OK;
-}
-
 static pl_status read_input(pl_onnx_frame *frame, pl_bytes bytes, pl_err *err) {
-    value_info info;
+    pl_onnx_value_info info;
     pl_value *value = NULL;
-    PL_TRY(read_value_info(frame->graph->model, bytes, &info, err));
+    PL_TRY(pl_onnx_read_value_info(frame->graph->model, bytes, &info, err));
     PL_TRY(pl_graph_add_value_n(frame->graph, pl_bytes_chars(info.name), info.name.n_bytes, &value,
                                 err));
-    value->type = info.type;
+    pl_onnx_declare(value, &info);
     value->doc = keep_string(frame->graph->model, info.doc);
     if (value->doc == NULL) return pl_fail_memory(err, info.doc.n_bytes);
     return pl_graph_add_input(frame->graph, value, err);
@@ -548,7 +531,12 @@ static pl_status read_initializer(pl_onnx_reader *r, pl_onnx_frame *frame, const
         PL_TRY(pl_onnx_read_tensor(r, f->bytes, &name, &tensor, err));
     }
     PL_TRY(pl_model_keep_tensor_take(r->model, tensor, err));
-    return add_initializer(frame, name, tensor, err);
+    PL_TRY(add_initializer(frame, name, tensor, err));
+    pl_value *value = pl_graph_find(frame->graph, name);
+    const pl_bytes doc = pl_onnx_tensor_doc(f->bytes);
+    if (doc.n_bytes == 0 || value->is_input) return PL_OK;
+    value->doc = keep_string(r->model, doc);
+    return value->doc == NULL ? pl_fail_memory(err, doc.n_bytes) : PL_OK;
 }
 
 static pl_status read_graph_heads(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes span,
@@ -587,15 +575,15 @@ static pl_status read_initializers(pl_onnx_reader *r, pl_onnx_frame *frame, pl_b
 }
 
 /* What is known already stays. */
-static pl_status add_value_info(pl_value *value, const value_info *info, pl_err *err) {
-    if (value->type == NULL) value->type = info->type;
+static pl_status add_value_info(pl_value *value, const pl_onnx_value_info *info, pl_err *err) {
+    pl_onnx_declare(value, info);
     if (value->doc[0] == '\0') value->doc = keep_string(value->graph->model, info->doc);
     return value->doc == NULL ? pl_fail_memory(err, info->doc.n_bytes) : PL_OK;
 }
 
 static pl_status read_output(pl_onnx_frame *frame, pl_bytes bytes, pl_err *err) {
-    value_info info;
-    PL_TRY(read_value_info(frame->graph->model, bytes, &info, err));
+    pl_onnx_value_info info;
+    PL_TRY(pl_onnx_read_value_info(frame->graph->model, bytes, &info, err));
     pl_value *value = frame_find(frame, info.name);
     if (value == NULL || value == &omitted) {
         return pl_fail(
@@ -610,17 +598,22 @@ static pl_status read_output(pl_onnx_frame *frame, pl_bytes bytes, pl_err *err) 
     return pl_graph_add_output(frame->graph, value, err);
 }
 
-static pl_status read_graph_tails(pl_onnx_frame *frame, pl_bytes span, pl_err *err) {
+static pl_status read_graph_tails(pl_onnx_frame *frame, pl_bytes span, pl_buf *kept, pl_err *err) {
     pl_wire wire = pl_wire_of(span);
     pl_wire_field f;
     while (pl_wire_next(&wire, &f)) {
         if (!pl_field_is_bytes(&f)) continue;
         if (f.number == GRAPH_OUTPUT) PL_TRY(read_output(frame, f.bytes, err));
+        if (f.number == GRAPH_QUANTIZATION)
+            pl_wire_put_bytes(kept, f.number, f.bytes.data, f.bytes.n_bytes);
         if (f.number != GRAPH_VALUE_INFO) continue;
-        value_info info;
-        PL_TRY(read_value_info(frame->graph->model, f.bytes, &info, err));
+        pl_onnx_value_info info;
+        PL_TRY(pl_onnx_read_value_info(frame->graph->model, f.bytes, &info, err));
         pl_value *value = frame_find_here(frame, info.name);
-        if (value != NULL) PL_TRY(add_value_info(value, &info, err));
+        if (value != NULL)
+            PL_TRY(add_value_info(value, &info, err));
+        else
+            pl_wire_put_bytes(kept, f.number, f.bytes.data, f.bytes.n_bytes);
     }
     return PL_OK;
 }
@@ -637,9 +630,13 @@ pl_status pl_onnx_read_graph(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
         PL_TRY(read_initializers(r, frame, spans.items[s], err));
     }
     PL_TRY(pl_onnx_read_nodes(r, frame, spans, GRAPH_NODE, err));
-    for (size_t s = 0; s < spans.n; s++)
-        PL_TRY(read_graph_tails(frame, spans.items[s], err));
-    return PL_OK;
+    pl_buf kept = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    for (size_t s = 0; s < spans.n && st == PL_OK; s++)
+        st = read_graph_tails(frame, spans.items[s], &kept, err);
+    if (st == PL_OK) return pl_onnx_keep(r->model, &kept, &frame->graph->kept, err);
+    pl_buf_release(&kept);
+    return st;
 }
 
 /* ---- models ---- */
@@ -718,6 +715,12 @@ static pl_status read_model(pl_onnx_reader *r, pl_bytes bytes, pl_err *err) {
         }
     }
     PL_TRY(read_model_heads(r, bytes, &spans, err));
+    pl_buf kept = PL_BUF_INIT;
+    pl_wire wire = pl_wire_of(bytes);
+    for (pl_wire_field f; pl_wire_next(&wire, &f);)
+        if (f.number == MODEL_TRAINING_INFO && pl_field_is_bytes(&f))
+            pl_wire_put_bytes(&kept, f.number, f.bytes.data, f.bytes.n_bytes);
+    PL_TRY(pl_onnx_keep(r->model, &kept, &r->model->kept, err));
     /* IR 1 and 2 had no imports: everything was version 1. */
     if (r->model->n_opsets == 0) PL_TRY(pl_model_set_opset(r->model, "", 1, err));
     pl_onnx_frame frame = { .graph = r->model->graph };

@@ -165,7 +165,9 @@ static void put_type(pl_buf *out, const pl_type *type, int depth) {
 static void put_value_info(pl_buf *out, uint32_t number, const pl_value *value) {
     pl_buf buf = PL_BUF_INIT, type = PL_BUF_INIT;
     pl_wire_put_string(&buf, VALUE_NAME, value->name);
-    if (value->type != NULL && value->type->kind != PL_TYPE_NONE) {
+    if (value->spelt.n_bytes > 0 && value->type == value->spelt_type) {
+        pl_wire_put_bytes(&buf, VALUE_TYPE, value->spelt.data, value->spelt.n_bytes);
+    } else if (value->type != NULL && value->type->kind != PL_TYPE_NONE) {
         put_type(&type, value->type, 0);
         put_message(&buf, VALUE_TYPE, &type);
     }
@@ -195,9 +197,11 @@ static bool can_borrow(const pl_tensor *t) {
     return t->dtype != PL_STRING && pl_dtype_bits(t->dtype) >= 8 && pl_tensor_is_contiguous(t);
 }
 
-static void put_tensor(rope *out, uint32_t number, const char *name, const pl_tensor *t) {
+static void put_tensor(rope *out, uint32_t number, const char *name, const char *doc,
+                       const pl_tensor *t) {
     rope inner = { 0 };
     const size_t n_bytes = pl_tensor_bytes(t);
+    if (doc[0] != '\0') pl_wire_put_string(&inner.bytes, TENSOR_DOC_STRING, doc);
     if (can_borrow(t) && n_bytes >= CHUNK_MIN) {
         put_tensor_head(&inner.bytes, name, t);
         pl_wire_put_bytes_head(&inner.bytes, TENSOR_RAW_DATA, n_bytes);
@@ -238,7 +242,7 @@ static pl_status put_initializer(writer *w, rope *out, const pl_value *value) {
     if (w->location != NULL && pl_raw_size(value->init->dtype, value->init->n_elements, &n_bytes) &&
         n_bytes >= EXTERNAL_MIN)
         return put_external(w, out, value, n_bytes);
-    put_tensor(out, GRAPH_INITIALIZER, value->name, value->init);
+    put_tensor(out, GRAPH_INITIALIZER, value->name, value->is_input ? "" : value->doc, value->init);
     return PL_OK;
 }
 
@@ -251,7 +255,7 @@ static pl_status put_sparse(writer *w, rope *out, uint32_t number, pl_tensor *te
     static const uint8_t zeros[16] = { 0 };
     const size_t size = pl_dtype_bytes(tensor->dtype);
     if (tensor->dtype == PL_STRING)
-        return pl_fail(w->err, PL_E_UNSUPPORTED, "sparse tensors of strings");
+        return pl_fail(w->err, PL_E_UNSUPPORTED, "sparse tensors of strings are not supported");
     PL_TRY(pl_tensor_contiguous(tensor, &t, w->err));
     const uint8_t *data = t->data;
     for (int64_t i = 0; i < t->n_elements; i++)
@@ -313,7 +317,7 @@ static pl_status put_attr_value(writer *w, rope *out, const pl_attr *a) {
     case PL_ATTR_FLOAT: pl_wire_put_float(&out->bytes, ATTR_F, a->f); break;
     case PL_ATTR_INT: pl_wire_put_int(&out->bytes, ATTR_I, a->i); break;
     case PL_ATTR_STRING: pl_wire_put_bytes(&out->bytes, ATTR_S, a->s.data, a->s.n_bytes); break;
-    case PL_ATTR_TENSOR: put_tensor(out, ATTR_T, NULL, a->tensor); break;
+    case PL_ATTR_TENSOR: put_tensor(out, ATTR_T, NULL, "", a->tensor); break;
     case PL_ATTR_GRAPH: return put_graph(w, out, ATTR_G, a->graph);
     case PL_ATTR_FLOATS: put_floats(&out->bytes, a->floats, a->n); break;
     case PL_ATTR_INTS: put_ints(&out->bytes, a->ints, a->n); break;
@@ -323,7 +327,7 @@ static pl_status put_attr_value(writer *w, rope *out, const pl_attr *a) {
         break;
     case PL_ATTR_TENSORS:
         for (size_t i = 0; i < a->n; i++)
-            put_tensor(out, ATTR_TENSORS, NULL, a->tensors[i]);
+            put_tensor(out, ATTR_TENSORS, NULL, "", a->tensors[i]);
         break;
     case PL_ATTR_GRAPHS:
         for (size_t i = 0; i < a->n; i++)
@@ -397,6 +401,7 @@ static pl_status put_graph_fields(writer *w, rope *out, const pl_graph *graph) {
         put_value_info(buf, GRAPH_VALUE_INFO, typed[i]);
     pl_free(typed);
     put_props(buf, GRAPH_METADATA_PROPS, graph->props, graph->n_props);
+    if (graph->kept.n_bytes > 0) pl_buf_append(buf, graph->kept.data, graph->kept.n_bytes);
     return PL_OK;
 }
 
@@ -445,6 +450,7 @@ static pl_status put_model(writer *w, rope *out, const pl_model *model) {
     PL_TRY(put_graph(w, out, MODEL_GRAPH, model->graph));
     PL_TRY(put_opsets(out, model, w->err));
     put_props(buf, MODEL_METADATA_PROPS, model->props, model->n_props);
+    if (model->kept.n_bytes > 0) pl_buf_append(buf, model->kept.data, model->kept.n_bytes);
     if (!pl_buf_ok(buf)) return pl_fail_memory(w->err, buf->n_bytes);
     if (rope_size(out) > MESSAGE_MAX)
         return pl_fail(w->err, PL_E_LIMIT,
@@ -514,7 +520,7 @@ static pl_status write_files(writer *w, const rope *r, const char *path, const c
     pl_file_writer *data = NULL, *file = NULL;
     pl_status st = PL_OK;
     if (w->n_externals > 0 && pl_path_exists(data_path))
-        return pl_fail(err, PL_E_EXISTS, "%s already exists; not overwritten", data_path);
+        return pl_fail(err, PL_E_EXISTS, "%s already exists", data_path);
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &file, err));
     PL_TRY_GOTO(done, st, rope_write(r, put_to_file, file, err));
     if (w->n_externals > 0) {

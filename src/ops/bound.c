@@ -71,7 +71,7 @@ pl_status pl_b_set_take(pl_bound *c, int i, pl_tensor *e) {
     if (y == NULL || e->dtype != PL_F64 || !pl_tensor_same_shape(e, y)) {
         pl_tensor_unref(e);
         if (y == NULL) return PL_OK;
-        return pl_fail(c->err, PL_E_INTERNAL, "%s: the bound of output %d has another shape",
+        return pl_fail(c->err, PL_E_INTERNAL, "%s: the bound of output %d has the wrong shape",
                        c->node->op, i);
     }
     pl_tensor_unref(c->e_out[i]);
@@ -252,7 +252,7 @@ pl_status pl_b_call(pl_bound *c, const char *op, int opset, pl_tensor *const *x,
     PL_TRY_GOTO(done, st, pl_eval_node(&node, in, result, &setup, c->err));
     const pl_tensor *y = tensor_of(result[0]);
     if (y == NULL) {
-        st = pl_fail(c->err, PL_E_INTERNAL, "%s: %s gave no tensor", c->node->op, op);
+        st = pl_fail(c->err, PL_E_INTERNAL, "%s: %s returned no tensor", c->node->op, op);
         goto done;
     }
     st = pl_tensor_cast(y, PL_F64, out, c->err);

@@ -1,4 +1,4 @@
-/* Emission: how an operator is told to the compiler (backends/jit), in a few words.
+/* Emission: how an operator is described to the compiler (backends/jit).
  *
  * A rule builds its outputs from its inputs out of references. A reference is a tensor-valued
  * expression: an input, a map of others by one C expression, a reduction, a view, the result of a

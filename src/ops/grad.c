@@ -162,7 +162,7 @@ static pl_status add_node(pl_grad *c, const char *op, const char *domain, pl_val
     if (domain[0] == '\0' && node->opset < OPSET_MIN)
         return pl_g_fail(c, "needs opset %d or later, the model has %d", OPSET_MIN, node->opset);
     if (node->def == NULL)
-        return pl_g_fail(c, "needs op %s, which opset %d does not have", op, node->opset);
+        return pl_g_fail(c, "needs op %s, which is missing from opset %d", op, node->opset);
     return infer_types(c, node);
 }
 
@@ -537,7 +537,7 @@ pl_status pl_grad_view(pl_grad *c) {
     if (!c->wanted[0] || c->dy[0] == NULL) return c->st;
     if (type != NULL && type->kind != PL_TYPE_TENSOR) {
         if (type->kind == PL_TYPE_SEQUENCE)
-            return pl_g_fail(c, "gradients of sequences are not there");
+            return pl_g_fail(c, "gradients of sequences are not supported");
         c->dx[0] = c->dy[0];
         return c->st;
     }
@@ -549,7 +549,7 @@ pl_status pl_grad_view(pl_grad *c) {
 /* ---- differentiated by passes ---- */
 
 pl_status pl_grad_branches(pl_grad *c) {
-    return pl_node_fail(c->err, PL_E_INTERNAL, c->node, "its branches were not differentiated");
+    return pl_node_fail(c->err, PL_E_INTERNAL, c->node, "its branches have no gradient");
 }
 
 pl_status pl_grad_unrolled(pl_grad *c) {

@@ -25,7 +25,7 @@ struct pl_grad {
     const pl_node *node;
     pl_value *const *dy; /* per output; NULL = zero */
     pl_value **dx;       /* per input, to set; NULL = zero or not differentiable */
-    const bool *wanted;  /* per input: somebody needs dx */
+    const bool *wanted;  /* per input: dx is needed */
     pl_status st;        /* of the builder */
     pl_err *err;
 };
@@ -141,7 +141,8 @@ pl_status pl_g_rule(pl_grad *c);
 pl_status pl_g_give(pl_grad *c, int i, pl_value *g);
 
 /* ---- rules that rows of several families name ---- */
-pl_status pl_grad_view(pl_grad *c); /* the same elements in another shape, or an optional of them */
+pl_status
+pl_grad_view(pl_grad *c); /* the same elements in a different shape, or an optional of them */
 /* The backward pass (src/passes) differentiates the branches of If, replaces Loop, Scan and
  * FlexAttention before, and takes sequences apart. Calling these is an error. */
 pl_status pl_grad_branches(pl_grad *c);

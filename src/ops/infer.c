@@ -57,6 +57,10 @@ pl_dtype pl_infer_dtype(const pl_infer *c, pl_dtype dtype) {
 }
 
 pl_status pl_infer_axis(const pl_infer *c, int64_t axis, int rank, int *out) {
+    if (rank == 0) {
+        return pl_infer_fail(c, "axis is %lld, but the input is a scalar (rank 0) and has no axes",
+                             (long long)axis);
+    }
     if (axis < -rank || axis >= rank) {
         return pl_infer_fail(c, "axis is %lld, expected %d to %d", (long long)axis, -rank,
                              rank - 1);

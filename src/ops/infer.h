@@ -73,7 +73,8 @@ pl_status pl_infer_broadcast_bool(pl_infer *c);
 /* ---- the driver (infer_graph.c) ---- */
 typedef struct pl_infer_options {
     const pl_strmap *dims; /* symbol -> int64_t *; --dim NAME=N; NULL = none */
-    bool strict; /* declared and inferred types that contradict are errors, not warnings */
+    bool strict;   /* declared and inferred types that contradict are errors, not warnings */
+    bool defaults; /* inputs with a default have it: before IR version 4 those are constants */
 } pl_infer_options;
 /* Fills value->type for the whole model, bodies too. pl_ops_resolve must have run. Linear. */
 pl_status pl_model_infer(pl_model *model, const pl_infer_options *options, pl_err *err);

@@ -28,7 +28,8 @@ static pl_status infer_graph(driver *d, pl_graph *graph, pl_err *err);
 static const pl_tensor *known_tensor(const driver *d, const pl_value *value) {
     if (d->folded[value->id] != NULL) return d->folded[value->id];
     /* An input's default may be overridden by the caller. */
-    return value->init != NULL && !value->is_input ? value->init : NULL;
+    const bool fixed = !value->is_input || (d->options != NULL && d->options->defaults);
+    return value->init != NULL && fixed ? value->init : NULL;
 }
 
 /* ---- bodies ---- */
@@ -36,8 +37,7 @@ static const pl_tensor *known_tensor(const driver *d, const pl_value *value) {
 static pl_status infer_body(pl_infer *c, pl_graph *body, const pl_type *const *in, size_t n_in,
                             const pl_type **out) {
     driver *d = c->driver;
-    if (d->depth >= PL_GRAPH_DEPTH_MAX)
-        return pl_infer_fail(c, "bodies are nested too deeplylylylyly");
+    if (d->depth >= PL_GRAPH_DEPTH_MAX) return pl_infer_fail(c, "bodies are nested too deeply");
     for (size_t i = 0; i < n_in && i < body->n_inputs; i++) {
         pl_value *value = body->inputs[i];
         if (in[i] == NULL || in[i]->kind == PL_TYPE_NONE) continue;

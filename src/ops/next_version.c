@@ -11,10 +11,10 @@ void pl_next_drop_attr(pl_node *node, const char *name) {
 }
 
 pl_status pl_next_never(pl_node *node, pl_err *err) {
-    return pl_node_fail(err, PL_E_UNSUPPORTED, node,
-                        "gradients are written from opset %d on, which computes this in another "
-                        "way",
-                        node->def->until + 1);
+    return pl_node_fail(
+        err, PL_E_UNSUPPORTED, node,
+        "gradients require opset %d or later, where this operator is defined differently",
+        node->def->until + 1);
 }
 
 pl_status pl_node_to_opset(pl_node *node, int to, pl_err *err) {

@@ -5,7 +5,7 @@
 
 #include "ops/op.h"
 
-/* The next version computes something else, and cannot be told to compute this. */
+/* The next version computes something different and cannot express this one. */
 pl_status pl_next_never(pl_node *node, pl_err *err);
 /* For rules: without this attribute. */
 void pl_next_drop_attr(pl_node *node, const char *name);

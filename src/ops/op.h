@@ -11,6 +11,7 @@
 #ifndef PL_OP_H
 #define PL_OP_H
 
+#include "base/buf.h"
 #include "base/threads.h"
 #include "graph/graph.h"
 #include "tensor/datum.h"
@@ -55,7 +56,17 @@ typedef enum pl_port_flags {
     PL_PORT_NOT_TENSOR = 1 << 3, /* a sequence or an optional; types is of the tensors inside */
     PL_PORT_ANY_KIND = 1 << 4,   /* a tensor, a sequence or an optional */
     PL_PORT_INDEX = 1 << 5,      /* indexes input 0 along the attribute "axis" (default 0) */
+    /* what generated integers mean */
+    PL_PORT_MASK = 1 << 6,   /* 0 or 1; of rank 1: lengths, up to dim 1 of input 0 */
+    PL_PORT_LENGTH = 1 << 7, /* from 1 to the dim of input 0 that "time_axis" or "layout" says */
+    PL_PORT_EXPONENT = 1 << 8,
+    PL_PORT_TOTAL = 1 << 9, /* steps in all: dim 1 of input 0, and dim 2 of input 3 (the past) */
+    PL_PORT_LAST = 1 << 10, /* the last of them */
+    PL_PORT_ROWS = 1 << 16, /* PL_PORT_ROWS_OF(n): indexes the rows of input n */
 } pl_port_flags;
+
+#define PL_PORT_ROWS_OF(n) ((unsigned)PL_PORT_ROWS * ((n) + 1u))
+#define PL_PORT_ROWS_INPUT(flags) ((int)((flags) / (unsigned)PL_PORT_ROWS) - 1) /* -1 = none */
 
 typedef struct pl_port {
     const char *name; /* as in the ONNX specification: "X", "axes" */
@@ -77,7 +88,7 @@ typedef enum pl_op_flags {
     PL_OP_ELEMENTWISE = 1 << 0, /* out[i] depends on in[..][i] (broadcast) only */
     PL_OP_VIEW = 1 << 1,        /* same elements, other shape: kernel shares the storage */
     PL_OP_RANDOM = 1 << 2,      /* unseeded answers differ from run to run */
-    PL_OP_CONTROL = 1 << 3,     /* runs bodies */
+    PL_OP_CONTROL = 1 << 3,     /* executes bodies */
     PL_OP_OWN_OUT = 1 << 4,     /* the kernel makes its outputs itself: data-dependent shape, view,
                                    sequence, optional */
     PL_OP_COMMUTATIVE = 1 << 5,
@@ -99,6 +110,7 @@ typedef enum pl_op_flags {
     PL_OP_FINDS_SCALE = 1 << 19, /* input 0 as codes; the scale it finds is a further output */
     PL_OP_ANY_ORDER = 1 << 20,   /* PICKS in any order when "sorted" is 0; output 0: the values */
     PL_OP_OPEN = 1 << 21, /* ONNX leaves something open: pl_eval.otherwise is the other reading */
+    PL_OP_FOREIGN = 1 << 22, /* has no row: of a domain that only backends know (pl_op_foreign) */
 } pl_op_flags;
 
 /* PyTorch's autocast lists. */
@@ -258,6 +270,14 @@ const char *pl_op_family(size_t i);
 /* Finds the row of every node (bodies too), checks counts of inputs and outputs and attribute
  * types. Unknown op: PL_E_UNSUPPORTED that names op, domain, opset. */
 pl_status pl_ops_resolve(pl_model *model, pl_err *err);
+/* The same, but an unknown op of a domain that is not ONNX's own gets the row pl_op_foreign. */
+pl_status pl_ops_resolve_known(pl_model *model, pl_err *err);
+extern const pl_op_def pl_op_foreign; /* foreign.c */
+/* Warning number i of a resolved model (op_warnings.c): foreign operators, missing imports of
+ * opsets, unknown attributes. False when there are no more. */
+bool pl_op_warning(const pl_model *model, size_t i, pl_buf *out);
+/* The node's first attribute that its row does not have; NULL = none. */
+const char *pl_op_unknown_attr(const pl_node *node);
 
 /* Can this node's answer differ from run to run? Operators with a training_mode input only when it
  * is given. Resolved nodes only. */

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "ops/op.h"
 
 /* clang-format off */
@@ -84,7 +85,7 @@ pl_status pl_node_fail(pl_err *err, pl_status status, const pl_node *node, const
 
 /* ---- resolving ---- */
 
-/* First row of each op name; rows of one op stand together (a test sees to it). Built for one call
+/* First row of each op name; rows of one op stand together (a test checks it). Built for one call
  * and thrown away: 500 insertions cost less than a global would. */
 static pl_status index_rows(pl_strmap *index, pl_err *err) {
     for (size_t f = 0; f < N_FAMILIES; f++) {
@@ -112,7 +113,7 @@ static const pl_op_def *find_row(const pl_strmap *index, const pl_node *node) {
 
 static pl_status fail_unknown(const pl_strmap *index, const pl_node *node, pl_err *err) {
     const char *domain = node->domain[0] == '\0' ? "ai.onnx" : node->domain;
-    if (node->opset == 0) {
+    if (node->opset == 0 && node->domain[0] == '\0') {
         return pl_node_fail(err, PL_E_INVALID, node,
                             "the model imports no opset for domain '%s' of op '%s'", domain,
                             node->op);
@@ -140,7 +141,16 @@ static pl_status check_ports(const pl_node *node, const pl_port *ports, uint32_t
             return pl_node_fail(err, PL_E_INVALID, node, "%s %u ('%s') is missing", what, i,
                                 ports[n_max - 1].name);
     if (n <= n_max || variadic) return PL_OK;
-    return pl_node_fail(err, PL_E_INVALID, node, "has %u %ss, expected at most %u", n, what, n_max);
+    return pl_node_fail(err, PL_E_INVALID, node, "has %u %s%s, expected at most %u", n, what,
+                        pl_plural(n), n_max);
+}
+
+static const char *attr_type_name(pl_attr_type type) {
+    static const char *const names[] = { "none",           "float",   "int",    "string",
+                                         "tensor",         "graph",   "floats", "ints",
+                                         "strings",        "tensors", "graphs", "sparse tensor",
+                                         "sparse tensors", "type" };
+    return (size_t)type < sizeof(names) / sizeof(names[0]) ? names[type] : "unknown";
 }
 
 static pl_status check_attrs(const pl_node *node, pl_err *err) {
@@ -151,14 +161,11 @@ static pl_status check_attrs(const pl_node *node, pl_err *err) {
         const pl_op_attr *row = rows;
         while (row->name != NULL && strcmp(row->name, attr->name) != 0)
             row++;
-        if (row->name == NULL) {
-            return pl_node_fail(err, PL_E_INVALID, node, "unknown attribute '%s'", attr->name);
-        }
+        if (row->name == NULL) continue; /* ignored, as runtimes do: pl_op_warning */
         const bool dense = row->type == PL_ATTR_TENSOR && attr->type == PL_ATTR_SPARSE_TENSOR;
         if (row->type != attr->type && !dense) {
-            return pl_node_fail(err, PL_E_INVALID, node,
-                                "attribute '%s' has type %d, expected %d (AttributeProto types)",
-                                attr->name, (int)attr->type, (int)row->type);
+            return pl_node_fail(err, PL_E_INVALID, node, "attribute '%s' has type %s, expected %s",
+                                attr->name, attr_type_name(attr->type), attr_type_name(row->type));
         }
     }
     for (const pl_op_attr *row = rows; row->name != NULL; row++) {
@@ -170,12 +177,42 @@ static pl_status check_attrs(const pl_node *node, pl_err *err) {
     return PL_OK;
 }
 
+/* A domain that is not imported, as runtimes take it: the newest version of its operator. */
+static int version_without_import(const pl_node *node) {
+    int version = 1;
+    for (size_t i = 0; pl_op_at(i) != NULL; i++) {
+        const pl_op_def *row = pl_op_at(i);
+        if (strcmp(row->name, node->op) == 0 && strcmp(row_domain(row), node->domain) == 0 &&
+            row->since > version)
+            version = row->since;
+    }
+    return version;
+}
+
+static bool is_foreign(const pl_node *node) {
+    static const char *const own[] = { "", "ai.onnx.training", "ai.onnx.preview.training" };
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (strcmp(node->domain, own[i]) == 0) return false;
+    return true;
+}
+
+typedef struct resolving {
+    pl_strmap index;
+    bool known; /* only what is known has to be right */
+} resolving;
+
 static pl_status resolve_graph(void *ctx, pl_graph *graph, pl_err *err) {
-    const pl_strmap *index = ctx;
+    const resolving *r = ctx;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         pl_node *node = graph->nodes[i];
-        node->def = find_row(index, node);
-        if (node->def == NULL) return fail_unknown(index, node, err);
+        if (node->opset == 0 && node->domain[0] != '\0') node->opset = version_without_import(node);
+        node->def = find_row(&r->index, node);
+        if (node->def == NULL && r->known && is_foreign(node)) node->def = &pl_op_foreign;
+        if (node->def == NULL) return fail_unknown(&r->index, node, err);
+        if (node->def == &pl_op_foreign) {
+            PL_TRY(pl_node_each_body(node, resolve_graph, ctx, err));
+            continue;
+        }
         PL_TRY(check_ports(node, node->def->in, node->n_in, node->in, "input", true, err));
         PL_TRY(check_ports(node, node->def->out, node->n_out, node->out, "output", false, err));
         PL_TRY(check_attrs(node, err));
@@ -184,12 +221,20 @@ static pl_status resolve_graph(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_ops_resolve(pl_model *model, pl_err *err) {
-    pl_strmap index = PL_STRMAP_INIT;
-    pl_status st = index_rows(&index, err);
-    if (st == PL_OK) st = resolve_graph(&index, model->graph, err);
-    pl_strmap_release(&index);
+static pl_status resolve(pl_model *model, bool known, pl_err *err) {
+    resolving r = { .index = PL_STRMAP_INIT, .known = known };
+    pl_status st = index_rows(&r.index, err);
+    if (st == PL_OK) st = resolve_graph(&r, model->graph, err);
+    pl_strmap_release(&r.index);
     return st;
+}
+
+pl_status pl_ops_resolve(pl_model *model, pl_err *err) {
+    return resolve(model, false, err);
+}
+
+pl_status pl_ops_resolve_known(pl_model *model, pl_err *err) {
+    return resolve(model, true, err);
 }
 
 /* ---- questions ---- */

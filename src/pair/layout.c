@@ -301,7 +301,7 @@ bool pl_layout_guess(int rank_a, const int64_t *dims_a, int rank_b, const int64_
     size_t n_usual = 0, n_others = 0;
     for (size_t i = 0; i < s.n; i++) {
         const hypothesis *h = &s.list[i];
-        if (h->flat && !plain) continue; /* a reshape is always possible: it says nothing */
+        if (h->flat && !plain) continue; /* a reshape is always possible: no evidence */
         const bool usual = h->flat || is_usual(h->text);
         if (usual && n_usual == 0) found = h;
         if (!usual && found == NULL) found = h;

@@ -125,9 +125,9 @@ pl_status pl_pair_add_values(pl_pair_state *s, uint32_t a, uint32_t b, pl_pair_m
     if (ia != PL_PAIR_NONE && ib != PL_PAIR_NONE) {
         const pl_pair_item *x = &s->side[0]->items[ia], *y = &s->side[1]->items[ib];
         if (!pl_pair_fits(x, y)) {
-            PL_TRY(pl_pair_note(s, 0, ia, err, "'%.100s' by %s, but of another type or size",
+            PL_TRY(pl_pair_note(s, 0, ia, err, "'%.100s' by %s, but its type or size differs",
                                 y->name, pl_pair_method_name(method)));
-            return pl_pair_note(s, 1, ib, err, "'%.100s' by %s, but of another type or size",
+            return pl_pair_note(s, 1, ib, err, "'%.100s' by %s, but its type or size differs",
                                 x->name, pl_pair_method_name(method));
         }
     }
@@ -211,7 +211,7 @@ static pl_status place_items(pl_pair_state *s, int side, pl_err *err) {
 static pl_status side_init(pl_pair_state *s, int side, const pl_pair_side *ps, pl_err *err) {
     const size_t n = ps->n_items;
     s->side[side] = ps;
-    if (n >= PL_PAIR_NONE / 2) return pl_fail(err, PL_E_LIMIT, "%zu values to pair", n);
+    if (n >= PL_PAIR_NONE / 2) return pl_fail(err, PL_E_LIMIT, "too many values to pair (%zu)", n);
     s->has_graph[side] = ps->model != NULL || ps->graph_json != NULL;
     PL_TRY(pl_pair_graph_init(&s->graph[side], ps, err));
     s->why[side] = pl_calloc(n + 1, sizeof **s->why);

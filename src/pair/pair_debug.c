@@ -35,7 +35,7 @@ static uintptr_t find_other(const pl_pair_state *s, const claims *other, int sid
     return found != 0 ? found : (uintptr_t)pl_strmap_get(&other->by_name, name);
 }
 
-/* One item may stand for several: each gets its pair, as long as nobody else had it. */
+/* One item may stand for several: each gets its pair, unless it is already paired. */
 static pl_status pair_claims(pl_pair_state *s, int side, const claims *other, pl_err *err) {
     const pl_pair_side *ps = s->side[side];
     for (uint32_t i = 0; i < ps->n_items; i++) {
@@ -50,7 +50,7 @@ static pl_status pair_claims(pl_pair_state *s, int side, const claims *other, pl
             const double confidence =
                 pl_pair_fits(&s->side[0]->items[a], &s->side[1]->items[b]) ? 0.98 : 0.7;
             PL_TRY(
-                pl_pair_add(s, a, b, PL_PAIR_DEBUG, confidence, "declares which value it is", err));
+                pl_pair_add(s, a, b, PL_PAIR_DEBUG, confidence, "declared in the recording", err));
         }
     }
     return PL_OK;

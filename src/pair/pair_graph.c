@@ -3,20 +3,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/size.h"
 #include "pair/pair_int.h"
 
 /* ---- building ---- */
-
-static bool grow(void **array, size_t *capacity, size_t need, size_t size) {
-    if (need <= *capacity) return true;
-    const size_t next = need < 64 ? 64 : need + need / 2;
-    void *p = next < PL_PAIR_NONE ? pl_realloc_array(*array, next, size) : NULL;
-    if (p == NULL) return false;
-    *array = p;
-    *capacity = next;
-    return true;
-}
 
 static uint64_t hash_text(const char *s) {
     return pl_hash64(s, strlen(s));
@@ -32,8 +23,8 @@ pl_status pl_pair_graph_add_value(pl_pair_graph *g, const char *path, const char
     const uint32_t v = g->n_values;
     const char *copy = pl_arena_strdup(g->arena, name);
     const char *key = *path == '\0' ? copy : pl_arena_printf(g->arena, "%s\n%s", path, name);
-    if (copy == NULL || key == NULL ||
-        !grow((void **)&g->values, &g->values_capacity, (size_t)v + 1, sizeof *g->values) ||
+    if (copy == NULL || key == NULL || v >= PL_PAIR_NONE - 1 ||
+        !PL_ARRAY_ROOM(g->values, v, &g->values_capacity) ||
         pl_strmap_put(&g->by_path, key, (void *)((uintptr_t)v + 1)) != 0)
         return pl_fail_memory(err, sizeof *g->values);
     g->values[v] = (pl_pg_value){ .name = copy,
@@ -101,8 +92,9 @@ pl_status pl_pair_graph_add_node(pl_pair_graph *g, const pl_pg_new_node *n, pl_e
     const pl_plain_form *plain = row == NULL ? NULL : row->plain;
     size_t n_edges = 0;
     if (!pl_size_add(n->n_in, n->n_out, &n_edges) || !pl_size_add(n_edges, g->n_edges, &n_edges) ||
-        !grow((void **)&g->nodes, &g->nodes_capacity, (size_t)g->n_nodes + 1, sizeof *g->nodes) ||
-        !grow((void **)&g->edges, &g->edges_capacity, n_edges, sizeof *g->edges))
+        g->n_nodes >= PL_PAIR_NONE - 1 || n_edges >= PL_PAIR_NONE ||
+        !PL_ARRAY_ROOM(g->nodes, g->n_nodes, &g->nodes_capacity) ||
+        !PL_ARRAY_ROOM_FOR(g->edges, n_edges, &g->edges_capacity))
         return pl_fail_memory(err, n_edges);
     pl_pg_node *node = &g->nodes[g->n_nodes];
     *node = (pl_pg_node){ .op = pl_arena_strdup(g->arena, n->op),

@@ -124,7 +124,7 @@ static pl_status hash_attrs(const pl_json_value *node, uint64_t *out, pl_err *er
 
 /* ---- values ---- */
 
-/* A value of this scope or one around it; made here when nobody has it. */
+/* A value of this scope or one around it; created here when missing. */
 static pl_status find_value(reader *r, const scope *sc, const char *name, uint32_t *out) {
     for (const scope *s = sc; s != NULL; s = s->around) {
         *out = pl_pair_graph_find(r->g, s->path, name);

@@ -40,8 +40,8 @@ typedef struct pl_pair_state {
     pl_strmap names[PL_PAIR_SIDES];      /* item name -> item + 1 */
     uint32_t *mate[PL_PAIR_SIDES];       /* item -> first pair of it, or PL_PAIR_NONE */
     uint32_t *value_mate[PL_PAIR_SIDES]; /* graph value -> graph value of the other side */
-    bool *barred[PL_PAIR_SIDES];         /* the user says that it has no counterpart */
-    const char **why[PL_PAIR_SIDES];     /* why it is not paired yet; NULL = nobody tried */
+    bool *barred[PL_PAIR_SIDES];         /* the user says that no counterpart */
+    const char **why[PL_PAIR_SIDES];     /* why it is not paired yet; NULL = not tried */
     pl_pair *pairs;                      /* heap */
     size_t n_pairs, pairs_capacity;
     bool names_lie;      /* equal names are of other values: modules come from names, too */

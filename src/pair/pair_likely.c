@@ -87,7 +87,7 @@ static pl_status pair_group(pl_pair_state *s, int model, const open_item *a, siz
         const pl_pair_item *x = &s->side[0]->items[a[0].item], *y = &s->side[1]->items[b[0].item];
         if (!pl_pair_fits(x, y)) return PL_OK;
         return pl_pair_add(s, a[0].item, b[0].item, PL_PAIR_LIKELY, LIKELY,
-                           "the only one of its size", err);
+                           "the only value of this size", err);
     }
     if (n_a > GROUP_MAX || n_b > GROUP_MAX) return PL_OK;
     for (size_t i = 0; i < n_a; i++) {
@@ -109,7 +109,7 @@ static pl_status pair_group(pl_pair_state *s, int model, const open_item *a, siz
         if (least_in(&error[0][k], GROUP_MAX, n_a, &next_a) != i) continue;
         if (!keeps_order(s, model, a[i].item, b[k].item)) continue;
         PL_TRY(pl_pair_add(s, a[i].item, b[k].item, PL_PAIR_LIKELY, LIKELY,
-                           "nearest in value of its size", err));
+                           "closest among values of its size", err));
     }
     return PL_OK;
 }

@@ -56,7 +56,7 @@ static bool names_hold(const pl_pair_state *s) {
     return n < FEW || 2 * n_against <= n;
 }
 
-/* An input or output of both models, in the same place where that is known. */
+/* An input or output of both models, in the same position where that is known. */
 static bool same_end(const pl_pair_state *s, uint32_t a, uint32_t b) {
     const pl_pair_item *x = &s->side[0]->items[a], *y = &s->side[1]->items[b];
     const uint32_t va = s->item_value[0][a], vb = s->item_value[1][b];
@@ -68,8 +68,7 @@ static bool same_end(const pl_pair_state *s, uint32_t a, uint32_t b) {
 static pl_status pair_item(pl_pair_state *s, uint32_t a, uint32_t b, bool hold, pl_err *err) {
     const pl_pair_item *x = &s->side[0]->items[a], *y = &s->side[1]->items[b];
     if (!hold && !same_hash(x, y) && !same_end(s, a, b)) {
-        static const char why[] =
-            "same name, different value: names of the two sides are unrelated";
+        static const char why[] = "same name, different value: the two sides use unrelated names";
         PL_TRY(pl_pair_note(s, 0, a, err, why));
         return pl_pair_note(s, 1, b, err, why);
     }

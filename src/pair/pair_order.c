@@ -116,8 +116,8 @@ static pl_status walk_back(pl_pair_state *s, gap *g, bool second, pl_err *err) {
             if (!second) {
                 g->mate[i] = b + 1;
             } else if (g->mate[i] == b + 1) {
-                PL_TRY(
-                    pl_pair_add(s, a, b, PL_PAIR_ORDER, confidence(s, g, a, b), "same place", err));
+                PL_TRY(pl_pair_add(s, a, b, PL_PAIR_ORDER, confidence(s, g, a, b), "same position",
+                                   err));
             }
         }
     }

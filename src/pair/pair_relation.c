@@ -108,7 +108,7 @@ static pl_status relate(walk *w, pl_pair *pair, pl_err *err) {
     pair->relation = "n:m"; /* the values inside are those of A */
     const bool few = x->n_ops <= FEW_OPS && y->n_ops <= FEW_OPS;
     const char *what =
-        few ? "fused or computed in other steps before" : "in a long unmatched part before";
+        few ? "fused or computed differently before" : "part of a long unmatched section before";
     PL_TRY(list_members(w, 1, pair, what, err));
     pair->n_members = 0;
     return list_members(w, 0, pair, what, err);

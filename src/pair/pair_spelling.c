@@ -42,7 +42,7 @@ pl_status pl_pair_by_spelling(pl_pair_state *s, pl_err *err) {
         const uint32_t b = k->last[1];
         if (!pl_pair_is_open(s, 0, a) || !pl_pair_is_open(s, 1, b)) continue;
         if (!pl_pair_fits(&s->side[0]->items[a], &s->side[1]->items[b])) continue;
-        st = pl_pair_add(s, a, b, PL_PAIR_SPELLING, 0.9, "same name in another spelling", err);
+        st = pl_pair_add(s, a, b, PL_PAIR_SPELLING, 0.9, "same name, different spelling", err);
     }
     pl_pair_keys_release(&keys);
     return st;

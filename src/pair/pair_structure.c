@@ -4,7 +4,7 @@
  * everything below it (what becomes of it). What is paired already has the fingerprint of its pair
  * on both sides, so each round starts from the anchors and goes through whatever is equal between
  * them, however deep. A fingerprint that exactly one value of each side has makes a pair; where the
- * one above and the one below tell different counterparts, nobody is believed. Rounds go on until
+ * one above and the one below suggest different counterparts, neither is used. Rounds go on until
  * nothing new is found, in tiers: weights by content; weights by shape; the same with views and
  * quantisation folded away; any weights. Linear in the graph for each round. */
 #include <string.h>
@@ -23,8 +23,8 @@ typedef struct tier {
 /* clang-format off */
 static const tier tiers[] = {
     { "same structure and weights",           true,  true,  false, 0.99, 0.97, 0.9 },
-    { "same structure and shapes of weights", false, true,  false, 0.95, 0.9,  0.85 },
-    { "same structure and shapes of weights", false, true,  true,  0.93, 0.88, 0.8 },
+    { "same structure and weight shapes", false, true,  false, 0.95, 0.9,  0.85 },
+    { "same structure and weight shapes", false, true,  true,  0.93, 0.88, 0.8 },
     { "same structure",                       false, false, true,  0.85, 0.75, 0.7 },
 };
 /* clang-format on */
@@ -117,7 +117,7 @@ static void print_up(walk *w, int side) {
     }
 }
 
-/* What is known for sure beside the value: constants and anchors among the other inputs. */
+/* What is certain about the value: constants and anchors among the other inputs. */
 static uint64_t beside(const walk *w, int side, const pl_pg_node *node, uint32_t slot) {
     const pl_pair_graph *g = &w->s->graph[side];
     uint64_t sum = 0;
@@ -223,7 +223,7 @@ static pl_status fill_keys(const walk *w, bool up, bool down, pl_pair_keys *keys
         for (uint32_t v = 0; v < s->graph[side].n_values; v++) {
             if (!is_candidate(w, side, v)) continue;
             const uint64_t x = up ? w->up[side][v] : 0, y = down ? w->down[side][v] : 0;
-            if (down && !up && y == 0) continue; /* nothing depends on it: that says nothing */
+            if (down && !up && y == 0) continue; /* nothing depends on it: no evidence */
             const bool fixed = (s->graph[side].values[v].flags & PL_PG_FIXED) != 0;
             if (fixed && !w->t->content && (!down || y == 0)) continue; /* a shape says little */
             pl_pair_keys_add(keys, side, pl_pair_mix(pl_pair_mix(0, x), y), v);

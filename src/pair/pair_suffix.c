@@ -15,20 +15,20 @@ typedef struct affix {
 /* clang-format off */
 static const affix affixes[] = {
     /* ONNX Runtime, fp16 models on CPU: the value in fp32 (blame.md 1.1). */
-    { "InsertedPrecisionFreeCast_", "",                      0.95, "kept in another precision" },
-    { "InsertedCast_",              "",                      0.95, "kept in another precision" },
+    { "InsertedPrecisionFreeCast_", "",                      0.95, "same value in another precision" },
+    { "InsertedCast_",              "",                      0.95, "same value in another precision" },
     /* onnxruntime.quantization, QDQ. */
-    { "", "_DequantizeLinear_Output",                        0.92, "quantised and back" },
-    { "", "_dequantized",                                    0.92, "quantised and back" },
-    { "", "_dequantize",                                     0.9,  "quantised and back" },
-    { "", "_QuantizeInput",                                  0.92, "before its quantisation" },
-    { "", ".dequant",                                        0.9,  "quantised and back" },
+    { "", "_DequantizeLinear_Output",                        0.92, "quantised and dequantised" },
+    { "", "_dequantized",                                    0.92, "quantised and dequantised" },
+    { "", "_dequantize",                                     0.9,  "quantised and dequantised" },
+    { "", "_QuantizeInput",                                  0.92, "before quantisation" },
+    { "", ".dequant",                                        0.9,  "quantised and dequantised" },
     /* tf2onnx, TensorFlow. */
     { "", ":0",                                              0.95, "TensorFlow's name" },
     /* coremltools and friends. */
-    { "", "_cast",                                           0.85, "kept in another precision" },
-    { "", "_cast_fp16",                                      0.9,  "kept in another precision" },
-    { "", "_cast_fp32",                                      0.9,  "kept in another precision" },
+    { "", "_cast",                                           0.85, "same value in another precision" },
+    { "", "_cast_fp16",                                      0.9,  "same value in another precision" },
+    { "", "_cast_fp32",                                      0.9,  "same value in another precision" },
     /* Codes. */
     { "", "_QuantizeLinear_Output",                          0.8,  "its codes" },
     { "", "_quantized",                                      0.8,  "its codes" },

@@ -284,7 +284,7 @@ static pl_status pair_fits(pl_pair_state *s, pl_err *err) {
         if (y->best != i || trust(&a[i]) == 0 || trust(y) == 0) {
             st = pl_pair_note(
                 s, 0, a[i].item, err,
-                "'%.100s' is nearest in value (error %.2g), but below the confidence threshold",
+                "'%.100s' is closest in value (error %.2g), but below the confidence threshold",
                 s->side[1]->items[y->item].name, a[i].error);
             continue;
         }

@@ -80,7 +80,7 @@ static const char *const low_types[] = { "fp16", "bf16", NULL };
 extern const pl_pass pl_pass_amp, pl_pass_fp64, pl_pass_raise_nodes;
 const pl_pass pl_pass_amp = {
     .name = "amp",
-    .summary = "mixed precision by the operator table; chosen nodes stay in float32",
+    .summary = "mixed precision by the operator table; selected nodes stay in float32",
     .values = low_types,
     .needs = PL_PASS_RESOLVED,
     .takes_nodes = true,
@@ -94,7 +94,7 @@ const pl_pass pl_pass_fp64 = {
 };
 const pl_pass pl_pass_raise_nodes = {
     .name = "raise-nodes",
-    .summary = "chosen nodes compute in float32 (analyze --advise)",
+    .summary = "selected nodes compute in float32 (precision advice)",
     .needs = PL_PASS_RESOLVED,
     .takes_nodes = true,
     .run = run_raise_nodes,

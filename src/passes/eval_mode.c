@@ -118,7 +118,7 @@ static pl_status set_attributes(walk *w, pl_node *node, pl_err *err) {
     }
     if (!old_form || !has_named_outputs(node)) return PL_OK;
     PL_TRY(pass_statistics(node, err));
-    return note(w, node, "outputs of training removed", err);
+    return note(w, node, "training outputs removed", err);
 }
 
 static pl_status walk_graph(void *ctx, pl_graph *graph, pl_err *err) {
@@ -150,7 +150,7 @@ static pl_status run(pl_pass_job *job, pl_err *err) {
 extern const pl_pass pl_pass_eval;
 const pl_pass pl_pass_eval = {
     .name = "eval",
-    .summary = "training behaviour is switched off",
+    .summary = "switches training behaviour off",
     .needs = PL_PASS_RESOLVED,
     .run = run,
 };

@@ -36,8 +36,8 @@ static pl_status named(joint *j, const pl_value *of, pl_value **out) {
     if (name == NULL) return pl_fail_memory(j->err, 1);
     if (pl_graph_find(j->model->graph, name) != NULL) {
         return pl_fail(j->err, PL_E_UNSUPPORTED,
-                       "value '%s' already exists; it would be the gradient of '%s'", name,
-                       of->name);
+                       "cannot add the gradient of '%s': value '%s' already exists", of->name,
+                       name);
     }
     return pl_graph_add_value(j->model->graph, name, out, j->err);
 }
@@ -281,7 +281,7 @@ static pl_status run(pl_pass_job *job, pl_err *err) {
 extern const pl_pass pl_pass_backward;
 const pl_pass pl_pass_backward = {
     .name = "backward",
-    .summary = "another model, with gradients",
+    .summary = "a new model that also computes gradients",
     .values = parts,
     .run = run,
 };

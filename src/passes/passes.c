@@ -47,7 +47,7 @@ pl_status pl_pass_run(const char *name, pl_pass_job *job, pl_err *err) {
     if (pass == NULL) return pl_fail(err, PL_E_USAGE, "pass '%s' not found", name);
     PL_TRY(check_value(pass, job->value, err));
     if (job->nodes != NULL && !pass->takes_nodes) {
-        return pl_fail(err, PL_E_USAGE, "pass '%s' takes whole models only", name);
+        return pl_fail(err, PL_E_USAGE, "pass '%s' requires a whole model", name);
     }
     if (pass->needs == PL_PASS_RESOLVED) PL_TRY(pl_ops_resolve(job->model, err));
     return pass->run(job, err);

@@ -56,8 +56,8 @@ static pl_status pass_inputs(pl_node *node, pl_changes *changes, pl_err *err) {
     return PL_OK;
 }
 
-/* A DequantizeLinear whose codes come from a chosen node: whoever reads it reads what the node
- * made. An output of the model keeps its name. */
+/* A DequantizeLinear whose codes come from a selected node: its readers read the node's
+ * result. An output of the model keeps its name. */
 static pl_status pass_output(pl_node *last, pl_value *from, pl_changes *changes, pl_err *err) {
     pl_value *value = last->out[0];
     PL_TRY(note(changes, value, from->producer, err));
@@ -105,7 +105,7 @@ static pl_status run(pl_pass_job *job, pl_err *err) {
 extern const pl_pass pl_pass_bypass_pairs;
 const pl_pass pl_pass_bypass_pairs = {
     .name = "bypass-pairs",
-    .summary = "quantising and dequantising around chosen nodes is left out (analyze --advise)",
+    .summary = "selected nodes are no longer quantised (precision advice)",
     .takes_nodes = true,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* Retyping: representations of each value by type, made when somebody wants them. */
+/* Retyping: representations of each value by type, made on demand. */
 #include "passes/retype.h"
 
 #include <math.h>
@@ -151,7 +151,8 @@ static pl_status convert_constant(retype *r, pl_value *value, pl_tensor *t, pl_d
     pl_tensor_unref(other);
     PL_TRY(st);
     if (n_lost > 0) {
-        what = pl_arena_printf(r->model->arena, "%lld elements overflow", (long long)n_lost);
+        what = pl_arena_printf(r->model->arena, "%lld element%s", (long long)n_lost,
+                               n_lost == 1 ? " overflows" : "s overflow");
         if (what == NULL) return pl_fail_memory(err, 1);
     }
     return note(r, PL_CHANGE_CONVERT, value, t->dtype, d, user, what, err);
@@ -177,7 +178,7 @@ static pl_status want(retype *r, pl_value *value, pl_dtype d, const pl_node *use
         pl_tensor *constant = pl_pass_constant(value);
         pl_value *other = before_widening(r, value, d);
         if (other != NULL) {
-            PL_TRY(note(r, PL_CHANGE_DROP, value, s->now, d, user, "only widened the value", err));
+            PL_TRY(note(r, PL_CHANGE_DROP, value, s->now, d, user, "only widens the value", err));
         } else if (constant != NULL) {
             PL_TRY(convert_constant(r, value, constant, d, user, &other, err));
         } else {

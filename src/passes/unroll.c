@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "base/size.h"
 #include "graph/edit.h"
 #include "ops/control/control.h"
@@ -192,13 +193,8 @@ static pl_status copy_step(unrolling *u, pl_value **cond) {
     const char *prefix = pl_arena_printf(u->graph->model->arena, "%s/%zu", u->name, step);
     if (prefix == NULL) return pl_fail_memory(u->err, 1);
     PL_TRY(pl_graph_copy_into(u->body, u->graph, prefix, u->map, u->err));
-    if (u->n_scans * (step + 1) > u->pieces_capacity) {
-        const size_t wanted = 2 * u->n_scans * (step + 4);
-        pl_value **pieces = pl_realloc_array(u->pieces, wanted, sizeof(*pieces));
-        if (pieces == NULL) return pl_fail_memory(u->err, wanted);
-        u->pieces = pieces;
-        u->pieces_capacity = wanted;
-    }
+    if (!PL_ARRAY_ROOM_FOR(u->pieces, u->n_scans * (step + 1), &u->pieces_capacity))
+        return pl_fail_memory(u->err, u->n_scans * (step + 1));
     if (cond != NULL) *cond = u->map[u->body->outputs[0]->id];
     for (size_t i = 0; i < u->n_states; i++)
         u->states[i] = u->map[u->body->outputs[u->first_out + i]->id];

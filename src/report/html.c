@@ -228,7 +228,7 @@ static pl_status write_html(report *r, const char *path, pl_err *err) {
                            escaped_bytes(&graph) + escaped_bytes(&reference) + 160;
     if (fixed > size) {
         st = pl_fail(err, PL_E_LIMIT,
-                     "the page, session and graph alone need %llu bytes; --max-size is %llu",
+                     "the page, session and graph alone need %llu bytes; the limit is %llu",
                      (unsigned long long)fixed, (unsigned long long)size);
         goto done;
     }
@@ -263,15 +263,15 @@ static pl_status print_other(const report *r, pl_buf *out, pl_err *err) {
 
 static pl_status make(report *r, const char *path, pl_buf *out, pl_err *err) {
     if (path != NULL && pl_path_exists(path))
-        return pl_fail(err, PL_E_EXISTS, "'%s' already exists; not overwritten", path);
+        return pl_fail(err, PL_E_EXISTS, "'%s' already exists", path);
     if (is_html(r->options)) {
         if (path == NULL) return pl_fail(err, PL_E_USAGE, "an HTML report requires -o FILE.html");
         PL_TRY(write_html(r, path, err));
         pl_buf_printf(out, "%s: ", path);
         pl_buf_put_count(out, pl_viewed_session(r->viewed)->n_points, "sync point");
-        pl_buf_printf(out, ", tensors of %zu\n", r->n_tensors);
+        pl_buf_printf(out, ", %zu with tensors\n", r->n_tensors);
         if (r->n_unreadable > 0)
-            pl_buf_printf(out, "tensors of %zu cannot be read: %s\n", r->n_unreadable, r->why);
+            pl_buf_printf(out, "%zu with unreadable tensors: %s\n", r->n_unreadable, r->why);
         return PL_OK;
     }
     PL_TRY(print_other(r, out, err));

@@ -1,4 +1,4 @@
-/* The formats, one row each, and the order of the rows. */
+/* Printing a session in one of the formats of formats.def, and the order of the rows. */
 #include "report/session_print.h"
 
 #include <math.h>
@@ -7,19 +7,15 @@
 
 #include "base/alloc.h"
 #include "base/nearest.h"
-#include "base/utf8.h"
+#include "report/format.h"
 
 typedef struct format_row {
     const char *name;
     void (*put)(const pl_session_view *view, pl_buf *out);
 } format_row;
 
-void pl_session_put_as_json(const pl_session_view *view, pl_buf *out) {
-    pl_session_put_json(view->session, out);
-}
-
 static const format_row formats[] = {
-#define PL_FORMAT(name, x) { name, pl_session_put_##x },
+#define PL_FORMAT(name, x) { name, pl_format_##x },
 #include "report/formats.def"
 #undef PL_FORMAT
 };
@@ -137,51 +133,11 @@ pl_status pl_session_print(const pl_session *s, const pl_session_print_options *
             .unit = row.unit[0] == '=' ? "" : row.unit,
             .order = order,
             .n_rows = o->limit > 0 && o->limit < s->n_points ? o->limit : s->n_points,
-            .colour = o->colour,
+            .style = &o->style,
         };
         find_format(o->format)->put(&view, out);
         if (!pl_buf_ok(out)) st = pl_fail_memory(err, out->n_bytes);
     }
     pl_free(order);
     return st;
-}
-
-/* ---- helpers ---- */
-
-/* PyTorch's analyze prints these words; tools look for them. */
-void pl_session_put_headline(const pl_session *s, pl_buf *out) {
-    static const char *const words[] = { "AGREE", "DIVERGED", "NONDETERMINISTIC", "FAILED",
-                                         "NOTHING TO SAY" };
-    const char *word = words[s->outcome];
-    if (strncmp(s->reason, word, strlen(word)) != 0) {
-        pl_buf_puts(out, word);
-        const char *at = s->outcome == PL_OUTCOME_DIVERGED && s->n_blame > 0
-                             ? s->blame[0].value /* the one that the reason is about */
-                             : s->first_divergence;
-        if ((s->outcome == PL_OUTCOME_DIVERGED || s->outcome == PL_OUTCOME_NONDETERMINISTIC) &&
-            at != NULL) {
-            pl_buf_puts(out, " at ");
-            pl_buf_put_clean(out, at);
-        }
-        pl_buf_puts(out, ": ");
-    }
-    pl_buf_put_clean(out, s->reason);
-}
-
-void pl_session_put_coverage_text(const pl_session *s, pl_buf *out) {
-    const pl_coverage *c = &s->coverage;
-    if (c->n_outputs > 0)
-        pl_buf_printf(out, "outputs compared %zu of %zu; ", c->n_outputs_compared, c->n_outputs);
-    pl_buf_printf(out, "values verified %zu, unverified %zu, unpaired %zu", c->n_verified,
-                  c->n_unverified, c->n_unpaired);
-    if (c->n_inputs > 0) pl_buf_printf(out, "; inputs compared %zu", c->n_inputs);
-}
-
-bool pl_session_split_source(const char *source, size_t *n_file, long *line) {
-    const char *colon = strrchr(source, ':');
-    char *end = NULL;
-    if (colon == NULL || colon == source || colon[1] < '0' || colon[1] > '9') return false;
-    *line = strtol(colon + 1, &end, 10);
-    *n_file = (size_t)(colon - source);
-    return *end == '\0' && *line > 0;
 }

@@ -1,4 +1,4 @@
-/* A session for people and for other tools: one row per format in session_print.c. */
+/* A session for people and for other tools: one row per format in formats.def. */
 #ifndef PL_SESSION_PRINT_H
 #define PL_SESSION_PRINT_H
 
@@ -16,8 +16,8 @@ typedef struct pl_session_print_options { /* all zero: the table, every row */
                            "model-explorer"; NULL = text */
     const char *metric; /* shown and sorted by; NULL = the session's */
     pl_session_sort sort;
-    size_t limit; /* rows of the table (text, md); 0 = all */
-    bool colour;  /* escape sequences, text only */
+    size_t limit;      /* rows of the table (text, md); 0 = all */
+    plumb_style style; /* text only */
 } pl_session_print_options;
 
 /* PL_E_USAGE when format or metric is not known; the message names those that are. */
@@ -29,24 +29,5 @@ pl_status pl_session_print_check(const pl_session_print_options *options, pl_err
 /* order[k] = index of the point that comes k-th; n_points of them. */
 pl_status pl_session_order(const pl_session *session, const char *metric, pl_session_sort sort,
                            size_t *order, pl_err *err);
-
-/* ---- for the formats ---- */
-typedef struct pl_session_view {
-    const pl_session *session;
-    const char *metric; /* name */
-    const char *unit;   /* "dB", "" */
-    const size_t *order;
-    size_t n_rows; /* of the table: limit applied */
-    bool colour;
-} pl_session_view;
-#define PL_FORMAT(name, x) void pl_session_put_##x(const pl_session_view *view, pl_buf *out);
-#include "report/formats.def"
-#undef PL_FORMAT
-/* The headline: "DIVERGED at y: reason". Control characters are replaced. */
-void pl_session_put_headline(const pl_session *session, pl_buf *out);
-/* "outputs compared 1 of 1; values verified 8, unverified 0, unpaired 0": what it rests on. */
-void pl_session_put_coverage_text(const pl_session *session, pl_buf *out);
-/* "file.py:12" into its parts; false when there is no line. */
-bool pl_session_split_source(const char *source, size_t *n_file, long *line);
 
 #endif

@@ -96,8 +96,8 @@ static pl_status picture_init(picture *p, const pl_tensor *t, const pl_slice *sl
     pl_slice *s = &p->slice;
     if (s->row_axis >= t->rank || s->col_axis >= t->rank ||
         (s->row_axis >= 0 && s->row_axis == s->col_axis))
-        return pl_fail(err, PL_E_INVALID, "axes %d and %d of a tensor of rank %d", s->row_axis,
-                       s->col_axis, t->rank);
+        return pl_fail(err, PL_E_INVALID, "axes %d and %d are invalid for a tensor of rank %d",
+                       s->row_axis, s->col_axis, t->rank);
     p->exact = true;
     if (t->n_elements == 0) {
         s->n_rows = s->n_cols = 0;
@@ -110,7 +110,8 @@ static pl_status picture_init(picture *p, const pl_tensor *t, const pl_slice *sl
         if (i == s->col_axis) p->col_step = step;
         if (i != s->row_axis && i != s->col_axis) {
             if (s->index[i] < 0 || s->index[i] >= t->dims[i])
-                return pl_fail(err, PL_E_INVALID, "index %lld of axis %d, which has %lld",
+                return pl_fail(err, PL_E_INVALID,
+                               "index %lld is out of range for axis %d of length %lld",
                                (long long)s->index[i], i, (long long)t->dims[i]);
             p->base += s->index[i] * step;
         }

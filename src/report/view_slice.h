@@ -39,7 +39,7 @@ pl_dtype pl_view_whole(const pl_tensor *a, const pl_tensor *b);
 pl_status pl_slice_put(const pl_view_pair *pair, const pl_slice *slice, pl_buf *out, pl_err *err);
 
 /* Histograms, quantiles, worst elements, channels, a sample of pairs; as JSON. Of more than four
- * million elements blocks are read; `worst` (-1 = not known) is then looked at all the same. */
+ * million elements blocks are read; `worst` (-1 = not known) is still read then. */
 pl_status pl_figures_put(const pl_view_pair *pair, int64_t worst, pl_buf *out, pl_err *err);
 
 #endif

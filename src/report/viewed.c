@@ -145,13 +145,13 @@ static void forget_rewritten(pl_viewed *v) {
     }
 }
 
-/* A stranger's session may name a pipe or a terminal, and opening that waits for ever. */
+/* An untrusted session may name a pipe or a terminal, and opening it would block for ever. */
 static bool is_file_or_folder(const char *path, struct stat *info) {
     return stat(path, info) == 0 && (S_ISREG(info->st_mode) || S_ISDIR(info->st_mode));
 }
 
 /* The session's word for where the recording lies is not enough: the tensor must have the hash that
- * the comparison saw, so that a session from a stranger shows no file that he does not know. A
+ * the comparison saw, so that an untrusted session cannot expose other files. A
  * large one that plumb recorded has its hash beside it: it opens at once. */
 static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_tensor **out,
                              pl_err *err) {
@@ -159,7 +159,7 @@ static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_te
     if (!side->has_hash && !side->has_probe)
         return pl_fail(err, PL_E_NOT_FOUND, "the session has no hash of this value");
     if (!v->tried[which] && !is_file_or_folder(info->path, &v->opened[which]))
-        return pl_fail(err, PL_E_NOT_FOUND, "'%s' is no recording", info->path);
+        return pl_fail(err, PL_E_NOT_FOUND, "'%s' is not a recording", info->path);
     if (!v->tried[which]) {
         const pl_status st = pl_recording_open(info->path, &v->recordings[which], err);
         v->tried[which] = st != PL_E_MEMORY;
@@ -204,7 +204,7 @@ static pl_status read_side(pl_viewed *v, int which, const pl_side *side, pl_tens
     } else if (side->key != NULL) {
         st = read_record(v, which, side, out, &err);
     } else {
-        (void)pl_fail(&err, st, "the tensor was not saved (see --save)");
+        (void)pl_fail(&err, st, "the tensor was not saved");
     }
     if (st == PL_OK) {
         st = pl_tensor_contiguous(*out, &dense, &err);
@@ -251,7 +251,8 @@ static pl_status join(pl_view_pair *pair, const char *layout, pl_err *failure) {
         pair->joint = true;
         return PL_OK;
     } else {
-        (void)snprintf(pair->why, sizeof pair->why, "the shapes differ: no difference to show");
+        (void)snprintf(pair->why, sizeof pair->why,
+                       "the shapes differ, so there is no difference to show");
     }
     pl_tensor_unref(a);
     pl_tensor_unref(b);

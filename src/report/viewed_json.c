@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/strmap.h"
 #include "report/viewed.h"
+#include "session/columns.h"
 #include "session/lost_calls.h"
 #include "store/recorder.h"
 
@@ -22,14 +23,6 @@ enum {
     HAS_MATCH = 8,
     IS_MEASURED = 16,
     HAS_ZERO = 32
-};
-
-static const char *const columns[] = {
-    "value",     "node",       "op",       "module",    "source",     "counterpart",
-    "paired_by", "confidence", "relation", "layout",    "flags",      "metadata_reason",
-    "a",         "b",          "class",    "precision", "metrics",    "colours",
-    "limits",    "propagated", "local",    "amplified", "q",          "excuse",
-    "verdict",   "reason",     "sample",   "worst",     "limits_from"
 };
 
 /* Of a cosine, what counts is its distance from 1. */
@@ -45,7 +38,7 @@ static void put_number(pl_json *j, double x) {
     }
 }
 
-/* ---- tables of what is said often ---- */
+/* ---- tables of repeated strings ---- */
 
 typedef struct table {
     pl_strmap numbers; /* text of a row to its number + 1 */
@@ -121,13 +114,22 @@ static void put_side(pl_json *j, writer *w, const pl_side *s) {
     pl_buf_release(&text);
 }
 
+static void put_a(pl_json *j, writer *w, const pl_sync_point *p) {
+    put_side(j, w, &p->a);
+}
+
+static void put_b(pl_json *j, writer *w, const pl_sync_point *p) {
+    put_side(j, w, &p->b);
+}
+
 static char colour_letter(pl_colour c) {
     return c == PL_GREEN ? 'g' : c == PL_YELLOW ? 'y' : c == PL_RED ? 'r' : '-';
 }
 
 /* The session's own metric keeps the colour that the session decided; a pair that has none (not
  * measured, structural) keeps it for all. */
-static void put_colours(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+static void put_colours(pl_json *j, writer *w, const pl_sync_point *p) {
+    const pl_session *s = w->session;
     pl_buf letters = PL_BUF_INIT;
     for (size_t i = 0; i < pl_n_metrics; i++) {
         const bool own = !p->measured || strcmp(pl_metrics[i].name, s->metric) == 0;
@@ -151,7 +153,7 @@ static void put_limits_row(pl_json *j, const pl_session *s, const pl_sync_point 
         if (!is_own) (void)pl_metric_colour(m, &p->acc, p->precision, &limits);
         const char *of = is_own ? pl_sync_point_limits_of(s, p)
                                 : pl_metric_judged_by(m, &p->acc, p->precision)->name;
-        if (!limits.known || strcmp(of, m->name) != 0) { /* another metric's stand there */
+        if (!limits.known || strcmp(of, m->name) != 0) { /* those of another metric */
             pl_json_null(j);
             continue;
         }
@@ -172,7 +174,8 @@ static void put_limits(pl_json *j, writer *w, const pl_sync_point *p) {
     pl_buf_release(&text);
 }
 
-static void put_values(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+static void put_metrics(pl_json *j, writer *w, const pl_sync_point *p) {
+    const pl_session *s = w->session;
     pl_json_array_begin(j);
     for (size_t i = 0; i < pl_n_metrics; i++)
         put_number(j, p->measured ? pl_metrics[i].value(&p->acc) : (double)NAN);
@@ -181,44 +184,52 @@ static void put_values(pl_json *j, const pl_session *s, const pl_sync_point *p) 
     pl_json_array_end(j);
 }
 
-static int64_t point_flags(const pl_sync_point *p) {
-    return (p->is_input ? IS_INPUT : 0) | (p->is_output ? IS_OUTPUT : 0) |
-           (p->accepted ? IS_ACCEPTED : 0) | (p->metadata_match ? HAS_MATCH : 0) |
-           (p->measured ? IS_MEASURED : 0) |
-           (p->measured && pl_accumulators_zero_reference(&p->acc) ? HAS_ZERO : 0);
+static void put_flags(pl_json *j, writer *w, const pl_sync_point *p) {
+    (void)w;
+    pl_json_int(j, (p->is_input ? IS_INPUT : 0) | (p->is_output ? IS_OUTPUT : 0) |
+                       (p->accepted ? IS_ACCEPTED : 0) | (p->metadata_match ? HAS_MATCH : 0) |
+                       (p->measured ? IS_MEASURED : 0) |
+                       (p->measured && pl_accumulators_zero_reference(&p->acc) ? HAS_ZERO : 0));
+}
+
+static void put_counterpart(pl_json *j, writer *w, const pl_sync_point *p) {
+    (void)w;
+    pl_json_string(j, strcmp(p->counterpart, p->value) == 0 ? NULL : p->counterpart);
+}
+
+static void put_worst(pl_json *j, writer *w, const pl_sync_point *p) {
+    (void)w;
+    pl_json_int(j, pl_view_worst(p));
+}
+
+/* What columns.def leaves to the product. */
+typedef void (*put_own)(pl_json *j, writer *w, const pl_sync_point *p);
+#define PUT_NO(name) NULL
+#define PUT_YES(name) NULL
+#define PUT_OWN(name) put_##name
+static const put_own own_columns[PL_N_COLUMNS] = {
+#define PL_COLUMN(name, KIND, field, JSON, CSV, PAGE, meaning) PUT_##PAGE(name),
+#include "session/columns.def"
+#undef PL_COLUMN
+};
+
+static void put_column(pl_json *j, const pl_column *c, const pl_sync_point *p) {
+    switch (c->kind) {
+    case PL_COLUMN_TEXT:
+    case PL_COLUMN_NAME: pl_json_string(j, pl_column_text(c, p)); return;
+    case PL_COLUMN_NUMBER: put_number(j, pl_column_number(c, p)); return;
+    case PL_COLUMN_INTEGER: pl_json_int(j, pl_column_integer(c, p)); return;
+    case PL_COLUMN_FLAG: pl_json_bool(j, pl_column_flag(c, p)); return;
+    case PL_COLUMN_OWN: return;
+    }
 }
 
 static void put_point(pl_json *j, writer *w, const pl_sync_point *p) {
-    const pl_session *s = w->session;
-    const bool same = strcmp(p->counterpart, p->value) == 0; /* null says so */
-    const char *const texts[] = { p->value,    p->node,   p->op,
-                                  p->module,   p->source, same ? NULL : p->counterpart,
-                                  p->paired_by };
     pl_json_array_begin(j);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        pl_json_string(j, texts[i]);
-    put_number(j, p->confidence);
-    pl_json_string(j, p->relation);
-    pl_json_string(j, p->layout);
-    pl_json_int(j, point_flags(p));
-    pl_json_string(j, p->metadata_reason);
-    put_side(j, w, &p->a);
-    put_side(j, w, &p->b);
-    pl_json_string(j, pl_sync_point_has_class(p) ? pl_pair_class_name(p->pair_class) : NULL);
-    pl_json_string(j, p->measured ? pl_precision_name(p->precision) : NULL);
-    put_values(j, s, p);
-    put_colours(j, s, p);
-    put_limits(j, w, p);
-    put_number(j, p->propagated);
-    put_number(j, p->local);
-    put_number(j, p->amplified);
-    put_number(j, p->q);
-    pl_json_string(j, p->excuse);
-    pl_json_string(j, pl_verdict_name(p->verdict));
-    pl_json_string(j, p->reason);
-    pl_json_int(j, p->sample);
-    pl_json_int(j, pl_view_worst(p));
-    pl_json_string(j, p->limits_from);
+    for (size_t i = 0; i < PL_N_COLUMNS; i++) {
+        if (pl_columns[i].page == PL_COLUMN_IS_YES) put_column(j, &pl_columns[i], p);
+        if (own_columns[i] != NULL) own_columns[i](j, w, p);
+    }
     pl_json_array_end(j);
 }
 
@@ -293,8 +304,8 @@ static void put_points(pl_json *j, writer *w) {
     const pl_session *s = w->session;
     pl_json_key(j, "columns");
     pl_json_array_begin(j);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        pl_json_string(j, columns[i]);
+    for (size_t i = 0; i < PL_N_COLUMNS; i++)
+        if (pl_columns[i].page != PL_COLUMN_IS_NO) pl_json_string(j, pl_columns[i].name);
     pl_json_array_end(j);
     pl_json_key(j, "points");
     pl_json_array_begin(j);

@@ -13,6 +13,20 @@ const char *pl_loss_name(pl_loss loss) {
     return names[loss];
 }
 
+void pl_advice_init(pl_advice *a) {
+    *a = (pl_advice){ .precision = "",
+                      .limit = "",
+                      .before = (double)NAN,
+                      .after = (double)NAN,
+                      .reason = "",
+                      .model = "",
+                      .by = "",
+                      .top1_before = (double)NAN,
+                      .top1_after = (double)NAN,
+                      .held_before = (double)NAN,
+                      .held_after = (double)NAN };
+}
+
 static const char *number(double x, char *out, size_t n) {
     if (isnan(x)) {
         snprintf(out, n, "-");
@@ -40,27 +54,31 @@ static void put_row(const pl_advice_row *r, pl_buf *out) {
     pl_buf_putc(out, '\n');
 }
 
-void pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
+size_t pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
     size_t n = 0;
     pl_buf_puts(out, "\nadvice: ");
     pl_buf_put_clean(out, a->reason);
     pl_buf_putc(out, '\n');
-    if (a->n_rows > 0) {
+    const bool layers = *a->by != '\0'; /* they stand in the table of layers */
+    if (a->n_rows > 0 && !layers) {
         pl_buf_printf(out,
                       "    %-12s %9s %9s %9s %9s %9s %9s  op and value; * = raise to float32\n",
                       "loss", "largest", "overflow", "underflow", "condition", "local", "effect");
     }
-    for (size_t i = 0; i < a->n_rows; i++) {
+    for (size_t i = 0; !layers && i < a->n_rows; i++) {
         if (limit > 0 && n >= limit && !a->rows[i].raise) continue;
         put_row(&a->rows[i], out);
         n++;
     }
-    if (n < a->n_rows) pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", a->n_rows - n);
-    if (*a->model != '\0') {
-        pl_buf_puts(out, "  wrote the mixed-precision model to ");
-        pl_buf_put_clean(out, a->model);
-        pl_buf_putc(out, '\n');
-    }
+    return layers ? 0 : a->n_rows - n;
+}
+
+void pl_advice_put_model(const pl_advice *a, pl_buf *out) {
+    if (*a->model == '\0') return;
+    pl_buf_puts(out, a->n_raised > 0 ? "  wrote the mixed-precision model to "
+                                     : "  wrote the model to ");
+    pl_buf_put_clean(out, a->model);
+    pl_buf_putc(out, '\n');
 }
 
 static void put_number(pl_json *j, const char *key, double x) {
@@ -84,6 +102,14 @@ void pl_advice_put_json(const pl_advice *a, pl_json *j) {
     pl_json_put_int(j, "nodes", (int64_t)a->n_nodes);
     pl_json_put_int(j, "queries", (int64_t)a->n_queries);
     pl_json_put_string(j, "model", a->model);
+    if (*a->by != '\0') {
+        pl_json_put_string(j, "by", a->by);
+        put_number(j, "top1_before", a->top1_before);
+        put_number(j, "top1_after", a->top1_after);
+        pl_json_put_int(j, "held_back", a->n_held);
+        put_number(j, "held_before", a->held_before);
+        put_number(j, "held_after", a->held_after);
+    }
     pl_json_key(j, "raise");
     pl_json_array_begin(j);
     for (size_t i = 0; i < a->n_rows; i++)

@@ -38,7 +38,7 @@ typedef struct pl_advice_row { /* of one node */
 
 typedef struct pl_advice {
     const char *precision; /* "fp16", "bf16", "int8"; "" = the model has none to raise */
-    const char *limit;     /* what the outputs have to meet, in words */
+    const char *limit;     /* the limit for the outputs, in words */
     double before, after;  /* worst output: rms of its error relative to its size; NAN */
     const char *reason;    /* one line: what was found */
     pl_advice_row *rows;   /* in the order of the advice: the worst first */
@@ -49,9 +49,18 @@ typedef struct pl_advice {
     bool met;          /* the outputs meet the limit with these nodes raised: run, not estimated */
     bool one_minimal;  /* and with any one of them left out they do not: run, too */
     const char *model; /* file that the raised model was written to; "" = none */
+    /* of layers of a quantised model */
+    const char *by;                 /* what decides: a metric, "top1"; "" = the limit alone */
+    double top1_before, top1_after; /* NAN */
+    int64_t n_held;                 /* samples or rows that were held back */
+    double held_before, held_after; /* as before and after, on them; NAN */
 } pl_advice;
+void pl_advice_init(pl_advice *advice); /* "" and NAN */
 
-void pl_advice_put_text(const pl_advice *advice, size_t limit, pl_buf *out); /* limit 0 = all */
-void pl_advice_put_json(const pl_advice *advice, pl_json *j);                /* an object */
+/* The rows, at most `limit` (0 = all) and every one to raise; how many were left out. */
+size_t pl_advice_put_text(const pl_advice *advice, size_t limit, pl_buf *out);
+/* Where the mixed-precision model was written, when it was. */
+void pl_advice_put_model(const pl_advice *advice, pl_buf *out);
+void pl_advice_put_json(const pl_advice *advice, pl_json *j); /* an object */
 
 #endif

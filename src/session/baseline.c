@@ -107,7 +107,7 @@ pl_status pl_baseline_apply(const pl_baseline *b, pl_session *s, size_t *n_unuse
         const bool worse = !isnan(r->psnr) && !isnan(psnr) && psnr < r->psnr - PL_BASELINE_SLACK_DB;
         p->accepted = !worse_class && !worse;
         if (p->accepted) continue;
-        p->reason = worse_class ? pl_arena_printf(s->arena, "%s; the baseline accepts no %s",
+        p->reason = worse_class ? pl_arena_printf(s->arena, "%s; the baseline does not accept %s",
                                                   p->reason, pl_pair_class_name(p->pair_class))
                                 : pl_arena_printf(s->arena, "%s; the baseline accepts %.4g dB",
                                                   p->reason, r->psnr);

@@ -1,4 +1,4 @@
-/* What is measured of a pair only when asked for: quantiles of the error, agreement of argmax and
+/* Measured for a pair only on request: quantiles of the error, agreement of argmax and
  * top k, the worst channels. */
 #ifndef PL_DETAIL_H
 #define PL_DETAIL_H

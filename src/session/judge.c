@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "metric/same.h"
 #include "session/verdict.h"
 
@@ -190,10 +191,11 @@ static pl_status judge_rule(const pl_judge *j, pl_pool *pool, const pl_judge_pai
     if (out->pair_class == PL_PAIR_EXACT) return PL_OK;
     if (out->pair_class != PL_PAIR_NONFINITE) return judge_plumb(j, pool, pair, a, r, out, err);
     out->rule_fails = true;
+    const long long n_bad =
+        (long long)acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r + acc->n_inf_sign;
     snprintf(out->reason, sizeof out->reason,
-             "NaN or Inf on one side only at %lld elements, first at %lld",
-             (long long)acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r + acc->n_inf_sign,
-             (long long)acc->nonfinite_index);
+             "NaN or Inf on one side only at %lld element%s, first at %lld", n_bad,
+             pl_plural((uint64_t)n_bad), (long long)acc->nonfinite_index);
     return PL_OK;
 }
 

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "session/columns.h"
+
 const char *pl_verdict_name(pl_verdict v) {
     static const char *const names[] = {
 #define X(NAME, text, letter) text,
@@ -50,7 +52,7 @@ void pl_side_describe(pl_side *side, const pl_datum *d) {
     memcpy(side->strides, t->strides, sizeof(side->strides));
 }
 
-static const pl_side_info no_side = { "", "", "", "", "", "", 0, "" };
+static const pl_side_info no_side = { "", "", "", "", "", "", 0, "", "" };
 
 pl_status pl_session_new(pl_session **out, pl_err *err) {
     pl_arena *arena = pl_arena_new();
@@ -66,6 +68,7 @@ pl_status pl_session_new(pl_session **out, pl_err *err) {
                        .metric = "psnr",
                        .profile = "plumb",
                        .tol = (double)NAN,
+                       .quant_limit = (double)NAN,
                        .model_path = "",
                        .model_hash = "",
                        .a = no_side,
@@ -82,26 +85,15 @@ void pl_session_free(pl_session *s) {
 }
 
 void pl_sync_point_init(pl_sync_point *p) {
-    const double unknown = (double)NAN;
-    *p = (pl_sync_point){ .value = "",
-                          .node = "",
-                          .op = "",
-                          .module = "",
-                          .source = "",
-                          .counterpart = "",
-                          .paired_by = "",
-                          .relation = "",
-                          .layout = "",
-                          .metadata_reason = "",
-                          .limits_from = "",
-                          .propagated = unknown,
-                          .local = unknown,
-                          .amplified = unknown,
-                          .q = unknown,
-                          .excuse = "",
+    *p = (pl_sync_point){ .precision = PL_PRECISION_F32,
                           .colour = PL_NO_COLOUR,
-                          .verdict = PL_VERDICT_UNVERIFIED,
-                          .reason = "" };
+                          .verdict = PL_VERDICT_UNVERIFIED };
+    for (size_t i = 0; i < PL_N_COLUMNS; i++) {
+        const pl_column *c = &pl_columns[i];
+        if (c->kind == PL_COLUMN_TEXT) *(const char **)pl_column_field(c, p) = "";
+        if (c->kind == PL_COLUMN_NUMBER) *(double *)pl_column_field(c, p) = (double)NAN;
+    }
+    p->confidence = 0;
     pl_accumulators_init(&p->acc);
 }
 

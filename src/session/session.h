@@ -1,10 +1,10 @@
 /* What an analysis or a comparison found: the sync points, the blame, and how the runs went.
  *
- * One struct for analyze and compare; session_json.c writes it as the JSON of DESIGN 2 (which is
- * also session.json of the folder), session_read.c reads it back for view and report, and
- * session_print.h shows it. Strings and lists live in the session's arena; no string is NULL but
- * where it says so (pl_session_new and pl_sync_point_init set ""). Numbers that are not known are
- * NAN, null in the JSON. */
+ * One struct for analyze and compare; session_json.c writes it as the JSON of
+ * docs/formats/session.md (which is also session.json of the folder), session_read.c reads it back
+ * for view and report, and session_print.h shows it. Strings and lists live in the session's arena;
+ * no string is NULL but where it says so (pl_session_new and pl_sync_point_init set ""). Numbers
+ * that are not known are NAN, null in the JSON. */
 #ifndef PL_SESSION_H
 #define PL_SESSION_H
 
@@ -88,7 +88,7 @@ typedef struct pl_sync_point {
     const char *reason; /* one line, "" */
     int64_t sample;     /* worst sample when there are several; else 0 */
     bool accepted;      /* by a baseline */
-    bool fails;         /* an output beyond its bound, whoever is to blame */
+    bool fails;         /* an output beyond its bound, independent of blame */
     bool overflowed;    /* it fails because both sides are NaN or Inf where fp64 is finite */
     bool model_wrong;   /* the recording, which is the truth, differs from the model here first */
     const struct pl_detail *detail;  /* on demand (detail.h), not read back; or NULL */
@@ -104,12 +104,14 @@ typedef struct pl_blame_entry {
     const char *reason, *module, *source;
     const int64_t *samples; /* with several: those in which it is to blame, the worst first */
     size_t n_samples;
+    bool in_model; /* the model says so, and the runtime does what the model says */
 } pl_blame_entry;
 
 typedef struct pl_side_info { /* "a", "b" of the JSON */
     const char *backend, *spec, *version, *path, *hash;
     const char *failure; /* "" = none */
     int signal;
+    const char *sandbox; /* "on", or why not; "" = unknown */
     const char *cpu; /* what its CPU has that changes numbers, "x86-64 fma avx2"; "" = unknown */
 } pl_side_info;
 
@@ -169,7 +171,10 @@ typedef struct pl_session {
     const char *observer_note;
     const char *bisect_level, *bisect_pass, *bisect_reason; /* --bisect; NULL = not asked for */
     struct pl_advice *advice; /* --advise (advice.h); NULL = not asked for */
-    pl_sync_point *points;    /* in the order of the model */
+    double quant_limit; /* B is the float model of a quantised A: how far outputs may be off, of
+                           their size; NAN = it is not. Not read back */
+    struct pl_quantisation *quant; /* of a quantised model (quant.h); NULL = it is not one */
+    pl_sync_point *points;         /* in the order of the model */
     size_t n_points;
     pl_left_over *left_b;
     size_t n_left_b;

@@ -1,10 +1,12 @@
-/* A session that stands on its own: flows share strings with models, blame and recordings, a
+/* A self-contained session: flows share strings with models, blame and recordings, a
  * finished session must not. Every string and list of the structs in session.h and advice.h is
- * copied here; a new pointer there needs a line here. */
+ * copied here; a new pointer there needs a line here, or a row in columns.def. */
 #include <string.h>
 
 #include "session/advice.h"
+#include "session/columns.h"
 #include "session/detail.h"
+#include "session/quant.h"
 #include "session/session.h"
 
 typedef struct copier {
@@ -44,12 +46,9 @@ static void text_list(copier *c, const char *const **strings, size_t n) {
 }
 
 static void copy_point(copier *c, const pl_session *s, pl_sync_point *p) {
-    const char **const fields[] = { &p->value,           &p->node,      &p->op,
-                                    &p->module,          &p->source,    &p->counterpart,
-                                    &p->relation,        &p->a.blob,    &p->a.key,
-                                    &p->metadata_reason, &p->paired_by, &p->layout,
-                                    &p->b.blob,          &p->b.key,     &p->limits_from,
-                                    &p->excuse,          &p->reason };
+    const char **const fields[] = { &p->a.blob, &p->a.key, &p->b.blob, &p->b.key };
+    for (size_t i = 0; i < PL_N_COLUMNS; i++)
+        if (pl_columns[i].kind == PL_COLUMN_TEXT) text(c, pl_column_field(&pl_columns[i], p));
     texts(c, fields, sizeof(fields) / sizeof(fields[0]));
     p->user_metrics = list(c, p->user_metrics, s->n_user_metrics, sizeof(double));
     p->detail = list(c, p->detail, 1, sizeof(*p->detail));
@@ -66,7 +65,7 @@ static void copy_entry(copier *c, pl_blame_entry *e) {
 
 static void copy_side(copier *c, pl_side_info *i) {
     const char **const fields[] = { &i->backend, &i->spec,    &i->version, &i->path,
-                                    &i->hash,    &i->failure, &i->cpu };
+                                    &i->hash,    &i->failure, &i->cpu,     &i->sandbox };
     texts(c, fields, sizeof(fields) / sizeof(fields[0]));
 }
 
@@ -74,12 +73,27 @@ static void copy_advice(copier *c, pl_session *s) {
     pl_advice *a = list(c, s->advice, 1, sizeof(*a));
     s->advice = a;
     if (a == NULL) return;
-    const char **const fields[] = { &a->precision, &a->limit, &a->reason, &a->model };
+    const char **const fields[] = { &a->precision, &a->limit, &a->reason, &a->model, &a->by };
     texts(c, fields, sizeof(fields) / sizeof(fields[0]));
     a->rows = list(c, a->rows, a->n_rows, sizeof(*a->rows));
     for (size_t i = 0; a->rows != NULL && i < a->n_rows; i++) {
         pl_advice_row *r = &a->rows[i];
         const char **const names[] = { &r->node, &r->op, &r->value, &r->module };
+        texts(c, names, sizeof(names) / sizeof(names[0]));
+    }
+}
+
+static void copy_quant(copier *c, pl_session *s) {
+    pl_quantisation *q = list(c, s->quant, 1, sizeof(*q));
+    s->quant = q;
+    if (q == NULL) return;
+    const char **const fields[] = { &q->metric, &q->unit, &q->note };
+    texts(c, fields, sizeof(fields) / sizeof(fields[0]));
+    q->rows = list(c, q->rows, q->n_rows, sizeof(*q->rows));
+    for (size_t i = 0; q->rows != NULL && i < q->n_rows; i++) {
+        pl_quant_row *r = &q->rows[i];
+        const char **const names[] = { &r->node,   &r->op,   &r->value,
+                                       &r->module, &r->kind, &r->evidence };
         texts(c, names, sizeof(names) / sizeof(names[0]));
     }
 }
@@ -137,6 +151,7 @@ pl_status pl_session_copy(const pl_session *from, pl_session **out, pl_err *err)
     copy_side(&c, &s->a);
     copy_side(&c, &s->b);
     copy_advice(&c, s);
+    copy_quant(&c, s);
     copy_lists(&c, s);
     if (c.failed) {
         pl_session_free(s);

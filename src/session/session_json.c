@@ -1,11 +1,13 @@
-/* A session as JSON, names as in DESIGN 2. */
+/* A session as JSON, names as in docs/formats/session.md. */
 #include <math.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "session/advice.h"
+#include "session/columns.h"
 #include "session/detail.h"
 #include "session/lost_calls.h"
+#include "session/quant.h"
 #include "session/rollup.h"
 #include "session/session_int.h"
 #include "store/recorder.h"
@@ -50,7 +52,8 @@ static void put_side(pl_json *j, const char *key, const pl_side *s) {
     pl_json_object_end(j);
 }
 
-static void put_metadata(pl_json *j, const pl_sync_point *p) {
+static void put_metadata(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+    (void)s;
     pl_json_key(j, "metadata");
     pl_json_object_begin(j);
     pl_json_put_bool(j, "match", p->metadata_match);
@@ -71,7 +74,8 @@ static void put_metrics(pl_json *j, const pl_session *s, const pl_sync_point *p)
     pl_json_object_end(j);
 }
 
-static void put_accumulators(pl_json *j, const pl_sync_point *p) {
+static void put_accumulators(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+    (void)s;
     const pl_accumulators *acc = &p->acc;
     pl_json_key(j, "accumulators");
     if (!p->measured) {
@@ -107,43 +111,40 @@ static void put_limits(pl_json *j, const pl_session *s, const pl_sync_point *p) 
     pl_json_object_end(j);
 }
 
+static void put_detail(pl_json *j, const pl_session *s, const pl_sync_point *p) {
+    (void)s;
+    if (p->detail == NULL) return;
+    pl_json_key(j, "detail");
+    pl_detail_put_json(j, p->detail);
+}
+
+/* What columns.def leaves to the product. */
+typedef void (*put_own)(pl_json *j, const pl_session *s, const pl_sync_point *p);
+#define PUT_NO(name) NULL
+#define PUT_YES(name) NULL
+#define PUT_OWN(name) put_##name
+static const put_own own_columns[PL_N_COLUMNS] = {
+#define PL_COLUMN(name, KIND, field, JSON, CSV, PAGE, meaning) PUT_##JSON(name),
+#include "session/columns.def"
+#undef PL_COLUMN
+};
+
+static void put_column(pl_json *j, const pl_column *c, const pl_sync_point *p) {
+    switch (c->kind) {
+    case PL_COLUMN_TEXT: put_text(j, c->name, pl_column_text(c, p)); return;
+    case PL_COLUMN_NAME: pl_json_put_string(j, c->name, pl_column_text(c, p)); return;
+    case PL_COLUMN_NUMBER: put_number(j, c->name, pl_column_number(c, p)); return;
+    case PL_COLUMN_INTEGER: pl_json_put_int(j, c->name, pl_column_integer(c, p)); return;
+    case PL_COLUMN_FLAG: pl_json_put_bool(j, c->name, pl_column_flag(c, p)); return;
+    case PL_COLUMN_OWN: return;
+    }
+}
+
 static void put_point(pl_json *j, const pl_session *s, const pl_sync_point *p) {
     pl_json_object_begin(j);
-    put_text(j, "value", p->value);
-    put_text(j, "node", p->node);
-    put_text(j, "op", p->op);
-    put_text(j, "module", p->module);
-    put_text(j, "source", p->source);
-    put_text(j, "counterpart", p->counterpart);
-    put_text(j, "paired_by", p->paired_by);
-    pl_json_put_double(j, "confidence", p->confidence);
-    put_text(j, "relation", p->relation);
-    put_text(j, "layout", p->layout);
-    pl_json_put_bool(j, "input", p->is_input);
-    pl_json_put_bool(j, "output", p->is_output);
-    put_metadata(j, p);
-    pl_json_put_string(j, "class",
-                       pl_sync_point_has_class(p) ? pl_pair_class_name(p->pair_class) : NULL);
-    put_metrics(j, s, p);
-    put_accumulators(j, p);
-    pl_json_put_string(j, "precision", p->measured ? pl_precision_name(p->precision) : NULL);
-    put_limits(j, s, p);
-    put_number(j, "propagated", p->propagated);
-    put_number(j, "local", p->local);
-    put_number(j, "amplified", p->amplified);
-    put_number(j, "q", p->q);
-    put_text(j, "excuse", p->excuse);
-    pl_json_put_string(j, "similarity",
-                       p->colour == PL_NO_COLOUR ? NULL : pl_colour_name(p->colour));
-    put_text(j, "verdict", pl_verdict_name(p->verdict));
-    put_text(j, "reason", p->reason);
-    pl_json_put_int(j, "sample", p->sample);
-    pl_json_put_bool(j, "accepted", p->accepted);
-    pl_json_put_bool(j, "fails", p->fails);
-    pl_json_put_bool(j, "model_wrong", p->model_wrong);
-    if (p->detail != NULL) {
-        pl_json_key(j, "detail");
-        pl_detail_put_json(j, p->detail);
+    for (size_t i = 0; i < PL_N_COLUMNS; i++) {
+        if (pl_columns[i].json == PL_COLUMN_IS_YES) put_column(j, &pl_columns[i], p);
+        if (own_columns[i] != NULL) own_columns[i](j, s, p);
     }
     pl_json_object_end(j);
 }
@@ -155,6 +156,7 @@ void pl_session_put_side(pl_json *j, const char *key, const pl_side_info *i) {
     put_text(j, "spec", i->spec);
     put_text(j, "version", i->version);
     put_text(j, "cpu", i->cpu);
+    put_text(j, "sandbox", i->sandbox);
     put_text(j, "path", i->path);
     put_text(j, "hash", i->hash);
     put_text(j, "failure", i->failure);
@@ -336,6 +338,10 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
         put_text(j, "pass", s->bisect_pass);
         put_text(j, "reason", s->bisect_reason);
         pl_json_object_end(j);
+    }
+    if (s->quant != NULL) {
+        pl_json_key(j, "quantisation");
+        pl_quant_put_json(s->quant, j);
     }
     if (s->advice != NULL) {
         pl_json_key(j, "advice");

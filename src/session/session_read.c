@@ -11,7 +11,9 @@
 #include "base/door.h"
 #include "base/json_read.h"
 #include "session/advice.h"
+#include "session/columns.h"
 #include "session/lost_calls.h"
+#include "session/quant.h"
 #include "session/session_int.h"
 #include "store/blob.h"
 #include "store/recorder.h"
@@ -91,20 +93,8 @@ static int get_name(reader *r, const pl_json_value *o, const char *key, name_of 
     fault(r, key, "a known name");
     return none;
 }
-static const char *verdict_at(int i) {
-    return pl_verdict_name((pl_verdict)i);
-}
 static const char *outcome_at(int i) {
     return pl_outcome_name((pl_outcome)i);
-}
-static const char *class_at(int i) {
-    return pl_pair_class_name((pl_pair_class)i);
-}
-static const char *precision_at(int i) {
-    return pl_precision_name((pl_precision)i);
-}
-static const char *colour_at(int i) {
-    return pl_colour_name((pl_colour)i);
 }
 
 static void *new_array(reader *r, const pl_json_value *list, size_t size) {
@@ -192,7 +182,7 @@ static void read_accumulators(reader *r, const pl_json_value *point, pl_sync_poi
 #undef X
 }
 
-static void read_user_metrics(reader *r, const pl_json_value *point, pl_sync_point *p) {
+static void read_metrics(reader *r, const pl_json_value *point, pl_sync_point *p) {
     const pl_session *s = r->session;
     const pl_json_value *o = get_object(r, point, "metrics");
     if (s->n_user_metrics == 0 || o == NULL) return;
@@ -215,45 +205,58 @@ static void read_limits(reader *r, const pl_json_value *point, pl_sync_point *p)
     p->limits_from = get_text(r, o, "from", "");
 }
 
+static void read_metadata(reader *r, const pl_json_value *point, pl_sync_point *p) {
+    const pl_json_value *o = get_object(r, point, "metadata");
+    p->metadata_match = get_bool(r, o, "match");
+    p->metadata_reason = get_text(r, o, "reason", "");
+    read_side(r, o, "a", &p->a);
+    read_side(r, o, "b", &p->b);
+}
+
+static void read_detail(reader *r, const pl_json_value *point, pl_sync_point *p) {
+    (void)r, (void)point, (void)p; /* worked out on demand */
+}
+
+/* What columns.def leaves to the product. */
+typedef void (*read_own)(reader *r, const pl_json_value *point, pl_sync_point *p);
+#define READ_NO(name) NULL
+#define READ_YES(name) NULL
+#define READ_OWN(name) read_##name
+static const read_own own_columns[PL_N_COLUMNS] = {
+#define PL_COLUMN(name, KIND, field, JSON, CSV, PAGE, meaning) READ_##JSON(name),
+#include "session/columns.def"
+#undef PL_COLUMN
+};
+
+/* A column that is absent keeps what pl_sync_point_init gave it. */
+static void read_column(reader *r, const pl_json_value *o, const pl_column *c, pl_sync_point *p) {
+    void *field = pl_column_field(c, p);
+    const char *name = NULL;
+    switch (c->kind) {
+    case PL_COLUMN_TEXT:
+        *(const char **)field = get_text(r, o, c->name, pl_column_text(c, p));
+        return;
+    case PL_COLUMN_NUMBER:
+        *(double *)field = get_number(r, o, c->name, pl_column_number(c, p));
+        return;
+    case PL_COLUMN_INTEGER:
+        *(int64_t *)field = get_int(r, o, c->name, pl_column_integer(c, p), 0, INT64_MAX);
+        return;
+    case PL_COLUMN_FLAG: *(bool *)field = get_bool(r, o, c->name); return;
+    case PL_COLUMN_NAME:
+        name = get_text(r, o, c->name, NULL);
+        if (name != NULL && !pl_column_set_name(c, p, name)) fault(r, c->name, "a known name");
+        return;
+    case PL_COLUMN_OWN: return;
+    }
+}
+
 static void read_point(reader *r, const pl_json_value *o, pl_sync_point *p) {
     pl_sync_point_init(p);
-    p->value = get_text(r, o, "value", "");
-    p->node = get_text(r, o, "node", "");
-    p->op = get_text(r, o, "op", "");
-    p->module = get_text(r, o, "module", "");
-    p->source = get_text(r, o, "source", "");
-    p->counterpart = get_text(r, o, "counterpart", "");
-    p->paired_by = get_text(r, o, "paired_by", "");
-    p->confidence = get_number(r, o, "confidence", 0);
-    p->relation = get_text(r, o, "relation", "");
-    p->layout = get_text(r, o, "layout", "");
-    p->is_input = get_bool(r, o, "input");
-    p->is_output = get_bool(r, o, "output");
-    const pl_json_value *metadata = get_object(r, o, "metadata");
-    p->metadata_match = get_bool(r, metadata, "match");
-    p->metadata_reason = get_text(r, metadata, "reason", "");
-    read_side(r, metadata, "a", &p->a);
-    read_side(r, metadata, "b", &p->b);
-    p->pair_class =
-        (pl_pair_class)get_name(r, o, "class", class_at, PL_PAIR_CLASS_COUNT, PL_PAIR_EXACT);
-    read_accumulators(r, o, p);
-    read_user_metrics(r, o, p);
-    p->precision = (pl_precision)get_name(r, o, "precision", precision_at, PL_PRECISION_COUNT,
-                                          PL_PRECISION_F32);
-    read_limits(r, o, p);
-    p->propagated = get_number(r, o, "propagated", (double)NAN);
-    p->local = get_number(r, o, "local", (double)NAN);
-    p->amplified = get_number(r, o, "amplified", (double)NAN);
-    p->q = get_number(r, o, "q", (double)NAN);
-    p->excuse = get_text(r, o, "excuse", "");
-    p->colour = (pl_colour)get_name(r, o, "similarity", colour_at, PL_NO_COLOUR, PL_NO_COLOUR);
-    p->verdict =
-        (pl_verdict)get_name(r, o, "verdict", verdict_at, PL_VERDICT_COUNT, PL_VERDICT_UNVERIFIED);
-    p->reason = get_text(r, o, "reason", "");
-    p->sample = get_int(r, o, "sample", 0, 0, INT64_MAX);
-    p->accepted = get_bool(r, o, "accepted");
-    p->fails = get_bool(r, o, "fails");
-    p->model_wrong = get_bool(r, o, "model_wrong");
+    for (size_t i = 0; i < PL_N_COLUMNS; i++) {
+        if (pl_columns[i].json == PL_COLUMN_IS_YES) read_column(r, o, &pl_columns[i], p);
+        if (own_columns[i] != NULL) own_columns[i](r, o, p);
+    }
 }
 
 static void read_points(reader *r, const pl_json_value *root) {
@@ -313,6 +316,7 @@ static void read_side_info(reader *r, const pl_json_value *root, const char *key
     i->spec = get_text(r, o, "spec", "");
     i->version = get_text(r, o, "version", "");
     i->cpu = get_text(r, o, "cpu", "");
+    i->sandbox = get_text(r, o, "sandbox", "");
     i->path = get_text(r, o, "path", "");
     i->hash = get_text(r, o, "hash", "");
     i->failure = get_text(r, o, "failure", "");
@@ -416,6 +420,12 @@ static void read_advice(reader *r, const pl_json_value *root) {
         .n_nodes = (size_t)get_int(r, o, "nodes", 0, 0, INT64_MAX),
         .n_queries = (size_t)get_int(r, o, "queries", 0, 0, INT64_MAX),
         .model = get_text(r, o, "model", ""),
+        .by = get_text(r, o, "by", ""),
+        .top1_before = get_number(r, o, "top1_before", (double)NAN),
+        .top1_after = get_number(r, o, "top1_after", (double)NAN),
+        .n_held = get_int(r, o, "held_back", 0, 0, INT64_MAX),
+        .held_before = get_number(r, o, "held_before", (double)NAN),
+        .held_after = get_number(r, o, "held_after", (double)NAN),
         .rows = rows,
     };
     for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next) {
@@ -423,6 +433,48 @@ static void read_advice(reader *r, const pl_json_value *root) {
         a->n_raised += rows[a->n_rows++].raise;
     }
     r->session->advice = a;
+}
+
+static void read_quant_row(reader *r, const pl_json_value *v, pl_quant_row *row) {
+    *row = (pl_quant_row){
+        .node = get_text(r, v, "node", ""),
+        .op = get_text(r, v, "op", ""),
+        .value = get_text(r, v, "value", ""),
+        .module = get_text(r, v, "module", ""),
+        .alone = get_number(r, v, "error_alone", (double)NAN),
+        .share = get_number(r, v, "share", (double)NAN),
+        .cumulative = get_number(r, v, "cumulative", (double)NAN),
+        .kept = get_number(r, v, "error_kept", (double)NAN),
+        .gain = get_number(r, v, "gain", (double)NAN),
+        .top1_gain = get_number(r, v, "top1_gain", (double)NAN),
+        .kind = get_text(r, v, "kind", ""),
+        .evidence = get_text(r, v, "evidence", ""),
+        .keep = get_bool(r, v, "keep"),
+    };
+}
+
+static void read_quant(reader *r, const pl_json_value *root) {
+    const pl_json_value *o = get_object(r, root, "quantisation");
+    if (o == NULL) return;
+    const pl_json_value *list = get_list(r, o, "layers");
+    pl_quantisation *q = pl_arena_array(r->arena, 1, sizeof(*q));
+    pl_quant_row *rows = new_array(r, list, sizeof(*rows));
+    if (q == NULL && r->st == PL_OK) r->st = pl_fail_memory(r->err, sizeof(*q));
+    if (q == NULL || rows == NULL) return;
+    *q = (pl_quantisation){
+        .metric = get_text(r, o, "metric", ""),
+        .unit = get_text(r, o, "unit", ""),
+        .error = get_number(r, o, "error", (double)NAN),
+        .value = get_number(r, o, "value", (double)NAN),
+        .top1 = get_number(r, o, "top1", (double)NAN),
+        .limit = get_number(r, o, "limit", (double)NAN),
+        .float_weights = get_bool(r, o, "float_weights"),
+        .note = get_text(r, o, "note", ""),
+        .rows = rows,
+    };
+    for (const pl_json_value *v = list == NULL ? NULL : list->first; v != NULL; v = v->next)
+        read_quant_row(r, v, &rows[q->n_rows++]);
+    r->session->quant = q;
 }
 
 static size_t get_size(reader *r, const pl_json_value *o, const char *key) {
@@ -479,6 +531,7 @@ static pl_status read_root(reader *r, const char *text, size_t n) {
     read_samples(r, root);
     read_bisect(r, root);
     read_advice(r, root);
+    read_quant(r, root);
     read_user_rows(r, root);
     read_points(r, root);
     read_blame(r, root);

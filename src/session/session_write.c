@@ -61,8 +61,8 @@ pl_status pl_session_folder_new(const char *path, pl_session_folder **out, pl_er
     } else if (n == 0) {
         st = pl_fail(err, PL_E_USAGE, "the session folder has no name");
     } else if (pl_path_exists(f->path)) {
-        st = pl_fail(err, PL_E_EXISTS, "'%s' already exists; sessions are never overwritten",
-                     f->path);
+        st =
+            pl_fail(err, PL_E_EXISTS, "'%s' already exists; sessions are not overwritten", f->path);
     } else {
         st = pl_dir_stage(f->path, &f->temporary, err);
     }
@@ -90,13 +90,8 @@ static pl_status find_side(pl_session_folder *f, const char *name, side_index **
         *out = &f->sides[i];
         if (strcmp(f->sides[i].name, name) == 0) return PL_OK;
     }
-    if (f->n_sides == f->sides_capacity) {
-        const size_t more = 2 * f->sides_capacity + 8;
-        side_index *grown = pl_realloc_array(f->sides, more, sizeof *grown);
-        if (grown == NULL) return pl_fail_memory(err, more * sizeof *grown);
-        f->sides = grown;
-        f->sides_capacity = more;
-    }
+    if (!PL_ARRAY_ROOM(f->sides, f->n_sides, &f->sides_capacity))
+        return pl_fail_memory(err, sizeof *f->sides);
     char *copy = pl_strdup(name);
     if (copy == NULL) return pl_fail_memory(err, 1);
     f->sides[f->n_sides] = (side_index){ .name = copy };

@@ -1,8 +1,8 @@
 /* The session folder: written aside, given its name at the end (docs/formats/session.md).
  *
  * Tensors go to its store as they come; memory does not grow with them. A folder that is not
- * committed leaves nothing; a killed writer leaves a hidden folder beside the target, which nobody
- * reads. Putting tensors is thread-safe, the rest is not. */
+ * committed leaves nothing; a killed writer leaves a hidden folder beside the target, which is
+ * never read. Putting tensors is thread-safe, the rest is not. */
 #ifndef PL_SESSION_WRITE_H
 #define PL_SESSION_WRITE_H
 

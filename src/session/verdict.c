@@ -22,7 +22,7 @@ pl_verdict pl_verdict_of_value(const pl_value_facts *f) {
     if (differs && f->bad_inputs == PL_FACT_NO)
         return f->grown && f->local == PL_FACT_UNKNOWN ? PL_VERDICT_CULPRIT : PL_VERDICT_AMPLIFIED;
     if (differs) return PL_VERDICT_MISMATCH;
-    /* Nobody looked. */
+    /* Not compared. */
     const bool accepted = f->rule == PL_FACT_YES || f->local == PL_FACT_YES;
     if (!f->paired && !f->unreplayed) return PL_VERDICT_UNPAIRED;
     if (f->unreplayed && f->rule != PL_FACT_YES) return PL_VERDICT_UNVERIFIED;
@@ -95,7 +95,7 @@ void pl_verdict_count(pl_session *s) {
 
 typedef struct found {
     const pl_sync_point *culprit, *failing, *first, *bad, *model;
-    const pl_sync_point *uncompared; /* an output that nobody looked at */
+    const pl_sync_point *uncompared; /* an output that was not compared */
     size_t n_bad, n_accepted;
 } found;
 
@@ -124,8 +124,8 @@ static double relative(const pl_sync_point *p) {
     return sqrt(p->acc.sum_sq / p->acc.sum_rr);
 }
 
-/* Where a difference begins that nobody is to blame for: the first value whose codes differ, or
- * that is off by more than its type explains. */
+/* Where a difference starts that no operation is to blame for: the first value whose codes differ,
+ * or that is off by more than its type explains. */
 const pl_sync_point *pl_verdict_birth(const pl_session *s, const pl_sync_point *failing) {
     for (size_t i = 0; i < s->n_points; i++) {
         const pl_sync_point *p = &s->points[i];
@@ -141,7 +141,7 @@ const pl_sync_point *pl_verdict_birth(const pl_session *s, const pl_sync_point *
 static const char *say_culprit(const pl_session *s, const found *f) {
     const pl_blame_entry *b = s->n_blame > 0 ? &s->blame[0] : NULL;
     if (b == NULL) return f->culprit->reason;
-    return pl_arena_printf(s->arena, "%s that makes '%s': %s", b->op, b->value, b->reason);
+    return pl_arena_printf(s->arena, "%s producing '%s': %s", b->op, b->value, b->reason);
 }
 
 static const char *say_failing(const pl_session *s, const pl_sync_point *p,
@@ -152,18 +152,24 @@ static const char *say_failing(const pl_session *s, const pl_sync_point *p,
                                p->reason[0] != '\0' ? p->reason : p->metadata_reason);
     if (p->acc.nonfinite_index >= 0)
         return pl_arena_printf(s->arena,
-                               "output '%s' has NaN or Inf on one side only at %lld elements and "
-                               "no operation is to blame; it begins at '%s' (%s)",
+                               "output '%s' has NaN or Inf on one side only (%lld elements), but "
+                               "no operation is to blame; it starts at '%s' (%s)",
                                p->value,
                                (long long)p->acc.n_nan_a + p->acc.n_nan_r + p->acc.n_inf_a +
                                    p->acc.n_inf_r + p->acc.n_inf_sign,
                                born->value, born->op);
+    if (!isnan(s->quant_limit))
+        return pl_arena_printf(
+            s->arena,
+            "quantisation moves output '%s' by %.2g of its size (limit %.2g); no "
+            "quantiser made a mistake that can be named",
+            p->value, relative(p), s->quant_limit);
     if (p->acc.max_abs == 0) /* the same as the reference: it is fp64 that both are far from */
-        return pl_arena_printf(s->arena, "output '%s' is as far off as the reference: %s", p->value,
-                               p->reason);
+        return pl_arena_printf(s->arena, "output '%s' has the same error as the reference: %s",
+                               p->value, p->reason);
     return pl_arena_printf(s->arena,
-                           "output '%s' is off by %.3g (%.2g of its size) and no operation is "
-                           "to blame: amplified rounding, born at '%s' (%s)",
+                           "output '%s' is off by %.3g (%.2g of its size), but no operation is to "
+                           "blame: rounding error from '%s' (%s) is amplified",
                            p->value, p->acc.max_abs, relative(p), born->value, born->op);
 }
 
@@ -172,18 +178,17 @@ static const char *say_model(const pl_session *s, const pl_sync_point *p, const 
     const char *call = lost == NULL ? "" : pl_lost_call_describe(s, lost);
     if (call == NULL) return NULL;
     return pl_arena_printf(
-        s->arena, "%s: %s that makes '%s'%s%s%s%s: %s%s%s", who, p->op[0] != '\0' ? p->op : "what",
+        s->arena, "%s: %s producing '%s'%s%s%s%s: %s%s%s", who, p->op[0] != '\0' ? p->op : "what",
         p->value, p->module[0] != '\0' ? ", module " : "", p->module,
         p->source[0] != '\0' ? ", " : "", p->source, p->reason, *call != '\0' ? "; " : "", call);
 }
 
-/* Why nothing can be said, most telling first; NULL when all that counts was looked at. */
+/* Why there is no verdict, most important reason first; NULL when everything that counts was
+ * compared. */
 static const char *say_nothing(const pl_session *s, const pl_claim *claim, const found *f) {
     const pl_coverage *c = &s->coverage;
     if (c->n_verified == 0 && c->n_inputs > 0)
-        return pl_arena_printf(s->arena,
-                               "only inputs could be paired (%zu), nothing that was "
-                               "computed",
+        return pl_arena_printf(s->arena, "only inputs could be paired (%zu), no computed value",
                                c->n_inputs);
     if (c->n_verified == 0 && c->n_unverified > 0)
         return pl_arena_printf(s->arena, "no value could be verified; the first, '%s': %s",
@@ -191,10 +196,10 @@ static const char *say_nothing(const pl_session *s, const pl_claim *claim, const
                                f->uncompared != NULL ? f->uncompared->reason : s->points[0].reason);
     if (c->n_verified == 0 && f->uncompared == NULL) return "no value could be compared";
     if (c->n_outputs_compared < c->n_outputs && f->uncompared != NULL)
-        return pl_arena_printf(s->arena, "%zu of %zu outputs compared; '%s' was not: %s",
+        return pl_arena_printf(s->arena, "%zu of %zu outputs compared; not '%s': %s",
                                c->n_outputs_compared, c->n_outputs, f->uncompared->value,
                                f->uncompared->reason[0] != '\0' ? f->uncompared->reason
-                                                                : "it has no counterpart");
+                                                                : "no counterpart");
     if (c->n_outputs_compared < c->n_outputs) {
         const char *name = "";
         for (size_t i = 0; i < s->n_left_b && *name == '\0'; i++)
@@ -225,10 +230,10 @@ static const char *say_nothing(const pl_session *s, const pl_claim *claim, const
                                    "of a recording",
                                    n_both, pl_plural(n_both), n_most, n_a > n_b ? "A" : "B");
         if (n_a > 0 && n_b > 0)
-            return pl_arena_printf(s->arena,
-                                   "%zu values of A and %zu of B have no counterpart, and "
-                                   "which ones are outputs is not known",
-                                   n_a, n_b);
+            return pl_arena_printf(
+                s->arena,
+                "without a counterpart: %zu of A, %zu of B; it is not known which are outputs", n_a,
+                n_b);
     }
     return NULL;
 }
@@ -264,8 +269,8 @@ static const char *say_agree(const pl_session *s, const pl_claim *claim, const f
     const pl_coverage *c = &s->coverage;
     char more[80] = "";
     if (f->n_accepted > 0 && !claim->every_value)
-        return pl_arena_printf(s->arena, "%zu diverging values are accepted by the baseline",
-                               f->n_accepted);
+        return pl_arena_printf(s->arena, "%zu divergence%s accepted by the baseline", f->n_accepted,
+                               pl_plural(f->n_accepted));
     if (claim->agree != NULL) return claim->agree;
     if (f->n_accepted > 0)
         snprintf(more, sizeof more, " except %zu accepted by the baseline", f->n_accepted);
@@ -283,16 +288,24 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
     const pl_sync_point *born = NULL;
     const char *why = NULL;
     pl_verdict_count(s);
-    if (is_over(s)) { /* 1. a side failed, or does not repeat itself */
+    if (is_over(s)) { /* 1. a side failed, or is not deterministic */
         s->at_fault = "runtime";
         return PL_OK;
     }
     const bool culprit = s->n_blame > 0 || f.culprit != NULL;
+    const bool quantised = !isnan(s->quant_limit);
+    bool own = false, by_model = false; /* who is blamed */
+    for (size_t i = 0; i < s->n_blame; i++) {
+        own = own || !s->blame[i].in_model;
+        by_model = by_model || s->blame[i].in_model;
+    }
     const bool values = claim->every_value && f.n_bad > 0;
-    const bool runtime =
-        culprit || (f.failing != NULL && !f.failing->overflowed) || (values && !claim->truth);
+    const bool runtime = quantised ? own
+                                   : culprit || (f.failing != NULL && !f.failing->overflowed) ||
+                                         (values && !claim->truth);
     const bool model = (claim->truth && (f.model != NULL || (values && !culprit))) ||
-                       (f.failing != NULL && f.failing->overflowed);
+                       (f.failing != NULL && f.failing->overflowed) ||
+                       (quantised && (by_model || (f.failing != NULL && !own)));
     s->outcome = PL_OUTCOME_DIVERGED;
     s->at_fault = at_fault(runtime, model);
     if (culprit) { /* 2. an operation computed wrongly */
@@ -312,14 +325,15 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
     } else if (f.failing != NULL) { /* 4. an output is beyond its bound */
         born = pl_verdict_birth(s, f.failing);
         why = say_failing(s, f.failing, born);
-        s->first_divergence = f.failing->overflowed && f.first != NULL ? f.first->value
-                              : claim->first != NULL                   ? claim->first
-                                                                       : born->value;
+        s->first_divergence = quantised                                  ? f.failing->value
+                              : f.failing->overflowed && f.first != NULL ? f.first->value
+                              : claim->first != NULL                     ? claim->first
+                                                                         : born->value;
     } else if (values) { /* 5. a value inside differs */
         why = *f.first->reason != '\0' ? f.first->reason
                                        : pl_arena_printf(s->arena, "'%s' differs", f.first->value);
         s->first_divergence = f.first->value;
-    } else if ((why = say_nothing(s, claim, &f)) != NULL) { /* 6. not enough was looked at */
+    } else if ((why = say_nothing(s, claim, &f)) != NULL) { /* 6. too little was compared */
         s->outcome = PL_OUTCOME_INCONCLUSIVE;
         if (claim->advice != NULL && s->coverage.n_unpaired > 0)
             why = pl_arena_printf(s->arena, "%s; %s", why, claim->advice);

@@ -1,15 +1,15 @@
 /* The one place that turns measurements into verdicts.
  *
- * Flows gather facts; the rules in verdict.c, read from top to bottom, decide what is said of a
- * value, of an output and of the whole. AGREE is a promise: every output was compared with
- * something independent of A and is within its bound, and no value is a culprit. What was not
- * looked at is counted and shown, and never agrees. */
+ * Flows gather facts; the rules in verdict.c, read from top to bottom, decide the verdict on a
+ * value, an output and the whole session. AGREE is a promise: every output was compared with
+ * something independent of A and is within its bound, and no value is a culprit. Values
+ * that were not compared are counted and shown, and never agree. */
 #ifndef PL_VERDICT_H
 #define PL_VERDICT_H
 
 #include "session/session.h"
 
-/* q above this is beyond the bound (reference/blame.md). */
+/* q above this is beyond the bound (docs/blame.md). */
 #define PL_Q_CULPRIT 4.0
 pl_verdict pl_verdict_of_value(const pl_value_facts *f);
 /* By what is known of it now. */
@@ -34,7 +34,7 @@ bool pl_verdict_output_fails(const pl_output_facts *f);
 
 /* ---- the whole ---- */
 
-/* Ends the question before the values are asked. The first one stays. */
+/* Decides the outcome before the values do. The first call wins. */
 void pl_verdict_failed(pl_session *s, const char *reason);
 void pl_verdict_unstable(pl_session *s, const char *value, const char *reason);
 
@@ -50,10 +50,11 @@ typedef struct pl_claim { /* what the outcome rests on */
  * the two above. Called again after a baseline has accepted points. */
 pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err);
 
-/* Where a difference begins that nobody is to blame for; `failing` itself when it is not known. */
+/* Where a difference starts that no operation is to blame for; `failing` itself when it is not
+ * known. */
 const pl_sync_point *pl_verdict_birth(const pl_session *s, const pl_sync_point *failing);
 
-/* Counts what was looked at, into s->coverage. */
+/* Counts what was compared, into s->coverage. */
 void pl_verdict_count(pl_session *s);
 /* Was it compared with something, by any rule? */
 bool pl_verdict_is_answer(pl_verdict v);

@@ -40,8 +40,7 @@ pl_status pl_write_all(int fd, uint64_t at, const void *data, size_t n_bytes, co
 /* ---- life cycle ---- */
 
 pl_status pl_outfile_open(const char *path, pl_outfile_kind kind, pl_outfile **out, pl_err *err) {
-    if (pl_path_is_dir(path))
-        return pl_fail(err, PL_E_EXISTS, "'%s' already exists; it is not overwritten", path);
+    if (pl_path_is_dir(path)) return pl_fail(err, PL_E_EXISTS, "'%s' already exists", path);
     pl_outfile *f = pl_calloc(1, sizeof *f);
     if (f == NULL) return pl_fail_memory(err, sizeof *f);
     f->file = (pl_new_file)PL_NEW_FILE_INIT;
@@ -50,7 +49,7 @@ pl_status pl_outfile_open(const char *path, pl_outfile_kind kind, pl_outfile **o
                        ? pl_fail_memory(err, strlen(path))
                        : pl_new_file_open(path, O_RDWR, kind == PL_OUTFILE_NAMED, &f->file, err);
     if (st == PL_OK && f->file.in_place) /* it is written at any offset */
-        st = pl_fail(err, PL_E_EXISTS, "'%s' already exists; it is not overwritten", path);
+        st = pl_fail(err, PL_E_EXISTS, "'%s' already exists", path);
     if (st != PL_OK) {
         pl_outfile_discard_take(f);
         return st;

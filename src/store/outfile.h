@@ -27,7 +27,7 @@ pl_status pl_outfile_write(pl_outfile *file, uint64_t at, const void *data, size
 /* Copies a range of another outfile. */
 pl_status pl_outfile_copy(pl_outfile *to, uint64_t to_at, pl_outfile *from, uint64_t from_at,
                           uint64_t n_bytes, pl_err *err);
-/* Syncs the file, gives it its name (PL_E_EXISTS when somebody else took it meanwhile), syncs the
+/* Syncs the file, gives it its name (PL_E_EXISTS when the name was taken meanwhile), syncs the
  * folder. After PL_OK the file survives a power cut. The handle is freed either way. */
 pl_status pl_outfile_publish_take(pl_outfile *file, pl_err *err);
 void pl_outfile_discard_take(pl_outfile *file); /* NULL is fine */

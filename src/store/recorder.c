@@ -293,8 +293,7 @@ static pl_status put_any(pl_recorder *r, const pl_record_info *info, const char 
                          const pl_datum *d, int depth, const char **key, pl_err *err) {
     if (d->kind == PL_TYPE_TENSOR) return put_named(r, info, name, d->tensor, key, err);
     if (depth > NEST_MAX) {
-        return fail_recorder(
-            r, pl_fail(err, PL_E_UNSUPPORTED, "'%s' is nested too deeplylylylylyly", name));
+        return fail_recorder(r, pl_fail(err, PL_E_UNSUPPORTED, "'%s' is nested too deeply", name));
     }
     return put_container(r, info, name, d, depth, key, err);
 }

@@ -170,7 +170,7 @@ static pl_status match_entry(const pl_record *r, const pl_safetensors_entry *e, 
             fits = e->dims[i] == r->dims[i];
     }
     if (fits) return PL_OK;
-    return pl_fail(err, PL_E_FORMAT, "the metadata says %s%s, the tensor is %s%s",
+    return pl_fail(err, PL_E_FORMAT, "the metadata says %s%s, but the tensor is %s%s",
                    pl_dtype_name(r->dtype), pl_dims_describe(r->rank, r->dims, want, sizeof want),
                    pl_dtype_name(e->dtype), pl_dims_describe(e->rank, e->dims, have, sizeof have));
 }
@@ -188,7 +188,7 @@ static pl_status read_tensor_tuple(pl_recording *rec, const pl_json_value *item,
     }
     r->dtype = pl_dtype_by_name(dtype, strlen(dtype));
     if (r->dtype == PL_UNDEFINED)
-        return pl_fail(err, PL_E_UNSUPPORTED, "element type '%.40s'", dtype);
+        return pl_fail(err, PL_E_UNSUPPORTED, "unknown element type '%.40s'", dtype);
     if (!pl_dims_product(r->rank, r->dims, &n))
         return pl_fail(err, PL_E_LIMIT, "the shape is too large");
     pl_dims_strides(r->rank, r->dims, r->strides);
@@ -297,7 +297,7 @@ static pl_status open_safetensors(pl_recording *rec, pl_err *err) {
     const char *values = pl_safetensors_metadata(file, PL_RECORDING_VALUES_KEY);
     rec->format = version != NULL ? "plumb" : "safetensors";
     if (version != NULL && strcmp(version, PL_RECORDING_VERSION) != 0)
-        return pl_fail(err, PL_E_UNSUPPORTED, "a recording of version '%.40s', expected %s",
+        return pl_fail(err, PL_E_UNSUPPORTED, "unsupported recording version '%.40s', expected %s",
                        version, PL_RECORDING_VERSION);
     if (version != NULL && values != NULL) PL_TRY(read_tuples(rec, values, err));
     rec->provenance = pl_safetensors_metadata(file, PL_RECORDING_PROVENANCE_KEY);
@@ -432,7 +432,7 @@ static pl_status check_shape(const pl_record *r, pl_tensor *t, pl_err *err) {
     for (int i = 0; fits && i < r->rank; i++)
         fits = t->dims[i] == r->dims[i];
     if (fits || !r->has_shape) return PL_OK;
-    return pl_fail(err, PL_E_FORMAT, "it is %s, the metadata says %s%s",
+    return pl_fail(err, PL_E_FORMAT, "it is %s, but the metadata says %s%s",
                    pl_tensor_describe(t, have, sizeof have), pl_dtype_name(r->dtype),
                    pl_dims_describe(r->rank, r->dims, want, sizeof want));
 }
@@ -477,7 +477,7 @@ pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tens
                             pl_err *err) {
     pl_tensor *t = NULL;
     if (!r->has_data)
-        return pl_fail(err, PL_E_NOT_FOUND, "%s: '%s' was recorded without its elements", rec->path,
+        return pl_fail(err, PL_E_NOT_FOUND, "%s: '%s' was recorded without elements", rec->path,
                        r->key);
     pl_status st = PL_OK;
     switch (r->source->kind) {
@@ -518,7 +518,7 @@ void pl_recording_forget(const pl_recording *rec, const pl_record *r) {
 static pl_status read_nested(const pl_recording *rec, const pl_record *r, int depth, size_t *left,
                              pl_datum **out, pl_err *err) {
     if (*left == 0)
-        return pl_fail(err, PL_E_FORMAT, "%s: '%s' contains a record twice", rec->path, r->key);
+        return pl_fail(err, PL_E_FORMAT, "%s: '%s' lists a record twice", rec->path, r->key);
     --*left;
     if (r->kind == PL_TYPE_TENSOR) {
         pl_tensor *t = NULL;
@@ -526,8 +526,7 @@ static pl_status read_nested(const pl_recording *rec, const pl_record *r, int de
         return pl_datum_of_tensor_take(t, out, err);
     }
     if (depth > NEST_MAX) /* also ends a container that holds itself */
-        return pl_fail(err, PL_E_FORMAT, "%s: '%s' is nested too deeplylylylylyly", rec->path,
-                       r->key);
+        return pl_fail(err, PL_E_FORMAT, "%s: '%s' is nested too deeply", rec->path, r->key);
     pl_datum **items = pl_calloc(r->n_items + 1, sizeof(pl_datum *));
     if (items == NULL) return pl_fail_memory(err, r->n_items);
     pl_status st = PL_OK;

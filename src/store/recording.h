@@ -1,4 +1,4 @@
-/* Reading a recording, plumb's own or somebody else's.
+/* Reading a recording by plumb or another tool.
  *
  * One form for all: a list of records, each with what is known of its value, read one at a time.
  * Known: recordings and plain safetensors files, npz archives, files of torch.save, folders of npy

@@ -65,7 +65,7 @@ static pl_status open_file(pl_spool *s, pl_err *err) {
     const int error = errno;
     if (s->fd >= 0) unlink(path);
     pl_free(path);
-    return s->fd >= 0 ? PL_OK : pl_fail_errno(err, error, "make a temporary file in", s->dir);
+    return s->fd >= 0 ? PL_OK : pl_fail_errno(err, error, "create a temporary file in", s->dir);
 }
 
 static pl_status put_file(pl_spool *s, const pl_tensor *t, entry *e, pl_err *err) {

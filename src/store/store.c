@@ -247,7 +247,7 @@ static pl_status put_locked(pl_store *s, const pl_blob *blob, const pl_dense *de
     char file[PL_BLOB_FILE_MAX];
     blob_file(blob, name, file);
     if (!is_there(s, file, blob->n_bytes)) return put_new(s, blob, name, dense, err);
-    /* Somebody else's, perhaps of this moment: its name may not be durable yet. */
+    /* Written by another process, perhaps just now: its name may not be durable yet. */
     s->is_touched[pl_store_folder(blob)] = true;
     return PL_OK;
 }

@@ -149,7 +149,7 @@ static pl_status look_at(const pl_store *s, const char *file, int folder, bool c
         if (st == PL_OK) st = pl_blob_check(&blob, name, map, &problem);
         if (map != NULL) pl_file_map_unref(map);
     }
-    if (st == PL_E_MEMORY) { /* says nothing of the blob */
+    if (st == PL_E_MEMORY) { /* not the blob's fault */
         if (err != NULL) *err = problem;
         return st;
     }
@@ -195,7 +195,7 @@ typedef struct looking {
     const pl_store *store;
     pl_store_visit visit;
     void *ctx;
-    pl_strmap missing; /* told already; keys live in the arena */
+    pl_strmap missing; /* already reported; keys live in the arena */
     pl_arena *arena;
 } looking;
 

@@ -37,7 +37,7 @@ struct pl_store {
 
 enum { PL_BLOB_FILE_MAX = PL_BLOB_NAME_MAX + 16 };
 
-/* "blobs/X/NAME"; false when it is no name of a blob. */
+/* "blobs/X/NAME"; false for an invalid blob name. */
 bool pl_store_blob_file(const char *name, char out[PL_BLOB_FILE_MAX]);
 /* `how` as for flock(2); *out is the descriptor that holds the lock. */
 pl_status pl_store_lock(const pl_dir *dir, int how, int *out, pl_err *err);

@@ -170,7 +170,7 @@ pl_status pl_tensor_from_map(pl_dtype dtype, int rank, const int64_t *dims, pl_f
                              const void *data, pl_tensor **out, pl_err *err) {
     pl_tensor *t = NULL;
     if (dtype == PL_STRING || pl_dtype_bits(dtype) % 8 != 0)
-        return pl_fail(err, PL_E_INTERNAL, "%s elements cannot be used from a mapped file",
+        return pl_fail(err, PL_E_INTERNAL, "%s elements cannot be mapped from a file",
                        pl_dtype_name(dtype));
     PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
     t->storage->map = pl_file_map_ref(map);
@@ -218,7 +218,7 @@ pl_status pl_tensor_reshape(const pl_tensor *t, int rank, const int64_t *dims, p
                             pl_err *err) {
     char from[256], to[256];
     if (!pl_tensor_is_contiguous(t))
-        return pl_fail(err, PL_E_INTERNAL, "reshape of a strided view %s",
+        return pl_fail(err, PL_E_INTERNAL, "cannot reshape the strided view %s",
                        pl_tensor_describe(t, from, sizeof from));
     pl_tensor *v = pl_calloc(1, sizeof *v);
     if (!v) return pl_fail_memory(err, sizeof *v);
@@ -377,7 +377,7 @@ static pl_status cast_check(pl_dtype from, pl_dtype to, pl_err *err) {
     const bool to_complex = pl_dtype_class_of(to) == PL_CLASS_COMPLEX;
     if (!pl_dtype_valid((int64_t)to) || from == PL_STRING || to == PL_STRING ||
         (pl_dtype_class_of(from) == PL_CLASS_COMPLEX && !to_complex))
-        return pl_fail(err, PL_E_UNSUPPORTED, "conversion from %s to %s", pl_dtype_name(from),
+        return pl_fail(err, PL_E_UNSUPPORTED, "cannot convert %s to %s", pl_dtype_name(from),
                        pl_dtype_name(to));
     return PL_OK;
 }

@@ -1,8 +1,8 @@
 /* Tensors: ref-counted, strided, immutable once published.
  *
  * A tensor is a view (dtype, dims, strides in elements) of a ref-counted storage; storage is heap
- * memory, a mapped file or somebody else's memory. A fresh tensor is private to its maker, who may
- * write to it; once another part of the program can see it, nobody writes. Counts are thread-safe.
+ * memory, a mapped file or borrowed memory. A fresh tensor is private to its maker, who may
+ * write to it; once shared, it is read-only. Counts are thread-safe.
  * Limits: rank at most PL_RANK_MAX; a byte size that does not fit in 63 bits is PL_E_LIMIT. */
 #ifndef PL_TENSOR_H
 #define PL_TENSOR_H
@@ -61,7 +61,8 @@ void pl_tensor_copy_into(const pl_tensor *t, void *to);
 pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl_err *err);
 pl_tensor *pl_tensor_ref(const pl_tensor *t); /* counts are mutable through const */
 void pl_tensor_unref(pl_tensor *t);           /* NULL is fine */
-bool pl_tensor_is_sole(const pl_tensor *t);   /* nobody else holds it, nor a view of its memory */
+bool pl_tensor_is_sole(
+    const pl_tensor *t); /* no other reference to it or to a view of its memory */
 
 /* Sets element i (in C order) of a private string tensor; the bytes are copied into its storage. */
 pl_status pl_tensor_set_string(pl_tensor *t, int64_t i, const char *data, size_t n, pl_err *err);

@@ -87,9 +87,9 @@ static bool is_own_host(const pl_server *s, struct MHD_Connection *c, const char
 static const char *refusal(const pl_server *s, struct MHD_Connection *c) {
     const char *origin = header(c, "Origin");
     const char *token = header(c, "X-Plumb-Token");
-    if (!is_own_host(s, c, header(c, "Host"))) return "the request has a foreign Host header";
+    if (!is_own_host(s, c, header(c, "Host"))) return "Host header not allowed";
     if (origin != NULL && (strncmp(origin, "http://", 7) != 0 || !is_own_host(s, c, origin + 7)))
-        return "the request has a foreign Origin";
+        return "Origin not allowed";
     if (token == NULL) token = lib.MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
     if (!is_token(s, token)) return "the token is missing or wrong";
     return NULL;
@@ -300,7 +300,8 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *p
     pl_server *s = cls;
     pl_buf *body = *state;
     (void)version;
-    if (body == NULL) { /* the head is there: nobody sends a body to us who may not */
+    if (body ==
+        NULL) { /* first call, headers only: reject unauthorised requests before reading the body */
         const char *why = refusal(s, c);
         if (why != NULL) return send_error(c, MHD_HTTP_FORBIDDEN, why);
         pl_guests_trust(&s->guests, guest_of(c), true);
@@ -359,8 +360,7 @@ static pl_status open_socket(pl_server *s, int port, int *out, pl_err *err) {
     char place[INET_ADDRSTRLEN + 16], ip[INET_ADDRSTRLEN] = "?";
     (void)inet_ntop(AF_INET, &s->host, ip, sizeof ip);
     (void)snprintf(place, sizeof place, "%s:%d", ip, port);
-    if (why == EADDRINUSE)
-        return pl_fail(err, PL_E_IO, "%s is in use (--port 0 picks a free port)", place);
+    if (why == EADDRINUSE) return pl_fail(err, PL_E_IO, "%s is in use", place);
     return pl_fail_errno(err, why, "listen on", place);
 }
 
@@ -417,7 +417,7 @@ pl_status pl_server_show(pl_server *s, const char *session, pl_err *err) {
     PL_TRY(pl_viewed_open(session, &fresh, err));
     pl_viewed_put_session(fresh, &json);
     pthread_mutex_lock(&s->mutex);
-    /* Pages made for another session are told by it; it takes the place of the closing brace. */
+    /* Lets the server recognise pages of another session; replaces the closing brace. */
     if (pl_buf_ok(&json)) json.n_bytes--;
     pl_buf_printf(&json, ",\"serial\":%u}", s->serial + 1);
     const bool ok = pl_buf_ok(&json);
@@ -450,7 +450,7 @@ pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err
         st = pl_fail(err, PL_E_USAGE, "'session' is not a recent session");
     if (st == PL_OK) st = pl_dir_open(PL_SESSIONS_DIR, &sessions, err);
     if (st == PL_OK && pl_dir_look(sessions, name->string, NULL) != PL_KIND_FOLDER)
-        st = pl_fail(err, PL_E_NOT_FOUND, "there is no session '%s'", name->string);
+        st = pl_fail(err, PL_E_NOT_FOUND, "no session '%s'", name->string);
     if (st == PL_OK && (path = pl_path_join(PL_SESSIONS_DIR, name->string)) == NULL)
         st = pl_fail_memory(err, 1);
     if (st == PL_OK) st = pl_server_show(s, path, err);
@@ -476,7 +476,7 @@ static bool is_model(const char *path) {
 static pl_status open_path(pl_server *s, const char *path, pl_err *err) {
     if (path == NULL) return PL_OK;
     if (!is_model(path)) return pl_server_show(s, path, err);
-    if (!pl_path_exists(path)) return pl_fail(err, PL_E_NOT_FOUND, "there is no '%s'", path);
+    if (!pl_path_exists(path)) return pl_fail(err, PL_E_NOT_FOUND, "not found: '%s'", path);
     s->model = pl_strdup(path);
     return s->model == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
@@ -497,9 +497,9 @@ static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_
         return pl_fail(err, PL_E_USAGE, "'%s' is not an IPv4 address", o->host);
     if (!o->insecure_host && (ntohl(s->host.s_addr) >> 24) != 127)
         return pl_fail(err, PL_E_USAGE,
-                       "%s is beyond this machine: nothing is encrypted, and whoever reads the "
-                       "token on the way can read the session and start runs. Use an ssh tunnel "
-                       "(ssh -L), or say --insecure-host",
+                       "%s is not a loopback address: traffic is not encrypted, and anyone who "
+                       "sees the token can read the session and start runs. Use an ssh tunnel "
+                       "(ssh -L)",
                        o->host);
     s->trust = o->trust != 0;
     PL_TRY(make_token(s, err));

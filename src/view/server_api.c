@@ -52,7 +52,7 @@ static pl_status query_list(const pl_request *r, const char *key, int64_t *out, 
         if (*text++ != ',')
             return pl_fail(err, PL_E_USAGE, "%s: expected numbers separated by commas", key);
     }
-    return pl_fail(err, PL_E_USAGE, "%s: more than %d numbers", key, n);
+    return pl_fail(err, PL_E_USAGE, "%s: too many numbers (at most %d)", key, n);
 }
 
 static pl_status open_pair(const pl_request *r, size_t *point, pl_view_pair *pair, pl_err *err) {
@@ -154,7 +154,7 @@ static pl_status get_npy(const pl_request *r, pl_reply *reply, pl_err *err) {
     if (t == NULL) {
         st = pl_fail(err, PL_E_NOT_FOUND, "%s", pair.why);
     } else if (pl_tensor_bytes(t) > NPY_MAX) {
-        st = pl_fail(err, PL_E_LIMIT, "the tensor has %zu bytes; the page downloads at most %d",
+        st = pl_fail(err, PL_E_LIMIT, "the tensor has %zu bytes; the page can download at most %d",
                      pl_tensor_bytes(t), NPY_MAX);
     } else {
         st = pl_npy_write(&reply->body, t, err);
@@ -170,7 +170,7 @@ static pl_status get_source(const pl_request *r, pl_reply *reply, pl_err *err) {
     int64_t line = 1;
     PL_TRY(query_int(r, "line", 1, &line, err));
     if (r->server->source == NULL || file == NULL || line < 1 || line > 100000000)
-        return pl_fail(err, PL_E_NOT_FOUND, "source files require --source DIR");
+        return pl_fail(err, PL_E_NOT_FOUND, "no folder of source files was given");
     return pl_viewed_put_source(r->server->source, file, (long)line, &reply->body, err);
 }
 

@@ -44,7 +44,7 @@ typedef struct pl_server {
     pl_guests guests;
     pthread_cond_t made; /* `making` has ended */
     bool making;         /* the C or the graph that A executes: one compiler at a time */
-    bool trust;          /* nobody need be asked */
+    bool trust;          /* run without confirmation */
     bool closing;
 } pl_server;
 

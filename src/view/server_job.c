@@ -212,7 +212,8 @@ static pl_status spawn(pl_server_job *job, int *read_end, pl_err *err) {
     posix_spawnattr_t attr;
     sigset_t none;
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return pl_fail_errno(err, errno, "make a pipe for", "analyze");
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return pl_fail_errno(err, errno, "create a pipe for", "analyze");
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
@@ -471,7 +472,7 @@ static void put_event(const pl_server_job *job, pl_buf *out) {
     pl_buf_puts(out, "\n\n");
 }
 
-/* Polls: a job may be replaced while somebody waits for it, and ten looks a second cost nothing. */
+/* Polls ten times a second: a job may be replaced while a client waits for it. */
 bool pl_job_event(pl_server *s, uint64_t *seen, pl_buf *out) {
     const struct timespec pause = { 0, 100000000 };
     for (int i = 0; i < 10; i++) {

@@ -1,9 +1,13 @@
-"""Compilers with planted bugs, as functions (GraphModule, inputs) that torch.compile takes: BUGS has (backend, kind, fx node).
+"""Compilers with planted bugs, as functions (GraphModule, inputs) that torch.compile takes.
 
-Each changes what one node of the graph of `net()` computes, wherever that node stands; the rest is eager.
+BUGS has (backend, kind, op, at): the kind of failure, and which call of which operation of Net is to be named. A bug is in the compiler's
+way to lower an operation, or a pair of them, wherever it stands in a graph; the rest is eager. The graphs of torch.fx (1.13) and
+of dynamo (2.x) differ: modules or functions, `op_of` gives both one name.
 """
 
 import operator
+import os
+import signal
 import time
 
 import torch
@@ -14,6 +18,8 @@ BUGS = []
 
 
 class Net(torch.nn.Module):
+    """Two branches: an error in one does not reach the values of the other."""
+
     def __init__(self):
         super().__init__()
         self.a, self.b = torch.nn.Linear(6, 8), torch.nn.Linear(8, 8)
@@ -22,42 +28,88 @@ class Net(torch.nn.Module):
         y = F.relu(self.a(x))
         y = y * 2.0
         z = torch.tanh(self.b(y))
+        side = torch.sigmoid(y) - 0.25
         z = z + y
         s = F.softmax(z, dim=-1)
         t = s.transpose(0, 1)
         m = t.mean(1)
         c = torch.cat([m, m.exp()])
-        return c.clamp(0.1, 0.9), t
+        return c.clamp(0.1, 0.9), t, side.sum(0)
+
+
+def net(seed=0):
+    torch.manual_seed(seed)
+    return Net().eval(), torch.randn(5, 6)
 
 
 def graph(seed=0):
-    torch.manual_seed(seed)
-    return torch.fx.symbolic_trace(Net().eval()), [torch.randn(5, 6)]
+    made, x = net(seed)
+    return torch.fx.symbolic_trace(made), [x]
 
 
-def bug(kind, node):
-    """The decorated function makes of (the eager function of the node) a wrong one."""
-    def add(make):
-        def backend(gm, _inputs):
-            for n in gm.graph.nodes:
-                if n.name == node and n.op.startswith("call_"):
-                    right = eager_of(gm, n)
-                    n.op, n.target = "call_function", make(right)
-            gm.recompile()
-            return gm.forward
-        backend.__name__ = backend.__qualname__ = make.__name__
-        BUGS.append((backend, kind, node))
-        return backend
-    return add
-
-
-def eager_of(gm, n):
+def op_of(gm, n):
+    """The operation of a node: "linear", "relu", "mul" ..."""
     if n.op == "call_module":
-        return gm.get_submodule(n.target)
+        return type(gm.get_submodule(n.target)).__name__.lower()
+    if n.op == "call_method":
+        return n.target
+    return n.target.__name__ if n.op == "call_function" else n.op
+
+
+def find(gm, op, at):
+    """The node that a bug is to be named at."""
+    return [n.name for n in gm.graph.nodes if op_of(gm, n) == op][at]
+
+
+def right_of(gm, n):
+    """What eager does for a node, as a function of its arguments; a linear module is given its weight and bias."""
+    if n.op == "call_module":
+        module = gm.get_submodule(n.target)
+        return lambda x: module(x)
     if n.op == "call_method":
         return lambda x, *a, **k: getattr(x, n.target)(*a, **k)
     return n.target
 
+
+def bug(kind, op, at=0):
+    """The decorated function makes a wrong operation of the right one."""
+    def add(make):
+        def backend(gm, _inputs):
+            for n in list(gm.graph.nodes):
+                if n.op.startswith("call_") and op_of(gm, n) == op:
+                    if op == "linear" and n.op == "call_module":  # as dynamo has it
+                        module = gm.get_submodule(n.target)
+                        n.op, n.target = "call_function", lambda x, m=module: make(F.linear)(x, m.weight, m.bias)
+                    else:
+                        right = right_of(gm, n)
+                        n.op, n.target = "call_function", make(right)
+            gm.recompile()
+            return gm.forward
+        backend.__name__ = backend.__qualname__ = make.__name__
+        BUGS.append((backend, kind, op, at))
+        return backend
+    return add
+
+
+def pass_bug(kind, op, at=0):
+    """The decorated function is a pass over the graph."""
+    def add(change):
+        def backend(gm, _inputs):
+            change(gm)
+            gm.graph.lint()
+            gm.recompile()
+            return gm.forward
+        backend.__name__ = backend.__qualname__ = change.__name__
+        BUGS.append((backend, kind, op, at))
+        return backend
+    return add
+
+
+def calls(gm, op):
+    return [n for n in gm.graph.nodes if n.op.startswith("call_") and op_of(gm, n) == op]
+
+
+# ---- values ----------------------------------------------------------------------------------------
 
 @bug("accuracy", "relu")
 def relu_adds_one(right):
@@ -96,7 +148,7 @@ def swapped_parts(right):
 
 @bug("accuracy", "clamp")
 def wrong_bound(right):
-    return lambda x, lo, hi: x.clamp(lo, 0.5)
+    return lambda x, lo, hi: x.clamp(lo, 0.15)
 
 
 @bug("accuracy", "tanh")
@@ -104,14 +156,14 @@ def low_precision(right):
     return lambda x: x.to(torch.bfloat16).tanh().to(torch.float32) * 1.02
 
 
-@bug("accuracy", "a")
+@bug("accuracy", "linear")
 def lost_bias(right):
-    return lambda x: F.linear(x, right.weight)
+    return lambda x, w, b: right(x, w, torch.zeros_like(b))
 
 
-@bug("accuracy", "b")
-def transposed_weight(right):
-    return lambda x: F.linear(x, right.weight.t(), right.bias)
+@bug("accuracy", "linear", 1)
+def transposed_square_weight(right):
+    return lambda x, w, b: right(x, w.t() if w.shape[0] == w.shape[1] else w, b)
 
 
 @bug("accuracy", "add")
@@ -128,14 +180,55 @@ def tail_not_written(right):
     return wrong
 
 
-@bug("accuracy", "tanh")
+@bug("accuracy", "sigmoid")
 def nan_in_one_place(right):
     def wrong(x):
-        y = torch.tanh(x)
+        y = torch.sigmoid(x)
         y.view(-1)[7] = float("nan")
         return y
     return wrong
 
+
+@bug("accuracy", "softmax")
+def stale_buffer(right):
+    kept = []
+
+    def wrong(x, dim, _stacklevel=3, dtype=None):
+        if not kept:
+            kept.append(F.softmax(x, dim=dim))
+        return kept[0].clone()
+    return wrong
+
+
+@bug("accuracy", "sub")
+def writes_to_its_input(right):
+    def wrong(x, y):
+        out = x - y
+        x.zero_()
+        return out * 0 + x - y
+    return wrong
+
+
+# ---- passes: two operations are needed -------------------------------------------------------------
+
+@pass_bug("accuracy", "tanh")
+def wrong_fusion_of_linear_and_tanh(gm):
+    """tanh(linear(x)) becomes a kernel that forgets to saturate."""
+    for n in calls(gm, "tanh"):
+        if op_of(gm, n.args[0]) == "linear":
+            n.target, n.op, n.args = torch.sin, "call_function", n.args[:1]
+
+
+@pass_bug("accuracy", "clamp")
+def wrong_fusion_of_cat_and_clamp(gm):
+    """clamp after cat is thought to do nothing."""
+    for n in calls(gm, "clamp"):
+        if n.args[0].op.startswith("call_") and op_of(gm, n.args[0]) == "cat":
+            n.replace_all_uses_with(n.args[0])
+            gm.graph.erase_node(n)
+
+
+# ---- types, shapes, strides ------------------------------------------------------------------------
 
 @bug("metadata", "transpose")
 def wrong_stride(right):
@@ -152,6 +245,8 @@ def wrong_shape(right):
     return lambda x: x.exp()[:-1]
 
 
+# ---- errors ----------------------------------------------------------------------------------------
+
 @bug("error", "softmax")
 def raises_at_run_time(right):
     def wrong(*_a, **_k):
@@ -162,8 +257,15 @@ def raises_at_run_time(right):
 @bug("timeout", "cat")
 def hangs(right):
     def wrong(*a):
-        time.sleep(30)
+        time.sleep(60)
         return right(*a)
+    return wrong
+
+
+@bug("crash", "mean")
+def crashes(right):
+    def wrong(*_a):
+        os.kill(os.getpid(), signal.SIGSEGV)
     return wrong
 
 
@@ -177,24 +279,10 @@ def not_deterministic(right):
     return wrong
 
 
-@bug("accuracy", "softmax")
-def stale_buffer(right):
-    kept = []
-
-    def wrong(x, dim, _stacklevel=3, dtype=None):
-        if not kept:
-            kept.append(F.softmax(x, dim=dim))
-        return kept[0]
-    return wrong
-
-
-def raises_at_compile_time(gm, _inputs):
-    if any(n.name == "tanh" for n in gm.graph.nodes):
+@pass_bug("error", "tanh")
+def raises_at_compile_time(gm):
+    if calls(gm, "tanh"):
         raise ValueError("cannot lower aten::tanh")
-    return gm.forward
-
-
-BUGS.append((raises_at_compile_time, "error", "tanh"))
 
 
 def eager(gm, _inputs):

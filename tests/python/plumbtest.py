@@ -211,7 +211,7 @@ def int64(*values, shape=None):
 def c(k):
     """Growth of the rounding error of a sum of k terms, in units of u * sum|terms|: at most k + 1, and
     like a random walk for long ones. Over real kernels min(k + 1, 2 + sqrt(k) / 2) was exceeded by at
-    most 1.91 (shared/reference/blame.md section 2); hence twice that."""
+    most 1.91 (measured); hence twice that."""
     k = np.maximum(k, 0)
     return np.minimum(k + 1, 4 + np.sqrt(k))
 

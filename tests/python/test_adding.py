@@ -57,15 +57,21 @@ class Planted:
         commands = json.loads((BUILD / "compile_commands.json").read_text())
         words = shlex.split(next(c["command"] for c in commands if c["file"] == LIKE))
         flags = [w for w in words[:words.index("-MD")] if not w.startswith(("-I../", "-fsanitize"))]
-        listed = subprocess.run([self.top / "tools/list-sources", "lib"], capture_output=True, text=True, check=True).stdout.split()
-        objects = []
-        old = [re.sub(r"/", "_", n) + ".o" for n in touched if n.endswith(".c") and n not in self.added]
+        listed = [n for part in ("lib", "cli")
+                  for n in subprocess.run([self.top / "tools/list-sources", part], capture_output=True, text=True, check=True).stdout.split()]
+        objects, self.cli = [], {}  # of the program itself: the build's object, and ours instead
+        old = [re.sub(r"/", "_", n) + ".o" for n in touched if n.endswith(".c") and n not in self.added and not n.startswith("src/cli/")]
         shutil.copy(BUILD / "libplumb.a", self.top / "rest.a")
-        subprocess.run(["ar", "d", self.top / "rest.a", *old], check=True)
+        if old:
+            subprocess.run(["ar", "d", self.top / "rest.a", *old], check=True)
         for i, name in enumerate(sorted(n for n in touched if n.endswith(".c"))):
             assert name in listed, f"tools/list-sources does not find {name}"
-            objects.append(self.top / f"{i}.o")
-            done = subprocess.run([*flags, f"-I{self.top}/src", f"-I{self.top}/include", "-Werror", "-O1", "-c", self.top / name, "-o", objects[-1]],
+            made = self.top / f"{i}.o"
+            if name.startswith("src/cli/") and name not in self.added:
+                self.cli[f"plumb.p/{name.replace('/', '_')}.o"] = str(made)
+            else:
+                objects.append(made)
+            done = subprocess.run([*flags, f"-I{self.top}/src", f"-I{self.top}/include", "-Werror", "-O1", "-c", self.top / name, "-o", made],
                                   capture_output=True, text=True, cwd=BUILD)
             assert done.returncode == 0, done.stderr
         subprocess.run(["ar", "rcs", self.top / "planted.a", *objects], check=True)
@@ -74,13 +80,28 @@ class Planted:
         self.compile()
         for program in ("plumb", "plumb-guard"):
             told = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", program], capture_output=True, text=True, check=True).stdout
-            words = shlex.split(told.strip().splitlines()[-1])
+            words = [self.cli.get(w, w) for w in shlex.split(told.strip().splitlines()[-1])]
             words[words.index("-o") + 1] = str(self.top / program)
             words[words.index("libplumb.a")] = str(self.top / "rest.a")
             words.insert(words.index(str(self.top / "rest.a")), str(self.top / "planted.a"))
             done = subprocess.run(words, capture_output=True, text=True, cwd=BUILD)
             assert done.returncode == 0, done.stderr
         return self.top / "plumb"
+
+    def link_program(self, name, like):
+        """A program of one file, linked as another one is: its own objects left out."""
+        commands = json.loads((BUILD / "compile_commands.json").read_text())
+        words = shlex.split(next(c["command"] for c in commands if c["file"] == LIKE))
+        flags = [w for w in words[:words.index("-MD")] if not w.startswith("-I../")]
+        object_file, program = self.top / "program.o", self.top / "program"
+        subprocess.run([*flags, f"-I{self.top}/src", f"-I{self.top}/include", "-c", self.top / name, "-o", object_file], check=True, cwd=BUILD)
+        told = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", like], capture_output=True, text=True, check=True).stdout
+        words = [w for w in shlex.split(told.strip().splitlines()[-1]) if not re.match(rf"{like}\.p/", w)]
+        words[words.index("-o") + 1] = str(program)
+        at = words.index("libplumb.a")
+        words[at:at + 1] = [str(object_file), str(self.top / "planted.a"), str(self.top / "rest.a")]
+        subprocess.run(words, check=True, cwd=BUILD)
+        return program
 
     def has(self, symbol):
         return f" {symbol}\n" in subprocess.run(["nm", self.top / "plumb"], capture_output=True, text=True, check=True).stdout
@@ -180,7 +201,7 @@ const plumb_backend pl_backend_planted = { .abi = PLUMB_ABI,
 
 def test_planting__leaves_out_what_no_table_names(folder):
     p = Planted(folder)
-    p.add("src/report/session_planted.c", "int pl_planted_unused(void);\nint pl_planted_unused(void) {\n    return 1;\n}\n")
+    p.add("src/report/format_planted.c", "int pl_planted_unused(void);\nint pl_planted_unused(void) {\n    return 1;\n}\n")
     p.link()
     assert not p.has("pl_planted_unused")
 
@@ -195,32 +216,67 @@ def recordings(plumb, folder):
 
 def test_format__is_one_file_and_one_line(folder):
     p = Planted(folder)
-    p.add("src/report/session_planted.c", '''/* A format that a test planted. */
-#include "report/session_print.h"
+    p.add("src/report/format_planted.c", '''/* A format that a test planted. */
+#include "report/format.h"
 
-void pl_session_put_planted(const pl_session_view *view, pl_buf *out) {
+void pl_format_planted(const pl_session_view *view, pl_buf *out) {
     pl_buf_printf(out, "planted: %zu sync points\\n", view->session->n_points);
 }
 ''')
     p.line("src/report/formats.def", r'PL_FORMAT\("csv"', 'PL_FORMAT("planted", planted)')
-    plumb = one_file_one_line(p, "pl_session_put_planted")
+    plumb = one_file_one_line(p, "pl_format_planted")
     assert re.search(r"planted: \d+ sync points", run(plumb, "compare", *recordings(plumb, folder), "--format", "planted", code=None))
 
 
-def test_metric__is_one_function_and_one_row(folder):
+def test_metric__is_one_file_and_one_line(folder):
     p = Planted(folder)
-    p.edit("src/metric/metrics.c", r"\nconst pl_metric pl_metrics\[\]",
-           "\nstatic double planted(const pl_accumulators *acc) {\n    (void)acc;\n    return 4711;\n}\n\\g<0>")
-    p.line("src/metric/metrics.c", r'"max_ulp",  "largest', '    { "planted", "was planted", "", PL_LOWER_IS_BETTER, planted, no_limits },')
-    assert p.edited == ["src/metric/metrics.c"] and not p.added
-    plumb = p.link()
-    assert "4711" in run(plumb, "compare", *recordings(plumb, folder), "--metric", "planted", code=None)
+    p.add("src/metric/metric_planted.c", '''/* A metric that a test planted. */
+#include "metric/metrics.h"
+
+double pl_measure_planted(const pl_accumulators *acc) {
+    return 4711 + 0 * (double)acc->n;
+}
+''')
+    p.line("src/metric/metrics.def", r"PL_METRIC\(max_ulp", 'PL_METRIC(planted, "was planted", "", LOWER, none)')
+    plumb = one_file_one_line(p, "pl_measure_planted")
+    a, b = recordings(plumb, folder)
+    assert "4711" in run(plumb, "compare", a, b, "--metric", "planted", code=None)
+    assert json.loads(run(plumb, "compare", a, b, "--json", code=None))["sync_points"][-1]["metrics"]["planted"] == 4711
+
+
+def test_command__is_one_file_and_one_line(folder):
+    p = Planted(folder)
+    p.add("src/cli/cmd_planted.c", '''/* A command that a test planted. */
+#include <stdio.h>
+
+#include "cli/args.h"
+
+static int run(const pl_args *args) {
+    printf("planted: %s\\n", args->positional[0]);
+    return 7;
+}
+
+static const pl_option options[] = { { 0, NULL, NULL, NULL } };
+extern const pl_command pl_command_planted;
+const pl_command pl_command_planted = { .name = "planted",
+                                        .usage = "WORD",
+                                        .summary = "was planted by a test",
+                                        .options = options,
+                                        .min_args = 1,
+                                        .max_args = 1,
+                                        .run = run };
+''')
+    p.line("src/cli/commands.def", r"PL_COMMAND\(ops\)", "PL_COMMAND(planted)")
+    plumb = one_file_one_line(p, "pl_command_planted")
+    assert "planted: word" in run(plumb, "planted", "word", code=7)
+    assert "planted    was planted by a test" in run(plumb, "--help")
+    assert "planted WORD" in run(plumb, "planted", "--help")
 
 
 def test_strategy__is_one_file_and_one_line(folder):
     p = Planted(folder)
     p.add("src/flows/minify/strategy/strategy_planted.c", '''/* A strategy that a test planted. */
-#include "flows/minify/minify_int.h"
+#include "flows/minify/strategy/strategy.h"
 
 static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
     (void)m, (void)from, (void)err;
@@ -232,11 +288,10 @@ const pl_strategy pl_strategy_planted = {
     .name = "Planted", .stage = PL_STAGE_STRUCTURE, .goal = PL_GOAL_INPUTS, .run = run
 };
 ''')
-    table = "src/flows/minify/strategy/strategies.def"
-    if not (p.top / table).exists():
-        raise tap.Skip(f"no {table}: the table of strategies is not a list yet")
-    p.line(table, "unused", re.search(r"^(\w+)\(\w+\)", (p.top / table).read_text(), re.M)[1] + "(planted)")
-    one_file_one_line(p, "pl_strategy_planted")
+    p.line("src/flows/minify/strategy/strategies.def", r"PL_STRATEGY\(unused\)", "PL_STRATEGY(planted)")
+    plumb = one_file_one_line(p, "pl_strategy_planted")
+    said = run(plumb, "minify", ROOT / "tests/cli/net.onnxtxt", "--backend", "jit:inject=scale@Tanh", "-v", "-o", folder / "repro", code=None)
+    assert "Strategy: Planted" in said and "FAIL: Planted" in said, said
 
 
 def test_pass__is_one_file_and_one_line(folder):
@@ -245,18 +300,37 @@ def test_pass__is_one_file_and_one_line(folder):
 #include "passes/passes.h"
 
 static pl_status run(pl_pass_job *job, pl_err *err) {
-    (void)job, (void)err;
-    return PL_OK;
+    return pl_fail(err, PL_E_UNSUPPORTED, "planted in a model of %zu nodes", job->model->graph->n_nodes);
 }
 
 extern const pl_pass pl_pass_planted;
 const pl_pass pl_pass_planted = { .name = "planted", .summary = "was planted by a test", .run = run };
 ''')
-    table = "src/passes/passes.def"
-    if not (p.top / table).exists():
-        raise tap.Skip(f"no {table}: the table of passes is not there yet")
-    p.line(table, r"PL_PASS\(eval\)", "PL_PASS(planted)")
+    p.line("src/passes/passes.def", r"PL_PASS\(eval\)", "PL_PASS(planted)")
     one_file_one_line(p, "pl_pass_planted")
+    # A pass is asked for by name, from inside: a program with the planted library does it.
+    p.add("src/asks.c", PASS_PROGRAM)
+    said = run(p.link_program("src/asks.c", "plumb"), ROOT / "tests/cli/net.onnxtxt", code=4)
+    nodes = json.loads(run(p.top / "plumb", "info", ROOT / "tests/cli/net.onnxtxt", "--json"))["nodes"]
+    assert said.split() == ["planted:", "was", "planted", "by", "a", "test;", "planted", "in", "a", "model", "of", str(nodes), "nodes"], said
+
+
+PASS_PROGRAM = '''#include <stdio.h>
+
+#include "onnx/onnx.h"
+#include "passes/passes.h"
+
+int main(int argc, char **argv) {
+    pl_err err = PL_ERR_INIT;
+    pl_model *model = NULL;
+    const pl_pass *pass = pl_pass_find("planted");
+    if (argc != 2 || pass == NULL || pl_model_read(argv[1], &model, &err) != PL_OK) return 1;
+    const pl_status st = pl_pass_apply("planted", model, &err);
+    printf("%s: %s; %s\\n", pass->name, pass->summary, err.message);
+    pl_model_free(model);
+    return (int)st;
+}
+'''
 
 
 if __name__ == "__main__":

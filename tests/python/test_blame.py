@@ -32,7 +32,7 @@ def main():
             has_ort = lab.has_ort()
             if not has_ort:
                 results.append(True)
-                print(f"ok {len(results)} - ort # SKIP ONNX Runtime is not here")
+                print(f"ok {len(results)} - ort # SKIP ONNX Runtime not found")
 
             def here(c):
                 return has_ort or not c["backend"].startswith("ort")

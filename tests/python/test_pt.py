@@ -177,7 +177,7 @@ def test_damage(folder):
     """A tensor beyond its storage, a storage that is gone, a container in itself, and any cut."""
     torch.save({"w": torch.arange(100.)}, folder / "good.pt")
     remade(folder / "good.pt", folder / "short.pt", lambda n, b: b[:40] if "/data/" in n else b)
-    refused(folder, "short.pt", "w: the tensor reaches beyond its storage of 10 elements")
+    refused(folder, "short.pt", "w: the tensor extends beyond its storage of 10 elements")
     remade(folder / "good.pt", folder / "gone.pt", lambda n, b: None if "/data/" in n else b)
     refused(folder, "gone.pt", "no entry 'data/0'")
     loop = []

@@ -2,8 +2,11 @@
 
 import ast
 import collections
+import contextlib
 import dataclasses
 import gc
+import importlib.util
+import io
 import json
 import os
 import re
@@ -24,6 +27,7 @@ from torch import nn
 sys.dont_write_bytecode = True
 import tap  # noqa: E402
 from tap import Skip  # noqa: E402
+from torch_versions import TORCH2  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
@@ -70,6 +74,9 @@ def test_run(folder):
     assert model.inputs == ["x"] and model.outputs == ["y"] and model.n_nodes == 2 and model.input_types == ["float"]
     assert onnx.load_from_string(model.to_bytes()).graph.node[0].op_type == "Relu"
     assert model.info()["nodes"] == 2
+    assert model.output_types == ["float"] and model.input_shapes == [(2, 3)] == model.output_shapes
+    assert [(n["op"], n["inputs"], n["outputs"]) for n in model.nodes] == [("Relu", ["x"], ["h"]), ("Neg", ["h"], ["y"])]
+    assert plumb.Model(TEXT.replace("float[2,3] x", "float[N,3] x")).input_shapes == [(-1, 3)]
 
 
 def test_types_and_memory(_folder):
@@ -93,7 +100,7 @@ def test_types_and_memory(_folder):
     assert _tensor.to_array(_tensor.to_tensor(np.zeros((0, 3), "f4"))).shape == (0, 3)
     assert _tensor.to_array(_tensor.to_tensor(np.float64(2.5))) == 2.5
     e = raises(TypeError, _tensor.to_tensor, np.zeros(2, "M8[s]"))
-    assert "none of ONNX's" in str(e)
+    assert "has no ONNX equivalent" in str(e)
 
 
 # ---- analysis --------------------------------------------------------------------------------------
@@ -112,6 +119,8 @@ def test_analyze(folder):
     assert r["h"].shape_a == (2, 3) and r["h"].dtype_a == "float"
     assert "did you mean 'h'" in str(raises(KeyError, lambda: r["hh"]))
     assert r.to_dict()["verdict"] == "diverged" and "DIVERGED" in str(r) and "<svg" in r._repr_html_() and "Relu" in repr(r)
+    marked = r.text(style={"diverged": "<<", "reset": ">>"})
+    assert marked.startswith("<<DIVERGED") and ">>" in marked.splitlines()[0], marked[:80]
     assert r.timing and set(json.loads(r.text("sarif"))) >= {"version", "runs"}
     report = r.report(folder / "r.html")
     assert Path(report).read_text().lstrip().lower().startswith("<!doctype html")
@@ -126,6 +135,10 @@ def test_analyze(folder):
     r = plumb.analyze(TEXT, x, backend="jit", output=folder / "session")
     assert r.ok and r.verdict == "agree" and not r.blame and os.path.isdir(folder / "session")
     assert isinstance(raises(plumb.ExistsError, plumb.analyze, TEXT, x, backend="jit", output=folder / "session"), FileExistsError)
+    data = plumb.Model(TEXT).to_bytes()
+    (folder / "m.onnx").write_bytes(data)
+    for source in (data, onnx.load_from_string(data), folder / "m.onnx", str(folder / "m.onnx")):
+        assert plumb.analyze(source, x, backend=FAULT).blame[0].value == "h", type(source)
     several = plumb.analyze(TEXT, [(x,), (x23(1),)], backend=FAULT)
     assert several.summary["n_samples"] == 2 and several.failing_samples
 
@@ -134,7 +147,7 @@ def test_pandas(_folder):
     try:
         import pandas
     except ImportError:
-        raise Skip("pandas is not here") from None
+        raise Skip("pandas not found") from None
     frame = plumb.analyze(TEXT, x23(), backend=FAULT).sync_points.to_pandas()
     assert isinstance(frame, pandas.DataFrame) and list(frame["value"]) == ["h", "y"] and "psnr" in frame and "shape_a" in frame
 
@@ -146,10 +159,10 @@ def test_assert_close_and_minify(folder):
         assert plumb.assert_close(TEXT, x23(), backend="jit").ok
         text = str(raises(AssertionError, plumb.assert_close, TEXT, x23(), backend=FAULT))
         last = text.splitlines()[-1].split("plumb view ")[1]
-        assert "Relu that makes 'h'" in text and os.path.isdir(last), text
+        assert "Relu producing 'h'" in text and os.path.isdir(last), text
         assert plumb.open_session(last)["h"].a.shape == (2, 3)
         r = plumb.analyze(TEXT, x23(), backend=FAULT)
-        repro = r.minify(folder / "repro", program=PLUMB)
+        repro = r.minify(folder / "repro")
         assert repro.nodes_after == 1 and repro.verified and (folder / "repro/model.onnx").exists(), repro.fields
         assert plumb.read_repro(folder / "repro")["seed"] == 0
         assert plumb.minify_query(TEXT, x23(), backend=FAULT).fails
@@ -283,9 +296,86 @@ def test_modules(_folder):
     lost = [c for c in r.lost_calls if c["status"] == "dropped"]
     assert len(lost) == 1 and lost[0]["op"] == "clamp_" and "clamp_(0, 1)" in lost[0]["source"]
     assert "needs inputs" in str(raises(TypeError, plumb.analyze, Fine(), backend="ort"))
-    if "at_fault" not in r.to_dict():
-        raise Skip("this libplumb says nothing of three parties yet (issue 18)")
-    assert not r.ok and r.at_fault == "model", (r.verdict, r.at_fault)
+    assert not r.ok and r.at_fault == "model" == r.to_dict()["at_fault"], (r.verdict, r.at_fault)
+
+
+@dataclasses.dataclass
+class Answer:
+    logits: torch.Tensor
+    hidden: torch.Tensor
+
+
+class Dictionary(Fine):
+    def forward(self, x, scale=None):
+        y = self.l(x).relu()
+        return {"logits": y * 2, "hidden": [y, y.sum(0)]}
+
+
+class Dataclass(Fine):
+    def forward(self, x, scale=None):
+        y = self.l(x).relu()
+        return Answer(logits=y * 2, hidden=y)
+
+
+def quietly(*args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return plumb.analyze(*args, **kwargs)
+
+
+def test_three_parties(_folder):
+    """Exporter, runtime, both or neither; the line of the culprit is PyTorch's."""
+    torch.manual_seed(2)
+    x = torch.randn(3, 4)
+    seen = {}
+    for who, net, backend in (("none", Fine(), "jit"), ("runtime", Fine(), FAULT), ("model", Clamped(), "jit"),
+                              ("both", Clamped(), "jit:inject=offset@Mul")):
+        r = quietly(net, (x,), backend=backend)
+        seen[who] = r.at_fault
+        assert r.ok == (who == "none"), (who, r.reason)
+        if who in ("runtime", "both"):
+            wanted = ".relu()" if who == "runtime" else "* 3"
+            assert r.blame and wanted in line_of(r.blame[0].source), (who, r.blame)
+        if who in ("model", "both"):
+            assert [c["op"] for c in r.lost_calls if c["status"] == "dropped"] == ["clamp_"], r.lost_calls
+            text = str(raises(AssertionError, assert_close_here, _folder, net, (x,), backend=backend))
+            assert "the exporter dropped clamp_" in text and "y.view(-1).clamp_(0, 1)" in text, text
+    assert all(a == b for a, b in seen.items()), seen
+
+
+def assert_close_here(folder, net, inputs, backend):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return plumb.assert_close(net, inputs, backend=backend, output=folder / f"{type(net).__name__}-{len(os.listdir(folder))}")
+
+
+def test_module_inputs_and_outputs(_folder):
+    """Dynamic shapes, several input sets of different shapes, keyword inputs, outputs in dicts, lists and dataclasses."""
+    torch.manual_seed(3)
+    x, wide = torch.randn(3, 4), torch.randn(7, 4)
+    r = quietly(Fine(), [(x,), (wide,)], backend="ort", dynamic_axes={"x": {0: "n"}}, input_names=["x"])
+    assert r.ok and [s.outputs[0].shape_a for s in r.samples] == [(3, 4), (7, 4)], (r.reason, [s.outputs for s in r.samples])
+    r = quietly(Fine(), [{"x": x, "scale": torch.tensor(2.0)}, {"x": wide, "scale": torch.tensor(0.5)}], backend=FAULT,
+                dynamic_axes={"x": {0: "n"}}, input_names=["x", "scale"])
+    assert not r.ok and len(r.samples) == 2 and all(s.blame[0].op == "Relu" for s in r.samples)
+    r = quietly(Dictionary(), (x,), backend="ort")
+    assert r.ok and len(r.outputs) == 3, (r.reason, r.outputs)
+    r = quietly(Dataclass(), (x,), backend="ort")
+    assert r.ok and len(r.outputs) == 2, (r.reason, r.outputs)
+
+
+def test_exported_program(_folder):
+    if not TORCH2 or not hasattr(torch, "export"):
+        program = type("ExportedProgram", (), {"__module__": "torch.export"})()
+        assert "torch 2.5" in str(raises(NotImplementedError, plumb.analyze, program, backend="jit"))
+        raise Skip(f"torch {torch.__version__} has no torch.export; tests/python/torch2 runs it")
+    x = torch.randn(3, 4)
+    program = torch.export.export(Fine(), (x,))
+    for inputs in ((x,), None):
+        r = quietly(program, inputs, backend="jit")
+        assert r.ok, r.reason
+    r = quietly(program, (x,), backend=FAULT)
+    assert not r.ok and r.blame[0].op == "Relu", r.reason
 
 
 def line_of(source):
@@ -315,6 +405,15 @@ def test_progress_and_cancel(_folder):
     plumb.analyze(TEXT, x23(), backend="jit", progress=lambda *a: seen.append(a) and None)
     assert seen and all(isinstance(p, str) for p, _, _ in seen)
     raises(KeyboardInterrupt, plumb.analyze, TEXT, x23(), backend="jit", progress=lambda *_: True)
+    if importlib.util.find_spec("tqdm") is not None:
+        shown = io.StringIO()
+        with contextlib.redirect_stderr(shown):
+            plumb.analyze(TEXT, x23(), backend="jit", progress=True)
+            bars = shown.getvalue()
+            plumb.analyze(TEXT, x23(), backend="jit", progress=False)
+            plumb.analyze(TEXT, x23(), backend="jit")  # not a terminal
+        assert seen[0][0] in bars and "%|" in bars, bars
+        assert shown.getvalue() == bars, "a bar that nobody asked for"
 
     class Odd(Exception):
         pass
@@ -389,6 +488,7 @@ def test_nothing_leaks(_folder):
 FOR_C = {"plumb_host_get", "plumb_wrap_backend", "plumb_wrapped_backend", "plumb_wrapped_free", "plumb_version_number",
          "plumb_exit_code", "plumb_dtype_bytes", "plumb_session_verdict", "plumb_session_reason", "plumb_session_exit_code",
          "plumb_write_check", "plumb_run_result_tensor", "plumb_tensor_bytes", "plumb_abandon",
+         "plumb_backends",  # the list has the same
          "plumb_nearest"}  # difflib does that
 
 
@@ -430,7 +530,7 @@ def test_wheel(folder):
     venv = folder / "venv"
     done = subprocess.run(["/usr/bin/python3", "-m", "venv", "--system-site-packages", venv], capture_output=True, text=True)
     if done.returncode != 0:
-        raise Skip("python3-venv is not here")
+        raise Skip("python3-venv not found")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PLUMB"))}
     pip = subprocess.run([venv / "bin/pip", "install", "--no-index", "--no-deps", wheel], capture_output=True, text=True, env=env)
     assert pip.returncode == 0, pip.stderr
@@ -465,13 +565,13 @@ def test_pytest_plugin(folder):
     try:
         import pytest  # noqa: F401
     except ImportError:
-        raise Skip("pytest is not here") from None
+        raise Skip("pytest not found") from None
     (folder / "test_it.py").write_text(PYTEST % (TEXT, FAULT))
     env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
     done = subprocess.run([sys.executable, "-m", "pytest", "-p", "plumb.pytest_plugin", "-q", "--junitxml=r.xml", "test_it.py"],
                           capture_output=True, text=True, cwd=folder, env=env, timeout=300)
     assert "2 failed, 3 passed" in done.stdout, done.stdout[-2000:] + done.stderr
-    assert "plumb view " in done.stdout and "Relu that makes 'h'" in done.stdout
+    assert "plumb view " in done.stdout and "Relu producing 'h'" in done.stdout
     xml = (folder / "r.xml").read_text()
     assert xml.count('name="plumb.culprit" value="Relu h"') == 2 and 'name="plumb.verdict" value="diverged"' in xml
     kept = re.findall(r"plumb view (\S+)", done.stdout)

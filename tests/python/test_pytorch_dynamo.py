@@ -24,7 +24,7 @@ def need_dynamo():
     if not OLD_EXPORTER:
         raise Skip(f"torch {torch.__version__} has no torch.onnx.export(dynamo=True); tests/python/torch2 runs it")
     if importlib.util.find_spec("onnxscript") is None:
-        raise Skip("onnxscript is not here; tests/python/torch2 runs it")
+        raise Skip("onnxscript not found; tests/python/torch2 runs it")
 
 
 def test_every_captured_node_has_its_call(_folder):

@@ -158,7 +158,7 @@ g (float[3,4] x) => (float[3,4] y) { one = Constant <value = float {5}> () add =
     rows = json.loads(file.metadata["plumb.values"])
     for row in rows:
         if row["key"] == "add":
-            row["torch"]["unmapped"] = "the run that was exported has no such call"
+            row["torch"]["unmapped"] = "the exported run does not make this call"
     path = folder / "unmapped.safetensors"
     rewrite(bare.path, path, dict(file.metadata, **{"plumb.values": json.dumps(rows)}))
     assert File(path).tensors.keys() == file.tensors.keys()

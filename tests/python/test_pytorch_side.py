@@ -734,10 +734,10 @@ def compared(folder, result, name):
         own = folder / f"{name}-{backend}-own.safetensors"
         run("record", result.onnx_path, *(f"--input={i.name}={result.path}" for i in graph.input), "--backend", backend, "-o", own)
         said = run("compare", own, result.path, "-o", folder / f"{name}-{backend}-session")  # exit 1: a difference
-        n = int(said.split("AGREE: all ")[1].split()[0])
+        n = int(said.split("AGREE: no divergence in ")[1].split()[0])
         assert backend != "eager" or n >= len(result.mapped), (n, len(result.mapped))
         if not result.unmapped:
-            assert "left over" not in said or ", 0 of them unexplained" in said, said.splitlines()[3]
+            assert "of B unpaired" not in said or ", 0 unexplained" in said, said.splitlines()[3]
         notes.append(f"{backend} {n}")
     return "pairs that agree: " + ", ".join(notes)
 

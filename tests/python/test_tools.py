@@ -49,6 +49,13 @@ def test_layers__rejects_what_points_down():
     assert code == 1 and "t.c:2:" in out and "graph stands below tensor" in out, out
 
 
+def test_layers__escape_sequences_of_terminals_are_the_clis():
+    assert check_layers({"cli/c.c": 'const char *red = "\\033[31m";\n'})[0] == 0
+    for text in ('"\\033[31m"', '"\\x1b[0m"', '"\\e[1m"'):
+        code, out = check_layers({"report/r.c": f"const char *red = {text};\n"})
+        assert code == 1 and "r.c:1:" in out, (text, out)
+
+
 def test_layers__rejects_foreign_internals_relative_paths_and_twins():
     for text in ('#include "base/pool_int.h"\n', '#include "../base/buf.h"\n', '#include "buf.h"\n',
                  '#include "nowhere/x.h"\n'):
@@ -98,6 +105,7 @@ def test_rooms__finds_what_stands_elsewhere():
             "src/base/long.h": append("\n" * 801),
             "src/pair/README.md": append("`gone_away.c`\n"),
             "src/view/cellar/dark.c": append("/* Nothing. */\n"),
+            "ARCHITECTURE.md": append((ROOT / "ARCHITECTURE.md").read_text() + "\n`src/attic/`: flows/old_prepare.c\n"),
         })
     assert code == 1, out
     for want in ("einsum.c: Einsum: .emit = pl_emit_softplus stands in src/ops/nn/activation_emit.c: move it to src/ops/math",
@@ -109,7 +117,8 @@ def test_rooms__finds_what_stands_elsewhere():
                  "emit.c: includes \"ops/lib/move.h\": the contract",
                  "orphan_grad.c: no orphan.c beside it",
                  "src/base/long.h: 801 lines", "src/base/README.md: does not name long.h",
-                 "names gone_away.c", "src/view/README.md: does not name cellar/", "src/view/cellar: no README.md"):
+                 "names gone_away.c", "src/view/README.md: does not name cellar/", "src/view/cellar: no README.md",
+                 "ARCHITECTURE.md: names flows/old_prepare.c", "ARCHITECTURE.md: names src/attic,"):
         assert want in out, f"{want!r} is missing in:\n{out}"
 
 

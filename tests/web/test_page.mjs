@@ -98,7 +98,7 @@ await test("numbers: the whole range of doubles has a heatmap; nothing finite ha
   equal([far.decade_first, far.decades.length, far.decades[0], far.decades.at(-1)], [-16, 37, 1, 1], "errors of 9e-16 and 3e20, each in its decade");
   await page.locator("#rows [data-value=wild]").click();
   await settled(page);
-  equal(await text(page, "#no-error"), "1 elements differ, each by NaN or Inf; 1 are equal");
+  equal(await text(page, "#no-error"), "1 element differs, by NaN or Inf; 1 equal");
   equal(page.problems, []);
   await page.context().close();
 });

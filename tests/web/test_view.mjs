@@ -396,7 +396,7 @@ function strangers(file) {
   writeFileSync(file, Buffer.concat([n, head, ...parts]));
 }
 
-await test("pairs by hand: two unpaired values become a pair, a pair is undone; saved, and used when the comparison is run again", async () => {
+await test("pairs by hand: two unpaired values become a pair, a pair is undone; saved, and applies to the next comparison", async () => {
   const recording = join(dir, "strange.safetensors"), folder = join(dir, "strange");
   if (!existsSync(recording)) strangers(recording);
   const first = analyze(model, "jit:inject=scale@Conv:3", folder, ["--reference", recording]);

@@ -27,7 +27,7 @@ export function histogram(s: Stats, width: number): HTMLElement {
 export function errorHistogram(s: Stats, width: number): HTMLElement | null {
   if (!s.decades) return null;
   const first = s.decades.findIndex((n) => n > 0), wild = s.seen - (s.equal ?? 0) - s.decades.reduce((n, x) => n + x, 0);
-  if (first < 0) return h("p", { class: "quiet", id: "no-error" }, wild ? `${wild} elements differ, each by NaN or Inf; ${s.equal} are equal` : "every element is equal");
+  if (first < 0) return h("p", { class: "quiet", id: "no-error" }, wild ? `${wild} ${wild === 1 ? "element differs" : "elements differ"}, by NaN or Inf; ${s.equal} equal` : "all elements are equal");
   let last = s.decades.length - 1;
   while (!s.decades[last]) last--;
   const from = Math.max(0, first - 1), n = last - from + 2, height = 60;
@@ -45,7 +45,7 @@ export function errorHistogram(s: Stats, width: number): HTMLElement | null {
 export function scatter(s: Stats, width: number): HTMLElement | null {
   const points = s.scatter;
   if (!points?.length) return null;
-  const height = 120, { e, g } = canvas("Scatter of B (across) against A (up); the line is A = B", width, height);
+  const height = 120, { e, g } = canvas("Scatter plot: B horizontal, A vertical; the line is A = B", width, height);
   const half = Number.isFinite(s.hi - s.lo) ? 1 : 0.5, lo = s.lo * half, span = s.hi * half - lo || 1;
   const at = (x: number, size: number): number => ((x * half - lo) / span) * (size - 6) + 3;
   g.strokeStyle = cssColour("line");

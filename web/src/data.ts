@@ -163,7 +163,7 @@ export const difference = (x: number, y: number): number => (x === y || (x !== x
 
 export function readPicture(buffer: ArrayBuffer): Picture {
   const view = new DataView(buffer);
-  if (buffer.byteLength < 8 || view.getUint32(0) !== 0x504c534c) throw new Error("this is no slice");
+  if (buffer.byteLength < 8 || view.getUint32(0) !== 0x504c534c) throw new Error("not a slice");
   const n = view.getUint32(4, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, n)));
   const cells = head.rows * head.cols;
@@ -174,7 +174,7 @@ export function readPicture(buffer: ArrayBuffer): Picture {
     if (isWhole) whole[side] = head.type === "u64" ? new BigUint64Array(buffer, offset, cells) : new BigInt64Array(buffer, offset, cells);
     parts[side] = isWhole ? Float64Array.from(whole[side], Number) : head.type === "f64" ? new Float64Array(buffer, offset, cells) : new Float32Array(buffer, offset, cells);
     offset += cells * (head.type === "f32" ? 4 : 8);
-    if (offset % 8 && head.type !== "f32") throw new Error("a slice is not aligned");
+    if (offset % 8 && head.type !== "f32") throw new Error("misaligned slice");
   }
   if (whole.a && whole.b) { // a difference of doubles would lose what is beyond 2^53
     whole.d = Array.from(whole.a, (x, i) => x - whole.b[i]);
@@ -208,7 +208,7 @@ class Inlined implements Source {
   constructor(private data: any) {}
   async session(): Promise<Session | null> { return readSession(this.data.session); }
   async graph(of: GraphOf = "given"): Promise<Graph | null> {
-    if (of === "executed") throw new Error("a report does not hold the graph that A executed; `plumb view` shows it");
+    if (of === "executed") throw new Error("the graph that A executed is not in a report; use `plumb view`");
     return readGraph(of === "given" ? this.data.graph : this.data.reference);
   }
   private entry(point: number): any {
@@ -232,7 +232,7 @@ class Inlined implements Source {
     const same = stored.filter((p) => p.axes.join() === request.axes.join() && p.index.every((x, i) => request.axes.includes(i) || x === request.index[i]));
     const fits = (p: Picture): boolean => [0, 1].every((i) => request.at[i] >= p.at[i] && request.at[i] + request.of[i] <= p.at[i] + p.of[i]);
     const best = same.filter(fits).sort((x, y) => Number(y.mode === "exact") - Number(x.mode === "exact"))[0];
-    if (!best) throw new Error("this slice is not in the report; `plumb view` shows every slice");
+    if (!best) throw new Error("this slice is not in the report; use `plumb view`");
     return crop(best, request);
   }
   async source(): Promise<SourceText> { throw new Error("a report has no source files"); }

@@ -45,7 +45,7 @@ export class Inspector {
   showNode(n: GraphNode): void {
     const extra = h("div");
     this.app.store.set({ value: "" });
-    fill(this.body, h("h2", { id: "point-name" }, clean(this.app.graph?.values[n.outputs[0]] ?? n.name)), h("p", {}, `${clean(n.op, 80)}${n.name ? ` · ${clean(n.name, 160)}` : ""}: no sync point. A does not show this value, or it has no counterpart.`),
+    fill(this.body, h("h2", { id: "point-name" }, clean(this.app.graph?.values[n.outputs[0]] ?? n.name)), h("p", {}, `${clean(n.op, 80)}${n.name ? ` · ${clean(n.name, 160)}` : ""}: no sync point, because A does not expose this value or it has no counterpart.`),
       extra, n.attrs.length ? h("details", { open: true }, h("summary", {}, "Attributes"), table(n.attrs.map(([k, v]) => [clean(k, 80), clean(v, 300)]))) : null);
     this.onnode?.(n, extra);
   }
@@ -56,14 +56,14 @@ export class Inspector {
       ...(s.observer_effect ? [h("p", { class: "warn" }, `Recording changes the outputs. ${clean(s.observer_note)}`)] : []),
       table([["A", run(s.a)], ["B", run(s.b)],
         ...(s.a.failure ? [["A failed", clean(s.a.failure)]] : []), ...(s.b.failure ? [["B failed", clean(s.b.failure)]] : []),
-        ["profile", s.profile], ...(s.replayed + s.unreplayed ? [["replayed in fp64", `${s.replayed} values${s.unreplayed ? `, ${s.unreplayed} could not be` : ""}`]] : []), ...(s.created ? [["created", clean(s.created)]] : [])]),
+        ["profile", s.profile], ...(s.replayed + s.unreplayed ? [["replayed in fp64", `${s.replayed} ${s.replayed === 1 ? "value" : "values"}${s.unreplayed ? `, not ${s.unreplayed}` : ""}`]] : []), ...(s.created ? [["created", clean(s.created)]] : [])]),
       ...(s.blame.length ? [h("h3", {}, "Blame"), h("ol", { id: "blame" }, ...s.blame.slice(0, 50).map((b) => h("li", {}, h("button", { onclick: () => this.app.select(this.app.byValue.get(b.value)) },
-        clean(`${b.op} ${b.value}`, 200)), ` ${clean([b.kind, b.where].filter((x) => x).join(", "))}${b.q === null ? "" : `; its own error is ${number(b.q)} times its bound`}${b.effect === null ? "" : `; effect on the outputs ${number(b.effect)}`}`)))] : []),
+        clean(`${b.op} ${b.value}`, 200)), ` ${clean([b.kind, b.where].filter((x) => x).join(", "))}${b.q === null ? "" : `; local error ${number(b.q)} times its bound`}${b.effect === null ? "" : `; effect on the outputs ${number(b.effect)}`}`)))] : []),
       ...(s.left_over.length ? [h("h3", {}, "Only in B"), h("ul", {}, ...s.left_over.slice(0, 50).map((l) => h("li", {}, clean(`${l.value} (${l.op}): ${l.reason}`))))] : []),
       ...(s.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, ...s.notes.map((n) => h("li", {}, clean(n))))] : []),
-      h("h3", {}, "How to read this"), h("p", { class: "quiet", id: "how" }, "Each row at the left is a value that A computed, beside the same value of B, with a score and a verdict. “C” is a culprit: it computed something else than its "
-        + "inputs ask for; “i” inherited an error, “a” made a small one large, “.” differs by rounding only, “=” is the same bit for bit. A box with a dotted border is an operation whose value A never stored. "
-        + "Choose a row or a box to see its tensors; the keys w and n go to the worst and to the next red, ? shows all of them.")];
+      h("h3", {}, "How to read this"), h("p", { class: "quiet", id: "how" }, "Each row on the left is a value computed by A, next to the same value of B, with a score and a verdict. “C” is a culprit: wrong although its inputs are "
+        + "right; “i” inherited an error, “a” amplified a small one, “.” differs only by rounding, “=” is bit-identical. A box with a dotted border is an operation whose value A never stored. "
+        + "Select a row or a box to see its tensors. Press w for the worst value, n for the next red one, ? for all keys.")];
   }
 
   private head(p: Point): HTMLElement {
@@ -79,9 +79,9 @@ export class Inspector {
 
   private errors(p: Point): HTMLElement {
     const worst = Math.max(p.local ?? 0, p.propagated ?? 0, p.amplified ?? 0) || 1;
-    const bar = (x: number | null): HTMLElement => h("meter", { min: 0, max: 1, value: x === null ? 0 : x === worst ? 1 : x / worst, "aria-label": "share of the largest" });
+    const bar = (x: number | null): HTMLElement => h("meter", { min: 0, max: 1, value: x === null ? 0 : x === worst ? 1 : x / worst, "aria-label": "share of the largest error" });
     const row = (name: string, title: string, x: number | null): HTMLElement => h("tr", {}, h("th", { title }, name), h("td", { class: "mono" }, number(x)), h("td", {}, bar(x)));
-    return h("div", {}, h("h3", {}, "Whose error"), h("table", { id: "errors" },
+    return h("div", {}, h("h3", {}, "Origin of the error"), h("table", { id: "errors" },
       row("local", "the segment replayed in fp64 on A's own inputs, against A's value (rms)", p.local),
       row("propagated", "A's value against gold (rms)", p.propagated), row("amplified", "the segment on A's inputs against gold (rms)", p.amplified)),
       h("p", { class: "quiet" }, p.q === null ? "not replayed: no bound" : `q = ${number(p.q)}: the local error is ${number(p.q)} times its bound${p.q > 4 ? "; above 4 is a culprit" : ""}`));

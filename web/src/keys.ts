@@ -18,11 +18,11 @@ export function keys(app: App, navigator: Navigator, structure: Structure): { el
     [["n"], "next red", () => app.step(1, true)],
     [["p"], "previous red", () => app.step(-1, true)],
     [["f"], "first divergence", () => app.first()],
-    [["w"], "worst: the blamed, else the top of the list", () => app.worst()],
+    [["w"], "worst value: the one blamed, or the top of the list", () => app.worst()],
     [["/"], "search", () => navigator.focusSearch()],
     [["m"], "next metric", () => store.set({ metric: cycle(app.session.metrics.map((m) => m.name), app.session.metrics[app.metric].name) })],
     [["s"], "sort by similarity or by operation", () => store.set({ sort: cycle(["similarity", "operation"] as const, app.state.sort) })],
-    [["g"], "group by module, by op, not", () => store.set({ group: cycle(["none", "module", "op"] as const, app.state.group) })],
+    [["g"], "group by module, by op, or not at all", () => store.set({ group: cycle(["none", "module", "op"] as const, app.state.group) })],
     [[" "], "fit the graph", () => structure.fit()],
     [["["], "fold the selection's module", () => structure.foldSelection()],
     [["]"], "unfold the selection's module", () => structure.unfoldSelection()],
@@ -36,8 +36,8 @@ export function keys(app: App, navigator: Navigator, structure: Structure): { el
   const element = h("dialog", { id: "help-dialog", "aria-label": "Keys" }, h("h2", {}, "Keys"),
     h("table", {}, ...table.map(([k, text]) => h("tr", {}, h("th", {}, ...k.map((x) => h("kbd", {}, name[x] ?? x))), h("td", {}, text)))),
     app.source.live ? h("p", { class: "quiet" }, "b pins the selection, 1 to 9 go to pins, Ctrl+Z undoes a pin, note, pair or acceptance.") : null,
-    h("p", { class: "quiet" }, "Search: words, shapes [1,64,*], attributes axis=1, fields op=Conv verdict=culprit dtype=float module=a.b, metrics psnr<40 q>4; - in front of a part turns it round, quotes keep a blank. "
-      + "Graph: drag or scroll moves, Ctrl and wheel zooms, double click folds. Letters: = same, . within, C culprit, i inherited, a amplified, N nondeterministic, M mismatch, - unpaired, ? unverified."),
+    h("p", { class: "quiet" }, "Search: words, shapes [1,64,*], attributes axis=1, fields op=Conv verdict=culprit dtype=float module=a.b, metrics psnr<40 q>4; a leading - negates a term, quotes allow spaces. "
+      + "Graph: drag or scroll to move, Ctrl + wheel to zoom, double-click to fold. Letters: = same, . within, C culprit, i inherited, a amplified, N nondeterministic, M mismatch, - unpaired, ? unverified."),
     h("button", { onclick: () => toggle() }, "Close"));
   function toggle(): void { if (element.open) element.close(); else element.showModal(); }
   addEventListener("keydown", (e) => {

@@ -19,8 +19,8 @@ function header(session: Session, store: Store, help: () => void, tools: HTMLEle
   return h("header", {}, h("h1", {}, "plumb"), h("span", { class: `badge ${session.verdict}`, id: "verdict-badge" }, session.verdict),
     h("span", { class: "headline", title: clean(session.reason) }, clean(`${name} · ${session.reason || (session.verdict === "agree" ? `all ${session.points.length} values agree` : "")}`, 300)),
     h("span", { class: "runs", title: "A, the run under test · B, the reference" }, clean(`A ${session.a.spec || session.a.backend || session.a.path} · B ${session.b.spec || session.b.backend || session.b.path}`, 160)),
-    tools, h("button", { onclick: () => store.set({ palette: store.state.palette === "default" ? "blue" : "default" }), title: "other colours: blue and orange" }, "Colours"),
-    h("button", { id: "theme", onclick: cycle, title: "dark, light, as the system" }, "Theme"), h("button", { id: "help", onclick: help, title: "keys (?)" }, "?"));
+    tools, h("button", { onclick: () => store.set({ palette: store.state.palette === "default" ? "blue" : "default" }), title: "alternative colours: blue and orange" }, "Colours"),
+    h("button", { id: "theme", onclick: cycle, title: "dark, light or system theme" }, "Theme"), h("button", { id: "help", onclick: help, title: "keys (?)" }, "?"));
 }
 
 function applyLook(s: State): void {
@@ -79,7 +79,7 @@ async function start(): Promise<void> {
     const session = await source.session();
     if (session) await show(source, session);
     else if (isServer(source)) await showSetup(source, root);
-    else throw new Error("there is no session in this file");
+    else throw new Error("no session found in this file");
   } catch (e) {
     fill(root, h("p", { class: "failed", role: "alert" }, clean((e as Error).message)));
   }

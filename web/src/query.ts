@@ -1,5 +1,5 @@
 // The search box: words, shapes `[1,64,*]`, attributes `axis=1`, fields `op=Conv verdict=culprit`, metrics `psnr<40`.
-// Parts are joined by "and"; a "-" in front turns one round; quotes keep a blank: module="my block".
+// Parts are joined by "and"; a leading "-" negates one; quotes allow spaces: module="my block".
 import type { Graph, Metric, Point } from "./data";
 
 export type Test = (p: Point) => boolean;

@@ -73,19 +73,19 @@ function canPair(app: App): boolean { const s = app.session; return s.has_refere
 function pairing(app: App, noted: Noted, value: string, now: string): HTMLElement {
   const mine = noted.notes.pairs.find((p) => p.a === value), free = app.session.left_over.filter((l) => !noted.notes.pairs.some((p) => p.b === l.value));
   const list = h("datalist", { id: "left-over" }, ...free.slice(0, 5000).map((l) => h("option", { value: l.value }, clean(l.op, 60))));
-  const to = h("input", { id: "pair-with", "aria-label": "Value of B", placeholder: free.length ? `${free.length} values of B have no counterpart` : "value of B" });
+  const to = h("input", { id: "pair-with", "aria-label": "Value of B", placeholder: free.length ? `${free.length} ${free.length === 1 ? "value" : "values"} of B without a counterpart` : "value of B" });
   to.setAttribute("list", "left-over");
   return h("details", { id: "pairing", open: !!mine || !now }, h("summary", {}, "Pairing"),
-    h("p", { class: "quiet" }, mine ? `by hand: ${mine.b === null ? "has no counterpart" : clean(mine.b, 200)}; used when the comparison is run again` : now ? `B: ${clean(now, 200)}` : "no counterpart in B"),
+    h("p", { class: "quiet" }, mine ? `set by hand: ${mine.b === null ? "no counterpart" : clean(mine.b, 200)}; applies to the next comparison` : now ? `B: ${clean(now, 200)}` : "no counterpart in B"),
     h("div", { class: "bar" }, list, to, h("button", { id: "pair", onclick: () => { if (to.value) noted.pair(value, to.value); } }, "Pair"),
-      now && !mine ? h("button", { id: "unpair", title: "it is not the counterpart: leave it without one", onclick: () => noted.pair(value, null) }, "Unpair") : null,
+      now && !mine ? h("button", { id: "unpair", title: "not the right counterpart: remove the pair", onclick: () => noted.pair(value, null) }, "Unpair") : null,
       mine ? h("button", { id: "forget-pair", onclick: () => noted.forget(value) }, "Forget") : null));
 }
 
 export function addServerSide(server: Server, app: App, inspector: Inspector, structure: Structure, tools: HTMLElement): void {
   const pins = h("span", { id: "pins" }), dialog = h("dialog", { id: "setup-dialog" });
   const undo = h("button", { id: "undo", title: "undo the last pin, note, pair or acceptance (Ctrl+Z)", hidden: true, onclick: () => noted.undo() }, "Undo");
-  const baseline = h("button", { id: "baseline", title: "save what is accepted for plumb compare --baseline and analyze --baseline; it also stands in the session's folder", hidden: true, onclick: () => void download(server, "/api/baseline", "baseline.json").catch(alerts) });
+  const baseline = h("button", { id: "baseline", title: "save the accepted divergences for plumb compare --baseline and analyze --baseline; they are also in the session folder", hidden: true, onclick: () => void download(server, "/api/baseline", "baseline.json").catch(alerts) });
   const noted = new Noted(server, app, (typed) => {
     const { notes } = noted;
     fill(pins, ...notes.pins.slice(0, 9).map((v, i) => h("button", { title: clean(v), "aria-label": `Pin ${i + 1}: ${clean(v, 80)}`, onclick: () => noted.go(i) }, String(i + 1))));
@@ -105,10 +105,10 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, st
     const pinned = notes.pins.includes(p.value), accepted = notes.accepted.includes(p.value), node = app.graph?.producer.get(p.value);
     const canShrink = app.session.model.path !== "" && app.session.a.spec !== "";
     fill(into, h("div", { class: "bar" },
-      button("pin", pinned ? "Unpin" : "Pin", "keep it at hand (b)", pinned, () => noted.toggle("pins", p.value)),
-      button("accept", accepted ? "Accepted ✓" : "Accept", "this divergence is known: it goes to the baseline", accepted, () => noted.toggle("accepted", p.value)),
+      button("pin", pinned ? "Unpin" : "Pin", "pin this value (b)", pinned, () => noted.toggle("pins", p.value)),
+      button("accept", accepted ? "Accepted ✓" : "Accept", "accept this divergence: add it to the baseline", accepted, () => noted.toggle("accepted", p.value)),
       ...(["a", "b"] as const).filter((s) => p[s]?.kept).map((s) => button(`npy-${s}`, `${s.toUpperCase()}.npy`, "save the tensor", null, () => void save(server, p, s).catch(alerts))),
-      canShrink && node ? button("repro", "Repro of this op", "cut this operation out and pack it as a repro", null, () => void minify(server, app, dialog, node)) : null,
+      canShrink && node ? button("repro", "Repro of this op", "extract this operation as a repro", null, () => void minify(server, app, dialog, node)) : null,
       canShrink && p.blame ? button("minify", "Minify", "shrink the model to the smallest that fails in the same way", null, () => void minify(server, app, dialog, null)) : null), text,
       canPair(app) && !p.input ? pairing(app, noted, p.value, p.counterpart) : null);
   };
@@ -127,7 +127,7 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, st
   });
   const open = async (): Promise<void> => {
     const setup: Setup = await (await server.get("/api/setup")).json();
-    fill(dialog, setup.offered ? setupForm(server, setup, app) : h("p", {}, "this server starts no comparisons"), h("button", { onclick: () => dialog.close() }, "Close"));
+    fill(dialog, setup.offered ? setupForm(server, setup, app) : h("p", {}, "this server cannot start comparisons"), h("button", { onclick: () => dialog.close() }, "Close"));
     dialog.showModal();
   };
   tools.append(pins, undo, baseline, h("button", { id: "open-setup", onclick: () => void open().catch(alerts) }, "Compare…"));
@@ -136,7 +136,7 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, st
   addEventListener("focus", () => noted.load());
 }
 
-/** Shrinks the session's model on A, or only the part that is one operation; the repro's folder is told at the end. */
+/** Shrinks the session's model on A, or only the part that is one operation; the repro folder is shown at the end. */
 async function minify(server: Server, app: App, dialog: HTMLDialogElement, node: GraphNode | null): Promise<void> {
   const text = h("output", { id: "minify-text", role: "status", class: "mono" }, "starting"), g = app.graph;
   fill(dialog, h("h2", {}, node ? `Repro of ${clean(node.op, 60)}` : "Minify"), text, h("div", { class: "bar" }, h("button", { onclick: () => void server.post("/api/cancel", {}) }, "Cancel"), h("button", { onclick: () => dialog.close() }, "Close")));

@@ -34,12 +34,12 @@ export function setupForm(server: Server, setup: Setup, app: App | null): HTMLEl
     field("model", "Model, or recording of A", twice ? setup.a_path : setup.model, "model.onnx or FILE.safetensors"),
     h("div", { class: "sides" },
       h("fieldset", {}, h("legend", {}, "Configuration A, under test"), field("backend", "Target", setup.a || "jit", "jit, ort:opt=all, eager", "specs"),
-        pick("graph", "Graph shown", [["given", "as given"], ["executed", "as it runs (optimised)"], ["given+executed", "both, merged"]])),
+        pick("graph", "Graph shown", [["given", "as given"], ["executed", "as executed (optimised)"], ["given+executed", "both, merged"]])),
       h("fieldset", {}, h("legend", {}, "Configuration B, the reference"), field("reference", "Target or file", setup.b_path && !isModel(setup.b_path) ? setup.b_path : setup.b || "eager", "eager, ort:opt=off, FILE.safetensors", "specs"),
-        field("reference-model", "Another model", !twice && isModel(setup.b_path) ? setup.b_path : "", "the same"))),
-    h("fieldset", {}, h("legend", {}, "Part and inputs"), field("function", "Function", "", "the whole model"), field("from", "From values", "", "the inputs; comma-separated", "set-values"), field("to", "To values", "", "the outputs", "set-values"),
+        field("reference-model", "Different model", !twice && isModel(setup.b_path) ? setup.b_path : "", "the same"))),
+    h("fieldset", {}, h("legend", {}, "Subgraph and inputs"), field("function", "Function", "", "the whole model"), field("from", "From values", "", "the inputs; comma-separated", "set-values"), field("to", "To values", "", "the outputs", "set-values"),
       pick("fill", "Inputs", [["random", "random, by seed"], ["zeros", "zeros"], ["ones", "ones"]]), field("seed", "Seed", "0", "0"), field("inputs", "Input file", "", "npy, npz, safetensors, test data set")),
-    setup.noted ? h("label", { class: "field" }, h("input", { type: "checkbox", name: "keep", id: "set-keep", value: "on", checked: true }), "with the pairs and accepted divergences of this session") : null,
+    setup.noted ? h("label", { class: "field" }, h("input", { type: "checkbox", name: "keep", id: "set-keep", value: "on", checked: true }), "keep the pairs and accepted divergences of this session") : null,
     h("div", { class: "bar" }, go, stop, recent(server, setup, text)), bar, text);
   const ui: Controls = { go, stop, bar, text };
   form.onsubmit = (e) => { e.preventDefault(); void compare(server, form, ui); };
@@ -80,7 +80,7 @@ async function watch(server: Server, graph: string, { go, stop, bar, text }: Con
       text.textContent = p.running ? clean(`${p.phase} ${p.total > 0 ? `${p.done}/${p.total}` : ""}`) : clean(p.message);
     });
     if (last?.fresh) { reload(graph); return; }
-    text.textContent = clean(last?.message || "the comparison left no session");
+    text.textContent = clean(last?.message || "the comparison wrote no session");
   } catch (error) { text.textContent = clean((error as Error).message); }
   go.disabled = false;
   stop.disabled = true;
@@ -114,6 +114,6 @@ function reload(graph: string): void {
 
 export async function showSetup(server: Server, root: HTMLElement): Promise<void> {
   const setup: Setup = await (await server.get("/api/setup")).json();
-  fill(root, h("header", {}, h("h1", {}, "plumb"), h("span", { class: "headline" }, "no session yet: compare a model")), h("main", { class: "alone" }, setupForm(server, setup, null)));
+  fill(root, h("header", {}, h("h1", {}, "plumb"), h("span", { class: "headline" }, "no session yet: start a comparison")), h("main", { class: "alone" }, setupForm(server, setup, null)));
   root.dataset.ready = "1";
 }

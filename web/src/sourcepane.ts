@@ -30,7 +30,7 @@ export class SourcePane {
 
   private line(p: Point, node: GraphNode | null): HTMLElement {
     const where = p.source || (node?.file ? `${node.file}:${node.line}` : "");
-    return h("div", {}, h("h3", {}, "Program"), where ? h("div", { class: "mono", id: "source-line" }, clean(where)) : h("div", { class: "quiet" }, "the model does not say (export with torch 2.5 or later)"),
+    return h("div", {}, h("h3", {}, "Program"), where ? h("div", { class: "mono", id: "source-line" }, clean(where)) : h("div", { class: "quiet" }, "not recorded in the model (export with torch 2.5 or later)"),
       node?.code ? h("pre", { class: "lit" }, clean(node.code)) : null);
   }
 
@@ -102,7 +102,7 @@ function step(text: { schedule: string; c: string }, value: string): string {
     if (head) at = Number(head[1]);
     if (found < 0 && line.endsWith(` ${value}`)) found = at;
   }
-  if (found < 0) return "no step of jit makes this value";
+  if (found < 0) return "no jit step computes this value";
   at = -1;
   for (const line of text.schedule.split("\n")) {
     const head = /^step (\d+):/.exec(line);

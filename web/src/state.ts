@@ -1,4 +1,4 @@
-// What the user chose. All of it stands in the address, so that a link shows the same and the back button works.
+// The user's choices. All of them are in the URL, so that a link shows the same state and the back button works.
 
 export interface State {
   value: string; // the selected sync point, by name

@@ -5,7 +5,7 @@ import { clean, fill, h } from "./dom";
 import { Stage, type Scenery } from "./stage";
 import { compareGraphs, graphOfSchedule, merge, pairsOf, placed, renamed, type Change, type Comparison, type Side } from "./variants";
 
-const titles: Record<GraphOf, string> = { given: "A as given", executed: "A as it runs", reference: "B" };
+const titles: Record<GraphOf, string> = { given: "A as given", executed: "A as executed", reference: "B" };
 const words: Record<Change, string> = { same: "", changed: "changed", added: "added", removed: "removed", fused: "fused", folded: "folded to a constant" };
 
 export class Structure {
@@ -27,8 +27,8 @@ export class Structure {
         button("fold-all", "Fold all", "fold everything", () => app.store.set({ open: [] })),
         button("unfold", "Unfold", "unfold the selection's module (])", () => this.unfoldSelection()),
         button("fold", "Fold", "fold the selection's module ([)", () => this.foldSelection()),
-        button("trace", "Trace", "dim what is not upstream or downstream (t)", () => app.store.set({ trace: !app.state.trace })),
-        button("png", "PNG", "save as picture", () => this.stages[0].save()), this.legend),
+        button("trace", "Trace", "dim everything that is not upstream or downstream (t)", () => app.store.set({ trace: !app.state.trace })),
+        button("png", "PNG", "save as a picture", () => this.stages[0].save()), this.legend),
       this.box);
     this.arrange(1);
   }
@@ -51,7 +51,7 @@ export class Structure {
   }
 
   start(): void {
-    if (!this.app.graph) { this.stages[0].say("This session has no model: there is no graph to show."); this.picker.hidden = true; return; }
+    if (!this.app.graph) { this.stages[0].say("This session has no model, so there is no graph to show."); this.picker.hidden = true; return; }
     const label = (c: string): string => c.includes("+") ? `${titles.given} + ${titles[c.split("+")[1] as GraphOf]}, merged` : c.includes("|") ? `${titles.given} | ${titles[c.split("|")[1] as GraphOf]}, side by side` : titles[c as GraphOf];
     const choices = this.choices();
     fill(this.picker, ...choices.map((c) => h("option", { value: c }, label(c))));
@@ -86,7 +86,7 @@ export class Structure {
       try {
         const of = want.split(/[+|]/).pop() as GraphOf, other = await this.graph(of);
         if (ask !== this.asked) return;
-        if (!other) throw new Error(`there is no graph: ${titles[of]}`);
+        if (!other) throw new Error(`graph not available: ${titles[of]}`);
         const c = compareGraphs(given, other, of === "reference" ? pairsOf(this.app.session) : renamed(other));
         const right = placed(other, c.right, given);
         this.put(want, want.includes("+") ? [this.merged(given, right, c, of)] : want.includes("|") ? [this.left(given, c, of, right), this.right(right, given, c, of)] : [this.right(right, given, c, of)]);

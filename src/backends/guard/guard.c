@@ -35,8 +35,9 @@ struct pl_guard {
     pid_t pid;
     int control;
     uint64_t next_id;
-    char *preload;            /* spec to open in the guard; NULL = none, or done */
-    pl_guard_child *children; /* alive, for ends that are told while another is waited for */
+    char *preload; /* spec to open in the guard; NULL = none, or done */
+    pl_guard_child
+        *children; /* alive; the guard may report the end of one while we wait for another */
 };
 
 struct pl_guard_child {
@@ -44,12 +45,12 @@ struct pl_guard_child {
     pl_guard_child *next;
     uint64_t id, memory_limit;
     double timeout_seconds;
-    const pl_progress *progress; /* asked while waiting; NULL = nobody */
+    const pl_progress *progress; /* polled while waiting; NULL = none */
     char *spec;
     int socket;
     uint64_t n_threads; /* after opening the backend */
     bool ended;
-    pl_guard_msg end; /* valid when ended */
+    pl_msg_ended end; /* valid when ended */
     void *executed;   /* mapping */
     size_t n_executed;
 };
@@ -126,8 +127,7 @@ static void free_env(char **env) {
 }
 
 /* Returns an errno. */
-static int spawn_guard(const char *program, const char *tmp_dir, int control, pid_t *pid) {
-    char *argv[] = { (char *)(uintptr_t)program, NULL };
+static int spawn_guard(char **argv, const char *tmp_dir, int control, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none, defaults;
@@ -151,7 +151,7 @@ static int spawn_guard(const char *program, const char *tmp_dir, int control, pi
     char **env = tmp_dir == NULL ? NULL : make_env(tmp_dir);
     if (tmp_dir != NULL && env == NULL) error = ENOMEM;
     if (error == 0) {
-        error = posix_spawn(pid, program, &actions, &attr, argv, env == NULL ? environ : env);
+        error = posix_spawn(pid, argv[0], &actions, &attr, argv, env == NULL ? environ : env);
     }
     free_env(env);
     posix_spawn_file_actions_destroy(&actions);
@@ -165,10 +165,36 @@ static pl_status open_pair(int ends[2], pl_err *err) {
     return pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
 }
 
-pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
+/* Libraries lie beside the guard, and ONNX Runtime in a .cache around it (ort_api.c). */
+static pl_status add_own_folders(const char *program, pl_confinement *c, pl_err *err) {
+    static const char *const around[] = { "", "/.cache", "/../.cache", "/../../.cache" };
+    char path[PATH_MAX + 96];
+    char *folder = pl_path_dirname(program);
+    pl_status st = folder == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    for (size_t i = 0; i < sizeof(around) / sizeof(around[0]) && st == PL_OK; i++) {
+        snprintf(path, sizeof(path), "%s%s", folder, around[i]);
+        st = pl_confinement_add(c, "--read", path, err);
+    }
+    pl_free(folder);
+    return st;
+}
+
+/* Its name, then what it is confined to. */
+static char **make_argv(char *program, const pl_confinement *confinement) {
+    char **argv = pl_calloc(confinement->n_args + 2, sizeof(char *));
+    if (argv == NULL) return NULL;
+    argv[0] = program;
+    for (size_t i = 0; i < confinement->n_args; i++)
+        argv[i + 1] = confinement->args[i];
+    return argv;
+}
+
+pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_guard **out,
+                         pl_err *err) {
     char program[PATH_MAX + 64];
     int ends[2];
     PL_TRY(find_program(program, sizeof(program), err));
+    if (confinement->n_args > 0) PL_TRY(add_own_folders(program, confinement, err));
     pl_guard *g = pl_calloc(1, sizeof(*g));
     if (g == NULL) return pl_fail_memory(err, sizeof(*g));
     pl_status st = open_pair(ends, err);
@@ -179,10 +205,12 @@ pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err) {
         ends[1] = moved;
         if (moved < 0) st = pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
     }
+    char **argv = make_argv(program, confinement);
     if (st == PL_OK) {
-        const int error = spawn_guard(program, tmp_dir, ends[1], &g->pid);
+        const int error = argv == NULL ? ENOMEM : spawn_guard(argv, tmp_dir, ends[1], &g->pid);
         if (error != 0) st = pl_fail_errno(err, error, "start", program);
     }
+    pl_free(argv);
     if (ends[1] >= 0) close(ends[1]);
     g->control = ends[0];
     if (st != PL_OK) {
@@ -231,10 +259,10 @@ void pl_guard_preload(pl_guard *g, const pl_guard_child *c) {
 
 /* Not before a second child is wanted: many need only one. */
 static void send_preload(pl_guard *g) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_PRELOAD);
+    pl_guard_msg m;
     if (g->preload == NULL) return;
-    snprintf(m.text, sizeof(m.text), "%s", g->preload);
-    pl_guard_send(g->control, &m, 0);
+    pl_guard_msg_init(&m, PL_MSG_PRELOAD);
+    if (PL_GUARD_SET(m.preload.spec, g->preload)) pl_guard_send(g->control, &m, 0);
     pl_free(g->preload);
     g->preload = NULL;
 }
@@ -244,16 +272,17 @@ static void send_preload(pl_guard *g) {
 pl_status pl_guard_child_new(pl_guard *g, const char *spec, double timeout_seconds,
                              uint64_t memory_limit, pl_guard_child **out, pl_err *err) {
     int ends[2] = { -1, -1 };
-    if (strlen(spec) >= PL_GUARD_TEXT) return pl_fail(err, PL_E_LIMIT, "the spec is too long");
+    if (strlen(spec) >= sizeof(((pl_msg_open *)0)->spec))
+        return pl_fail(err, PL_E_LIMIT, "the spec is too long");
     pl_guard_child *c = pl_calloc(1, sizeof(*c));
     char *copy = pl_strdup(spec);
     pl_status st =
         c == NULL || copy == NULL ? pl_fail_memory(err, sizeof(*c)) : open_pair(ends, err);
     if (st == PL_OK) {
         send_preload(g);
-        pl_guard_msg m = PL_GUARD_MSG(PL_MSG_FORK);
-        m.number[0] = ++g->next_id;
-        m.number[1] = memory_limit;
+        pl_guard_msg m;
+        pl_guard_msg_init(&m, PL_MSG_FORK);
+        m.fork = (pl_msg_fork){ .id = ++g->next_id, .memory_limit = memory_limit };
         m.fds[0] = ends[1];
         const int error = pl_guard_send(g->control, &m, 0);
         if (error != 0) st = pl_fail_errno(err, error, "talk to", "plumb-guard");
@@ -286,9 +315,9 @@ void pl_guard_child_set_timeout(pl_guard_child *child, double seconds) {
 }
 
 static void send_kill(pl_guard_child *c, bool tell) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_KILL);
-    m.number[0] = c->id;
-    m.number[1] = tell;
+    pl_guard_msg m;
+    pl_guard_msg_init(&m, PL_MSG_KILL);
+    m.kill = (pl_msg_kill){ .id = c->id, .tell_end = tell };
     pl_guard_send(c->guard->control, &m, 0);
 }
 
@@ -307,18 +336,18 @@ void pl_guard_child_free(pl_guard_child *c) {
     pl_free(c);
 }
 
-/* Reads one end from the guard and gives it to whom it belongs. False: the guard is gone. */
+/* Reads the end of one child from the guard and assigns it. False: the guard is gone. */
 static bool take_end(pl_guard *g, int flags) {
-    pl_guard_msg m = { 0 };
+    pl_guard_msg m;
     const int error = pl_guard_receive(g->control, &m, flags);
     if (error == EAGAIN) return true;
     if (error != 0) return false;
     pl_guard_msg_close(&m);
     if (m.type != PL_MSG_ENDED) return true;
     for (pl_guard_child *c = g->children; c != NULL; c = c->next) {
-        if (c->id != m.number[0]) continue;
+        if (c->id != m.ended.id) continue;
         c->ended = true;
-        c->end = m;
+        c->end = m.ended;
     }
     return true;
 }
@@ -350,16 +379,16 @@ static const char *last_line(const char *tail, char *out, size_t n_out) {
 
 static pl_status describe_end(const pl_guard_child *c, const char *doing, bool timed_out,
                               pl_failure *failure, pl_err *err) {
-    const int signal_number = (int)c->end.number[1], exit_code = (int)c->end.number[2];
+    const int signal_number = (int)c->end.signal, exit_code = (int)c->end.exit_code;
     char line[300];
     pl_failure f = { .happened = true,
                      .timed_out = timed_out,
-                     .out_of_memory = c->end.number[3] != 0,
+                     .out_of_memory = c->end.over_memory != 0,
                      .signal = signal_number,
                      .exit_code = exit_code };
-    snprintf(f.stderr_tail, sizeof(f.stderr_tail), "%.511s", c->end.text);
+    snprintf(f.stderr_tail, sizeof(f.stderr_tail), "%.511s", c->end.stderr_tail);
     if (failure != NULL) *failure = f;
-    last_line(c->end.text, line, sizeof(line));
+    last_line(c->end.stderr_tail, line, sizeof(line));
     const char *said = line[0] == '\0' ? "" : "; last output: ";
     if (timed_out) {
         return pl_fail(err, PL_E_TIMEOUT, "backend '%s' timed out after %g s in %s%s%s", c->spec,
@@ -368,6 +397,12 @@ static pl_status describe_end(const pl_guard_child *c, const char *doing, bool t
     if (f.out_of_memory) {
         return pl_fail(err, PL_E_BACKEND, "backend '%s' used more than %llu MB in %s%s%s", c->spec,
                        (unsigned long long)(c->memory_limit >> 20), doing, said, line);
+    }
+    if (signal_number == SIGSYS) {
+        return pl_fail(err, PL_E_BACKEND,
+                       "backend '%s' was stopped by the sandbox in %s%s%s; if you trust it, run it "
+                       "without the sandbox",
+                       c->spec, doing, said, line);
     }
     if (signal_number != 0) {
         return pl_fail(err, PL_E_BACKEND, "backend '%s' crashed (signal %d, %s) in %s%s%s", c->spec,
@@ -393,7 +428,7 @@ static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_o
                    doing);
 }
 
-/* How long to wait before the user is asked again whether to go on. */
+/* How long to wait before polling again for cancellation. */
 static int poll_ms(const pl_guard_child *c, int64_t left) {
     const int64_t most = c->progress != NULL ? ASK_MS : 3600000;
     return (int)(left > most ? most : left);
@@ -411,8 +446,7 @@ static pl_status check_wish(pl_guard_child *c, pl_err *err) {
 /* Waits for the next message of the child. */
 static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline, pl_guard_msg *out,
                          pl_failure *failure, pl_err *err) {
-    *out = PL_GUARD_MSG(PL_MSG_REPLY);
-    out->status = -1; /* no answer yet */
+    pl_guard_msg_init(out, PL_MSG_NONE); /* no answer yet */
     for (;;) {
         struct pollfd fds[2] = { { c->socket, POLLIN, 0 },
                                  { c->guard->control, c->ended ? 0 : POLLIN, 0 } };
@@ -453,55 +487,53 @@ static pl_status send_request(pl_guard_child *c, const char *doing, const pl_gua
     return child_failed(c, doing, false, failure, err);
 }
 
-/* A reply's status is the child's word, so it is checked. */
-static pl_status reply_status(const pl_guard_child *c, const pl_guard_msg *m, pl_err *err) {
-    if (m->type != PL_MSG_REPLY || m->status < 0 || m->status >= PL_STATUS_COUNT) {
+/* The answer is the child's word, so it is checked: the expected one, or a failure. */
+static pl_status reply_status(const pl_guard_child *c, const pl_guard_msg *m,
+                              pl_guard_type expected, pl_err *err) {
+    if (m->type == expected) return PL_OK;
+    if (m->type != PL_MSG_FAILED || m->failed.status == PL_OK ||
+        m->failed.status >= PL_STATUS_COUNT) {
         return pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid message", c->spec);
     }
-    if (m->status == PL_OK) return PL_OK;
-    return pl_fail(err, (pl_status)m->status, "%.900s", m->text);
+    return pl_fail(err, (pl_status)m->failed.status, "%.900s", m->failed.message);
 }
 
 /* ---- requests ---- */
 
 static pl_status ask(pl_guard_child *c, const char *doing, const pl_guard_msg *request,
-                     pl_guard_msg *reply, pl_failure *failure, pl_err *err) {
+                     pl_guard_type expected, pl_guard_msg *reply, pl_failure *failure,
+                     pl_err *err) {
     PL_TRY(send_request(c, doing, request, failure, err));
     PL_TRY(receive(c, doing, deadline_of(c), reply, failure, err));
-    const pl_status st = reply_status(c, reply, err);
+    const pl_status st = reply_status(c, reply, expected, err);
     if (st != PL_OK) pl_guard_msg_close(reply);
     return st;
 }
 
 pl_status pl_guard_child_open(pl_guard_child *c, char *version, size_t n_version, char *modes,
                               size_t n_modes, uint64_t *cpu, pl_failure *failure, pl_err *err) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_OPEN), reply;
-    snprintf(m.text, sizeof(m.text), "%s", c->spec);
-    PL_TRY(ask(c, "open", &m, &reply, failure, err));
+    pl_guard_msg m, reply;
+    pl_guard_msg_init(&m, PL_MSG_OPEN);
+    (void)PL_GUARD_SET(m.open.spec, c->spec); /* checked in pl_guard_child_new */
+    PL_TRY(ask(c, "open", &m, PL_MSG_OPENED, &reply, failure, err));
     pl_guard_msg_close(&reply);
-    c->n_threads = reply.number[0];
-    *cpu = reply.number[1];
-    const size_t n = strcspn(reply.text, "\n");
-    if (version != NULL) snprintf(version, n_version, "%.*s", (int)n, reply.text);
-    if (modes != NULL) {
-        snprintf(modes, n_modes, "%s", reply.text[n] == '\n' ? reply.text + n + 1 : "");
-    }
+    c->n_threads = reply.opened.n_threads;
+    *cpu = reply.opened.cpu;
+    if (version != NULL) snprintf(version, n_version, "%s", reply.opened.version);
+    if (modes != NULL) snprintf(modes, n_modes, "%s", reply.opened.modes);
     return PL_OK;
 }
 
 pl_status pl_guard_child_supports(pl_guard_child *c, const char *domain, const char *op, int opset,
                                   int *answer, pl_failure *failure, pl_err *err) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_SUPPORTS), reply;
-    if (strlen(domain) + strlen(op) + 2 > sizeof(m.text)) {
+    pl_guard_msg m, reply;
+    pl_guard_msg_init(&m, PL_MSG_SUPPORTS);
+    m.supports.opset = (uint64_t)opset;
+    if (!PL_GUARD_SET(m.supports.op, op) || !PL_GUARD_SET(m.supports.domain, domain))
         return pl_fail(err, PL_E_LIMIT, "the name of an operator is too long");
-    }
-    const size_t n_op = strlen(op) + 1;
-    snprintf(m.text, sizeof(m.text), "%s", op);
-    snprintf(m.text + n_op, sizeof(m.text) - n_op, "%s", domain);
-    m.number[0] = (uint64_t)opset;
-    PL_TRY(ask(c, "supports", &m, &reply, failure, err));
+    PL_TRY(ask(c, "supports", &m, PL_MSG_SUPPORTED, &reply, failure, err));
     pl_guard_msg_close(&reply);
-    *answer = reply.number[0] == 0 ? 0 : reply.number[0] == 1 ? 1 : -1;
+    *answer = reply.supported.answer == 0 ? 0 : reply.supported.answer == 1 ? 1 : -1;
     return PL_OK;
 }
 
@@ -526,23 +558,23 @@ static pl_status open_model(const plumb_source *s, int *fd, pl_err *err) {
 
 pl_status pl_guard_child_compile(pl_guard_child *c, const plumb_source *s, size_t *n_hooks,
                                  pl_failure *failure, pl_err *err) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_COMPILE), reply;
-    const char *path = s->path == NULL ? "" : s->path;
-    if (strlen(path) >= PL_GUARD_TEXT) return pl_fail(err, PL_E_LIMIT, "a path is too long");
-    snprintf(m.text, sizeof(m.text), "%s", path);
-    m.number[0] = s->seed;
-    m.number[1] = (uint64_t)s->threads;
-    m.number[2] = (uint64_t)s->any_shape;
-    m.number[3] = (uint64_t)s->record;
-    m.number[4] = s->path != NULL;
-    m.number[5] = s->n_inputs;
+    pl_guard_msg m, reply;
+    pl_guard_msg_init(&m, PL_MSG_COMPILE);
+    if (!PL_GUARD_SET(m.compile.path, s->path == NULL ? "" : s->path))
+        return pl_fail(err, PL_E_LIMIT, "a path is too long");
+    m.compile.seed = s->seed;
+    m.compile.threads = (uint64_t)s->threads;
+    m.compile.any_shape = (uint64_t)s->any_shape;
+    m.compile.record = (uint64_t)s->record;
+    m.compile.has_path = s->path != NULL;
+    m.compile.n_inputs = s->n_inputs;
     pl_status st = open_model(s, &m.fds[0], err);
     if (st == PL_OK) st = write_names(s, &m.fds[1], err);
-    if (st == PL_OK) st = ask(c, "compile", &m, &reply, failure, err);
+    if (st == PL_OK) st = ask(c, "compile", &m, PL_MSG_COMPILED, &reply, failure, err);
     pl_guard_msg_close(&m);
     PL_TRY(st);
     pl_guard_msg_close(&reply);
-    *n_hooks = (size_t)reply.number[0];
+    *n_hooks = (size_t)reply.compiled.n_hooks;
     return PL_OK;
 }
 
@@ -562,12 +594,12 @@ static pl_status write_inputs(const plumb_run_args *args, pl_guard_msg *m, pl_er
         items[args->n_in + i].datum = (pl_datum *)(uintptr_t)args->plain[i];
     for (size_t i = 0; i < n_names; i++)
         items[args->n_in + n_plain + i].name = (char *)(uintptr_t)hook->names[i];
-    m->number[0] = args->n_in;
-    m->number[1] = hook != NULL;
-    m->number[2] = args->mode;
-    m->number[3] = args->memory_limit;
-    m->number[4] = n_plain > 0;
-    m->number[5] = hook != NULL && hook->names != NULL;
+    m->run.n_in = args->n_in;
+    m->run.recording = hook != NULL;
+    m->run.mode = args->mode;
+    m->run.value_limit = args->memory_limit;
+    m->run.has_plain = n_plain > 0;
+    m->run.has_names = hook != NULL && hook->names != NULL;
     const pl_status st = pl_parcel_write(items, n, &m->fds[0], err);
     pl_free(items);
     return st;
@@ -576,7 +608,7 @@ static pl_status write_inputs(const plumb_run_args *args, pl_guard_msg *m, pl_er
 static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args, pl_guard_msg *m,
                             pl_err *err) {
     pl_parcel parcel = { 0 };
-    const bool maps = m->number[0] != 0;
+    const bool maps = m->value.maps != 0;
     pl_status st = pl_parcel_read(m->fds[0], false, &parcel, err);
     pl_guard_msg_close(m);
     PL_TRY(st);
@@ -616,20 +648,21 @@ static pl_status take_outputs(const pl_guard_child *c, const plumb_run_args *arg
     }
     pl_parcel_release(&parcel);
     if (args->record != NULL) {
-        *args->record = (plumb_record_info){ .n_values = (size_t)m->number[0],
-                                             .n_seen = (size_t)m->number[1],
-                                             .n_hidden = (size_t)m->number[2],
-                                             .n_disturbed = (size_t)m->number[3],
-                                             .n_runs = (size_t)m->number[4],
-                                             .differs = m->number[5] != 0 };
+        *args->record = (plumb_record_info){ .n_values = (size_t)m->ran.n_values,
+                                             .n_seen = (size_t)m->ran.n_seen,
+                                             .n_hidden = (size_t)m->ran.n_hidden,
+                                             .n_disturbed = (size_t)m->ran.n_disturbed,
+                                             .n_runs = (size_t)m->ran.n_runs,
+                                             .differs = m->ran.differs != 0 };
     }
     return PL_OK;
 }
 
 pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_failure *failure,
                              pl_err *err) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_RUN), reply;
-    m.number[6] = c->memory_limit;
+    pl_guard_msg m, reply;
+    pl_guard_msg_init(&m, PL_MSG_RUN);
+    m.run.guard_limit = c->memory_limit;
     pl_status st = write_inputs(args, &m, err);
     if (st == PL_OK) st = send_request(c, "run", &m, failure, err);
     pl_guard_msg_close(&m);
@@ -639,13 +672,13 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
         PL_TRY(receive(c, "run", deadline, &reply, failure, err));
         if (reply.type != PL_MSG_VALUE) break;
         st = show_value(c, args, &reply, err);
-        if (st != PL_OK) { /* nobody will read the rest */
+        if (st != PL_OK) { /* the rest is not read */
             send_kill(c, true);
             wait_for_end(c, END_WAIT_MS);
             return st;
         }
     }
-    st = reply_status(c, &reply, err);
+    st = reply_status(c, &reply, PL_MSG_RAN, err);
     if (st == PL_OK) st = take_outputs(c, args, &reply, err);
     pl_guard_msg_close(&reply);
     return st;
@@ -653,9 +686,10 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
 
 pl_status pl_guard_child_executed(pl_guard_child *c, pl_bytes *onnx, pl_failure *failure,
                                   pl_err *err) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_EXECUTED), reply;
+    pl_guard_msg m, reply;
     struct stat info;
-    PL_TRY(ask(c, "telling its graph", &m, &reply, failure, err));
+    pl_guard_msg_init(&m, PL_MSG_TELL_GRAPH);
+    PL_TRY(ask(c, "returning its graph", &m, PL_MSG_GRAPH, &reply, failure, err));
     const int seals = reply.fds[0] < 0 ? -1 : fcntl(reply.fds[0], F_GET_SEALS);
     pl_status st = PL_OK;
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(reply.fds[0], &info) != 0 ||

@@ -8,6 +8,7 @@
 #define PL_GUARD_H
 
 #include "backends/backend.h"
+#include "backends/confine.h"
 
 enum { PL_GUARD_MODES_MAX = 8 };
 
@@ -16,8 +17,10 @@ typedef struct pl_guard_child pl_guard_child;
 
 /* Looks for the program at $PLUMB_GUARD, beside the running program, in ../libexec/plumb beside its
  * folder, and the same around the library. */
-/* tmp_dir: for temporary files of it and its children; NULL = $TMPDIR. */
-pl_status pl_guard_start(const char *tmp_dir, pl_guard **out, pl_err *err);
+/* tmp_dir: for temporary files of it and its children; NULL = $TMPDIR. The guard's own folders are
+ * added to the confinement, if there is one. */
+pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_guard **out,
+                         pl_err *err);
 /* In a fork: the guard stays with the other process; nothing is released but our end of it. */
 void pl_guard_abandon(pl_guard *guard);
 void pl_guard_stop(pl_guard *guard); /* ends it and all of its children; NULL is fine */

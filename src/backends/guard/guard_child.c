@@ -25,7 +25,7 @@ typedef struct child {
     pl_parcel names; /* inputs, then outputs */
     const char **name_list;
     plumb_source source;
-    char path[PL_GUARD_TEXT];
+    char path[sizeof(((pl_msg_compile *)0)->path)];
 } child;
 
 uint64_t pl_guard_count_threads(void) {
@@ -35,19 +35,23 @@ uint64_t pl_guard_count_threads(void) {
 }
 
 static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
-    if (c->warm != NULL && strcmp(pl_backend_spec(c->warm), m->text) == 0) {
+    if (c->warm != NULL && strcmp(pl_backend_spec(c->warm), m->open.spec) == 0) {
         c->backend = c->warm;
     } else {
-        PL_TRY(pl_backend_open(m->text, NULL, &c->backend, err));
+        PL_TRY(pl_backend_open(m->open.spec, NULL, &c->backend, err));
     }
-    reply->number[0] = pl_guard_count_threads();
-    reply->number[1] = pl_cpu_features();
+    pl_guard_msg_init(reply, PL_MSG_OPENED);
+    pl_msg_opened *opened = &reply->opened;
+    opened->n_threads = pl_guard_count_threads();
+    opened->cpu = pl_cpu_features();
+    (void)PL_GUARD_SET(opened->version, pl_backend_version(c->backend));
     const char *const *modes = pl_backend_record_modes(c->backend);
-    /* version, a line end, modes separated by commas */
-    int n = snprintf(reply->text, sizeof(reply->text), "%s\n", pl_backend_version(c->backend));
-    for (size_t i = 0; modes[i] != NULL && n > 0 && n < PL_GUARD_TEXT / 2; i++) {
-        n += snprintf(reply->text + n, sizeof(reply->text) - (size_t)n, "%s%s", i > 0 ? "," : "",
-                      modes[i]);
+    size_t n = 0;
+    for (size_t i = 0; modes[i] != NULL && n < sizeof(opened->modes); i++) {
+        const int added = snprintf(opened->modes + n, sizeof(opened->modes) - n, "%s%s",
+                                   i > 0 ? "," : "", modes[i]);
+        if (added < 0) break;
+        n += (size_t)added;
     }
     return PL_OK;
 }
@@ -73,26 +77,27 @@ static pl_status do_compile(child *c, const pl_guard_msg *m, pl_guard_msg *reply
     }
     PL_TRY(map_model(c, m->fds[0], err));
     PL_TRY(pl_parcel_read(m->fds[1], false, &c->names, err));
-    const size_t n_in = (size_t)m->number[5];
+    const size_t n_in = (size_t)m->compile.n_inputs;
     if (n_in > c->names.n_items) return pl_fail(err, PL_E_INTERNAL, "names are missing");
     c->name_list = pl_calloc(c->names.n_items + 1, sizeof(char *));
     if (c->name_list == NULL) return pl_fail_memory(err, 1);
     for (size_t i = 0; i < c->names.n_items; i++)
         c->name_list[i] = c->names.items[i].name;
-    snprintf(c->path, sizeof(c->path), "%s", m->text);
+    (void)PL_GUARD_SET(c->path, m->compile.path);
     c->source = (plumb_source){ .onnx = c->model,
                                 .n_onnx = c->n_model,
-                                .path = m->number[4] != 0 ? c->path : NULL,
+                                .path = m->compile.has_path != 0 ? c->path : NULL,
                                 .inputs = c->name_list,
                                 .n_inputs = n_in,
                                 .outputs = c->name_list + n_in,
                                 .n_outputs = c->names.n_items - n_in,
-                                .seed = m->number[0],
-                                .threads = (int)m->number[1],
-                                .any_shape = m->number[2] != 0,
-                                .record = m->number[3] != 0 };
+                                .seed = m->compile.seed,
+                                .threads = (int)m->compile.threads,
+                                .any_shape = m->compile.any_shape != 0,
+                                .record = m->compile.record != 0 };
     PL_TRY(pl_program_of_source(c->backend, &c->source, &c->program, err));
-    reply->number[0] = pl_program_hooks(c->program);
+    pl_guard_msg_init(reply, PL_MSG_COMPILED);
+    reply->compiled.n_hooks = pl_program_hooks(c->program);
     return PL_OK;
 }
 
@@ -100,9 +105,10 @@ static pl_status do_compile(child *c, const pl_guard_msg *m, pl_guard_msg *reply
 static plumb_status send_value(void *ctx, const plumb_seen *seen, plumb_error *error) {
     child *c = ctx;
     pl_err *err = error;
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_VALUE);
+    pl_guard_msg m;
+    pl_guard_msg_init(&m, PL_MSG_VALUE);
     const size_t n = (seen->stands_for == NULL ? 0 : seen->n_stands_for) + 1;
-    m.number[0] = seen->stands_for != NULL;
+    m.value.maps = seen->stands_for != NULL;
     pl_parcel_item *items = pl_calloc(n, sizeof(*items));
     if (items == NULL) return pl_fail_memory(err, n);
     items[0] =
@@ -114,7 +120,7 @@ static plumb_status send_value(void *ctx, const plumb_seen *seen, plumb_error *e
     if (st != PL_OK) return st;
     const int error_number = pl_guard_send(c->socket, &m, 0);
     pl_guard_msg_close(&m);
-    if (error_number != 0) _exit(0); /* nobody listens any more */
+    if (error_number != 0) _exit(0); /* plumb has closed the connection */
     return PLUMB_OK;
 }
 
@@ -130,7 +136,7 @@ static pl_status write_outputs(const child *c, pl_datum **out, pl_guard_msg *rep
     return st;
 }
 
-/* Bytes that this process has for itself, as the guard counts them; 0 when it cannot be told. */
+/* Private bytes of this process, counted as the guard does; 0 when unknown. */
 static uint64_t own_memory(void) {
     static const char *const keys[] = { "RssAnon:", "RssShmem:" };
     char text[4096];
@@ -147,7 +153,7 @@ static uint64_t own_memory(void) {
     return sum;
 }
 
-/* How much of recorded values may be held at once: what was asked for, and what the guard leaves. A
+/* Bytes of recorded values to hold at once: the requested limit and what the guard leaves. A
  * recording may load the model once more, and a value is copied on its way out. */
 static uint64_t record_limit(const child *c, uint64_t asked, uint64_t guard_limit) {
     if (guard_limit == 0) return asked;
@@ -160,8 +166,8 @@ static uint64_t record_limit(const child *c, uint64_t asked, uint64_t guard_limi
 static pl_status run_parcel(child *c, const pl_guard_msg *m, const pl_parcel *parcel,
                             pl_datum **data, pl_datum **out, plumb_record_info *info, pl_err *err) {
     const size_t n_in = c->source.n_inputs, n_out = c->source.n_outputs;
-    const size_t n_plain = m->number[4] != 0 ? n_out : 0;
-    if (parcel->n_items < n_in + n_plain || m->number[0] != n_in) {
+    const size_t n_plain = m->run.has_plain != 0 ? n_out : 0;
+    if (parcel->n_items < n_in + n_plain || m->run.n_in != n_in) {
         return pl_fail(err, PL_E_INTERNAL, "inputs are missing");
     }
     const size_t n_names = parcel->n_items - n_in - n_plain;
@@ -171,19 +177,20 @@ static pl_status run_parcel(child *c, const pl_guard_msg *m, const pl_parcel *pa
         data[i] = parcel->items[i].datum;
     for (size_t i = 0; i < n_names; i++)
         names[i] = parcel->items[n_in + n_plain + i].name;
-    const plumb_hook hook = {
-        .value = send_value, .ctx = c, .names = m->number[5] != 0 ? names : NULL, .n_names = n_names
-    };
-    const bool recording = m->number[1] != 0;
+    const plumb_hook hook = { .value = send_value,
+                              .ctx = c,
+                              .names = m->run.has_names != 0 ? names : NULL,
+                              .n_names = n_names };
+    const bool recording = m->run.recording != 0;
     const plumb_run_args args = {
         .in = (const plumb_datum *const *)data,
         .n_in = n_in,
         .out = (plumb_datum **)out,
         .n_out = n_out,
         .hook = recording ? &hook : NULL,
-        .mode = (size_t)m->number[2],
+        .mode = (size_t)m->run.mode,
         .plain = n_plain > 0 ? (const plumb_datum *const *)(data + n_in) : NULL,
-        .memory_limit = recording ? record_limit(c, m->number[3], m->number[6]) : 0,
+        .memory_limit = recording ? record_limit(c, m->run.value_limit, m->run.guard_limit) : 0,
         .record = recording ? info : NULL
     };
     const pl_status st = pl_program_run_args(c->program, &args, err);
@@ -194,6 +201,7 @@ static pl_status run_parcel(child *c, const pl_guard_msg *m, const pl_parcel *pa
 static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
     pl_parcel parcel = { 0 };
     plumb_record_info info = { 0 };
+    pl_guard_msg_init(reply, PL_MSG_RAN);
     if (c->program == NULL)
         return pl_fail(err, PL_E_INTERNAL, "unexpected message: run before compile");
     PL_TRY(pl_parcel_read(m->fds[0], true, &parcel, err));
@@ -207,12 +215,12 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
                      pl_backend_name(c->backend), n_out, n_out == 1 ? "" : "s");
     }
     if (st == PL_OK) st = write_outputs(c, out, reply, err);
-    reply->number[0] = info.n_values;
-    reply->number[1] = info.n_seen;
-    reply->number[2] = info.n_hidden;
-    reply->number[3] = info.n_disturbed;
-    reply->number[4] = info.n_runs;
-    reply->number[5] = (uint64_t)(info.differs != 0);
+    reply->ran = (pl_msg_ran){ .n_values = info.n_values,
+                               .n_seen = info.n_seen,
+                               .n_hidden = info.n_hidden,
+                               .n_disturbed = info.n_disturbed,
+                               .n_runs = info.n_runs,
+                               .differs = (uint64_t)(info.differs != 0) };
     for (size_t i = 0; out != NULL && i < n_out; i++)
         pl_datum_unref(out[i]);
     pl_free(data);
@@ -223,40 +231,43 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
 
 static pl_status do_executed(child *c, pl_guard_msg *reply, pl_err *err) {
     pl_bytes onnx = { 0 };
-    if (c->program == NULL) return pl_fail(err, PL_E_INTERNAL, "nothing is compiled");
+    if (c->program == NULL) return pl_fail(err, PL_E_INTERNAL, "no model is compiled");
     PL_TRY(pl_program_executed(c->program, &onnx, err));
+    pl_guard_msg_init(reply, PL_MSG_GRAPH);
     return pl_parcel_write_bytes(onnx.data, onnx.n_bytes, &reply->fds[0], err);
 }
 
 static pl_status do_supports(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
-    const char *op = m->text, *domain = op + strlen(op) + 1;
-    if (c->backend == NULL) return pl_fail(err, PL_E_INTERNAL, "nothing is open");
-    if (domain >= m->text + sizeof(m->text)) return pl_fail(err, PL_E_INTERNAL, "no domain");
-    reply->number[0] =
-        (uint64_t)(int64_t)pl_backend_supports(c->backend, domain, op, (int)m->number[0]);
+    const pl_msg_supports *asked = &m->supports;
+    if (c->backend == NULL) return pl_fail(err, PL_E_INTERNAL, "no backend is open");
+    pl_guard_msg_init(reply, PL_MSG_SUPPORTED);
+    reply->supported.answer = (uint64_t)(int64_t)pl_backend_supports(c->backend, asked->domain,
+                                                                     asked->op, (int)asked->opset);
     return PL_OK;
 }
 
 int pl_guard_child_serve(int socket, pl_backend *warm) {
     child c = { .socket = socket, .warm = warm };
     for (;;) {
-        pl_guard_msg m, reply = PL_GUARD_MSG(PL_MSG_REPLY);
+        pl_guard_msg m, reply;
         pl_err err = PL_ERR_INIT;
         pl_status st;
+        pl_guard_msg_init(&reply, PL_MSG_NONE);
         if (pl_guard_receive(socket, &m, 0) != 0) return 0;
         switch (m.type) {
         case PL_MSG_OPEN: st = do_open(&c, &m, &reply, &err); break;
         case PL_MSG_COMPILE: st = do_compile(&c, &m, &reply, &err); break;
         case PL_MSG_RUN: st = do_run(&c, &m, &reply, &err); break;
-        case PL_MSG_EXECUTED: st = do_executed(&c, &reply, &err); break;
+        case PL_MSG_TELL_GRAPH: st = do_executed(&c, &reply, &err); break;
         case PL_MSG_SUPPORTS: st = do_supports(&c, &m, &reply, &err); break;
-        default: st = pl_fail(&err, PL_E_INTERNAL, "unknown message %u", m.type); break;
+        default: st = pl_fail(&err, PL_E_INTERNAL, "unknown message %u", (unsigned)m.type); break;
         }
         pl_guard_msg_close(&m);
-        reply.status = (int32_t)st;
         if (st != PL_OK) {
-            snprintf(reply.text, sizeof(reply.text), "%s", err.message);
             pl_guard_msg_close(&reply);
+            pl_guard_msg_init(&reply, PL_MSG_FAILED);
+            reply.failed.status = (uint64_t)st;
+            (void)PL_GUARD_SET(reply.failed.message, err.message);
         }
         const int error = pl_guard_send(socket, &reply, 0);
         pl_guard_msg_close(&reply);

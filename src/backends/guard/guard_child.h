@@ -6,7 +6,7 @@
 
 /* Returns the exit code of the child. `warm` is a backend that the guard has opened, or NULL. */
 int pl_guard_child_serve(int socket, pl_backend *warm);
-/* Threads of this process; 0 when it cannot be told. */
+/* Threads of this process; 0 when unknown. */
 uint64_t pl_guard_count_threads(void);
 
 #endif

@@ -8,7 +8,8 @@
  * subreaper, and are killed. Memory: the resident private and shared-memory pages of the child and
  * its descendants are read from /proc every few milliseconds (address-space limits would break
  * runtimes that reserve more than they use, and sanitizers). Each child has a folder of its own as
- * TMPDIR, since what is killed cleans nothing up; it is cleared then. */
+ * TMPDIR, since what is killed cleans nothing up; it is cleared then. With --confine the guard
+ * confines itself to the files it was given (sandbox.h), and children to fewer system calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -29,6 +30,7 @@
 #include "backends/guard/guard_child.h"
 #include "backends/guard/guard_msg.h"
 #include "backends/guard/guard_proc.h"
+#include "backends/guard/sandbox.h"
 #include "base/alloc.h"
 #include "base/file.h"
 
@@ -45,7 +47,7 @@ typedef struct child {
     uint64_t id, memory_limit;
     int pipe;
     bool quiet, over_limit;
-    bool ended; /* dead, but plumb's socket was full: to be told */
+    bool ended; /* dead, but plumb's socket was full: still to be reported */
     int status; /* of an ended one */
     char tail[TAIL_BYTES + 1];
     size_t n_tail;
@@ -54,6 +56,8 @@ typedef struct child {
 typedef struct guard {
     child children[MAX_CHILDREN];
     int signals;
+    pl_sandbox sandbox;
+    bool confined;
     pl_backend *warm; /* NULL = none */
     char *tmp;        /* holds the children's folders; NULL = it could not be made */
     bool done;
@@ -129,7 +133,7 @@ static void enter_folder(const guard *g, const child *c) {
     pl_free(folder);
 }
 
-/* What a descendant still writes there goes with the guard. */
+/* Files that a descendant still writes there are removed with the guard. */
 static void clear_folder(const guard *g, const child *c) {
     pl_dir_list left = { 0 };
     char *folder = folder_of(g, c);
@@ -138,6 +142,12 @@ static void clear_folder(const guard *g, const child *c) {
     }
     pl_dir_list_free(&left);
     pl_free(folder);
+}
+
+/* Whoever asked for a sandbox must not get less in silence. */
+static void cannot_confine(void) {
+    fprintf(stderr, "plumb-guard: cannot set up the sandbox: %s\n", strerror(errno));
+    _exit(4);
 }
 
 static void run_child(guard *g, const child *c, int socket, int pipe_end) {
@@ -151,7 +161,7 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(pipe_end, 1);
     dup2(pipe_end, 2);
-    /* What belongs to the guard and to other children is not this child's. */
+    /* Closes descriptors of the guard and of other children. */
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         if (g->children[i].pid != 0 && g->children[i].pipe >= 0) close(g->children[i].pipe);
     }
@@ -159,17 +169,19 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     close(CONTROL);
     close(pipe_end);
     enter_folder(g, c);
+    if (g->confined && !pl_sandbox_calls(&g->sandbox)) cannot_confine();
     _exit(pl_guard_child_serve(socket, g->warm));
 }
 
 /* False when the socket is full. Never waits: plumb may be busy, and it must not wait for us. */
 static bool tell_end(uint64_t id, int status, bool memory, const char *tail) {
-    pl_guard_msg m = PL_GUARD_MSG(PL_MSG_ENDED);
-    m.number[0] = id;
-    m.number[1] = WIFSIGNALED(status) ? (uint64_t)WTERMSIG(status) : 0;
-    m.number[2] = WIFEXITED(status) ? (uint64_t)WEXITSTATUS(status) : 0;
-    m.number[3] = memory;
-    snprintf(m.text, sizeof(m.text), "%s", tail);
+    pl_guard_msg m;
+    pl_guard_msg_init(&m, PL_MSG_ENDED);
+    m.ended.id = id;
+    m.ended.signal = WIFSIGNALED(status) ? (uint64_t)WTERMSIG(status) : 0;
+    m.ended.exit_code = WIFEXITED(status) ? (uint64_t)WEXITSTATUS(status) : 0;
+    m.ended.over_memory = memory;
+    (void)PL_GUARD_SET(m.ended.stderr_tail, tail);
     return pl_guard_send(CONTROL, &m, MSG_DONTWAIT) != EAGAIN;
 }
 
@@ -184,7 +196,7 @@ static void start_child(guard *g, const pl_guard_msg *m) {
     int ends[2] = { -1, -1 };
     child *c = free_slot(g);
     if (c == NULL || m->fds[0] < 0 || pipe2(ends, O_CLOEXEC) != 0) {
-        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: too many children");
+        tell_end(m->fork.id, NOT_STARTED, false, "plumb-guard: too many children");
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -196,23 +208,25 @@ static void start_child(guard *g, const pl_guard_msg *m) {
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);
-        tell_end(m->number[0], NOT_STARTED, false, "plumb-guard: cannot fork");
+        tell_end(m->fork.id, NOT_STARTED, false, "plumb-guard: cannot fork");
         return;
     }
-    *c = (child){ .pid = pid, .id = m->number[0], .memory_limit = m->number[1], .pipe = ends[0] };
+    *c = (child){
+        .pid = pid, .id = m->fork.id, .memory_limit = m->fork.memory_limit, .pipe = ends[0]
+    };
 }
 
 static void stop_child(guard *g, const pl_guard_msg *m) {
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         child *c = &g->children[i];
-        if (c->pid == 0 || c->id != m->number[0]) continue;
-        c->quiet = m->number[1] == 0;
+        if (c->pid == 0 || c->id != m->kill.id) continue;
+        c->quiet = m->kill.tell_end == 0;
         if (!c->ended) kill_child(c);
         return;
     }
 }
 
-/* Tells what is still to be told. True when the slot is free again. */
+/* Sends pending reports. True when the slot is free again. */
 static bool finish_child(child *c) {
     if (!c->quiet && !tell_end(c->id, c->status, c->over_limit, c->tail)) return false;
     *c = (child){ .pid = 0 };
@@ -262,7 +276,7 @@ static pl_backend *open_warm(const char *spec) {
         setrlimit(RLIMIT_CORE, &no_core);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         alarm(TRIAL_SECONDS);
-        dup2(1, 2); /* nobody asked for its words */
+        dup2(1, 2); /* its output is not wanted */
         _exit(pl_backend_preload(spec) != NULL && pl_guard_count_threads() == 1 ? 0 : 1);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -282,7 +296,7 @@ static void serve_control(guard *g) {
     }
     if (m.type == PL_MSG_FORK) start_child(g, &m);
     if (m.type == PL_MSG_KILL) stop_child(g, &m);
-    if (m.type == PL_MSG_PRELOAD && g->warm == NULL) g->warm = open_warm(m.text);
+    if (m.type == PL_MSG_PRELOAD && g->warm == NULL) g->warm = open_warm(m.preload.spec);
     pl_guard_msg_close(&m);
 }
 
@@ -340,7 +354,36 @@ static void fill_standard_streams(void) {
         if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
 }
 
-int main(void) {
+/* --confine, --programs, --read PATH, --write PATH. False: an argument is not known. */
+static bool read_arguments(guard *g, int n, char **args) {
+    pl_sandbox *s = &g->sandbox;
+    const char **paths = pl_calloc((size_t)n + 8, 2 * sizeof(char *));
+    if (paths == NULL) return false;
+    const char **writable = paths + n + 8;
+    for (int i = 1; i < n; i++) {
+        const bool has_value = i + 1 < n;
+        if (strcmp(args[i], "--confine") == 0) {
+            g->confined = true;
+        } else if (strcmp(args[i], "--programs") == 0) {
+            s->programs = true;
+        } else if (strcmp(args[i], "--read") == 0 && has_value) {
+            paths[s->n_readable++] = args[++i];
+        } else if (strcmp(args[i], "--write") == 0 && has_value) {
+            writable[s->n_writable++] = args[++i];
+        } else {
+            return false;
+        }
+    }
+    s->readable = paths;
+    s->writable = writable;
+    if (g->tmp != NULL) {
+        writable[s->n_writable++] = g->tmp;
+        s->parent = pl_path_dirname(g->tmp);
+    }
+    return true;
+}
+
+int main(int n_args, char **args) {
     static guard g;
     sigset_t mask;
     if (fcntl(CONTROL, F_GETFD) < 0) {
@@ -358,6 +401,8 @@ int main(void) {
     g.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     if (g.signals < 0) return 4;
     if (pl_dir_temporary(&g.tmp, NULL) != PL_OK) g.tmp = NULL;
+    if (!read_arguments(&g, n_args, args)) return 2;
+    if (g.confined && !pl_sandbox_files(&g.sandbox)) cannot_confine();
     while (!g.done)
         loop_once(&g);
     end_all(&g);

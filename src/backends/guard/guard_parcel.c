@@ -223,7 +223,7 @@ static pl_status read_entry(const reader *r, pl_bytes bytes, entry *e) {
         case 2: e->kind = f.integer; break;
         case 3: e->dtype = f.integer; break;
         case 4:
-            if (e->rank >= PL_RANK_MAX) return garbage(r, "rank over the limit");
+            if (e->rank >= PL_RANK_MAX) return garbage(r, "rank above the limit");
             e->dims[e->rank++] = (int64_t)f.integer;
             break;
         case 5: e->offset = f.integer; break;

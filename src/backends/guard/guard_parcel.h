@@ -7,7 +7,7 @@
  * Entry: 1 name, 2 kind (0 = no datum), 3 dtype, 4 dims (repeated), 5 offset, 6 bytes, 7 items
  * (repeated entries), 8 kind of the elements. Strings: 8-byte lengths, then the bytes.
  *
- * A written parcel is sealed: nobody can change or shrink it. A reader trusts nothing in it, and
+ * A written parcel is sealed: it cannot be changed or shrunk. A reader trusts nothing in it, and
  * refuses one without seals. Tensors use the mapping in place and keep it alive. */
 #ifndef PL_GUARD_PARCEL_H
 #define PL_GUARD_PARCEL_H

@@ -38,8 +38,7 @@ static pl_status read_faults(jit_options *o, const plumb_option *options, size_t
     for (size_t i = 0; i < n; i++) {
         if (strcmp(options[i].key, "inject") != 0) continue;
         if (o->n_faults == JIT_FAULTS_MAX) {
-            return pl_fail(err, PL_E_USAGE, "--inject can be given at most %d times",
-                           JIT_FAULTS_MAX);
+            return pl_fail(err, PL_E_USAGE, "inject can be given at most %d times", JIT_FAULTS_MAX);
         }
         pl_jit_fault *fault = &o->faults[o->n_faults];
         PL_TRY(pl_jit_fault_parse(options[i].value, fault, err));
@@ -149,7 +148,7 @@ static pl_status plan_for(jit_program *p, pl_datum *const *in, jit_plan **out, p
     p->n_plans++;
     if (p->n_plans > PLANS_MAX) drop_oldest(p);
     *out = fresh;
-    /* Debug output is wanted when something goes wrong: a full disk must not hide what does. */
+    /* Debug output helps when something fails: a full disk must not hide the original error. */
     if (p->explain_status == PL_OK) p->explain_status = jit_explain(p, fresh, &p->explain_err);
     return PL_OK;
 }
@@ -223,7 +222,7 @@ static const plumb_option_def options[] = {
     { "disable", "NAME+NAME", "passes to disable: fold, winograd, overwrite, reuse, …" },
     { "threads", "N", "threads (default: all)" },
     { "shapes", "static|symbolic", "compile for concrete shapes, or for any" },
-    { "winograd", "on|off", "3x3 convolutions by Winograd's algorithm where it pays" },
+    { "winograd", "on|off", "3x3 convolutions by Winograd's algorithm where faster" },
     { "kernels", PL_PROVIDER_NAMES, "kernels for products and convolutions" },
     { "fresh-cache", NULL, "ignore the cache and compile again" },
     { "debug-dir", "DIR",
@@ -236,7 +235,7 @@ static const plumb_option_def options[] = {
 const plumb_backend pl_backend_jit = {
     .abi = PLUMB_ABI,
     .n_bytes = sizeof(plumb_backend),
-    .flags = PLUMB_TAKES_GRAPH,
+    .flags = PLUMB_TAKES_GRAPH | PLUMB_USES_CACHE,
     .name = "jit",
     .summary = "plumb's own compiler: fuses, emits C, runs it",
     .options = options,

@@ -1,9 +1,9 @@
 /* Algebra on a stage that is written on vectors: two or three operations as one that is cheaper.
  *
- * One row for each rule. What a rule takes in is used by nobody else. Each result is within an ulp
- * or two of the exact one, as two rounded operations are; zeros, infinities and NaN come out the
- * same, but for the sign of a sum of zeros (ramp) and where a product by a power of two overflows
- * or is subnormal and the sum behind it is not (fma does not round it). */
+ * One row for each rule. A rule only absorbs nodes without other readers. Each result is within an
+ * ulp or two of the exact one, as two rounded operations are; zeros, infinities and NaN come out
+ * the same, but for the sign of a sum of zeros (ramp) and where a product by a power of two
+ * overflows or is subnormal and the sum behind it is not (fma does not round it). */
 #include <math.h>
 #include <string.h>
 

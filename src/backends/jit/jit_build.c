@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/backend_int.h"
 #include "backends/jit/jit_int.h"
 #include "base/alloc.h"
 #include "base/door.h"
@@ -34,7 +35,7 @@ static const char *const flags_fixed[] = {
 
 /* $XDG_CACHE_HOME, $HOME/.cache, else /tmp: the first that can be made. Code is loaded from it, so
  * that nobody else may write to it. */
-static pl_status cache_dir(pl_dir **out, pl_err *err) {
+pl_status pl_jit_cache_open(pl_dir **out, pl_err *err) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char last[64];
     snprintf(last, sizeof(last), "plumb-jit-%ld", (long)getuid());
@@ -54,7 +55,7 @@ static pl_status cache_dir(pl_dir **out, pl_err *err) {
     return st;
 }
 
-/* A file of the cache ends with the hash of what stands before: one that was cut off would crash
+/* A cache file ends with the hash of its contents: a truncated one would crash
  * whoever loads it, time after time. */
 static pl_status write_entry(const pl_dir *dir, const char *name, const pl_file_map *made,
                              pl_err *err) {
@@ -68,7 +69,7 @@ static pl_status write_entry(const pl_dir *dir, const char *name, const pl_file_
     return st;
 }
 
-/* Whole, and made by this user: the folder may not always have been ours alone. */
+/* Complete, and owned by this user: others may have been able to write to the folder. */
 static bool entry_is_good(const pl_dir *dir, const char *name) {
     pl_file_map *map = NULL;
     pl_hash128 hash;
@@ -250,7 +251,7 @@ pl_status jit_build(jit_program *p, jit_plan *plan, pl_err *err) {
     if (!has_loops(plan)) return PL_OK;
     const size_t n_flags = collect_flags(plan, flags);
     PL_TRY(hash_all(plan, flags, n_flags, err));
-    PL_TRY(cache_dir(&dir, err));
+    PL_TRY(pl_jit_cache_open(&dir, err));
     snprintf(name, sizeof(name), "%s.so", plan->hash);
     path = pl_path_join(pl_dir_path(dir), name);
     if (path == NULL) {

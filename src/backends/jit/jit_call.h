@@ -4,7 +4,7 @@
 
 #include "backends/jit/jit_int.h"
 
-/* Can the product read it where it lies? */
+/* Can the product read it in place? */
 bool jit_gemm_operand_fits(const jit_plan *plan, const jit_ref *ref);
 /* NULL when out of memory. rank and dims of the result are filled. */
 jit_call *jit_call_gemm(const jit_plan *plan, const jit_ref *a, const jit_ref *b, double alpha,

@@ -123,9 +123,9 @@ static void put_memory(const jit_plan *plan, pl_buf *out) {
         if (p->kind == JIT_INPUT || p->kind == JIT_CONST || p->kind == JIT_EXTERN) {
             pl_buf_puts(out, p->kind == JIT_INPUT   ? "input\n"
                              : p->kind == JIT_CONST ? "constant\n"
-                                                    : "made by a break\n");
+                                                    : "made by a graph break\n");
         } else if (p->heap) {
-            pl_buf_puts(out, "a tensor of its own\n");
+            pl_buf_puts(out, "its own tensor\n");
         } else {
             pl_buf_printf(out, "%zu + %zu\n", p->offset, p->n_bytes);
         }

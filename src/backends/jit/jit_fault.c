@@ -223,7 +223,7 @@ static const char *kind_at(const void *ctx, size_t i) {
 static pl_status fail_kind(const char *text, size_t n, pl_err *err) {
     pl_buf hint = PL_BUF_INIT;
     pl_nearest_put(&hint, text, n, kind_at, NULL);
-    const pl_status st = pl_fail(err, PL_E_USAGE, "--inject: no fault '%.*s'%s",
+    const pl_status st = pl_fail(err, PL_E_USAGE, "inject: no fault '%.*s'%s",
                                  (int)pl_size_min(n, 60), text, pl_buf_str(&hint));
     pl_buf_release(&hint);
     return st;
@@ -253,7 +253,7 @@ pl_status pl_jit_fault_parse(const char *text, pl_jit_fault *out, pl_err *err) {
     const char *op = text + n_kind + (text[n_kind] == '@');
     const size_t n_op = strcspn(op, ":");
     if (n_op == 0 || n_op >= sizeof(out->op)) {
-        return pl_fail(err, PL_E_USAGE, "--inject is '%s', expected KIND@OP[:N]", text);
+        return pl_fail(err, PL_E_USAGE, "inject is '%s', expected KIND@OP[:N]", text);
     }
     memcpy(out->op, op, n_op);
     if (op[n_op] == '\0') return PL_OK;
@@ -261,7 +261,7 @@ pl_status pl_jit_fault_parse(const char *text, pl_jit_fault *out, pl_err *err) {
     const size_t n_digits = strlen(number);
     out->n = strtol(number, NULL, 10);
     if (n_digits == 0 || n_digits > 9 || strspn(number, "0123456789") != n_digits || out->n < 1) {
-        return pl_fail(err, PL_E_USAGE, "--inject: '%s' is not a node number (1 or more)", number);
+        return pl_fail(err, PL_E_USAGE, "inject: '%s' is not a node number (1 or more)", number);
     }
     return PL_OK;
 }

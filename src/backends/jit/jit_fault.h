@@ -15,7 +15,7 @@ typedef struct pl_jit_fault {
     const pl_jit_fault_row *row;
     char op[64];
     long n;   /* 0 = all */
-    int pass; /* jit_pass that it seems to live in: gone when that is left out; -1 = none */
+    int pass; /* jit_pass that it belongs to: disappears when that is disabled; -1 = none */
 } pl_jit_fault;
 
 /* "[PASS/]KIND@OP[:N]"; an unknown kind or pass is PL_E_USAGE with those that exist. */

@@ -12,7 +12,7 @@
 
 enum { LOOP_PRIMS_MAX = 400, FOLD_DEPTH_MAX = 32 };
 
-/* ---- who reads what ---- */
+/* ---- readers of each value ---- */
 
 static void mark_live(jit_plan *plan, int at) {
     jit_prim *p = &plan->prims[at];

@@ -147,7 +147,7 @@ typedef struct jit_step {
     jit_loop *loop;        /* of a call: what follows it */
     const pl_value **dead; /* data of breaks that nothing needs afterwards */
     size_t n_dead;
-    jit_shown *shown; /* values that are whole after this step */
+    jit_shown *shown; /* values that are complete after this step */
     size_t n_shown;
     double ms; /* when timed */
 } jit_step;
@@ -252,7 +252,7 @@ pl_status jit_fuse(jit_program *p, jit_plan *plan, pl_err *err);
 typedef void (*jit_read_fn)(void *ctx, int prim);
 void jit_each_read(const jit_plan *plan, const jit_prim *prim, jit_read_fn fn, void *ctx);
 
-/* jit_schedule.c: what lies in memory, and where; when values die and are shown */
+/* jit_schedule.c: memory layout; when values die and are recorded */
 pl_status jit_schedule(jit_program *p, jit_plan *plan, pl_err *err);
 
 /* jit_emit.c: loops to C */

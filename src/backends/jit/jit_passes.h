@@ -15,7 +15,7 @@
     X(FACTOR, "factor")       /* factors of channels are multiplied in the convolution behind */   \
     X(ALGEBRA, "algebra")     /* several operations of a loop on vectors as one */                 \
     X(OVERWRITE, "overwrite") /* the loop after a kernel writes over its result */                 \
-    X(REUSE, "reuse")         /* buffers whose lives do not meet share memory */                   \
+    X(REUSE, "reuse")         /* buffers with disjoint lifetimes share memory */                   \
     X(INLINE, "inline")       /* what one reader sees through a view is computed there */          \
     X(EPILOGUE, "epilogue")   /* loops run on the parts of a kernel's result */                    \
     X(FUSE, "fuse")           /* several nodes in one loop */                                      \

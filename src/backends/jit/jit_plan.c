@@ -259,7 +259,7 @@ pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_e
     start = jit_now_ms();
     st = jit_build(p, plan, err);
     if (st != PL_OK) {
-        (void)jit_explain(p, plan, NULL); /* what did not compile is what one wants to see */
+        (void)jit_explain(p, plan, NULL); /* useful when it did not compile */
         goto done;
     }
     jit_phase_note(plan, "build", start);

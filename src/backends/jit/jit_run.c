@@ -162,7 +162,7 @@ static pl_status check_promise(const jit_plan *plan, const pl_value *value, cons
         kept = d->tensor->dims[i] == p->dims[i];
     if (!kept) {
         return pl_fail(err, PL_E_INTERNAL,
-                       "value '%s' has another type or shape than its shape rule says",
+                       "value '%s' does not have the type or shape that its shape rule gives",
                        value->name);
     }
     if (p->slot >= 0) plan->buffers[p->slot] = d->tensor->data;
@@ -211,7 +211,7 @@ static pl_status bind_buffers(jit_plan *plan, pl_err *err) {
         if (!p->heap || p->kind == JIT_INPUT || p->kind == JIT_CONST || p->kind == JIT_EXTERN) {
             continue;
         }
-        /* Of the last run; who asked for it has let it go. */
+        /* From the last run; its caller has released it. */
         const pl_datum *last = plan->heap[i];
         if (last != NULL && __atomic_load_n(&last->refs, __ATOMIC_ACQUIRE) == 1 &&
             pl_tensor_is_sole(last->tensor)) {

@@ -11,7 +11,7 @@
 
 enum { ALIGN = 64, PLACED_MAX = 4096 };
 
-/* ---- who reads what, when ---- */
+/* ---- readers of each value, by time ---- */
 
 typedef struct reading {
     jit_plan *plan;
@@ -82,7 +82,7 @@ static bool meet(const jit_prim *a, const jit_prim *b) {
     return a->step <= b->last_use && b->step <= a->last_use;
 }
 
-/* The lowest place where it meets nothing that lives at the same time. */
+/* The lowest offset that overlaps no buffer alive at the same time. */
 static size_t find_place(const placed *list, size_t n, const jit_prim *p) {
     size_t at = 0;
     for (bool moved = true; moved;) {
@@ -115,7 +115,7 @@ static pl_status place_all(const jit_program *program, jit_plan *plan, pl_err *e
     qsort(list, n, sizeof(*list), larger_first);
     for (size_t i = 0; i < n; i++) {
         jit_prim *p = list[i].prim;
-        /* The search is quadratic: what comes after so many lies by itself. */
+        /* The search is quadratic: later buffers get their own memory. */
         p->offset = reuse && i < PLACED_MAX ? find_place(list, i, p) : plan->n_memory;
         if (p->offset + p->n_bytes > plan->n_memory) plan->n_memory = p->offset + p->n_bytes;
     }

@@ -173,7 +173,7 @@ pl_status pl_ort_session_new(const pl_ort *ort, const pl_ort_session_args *args,
                              pl_err *err) {
     const pl_ort_api *api = &ort->env.api;
     void *options = NULL;
-    PL_TRY(pl_ort_check(api, api->CreateSessionOptions(&options), "make options", err));
+    PL_TRY(pl_ort_check(api, api->CreateSessionOptions(&options), "create options", err));
     pl_status st = set_options(ort, args, options, err);
     if (st == PL_OK) {
         const int back = enter_folder(ort, args);
@@ -297,7 +297,7 @@ static plumb_status ort_compile(void *self, const plumb_source *source, void **p
         if (st == PL_OK) {
             *n_hooks = p->n_watched;
         } else if (st == PL_E_BACKEND) { /* it runs, though ORT refuses what it made of it: */
-            st = PL_OK;                  /* whoever records is told */
+            st = PL_OK;                  /* the recorder gets the error */
         } else {
             if (err != NULL) *err = trouble;
             goto done;

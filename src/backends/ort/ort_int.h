@@ -35,6 +35,8 @@ typedef struct pl_ort_program {
     /* ort_record.c: the optimised graph that ORT saved, and a session that shows its values */
     pl_file_map *saved;
     pl_model *graph;
+    pl_buf split;  /* the same with Relu split off (ort_split.h); empty = nothing is */
+    bool no_split; /* it changed the outputs */
     void *watch_session;
     pl_ort_watch *watched; /* values to show, in order of execution; names live in the models */
     size_t n_watched, n_hidden;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/array.h"
 #include "graph/edit.h"
 
 /* A value of a graph that is to become an output of the node around it. */
@@ -29,24 +30,16 @@ typedef struct lift {
     size_t n_watched, capacity;
 } lift;
 
-static pl_status grow(void **items, size_t *capacity, size_t n, size_t size, pl_err *err) {
-    if (n < *capacity) return PL_OK;
-    const size_t wanted = n < 16 ? 32 : 2 * n;
-    void *more = pl_realloc(*items, wanted * size);
-    if (more == NULL) return pl_fail_memory(err, wanted * size);
-    *items = more;
-    *capacity = wanted;
-    return PL_OK;
-}
-
 static pl_status add_export(exports *list, export item, pl_err *err) {
-    PL_TRY(grow((void **)&list->items, &list->capacity, list->n, sizeof(item), err));
+    if (!PL_ARRAY_ROOM(list->items, list->n, &list->capacity))
+        return pl_fail_memory(err, list->n * sizeof(item));
     list->items[list->n++] = item;
     return PL_OK;
 }
 
 static pl_status add_watch(lift *l, pl_ort_watch watch, pl_err *err) {
-    PL_TRY(grow((void **)&l->watched, &l->capacity, l->n_watched, sizeof(watch), err));
+    if (!PL_ARRAY_ROOM(l->watched, l->n_watched, &l->capacity))
+        return pl_fail_memory(err, l->n_watched * sizeof(watch));
     l->watched[l->n_watched++] = watch;
     return PL_OK;
 }

@@ -9,8 +9,6 @@
 #include "ops/infer.h"
 #include "ops/op.h"
 
-#define NCHWC "com.microsoft.nchwc"
-
 typedef struct place { /* of a value of the executed graph */
     const pl_value *of;
     pl_ort_layout layout;
@@ -172,10 +170,21 @@ static bool same_layout(const place *a, const place *b) {
             (a->rank == b->rank && memcmp(a->perm, b->perm, (size_t)a->rank) == 0));
 }
 
+#define PRE_Q "_pre_q"
+#define POST_DQ "_post_dq"
+
+static bool ends_with(const char *name, const char *suffix) {
+    const size_t n = length_without_token(name), n_suffix = strlen(suffix);
+    return n == strlen(name) && n > n_suffix && strcmp(name + n - n_suffix, suffix) == 0;
+}
+
 static place by_name(const pl_ort_map *map, const pl_value *v) {
     const char *name = skip_cast(v->name);
     const pl_value *of = find_value(map, v->name, strlen(v->name));
     if (of == NULL) of = find_value(map, name, strlen(name));
+    /* V before a QuantizeLinear that was moved up to it. */
+    if (of == NULL && ends_with(name, PRE_Q))
+        of = find_value(map, name, strlen(name) - strlen(PRE_Q));
     return plain(of);
 }
 
@@ -210,7 +219,7 @@ static place transposed(const pl_node *node, const place *from) {
     return permuted(from->of, rank, both);
 }
 
-/* V_nchwc, or InsertedPrecisionFreeCast_V_nchwc: then what was fused behind V. */
+/* V_nchwc, V_bn_nchwc or InsertedPrecisionFreeCast_V_nchwc: then what was fused behind V. */
 static const pl_value *of_nchwc_node(const pl_ort_map *map, const pl_node *node) {
     const char *name = skip_cast(node->name);
     const pl_attr *act = pl_node_attr(node, "activation");
@@ -218,6 +227,9 @@ static const pl_value *of_nchwc_node(const pl_ort_map *map, const pl_node *node)
     if (n < 6 || strncmp(name + n - 6, "_nchwc", 6) != 0) return NULL;
     n -= 6;
     const pl_value *v = find_value(map, name, n);
+    /* BatchNormalization on its own runs as a convolution of each channel */
+    if (v == NULL && n > 3 && strncmp(name + n - 3, "_bn", 3) == 0)
+        v = find_value(map, name, n -= 3);
     if (v == NULL) {
         const pl_node *same = pl_strmap_get_n(&map->node_names, name, n);
         v = same != NULL && same->n_out > 0 ? same->out[0] : NULL;
@@ -314,13 +326,13 @@ static const pl_value *swish_of(const pl_ort_map *map, const pl_value *x) {
     return NULL;
 }
 
-/* The one node among the users of v that fits; NULL when there is none or more. */
-static const pl_node *only_match(const pl_ort_map *map, const pl_node *executed, const pl_value *v,
-                                 bool *quantised) {
+static const pl_node *match_of(const pl_ort_map *map, const pl_node *executed, const pl_value *v,
+                               bool same_count, bool *quantised) {
     const users u = users_of(map, v);
     const pl_node *found = NULL;
     for (size_t i = 0; i < u.n; i++) {
         bool q = false;
+        if (same_count && u.nodes[i]->n_in != executed->n_in) continue;
         if (!runs(executed, u.nodes[i]) || !inputs_fit(map, executed, u.nodes[i], false, &q) ||
             u.nodes[i] == found) {
             continue;
@@ -330,6 +342,14 @@ static const pl_node *only_match(const pl_ort_map *map, const pl_node *executed,
         *quantised = q;
     }
     return found;
+}
+
+/* The one node among the users of v that fits; NULL when there is none or more. Of several those
+ * with as many inputs: each Concat of a dense block begins with the inputs of the one before. */
+static const pl_node *only_match(const pl_ort_map *map, const pl_node *executed, const pl_value *v,
+                                 bool *quantised) {
+    const pl_node *found = match_of(map, executed, v, false, quantised);
+    return found != NULL ? found : match_of(map, executed, v, true, quantised);
 }
 
 static const pl_value *by_inputs(const pl_ort_map *map, const pl_node *node, uint32_t k) {
@@ -431,7 +451,7 @@ static bool layout_of(const pl_ort_map *map, const pl_node *node, const pl_value
 /* ---- building ---- */
 
 static place place_output(const pl_ort_map *map, const pl_node *node, uint32_t k) {
-    const bool nchwc = strcmp(node->domain, NCHWC) == 0;
+    const bool nchwc = strcmp(node->domain, PL_ORT_NCHWC) == 0;
     place p = by_name(map, node->out[k]);
     if (nchwc && strcmp(node->op, "ReorderOutput") == 0) {
         if (p.of != NULL) return p;
@@ -460,7 +480,7 @@ static void place_sources(const pl_ort_map *map, const pl_graph *g) {
         place *source = place_of(map, node->in[0]);
         const place to = by_name(map, node->out[0]);
         if (to.of == NULL || source->of != NULL || by_name(map, node->in[0]).of != NULL) continue;
-        if (strcmp(node->domain, NCHWC) == 0 && strcmp(node->op, "ReorderOutput") == 0) {
+        if (strcmp(node->domain, PL_ORT_NCHWC) == 0 && strcmp(node->op, "ReorderOutput") == 0) {
             if (!flag(node, "channels_last")) *source = blocked(to.of);
         } else if (is_op(node, "Transpose")) {
             const int rank = perm_of(node, perm);
@@ -486,6 +506,83 @@ static pl_status place_graph(void *ctx, pl_graph *g, pl_err *err) {
                 node->n_in > 0 ? place_output(map, node, k) : by_name(map, node->out[k]);
         }
     }
+    return PL_OK;
+}
+
+/* ---- names that stand for something else ---- */
+
+/* One data input, and its elements come out. */
+static bool moves_elements(const pl_node *node) {
+    static const char *const ops[] = { "Reshape", "Transpose", "Squeeze",  "Unsqueeze",
+                                       "Flatten", "Slice",     "Identity", "MaxPool" };
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        if (is_op(node, ops[i])) return node->n_in > 0 && node->in[0] != NULL;
+    return false;
+}
+
+static void forget(const pl_ort_map *map, const pl_value *executed) {
+    *place_of(map, executed) = plain(NULL);
+}
+
+/* A QuantizeLinear that moves up over nodes that only move elements leaves a pair behind: what is
+ * between the pair and the model's own QuantizeLinear has been through codes. */
+static void forget_codes(const pl_ort_map *map, const pl_graph *g, bool *codes) {
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const pl_node *node = g->nodes[i];
+        if (node->n_out == 0 || node->out[0] == NULL) continue;
+        const bool pair = is_op(node, "DequantizeLinear") && ends_with(node->out[0]->name, POST_DQ);
+        if (!pair && !(moves_elements(node) && codes[node->in[0]->id])) continue;
+        codes[node->out[0]->id] = true;
+        forget(map, node->out[0]);
+    }
+}
+
+/* Does the executed graph still have the node that makes this value, as it is or as a convolution
+ * of each channel, with the activation behind it? */
+static bool still_runs(const pl_ort_map *map, const pl_graph *g, const pl_node *original) {
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const pl_node *node = g->nodes[i];
+        const bool nchwc = strcmp(node->domain, PL_ORT_NCHWC) == 0;
+        if (node->n_out == 0 || node->out[0] == NULL) continue;
+        const pl_value *of = place_of(map, node->out[0])->of;
+        const pl_node *last = of == NULL ? NULL : of->producer;
+        if (of == original->out[0] && (nchwc || runs(node, original))) return true;
+        if (nchwc && last != NULL && last->n_in > 0 && last->in[0] == original->out[0]) return true;
+    }
+    return false;
+}
+
+static void forget_all_of(const pl_ort_map *map, const pl_graph *g, const pl_value *of) {
+    for (size_t i = 0; i < g->n_values; i++)
+        if (place_of(map, g->values[i])->of == of) forget(map, g->values[i]);
+}
+
+/* BatchNormalization that was folded into a product before it, through nodes that move elements:
+ * the product and what follows have kept their names, and hold the normalised elements. */
+static void forget_folded(const pl_ort_map *map, const pl_graph *g) {
+    const pl_graph *original = map->original->graph;
+    for (size_t i = 0; i < original->n_nodes; i++) {
+        const pl_node *norm = original->nodes[i];
+        if (!is_op(norm, "BatchNormalization") || norm->in[0] == NULL || norm->out[0] == NULL ||
+            norm->in[0]->producer == NULL || still_runs(map, g, norm)) {
+            continue;
+        }
+        const pl_value *v = norm->in[0];
+        forget_all_of(map, g, v);
+        for (int k = 0; k < 2 * COPIES_MAX && moves_elements(v->producer); k++) {
+            v = v->producer->in[0];
+            if (v->producer == NULL) break;
+            forget_all_of(map, g, v);
+        }
+    }
+}
+
+static pl_status forget_impostors(const pl_ort_map *map, pl_err *err) {
+    bool *codes = pl_calloc((size_t)map->executed->n_values + 1, sizeof(bool));
+    if (codes == NULL) return pl_fail_memory(err, map->executed->n_values);
+    forget_codes(map, map->executed->graph, codes);
+    forget_folded(map, map->executed->graph);
+    pl_free(codes);
     return PL_OK;
 }
 
@@ -542,7 +639,8 @@ pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_ma
     pl_ort_map *map = pl_calloc(1, sizeof(*map));
     if (map == NULL) return pl_fail_memory(err, sizeof(*map));
     /* Types help; a model that plumb cannot infer may still run. */
-    if (pl_ops_resolve(original, NULL) == PL_OK) pl_model_infer(original, NULL, NULL);
+    const pl_infer_options infer = { .defaults = original->ir_version < 4 };
+    if (pl_ops_resolve_known(original, NULL) == PL_OK) pl_model_infer(original, &infer, NULL);
     *map = (pl_ort_map){ .in_bodies = PL_STRMAP_INIT,
                          .original = original,
                          .executed = executed,
@@ -555,6 +653,11 @@ pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_ma
         return st;
     }
     place_graph(map, executed->graph, err);
+    st = forget_impostors(map, err);
+    if (st != PL_OK) {
+        pl_ort_map_free(map);
+        return st;
+    }
     *out = map;
     return PL_OK;
 }
@@ -607,12 +710,11 @@ pl_ort_watch pl_ort_watch_of(const pl_value *value) {
                            .optional = is_optional(value) };
 }
 
-pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
-    const place *p = place_of(map, value);
+static pl_ort_watch watch_place(const pl_value *value, const place *p) {
     pl_ort_watch w = { .name = value->name,
                        .layout = PL_ORT_PLAIN,
                        .optional = is_optional(value) || (p->of != NULL && is_optional(p->of)) };
-    /* Inputs and weights need nobody to stand for them. */
+    /* Inputs and weights need no substitute. */
     if (p->of == NULL || p->of->producer == NULL) return w;
     w.stands_for = p->of->name;
     w.dtype = dtype_of(p->of);
@@ -626,6 +728,17 @@ pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
         w.layout = PL_ORT_PLAIN;
     }
     return w;
+}
+
+pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value) {
+    return watch_place(value, place_of(map, value));
+}
+
+pl_ort_watch pl_ort_map_before(const pl_ort_map *map, const pl_value *value, const char *op) {
+    place p = *place_of(map, value);
+    const pl_node *node = p.of == NULL ? NULL : p.of->producer;
+    p.of = is_op(node, op) && node->n_in > 0 ? node->in[0] : NULL;
+    return watch_place(value, &p);
 }
 
 pl_status pl_ort_map_unique(pl_ort_watch *watched, size_t n, pl_err *err) {
@@ -644,108 +757,4 @@ pl_status pl_ort_map_unique(pl_ort_watch *watched, size_t n, pl_err *err) {
     }
     pl_strmap_release(&best);
     return failed != 0 ? pl_fail_memory(err, n) : PL_OK;
-}
-
-/* ---- layouts ---- */
-
-/* MlasNchwcGetBlockSize of ORT: 16 floats with AVX-512 and on ARM, 8 with AVX. */
-static int64_t block_size(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512f") ? 16 : 8;
-#else
-    return 16;
-#endif
-}
-
-/* [N, C/b, H, W, b] to [N, C, H, W]. */
-static pl_status unblock(const pl_tensor *t, int64_t channels, pl_tensor **out, pl_err *err) {
-    const int64_t b = block_size();
-    if (t->rank != 4 || pl_dtype_bits(t->dtype) != 32 || t->dims[1] % b != 0 ||
-        channels > t->dims[1] || channels <= t->dims[1] - b) {
-        char text[200];
-        return pl_fail(err, PL_E_UNSUPPORTED, "%s does not have %lld channels in blocks of %lld",
-                       pl_tensor_describe(t, text, sizeof(text)), (long long)channels,
-                       (long long)b);
-    }
-    const int64_t n = t->dims[0], padded = t->dims[1], pixels = t->dims[2] * t->dims[3];
-    const int64_t dims[] = { n, channels, t->dims[2], t->dims[3] };
-    PL_TRY(pl_tensor_new(t->dtype, 4, dims, out, err));
-    const uint32_t *from = t->data;
-    uint32_t *to = (*out)->data;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t c = 0; c < channels; c++) {
-            const uint32_t *block = from + (i * padded + c / b * b) * pixels + c % b;
-            for (int64_t k = 0; k < pixels; k++)
-                *to++ = block[k * b];
-        }
-    }
-    return PL_OK;
-}
-
-static pl_status transpose_back(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,
-                                pl_err *err) {
-    int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
-    pl_tensor *view = NULL;
-    if (t->rank != watch->rank) {
-        return pl_fail(err, PL_E_UNSUPPORTED, "rank %d, expected %d", t->rank, watch->rank);
-    }
-    for (int i = 0; i < t->rank; i++) {
-        dims[i] = t->dims[watch->perm[i]];
-        strides[i] = t->strides[watch->perm[i]];
-    }
-    PL_TRY(pl_tensor_view(t, t->rank, dims, strides, 0, &view, err));
-    const pl_status st = pl_tensor_contiguous(view, out, err);
-    pl_tensor_unref(view);
-    return st;
-}
-
-static pl_status unstack(const pl_tensor *t, int n, pl_tensor **out, pl_err *err) {
-    for (int i = 0; i < n; i++) {
-        if (i < t->rank && t->dims[i] == 1) continue;
-        return pl_fail(err, PL_E_UNSUPPORTED, "its body did not run exactly once");
-    }
-    return pl_tensor_reshape(t, t->rank - n, t->dims + n, out, err);
-}
-
-static pl_status convert_layout(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,
-                                pl_err *err) {
-    /* A value that was renamed and is of another kind of number: the map is wrong. */
-    if (watch->dtype != PL_UNDEFINED && strcmp(watch->name, watch->stands_for) != 0 &&
-        pl_dtype_is_float(watch->dtype) != pl_dtype_is_float(t->dtype)) {
-        return pl_fail(err, PL_E_UNSUPPORTED, "'%s' is not '%s'", watch->name, watch->stands_for);
-    }
-    switch (watch->layout) {
-    case PL_ORT_BLOCKED: return unblock(t, watch->channels, out, err);
-    case PL_ORT_PERMUTED: return transpose_back(watch, t, out, err);
-    default: *out = pl_tensor_ref(t); return PL_OK;
-    }
-}
-
-/* QDQS8ToU8Transformer moves int8 codes and their zero point up by 128. */
-static pl_status move_down(pl_tensor **t, pl_err *err) {
-    pl_tensor *codes = NULL;
-    PL_TRY(pl_tensor_new(PL_I8, (*t)->rank, (*t)->dims, &codes, err));
-    const uint8_t *from = (*t)->data;
-    uint8_t *to = codes->data;
-    for (int64_t i = 0; i < codes->n_elements; i++)
-        to[i] = from[i] ^ 0x80;
-    pl_tensor_unref(*t);
-    *t = codes;
-    return PL_OK;
-}
-
-pl_status pl_ort_watch_convert(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,
-                               bool *mapped, pl_err *err) {
-    pl_tensor *own = NULL;
-    PL_TRY(unstack(t, watch->n_stacked, &own, err));
-    *mapped = watch->stands_for != NULL && convert_layout(watch, own, out, NULL) == PL_OK;
-    if (!*mapped) {
-        *out = own;
-        return PL_OK;
-    }
-    pl_tensor_unref(own);
-    const bool moved = watch->dtype == PL_I8 && (*out)->dtype == PL_U8;
-    const pl_status st = moved ? move_down(out, err) : PL_OK;
-    if (st != PL_OK) pl_tensor_unref(*out);
-    return st;
 }

@@ -11,6 +11,8 @@
 
 #include "graph/graph.h"
 
+#define PL_ORT_NCHWC "com.microsoft.nchwc" /* domain of nodes on blocked values */
+
 typedef enum pl_ort_layout { PL_ORT_PLAIN, PL_ORT_BLOCKED, PL_ORT_PERMUTED } pl_ort_layout;
 
 /* A value to be shown. */
@@ -40,6 +42,10 @@ void pl_ort_map_free(pl_ort_map *map); /* NULL is fine */
 /* Of a value of the executed graph or of one of its bodies. The strings live in the models. A value
  * of a body stands for one of the same name when no other value of the model has it. */
 pl_ort_watch pl_ort_map_value(const pl_ort_map *map, const pl_value *value);
+/* Of what a node of this type reads whose output an executed value stands for: a value between two
+ * nodes that ORT computes as one. stands_for = NULL when there is none. The name is the caller's.
+ */
+pl_ort_watch pl_ort_map_before(const pl_ort_map *map, const pl_value *value, const char *op);
 /* Of the watched values that carry the same value of the model all but one get stands_for = NULL:
  * the one that has its name stays, else the first. */
 pl_status pl_ort_map_unique(pl_ort_watch *watched, size_t n, pl_err *err);

@@ -14,6 +14,7 @@
 
 #include "backends/ort/ort_int.h"
 #include "backends/ort/ort_lift.h"
+#include "backends/ort/ort_split.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/size.h"
@@ -26,6 +27,7 @@ enum {
     FIELD_GRAPH = 7, /* ModelProto.graph */
     FIELD_OUTPUT = 12,
     FIELD_NAME = 1,
+    SPLIT_MAX = 1 << 30, /* bytes of a graph that is copied; protobuf ends at 2 GB */
 };
 
 const char *const pl_ort_record_modes[] = { "optimized", "groups", NULL };
@@ -172,6 +174,31 @@ static pl_status list_optimised(pl_ort_program *p, pl_err *err) {
     return list_values(p->graph, p->map, &p->watched, &p->n_watched, err);
 }
 
+/* The graph that is recorded. */
+static pl_bytes recorded_graph(const pl_ort_program *p) {
+    const pl_bytes split = { (const uint8_t *)p->split.data, p->split.n_bytes };
+    const pl_bytes saved = { p->saved->data, p->saved->n_bytes };
+    return split.n_bytes > 0 ? split : saved;
+}
+
+/* Nothing is lost when this fails: then fewer values are seen. */
+static void split_optimised(pl_ort_program *p) {
+    pl_ort_watch *more = NULL;
+    size_t n = 0;
+    pl_buf_release(&p->split);
+    if (p->no_split || p->saved->n_bytes > SPLIT_MAX) return;
+    const pl_status st =
+        pl_ort_split(p->graph, p->map, p->watched, p->n_watched, &p->split, &more, &n, NULL);
+    if (st != PL_OK || more == NULL) {
+        pl_buf_release(&p->split);
+        pl_free(more);
+        return;
+    }
+    pl_free(p->watched);
+    p->watched = more;
+    p->n_watched = n;
+}
+
 static void drop_watch_session(pl_ort_program *p) {
     if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
     p->watch_session = NULL;
@@ -181,11 +208,16 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
     if (p->watch_session != NULL) return PL_OK;
     if (p->graph == NULL) PL_TRY(load_optimised(p, err));
     PL_TRY(list_optimised(p, err));
+    split_optimised(p);
     const size_t n_all = p->n_watched;
     p->n_hidden = count_bodies(p->graph->graph);
     p->has_bodies = p->n_hidden > 0;
-    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
+    const pl_bytes bytes = recorded_graph(p);
     if (open_showing(p, bytes, 0, p->watched, n_all, &p->watch_session, NULL) != PL_OK) {
+        if (p->split.n_bytes > 0) { /* ORT does not take it */
+            p->no_split = true;
+            return pl_ort_record_prepare(p, err);
+        }
         PL_TRY(keep_showable(p, bytes, p->watched, n_all, &p->n_watched, err));
         p->n_hidden += n_all - p->n_watched;
         PL_TRY(open_showing(p, bytes, 0, p->watched, p->n_watched, &p->watch_session, err));
@@ -199,6 +231,7 @@ void pl_ort_record_release(pl_ort_program *p) {
     pl_ort_map_free(p->map);
     pl_model_free(p->graph);
     pl_model_free(p->original);
+    pl_buf_release(&p->split);
     pl_file_map_unref(p->saved);
 }
 
@@ -339,7 +372,7 @@ static size_t pick_wanted(const plumb_hook *hook, const pl_ort_watch *all, size_
 static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, pl_err *err) {
     plumb_record_info *info = g->args->record;
     const pl_ort_program *p = g->p;
-    const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
+    const pl_bytes bytes = recorded_graph(p);
     size_t done = 0;
     do {
         const size_t size = next_group(g, wanted + done, n - done, g->args->memory_limit);
@@ -476,7 +509,7 @@ done:
     return st;
 }
 
-static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
+static pl_status record_once(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
     PL_TRY(pl_ort_record_prepare(p, err));
     group g;
     plumb_record_info *info = args->record;
@@ -493,6 +526,16 @@ static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args,
     group_release(&g);
     pl_free(wanted);
     return st;
+}
+
+/* Once more with the graph as it is when splitting it changes the outputs. */
+static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
+    const pl_status st = record_once(p, args, err);
+    if (st != PL_OK || !args->record->differs || p->split.n_bytes == 0) return st;
+    p->no_split = true;
+    drop_watch_session(p);
+    *args->record = (plumb_record_info){ 0 };
+    return record_once(p, args, err);
 }
 
 /* One group of the model as given. Halves what disturbs or cannot be compiled. */
@@ -540,7 +583,7 @@ static pl_status record_groups(pl_ort_program *p, const plumb_run_args *args, pl
         st = record_half(&g, bytes, all + done, size, err);
         done += size;
     }
-    /* The outputs that the caller gets are those of a run that nobody watched. */
+    /* The caller gets the outputs of a run without recording. */
     if (st == PL_OK) st = run_group(&g, p->session, NULL, 0, err);
     if (st == PL_OK) args->record->differs = !g.identical;
 done:

@@ -22,7 +22,7 @@ static pl_status string_input(const pl_ort_env *ort, const pl_tensor *t, pl_ort_
         if (strings[i].n_bytes > 0 && memchr(strings[i].data, 0, strings[i].n_bytes) != NULL) {
             return pl_fail(err, PL_E_UNSUPPORTED,
                            "element %zu of a string tensor has a NUL byte, which ONNX Runtime's C "
-                           "API cannot carry",
+                           "API does not support",
                            i);
         }
         if (!pl_size_add(n_bytes, strings[i].n_bytes + 1, &n_bytes)) return pl_fail_memory(err, n);
@@ -38,7 +38,7 @@ static pl_status string_input(const pl_ort_env *ort, const pl_tensor *t, pl_ort_
     }
     ORT_TRY(
         CreateTensorAsOrtValue(ort->allocator, t->dims, (size_t)t->rank, PL_STRING, &out->value),
-        "make a string tensor");
+        "create a string tensor");
     if (n > 0) ORT_TRY(FillStringTensor(out->value, list, n), "fill a string tensor");
     return PL_OK;
 }
@@ -63,14 +63,15 @@ static pl_status tensor_input(const pl_ort_env *ort, const pl_tensor *tensor, pl
     }
     ORT_TRY(CreateTensorWithDataAsOrtValue(ort->cpu, data, n_bytes, t->dims, (size_t)t->rank,
                                            (int)t->dtype, &out->value),
-            "make an input tensor");
+            "create an input tensor");
     return PL_OK;
 }
 
 static pl_status sequence_input(const pl_ort_env *ort, const pl_datum *d, pl_ort_input *out,
                                 pl_err *err) {
     if (d->n_items == 0) {
-        return pl_fail(err, PL_E_UNSUPPORTED, "ONNX Runtime's C API cannot make an empty sequence");
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "ONNX Runtime's C API cannot create an empty sequence");
     }
     void **values = pl_calloc(d->n_items, sizeof(void *));
     out->items = pl_calloc(d->n_items, sizeof(*out->items));
@@ -83,7 +84,7 @@ static pl_status sequence_input(const pl_ort_env *ort, const pl_datum *d, pl_ort
     if (st == PL_OK) {
         st = pl_ort_check(&ort->api,
                           ort->api.CreateValue(values, d->n_items, PL_ORT_SEQUENCE, &out->value),
-                          "make a sequence", err);
+                          "create a sequence", err);
     }
     pl_free(values);
     return st;
@@ -96,7 +97,7 @@ pl_status pl_ort_input_new(const pl_ort_env *ort, const pl_datum *d, pl_ort_inpu
     if (d->kind == PL_TYPE_SEQUENCE) return sequence_input(ort, d, out, err);
     /* An optional that holds something is passed as what it holds. */
     if (d->n_items > 0) return pl_ort_input_new(ort, d->items[0], out, err);
-    return pl_fail(err, PL_E_UNSUPPORTED, "ONNX Runtime's C API cannot make an empty optional");
+    return pl_fail(err, PL_E_UNSUPPORTED, "ONNX Runtime's C API cannot create an empty optional");
 }
 
 void pl_ort_input_release(const pl_ort_env *ort, pl_ort_input *input) {
@@ -150,7 +151,7 @@ static pl_status read_strings(const pl_ort_env *ort, void *value, pl_tensor *t, 
     if (st == PL_OK) offsets[n] = n_bytes;
     for (size_t i = 0; i < n && st == PL_OK; i++) {
         if (offsets[i] > offsets[i + 1] || offsets[i + 1] > n_bytes) {
-            st = pl_fail(err, PL_E_BACKEND, "ort returned string offsets that are out of order");
+            st = pl_fail(err, PL_E_BACKEND, "ort returned string offsets out of order");
         } else {
             st = pl_tensor_set_string(t, (int64_t)i, bytes + offsets[i],
                                       offsets[i + 1] - offsets[i], err);

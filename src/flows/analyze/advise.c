@@ -1,9 +1,9 @@
 /* The search for the smallest set of nodes to raise.
  *
  * Nodes are ranked by what low precision does to them and what that does to the outputs. Then the
- * shortest beginning of that list with which the outputs meet their limit is found by halving, its
+ * shortest prefix of that list with which the outputs meet their limit is found by bisection, its
  * last node is kept, and so on with what is before it; a last round leaves out one node at a time.
- * Every answer is a run of the model on the backend under test. */
+ * Each query is one run of the model on the backend under test. */
 #include "flows/analyze/advise.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@
 #include "passes/quant_pairs.h"
 
 enum { MAX_QUERIES = 256, MAX_EFFECTS = 16, MAX_ROWS = 64 };
-/* Bits of one rounding that a result loses before it is said: five. */
+/* A result that loses more bits than this to one rounding is reported. */
 static const double CONDITION = 32;
 
 typedef struct search {
@@ -58,7 +58,8 @@ static pl_dtype low_type_of(const pl_node *node) {
 
 static bool has_bodies(const pl_node *node) {
     for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (node->attrs[i].graph != NULL || node->attrs[i].graphs != NULL) return true;
+        if (node->attrs[i].type == PL_ATTR_GRAPH || node->attrs[i].type == PL_ATTR_GRAPHS)
+            return true;
     return false;
 }
 
@@ -248,7 +249,7 @@ static pl_status ask(search *s, bool *ok, pl_err *err) {
         drop(out, n);
     }
     if (ran == PL_E_MEMORY) st = pl_fail_memory(err, 0);
-    if (ran != PL_OK) { /* the backend cannot run it: not an answer to build on */
+    if (ran != PL_OK) { /* the backend cannot run it: inconclusive */
         *ok = false;
         s->error = (double)NAN;
         snprintf(s->trouble, sizeof(s->trouble), "%.290s", trouble.message);
@@ -261,7 +262,7 @@ done:
 
 /* ---- the order ---- */
 
-/* What is not finite comes first, then what was seen at the outputs, then the rest. */
+/* Nodes that become non-finite come first, then those with a measured effect, then the rest. */
 static int by_loss(const pl_unit *x, const pl_unit *y) {
     const bool over_x = x->n_over > 0 || isinf(x->local);
     const bool over_y = y->n_over > 0 || isinf(y->local);
@@ -298,7 +299,7 @@ static pl_status rank(search *s, bool effects, pl_err *err) {
     if (st == PL_OK) return PL_OK;
     if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
     /* An operator that fp64 cannot run: the order is a guess then, the answers are not. */
-    return pl_analysis_note(&s->x.of[0], err, "advice: the survey ended early: %s",
+    return pl_analysis_note(&s->x.of[0], err, "advice: stopped the survey early: %s",
                             trouble.message);
 }
 
@@ -323,7 +324,7 @@ static pl_status find_set(search *s, bool *decided, pl_err *err) {
             if (s->spent) break;
             *(ok ? &high : &low) = middle;
         }
-        if (s->spent) { /* what is known to do, however large */
+        if (s->spent) { /* the best known set, however large */
             for (size_t i = 0; i < high; i++)
                 decided[i] = true;
             return PL_OK;
@@ -340,7 +341,7 @@ static pl_status find_set(search *s, bool *decided, pl_err *err) {
     return PL_OK;
 }
 
-/* Leaves out what is not needed after all; true in *minimal when each one is. */
+/* Drops nodes that turn out not to be needed; *minimal is true when all the rest are. */
 static pl_status leave_out(search *s, bool *decided, bool *minimal, pl_err *err) {
     *minimal = true;
     for (size_t i = s->n_ranked; i-- > 0;) {
@@ -361,25 +362,25 @@ static pl_status search_set(search *s, bool *decided, pl_err *err) {
     a->after = s->error;
     if (!ok) {
         a->reason = pl_arena_printf(
-            s->arena, "with all %zu nodes in float32 the outputs do not meet their limit: %s",
+            s->arena, "even with all %zu nodes in float32 the outputs miss their limit: %s",
             s->n_ranked, s->trouble);
         return a->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
     }
     PL_TRY(find_set(s, decided, err));
     PL_TRY(leave_out(s, decided, &a->one_minimal, err));
-    s->advice->n_queries -= s->spent; /* the last word is always asked for */
+    s->advice->n_queries -= s->spent; /* the final check is always made */
     PL_TRY(ask_first(s, decided, 0, &ok, err));
     a->met = ok;
     a->after = s->error;
     for (size_t i = 0; i < s->n_ranked; i++)
         a->n_raised += decided[i];
-    a->reason = pl_arena_printf(
-        s->arena,
-        "raise %zu of %zu %s nodes to float32: the worst output is then off by %.3g of its size "
-        "instead of %.3g%s (%s; %zu runs)",
-        a->n_raised, a->n_nodes, a->precision, a->after, a->before,
-        a->one_minimal ? ", and none of them can be left out" : "; a smaller set may do", a->limit,
-        a->n_queries);
+    a->reason = pl_arena_printf(s->arena,
+                                "raise %zu of %zu %s nodes to float32: the worst output error "
+                                "drops from %.3g to %.3g of the output's size%s (%s; %zu runs)",
+                                a->n_raised, a->n_nodes, a->precision, a->before, a->after,
+                                a->one_minimal ? "; every one of them is needed"
+                                               : "; a smaller set may exist",
+                                a->limit, a->n_queries);
     return a->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
 
@@ -480,7 +481,7 @@ static pl_status advise(search *s, pl_err *err) {
         s->advice->met = s->advice->one_minimal = true;
         s->advice->after = s->advice->before;
         s->advice->reason = pl_arena_printf(
-            s->arena, "nothing has to be raised: the worst output is off by %.3g of its size (%s)",
+            s->arena, "no node needs float32: the worst output is off by %.3g of its size (%s)",
             s->advice->before, s->advice->limit);
         if (s->advice->reason == NULL) st = pl_fail_memory(err, 1);
     } else {
@@ -510,22 +511,16 @@ pl_status pl_advise(pl_analysis *of, size_t n_samples, const pl_advise_options *
     search s = { .options = options, .arena = of[0].arena };
     s.advice = pl_arena_array(s.arena, 1, sizeof(pl_advice));
     if (s.advice == NULL) return pl_fail_memory(err, 1);
-    *s.advice = (pl_advice){ .precision = "",
-                             .limit = "",
-                             .before = (double)NAN,
-                             .after = (double)NAN,
-                             .reason = "",
-                             .model = "" };
+    pl_advice_init(s.advice);
     of[0].session->advice = s.advice;
     if (of[0].a.backend == NULL || of[0].session->outcome == PL_OUTCOME_FAILED) {
-        s.advice->reason = "none: there is no run of the model to improve";
+        s.advice->reason = "none: the model did not run";
         return PL_OK;
     }
     pl_status st = advising_init(&s, of, n_samples, err);
     if (st == PL_OK && !s.x.pairs && s.x.type == PL_UNDEFINED) {
-        s.advice->reason =
-            "none: no node of the main graph computes in float16 or bfloat16, and no "
-            "value goes through a pair of QuantizeLinear and DequantizeLinear";
+        s.advice->reason = "none: no node of the main graph computes in float16 or bfloat16, and "
+                           "there is no QuantizeLinear/DequantizeLinear pair";
     } else if (st == PL_OK) {
         st = advise(&s, err);
     }

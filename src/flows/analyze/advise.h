@@ -17,4 +17,15 @@ typedef struct pl_advise_options {
 pl_status pl_advise(pl_analysis *of, size_t n_samples, const pl_advise_options *options,
                     pl_err *err);
 
+/* Is a value blamed for products that were clipped at 16 bits? */
+bool pl_advise_is_saturated(const pl_session *session);
+/* Tries the remedy; *done when it helps: it is the advice then. */
+pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const pl_advise_options *options,
+                              bool *done, pl_err *err);
+
+struct pl_mixed;
+/* A quantised model, whose table of layers has been made: which of them to keep in float. The first
+ * sample's session takes the advice. */
+pl_status pl_advise_layers(struct pl_mixed *m, const pl_advise_options *options, pl_err *err);
+
 #endif

@@ -356,7 +356,7 @@ pl_status pl_advise_survey(pl_advising *x, pl_err *err) {
     for (size_t i = 0; i < x->n_samples && st == PL_OK; i++) {
         survey s = { .x = x, .sample = &x->of[i], .number = i };
         st = survey_init(&s, err);
-        if (st == PL_OK) st = walk(&s, "advice: what each node loses", err);
+        if (st == PL_OK) st = walk(&s, "advice: local error of each node", err);
         survey_release(&s);
     }
     return st;

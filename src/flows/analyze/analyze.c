@@ -10,11 +10,15 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "flows/analyze/advise.h"
 #include "flows/analyze/analyze_int.h"
+#include "flows/analyze/quant_mistakes.h"
+#include "flows/analyze/quant_table.h"
 #include "flows/inputs.h"
+#include "flows/inputs_doubt.h"
 #include "flows/inputs_recorded.h"
 #include "flows/model_transform.h"
 #include "flows/prepare.h"
@@ -86,11 +90,24 @@ static const char *reference_spec(const pl_analysis *x) {
     return given == NULL || is_file ? "eager" : given;
 }
 
+static pl_status warn_model(pl_analysis *x, pl_err *err) {
+    pl_buf text = PL_BUF_INIT;
+    pl_status st = PL_OK;
+    for (size_t i = 0; st == PL_OK && pl_op_warning(x->model, i, &text); i++) {
+        st = pl_analysis_note(x, err, "%s", pl_buf_str(&text));
+        pl_buf_release(&text);
+    }
+    pl_buf_release(&text);
+    return st;
+}
+
 static pl_status prepare(pl_analysis *x, pl_err *err) {
     const plumb_analyze_options *o = x->options;
     const pl_graph *graph = x->model->graph;
     x->arena = x->session->arena;
-    PL_TRY(pl_make_ready(x->model, PL_READY_TYPED, &x->m->edited, err));
+    /* What plumb does not know a backend may. */
+    const pl_ready level = pl_backend_is_own(backend_spec(x)) ? PL_READY_TYPED : PL_READY_KNOWN;
+    PL_TRY(pl_make_ready(x->model, level, &x->m->edited, err));
     x->pool = pl_pool_new(o->threads);
     x->in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
     if (x->pool == NULL || x->in == NULL) return pl_fail_memory(err, 1);
@@ -130,6 +147,8 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->profile = torch ? "torch" : "plumb";
     s->tol = x->accuracy.tol;
     PL_TRY(pl_analysis_warn_inputs(x, err));
+    PL_TRY(warn_model(x, err));
+    PL_TRY(pl_analysis_find_foreign(x, reference_spec(x), err));
     return pl_analysis_timed(x, "prepare", err);
 }
 
@@ -166,6 +185,7 @@ pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const c
                               .file = pl_api_model_file(x->m),
                               .timeout = o->timeout,
                               .memory_limit = o->memory_limit,
+                              .sandbox = o->sandbox,
                               .seed = x->inputs->seed,
                               .threads = o->threads,
                               .spool_memory = SPOOL_MEMORY,
@@ -183,6 +203,7 @@ static void describe_side(pl_analysis *x, const pl_side_run *run, pl_side_info *
         char cpu[PL_CPU_TEXT];
         pl_cpu_features_text(pl_backend_cpu(run->backend), cpu, sizeof(cpu));
         info->cpu = pl_analysis_keep(x, cpu);
+        info->sandbox = pl_backend_sandbox(run->backend);
     }
 }
 
@@ -208,27 +229,29 @@ static pl_status say_unstable(pl_analysis *x, const pl_side_run *run, const char
     const pl_node *random = random_before(run->unstable);
     const char *reason =
         random == NULL
-            ? pl_arena_printf(x->arena, "%s gives another '%s' in a second run on the same inputs",
-                              who, run->unstable->name)
-            : pl_arena_printf(x->arena,
-                              "%s gives another '%s' in a second run on the same inputs: %s '%s' "
-                              "draws random numbers (give it a seed, or use --eval for Dropout)",
-                              who, run->unstable->name, random->op, random->name);
+            ? pl_arena_printf(x->arena,
+                              "%s returned a different '%s' when run again on the same inputs", who,
+                              run->unstable->name)
+            : pl_arena_printf(
+                  x->arena,
+                  "%s returned a different '%s' when run again on the same inputs: %s '%s' "
+                  "draws random numbers (give it a seed, or use --eval for Dropout)",
+                  who, run->unstable->name, random->op, random->name);
     if (reason == NULL) return pl_fail_memory(err, 1);
     pl_verdict_unstable(x->session, pl_analysis_keep(x, run->unstable->name), reason);
     return PL_OK;
 }
 
-/* A step of one side begins: its name stands beside the bar. */
-static pl_status begin(pl_analysis *x, pl_side_run *run, const char *doing, const char *name,
-                       pl_err *err) {
-    const char *phase = pl_arena_printf(x->arena, "%s %s", name, doing);
+/* Starts a step of one side and shows its name in the progress bar. */
+static pl_status begin(pl_analysis *x, pl_side_run *run, const char *before, const char *name,
+                       const char *after, pl_err *err) {
+    const char *phase = pl_arena_printf(x->arena, "%s %s%s", before, name, after);
     if (phase == NULL) return pl_fail_memory(err, 1);
     run->options.phase = phase;
     return pl_progress_step(&x->progress, phase, 0, 0, err);
 }
 
-/* Compile, plain run, recorded run, the same again: of one side. */
+/* One side: compile, plain run, recorded run, second recorded run. */
 static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, const char *spec,
                           const char *who, const char *name, pl_err *err) {
     const bool is_a = run == &x->a;
@@ -238,26 +261,26 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
     if (!is_a && x->reference_model != NULL) options.file = pl_api_model_file(x->reference_model);
     pl_err trouble = PL_ERR_INIT;
     const char *doing = "compile";
-    PL_TRY(begin(x, run, "compiles", name, err));
+    PL_TRY(begin(x, run, "compiling", name, "", err));
     pl_status st = pl_side_run_init(run, model, &options, &trouble);
     run->wants = is_a ? NULL : pl_analysis_a_has;
     run->wants_ctx = x;
     describe_side(x, run, info);
     if (st == PL_OK) {
         PL_TRY(timed_side(x, "compile", name, err));
-        PL_TRY(begin(x, run, "runs", name, err));
+        PL_TRY(begin(x, run, "running", name, "", err));
         doing = "run";
         st = pl_side_run_plain(run, in, &trouble);
     }
     if (st == PL_OK) {
         PL_TRY(timed_side(x, "run", name, err));
-        PL_TRY(begin(x, run, "is recorded", name, err));
+        PL_TRY(begin(x, run, "recording", name, "", err));
         doing = "record";
         st = pl_side_run_record(run, in, &trouble);
     }
     if (st == PL_OK && !x->options->skip_determinism) {
         PL_TRY(timed_side(x, "record", name, err));
-        PL_TRY(begin(x, run, "is recorded again", name, err));
+        PL_TRY(begin(x, run, "checking that", name, " is deterministic (run 2)", err));
         doing = "run again";
         st = pl_side_run_repeat(run, in, &trouble);
     }
@@ -267,26 +290,24 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
     return say_unstable(x, run, name, err);
 }
 
-/* What looking did to A. */
+/* Notes the effect of recording on A. */
 static pl_status say_disturbed(pl_analysis *x, pl_err *err) {
     const pl_side_run *a = &x->a;
     const char *const *modes = pl_backend_record_modes(a->backend);
     const char *spec = pl_backend_spec(a->backend), *note = "";
-    if (a->observer_effect && a->unstable != NULL) { /* it does not need to be looked at for that */
+    if (a->observer_effect && a->unstable != NULL) { /* it is unstable without recording, too */
         x->session->observer_effect = false;
         return PL_OK;
     }
     x->session->observer_effect = a->observer_effect;
     if (a->outputs_differ) {
-        note = pl_arena_printf(x->arena,
-                               "the outputs of %s were other ones when it was recorded; the "
-                               "recorded run is the one that is judged",
-                               spec);
+        note = pl_arena_printf(
+            x->arena, "recording changed the outputs of %s; the verdict is about the recorded run",
+            spec);
     } else if (a->info.differs) {
-        note = pl_arena_printf(x->arena,
-                               "no way to record left the outputs of %s as they are: only its "
-                               "outputs are known",
-                               spec);
+        note = pl_arena_printf(
+            x->arena,
+            "every way to record changed the outputs of %s; only its outputs were compared", spec);
     } else if (a->observer_effect && a->marked) {
         note = "marking values as outputs changes what this backend computes";
     } else if (a->observer_effect && modes != NULL && modes[0] != NULL) {
@@ -303,36 +324,38 @@ static pl_status say_observer(pl_analysis *x, pl_err *err) {
     const pl_side_run *a = &x->a;
     PL_TRY(say_disturbed(x, err));
     if (*a->record_trouble != '\0') {
-        PL_TRY(
-            pl_analysis_note(x, err,
-                             "only the outputs are known: recording failed, the plain run did not "
-                             "(%s)",
-                             a->record_trouble));
+        PL_TRY(pl_analysis_note(
+            x, err, "only the outputs were compared: the model runs, but recording it failed (%s)",
+            a->record_trouble));
     }
     if (a->marked) {
-        PL_TRY(pl_analysis_note(x, err,
-                                "%s shows no intermediate values: %zu were marked as outputs, in "
-                                "%zu runs, with the outputs unchanged",
-                                pl_backend_spec(a->backend), a->info.n_seen, a->info.n_runs));
+        PL_TRY(
+            pl_analysis_note(x, err,
+                             "%s exposes no intermediate values: plumb marked %zu as outputs, in "
+                             "%zu run%s; the model's outputs did not change",
+                             pl_backend_spec(a->backend), a->info.n_seen, a->info.n_runs,
+                             pl_plural(a->info.n_runs)));
     }
     if (a->info.n_hidden > 0) {
-        PL_TRY(pl_analysis_note(x, err, "%zu values in bodies of If, Loop or Scan were not seen",
-                                a->info.n_hidden));
+        PL_TRY(pl_analysis_note(x, err,
+                                "not recorded: %zu value%s in the bodies of If, Loop or Scan",
+                                a->info.n_hidden, pl_plural(a->info.n_hidden)));
     }
     if (a->info.n_disturbed > 0) {
-        PL_TRY(pl_analysis_note(x, err, "%zu values were not looked at: %s", a->info.n_disturbed,
-                                a->refused ? "the backend refuses models with these outputs"
-                                           : "looking changes the outputs"));
+        PL_TRY(pl_analysis_note(x, err, "not recorded: %zu value%s, because %s",
+                                a->info.n_disturbed, pl_plural(a->info.n_disturbed),
+                                a->refused ? "the backend rejects models with these outputs"
+                                           : "recording changes the outputs"));
     }
     if (a->n_unknown > 0) {
         PL_TRY(pl_analysis_note(
-            x, err, "%zu values of the graph that %s executes have no name in the model",
-            a->n_unknown, pl_backend_name(a->backend)));
+            x, err, "without a name in the model: %zu value%s of the graph that %s executes",
+            a->n_unknown, pl_plural(a->n_unknown), pl_backend_name(a->backend)));
     }
     return PL_OK;
 }
 
-/* Gold again: the same bits, or the reference is not to be trusted. */
+/* A second fp64 run: it must give the same bits, or the reference cannot be trusted. */
 
 static pl_status check_gold(pl_analysis *x, pl_err *err) {
     const pl_replay_options options = { .pool = x->pool,
@@ -357,13 +380,13 @@ static pl_status check_gold(pl_analysis *x, pl_err *err) {
             const pl_hash128 *first = &x->blame.gold_hash[node->out[k]->id];
             if (pl_hash128_equal(hash, *first)) continue;
             pl_buf_printf(x->lines, "NONDETERMINISTIC FLOAT64 at %s (hash)\n", node->out[k]->name);
-            pl_verdict_unstable(x->session, NULL, "the fp64 run does not repeat itself");
+            pl_verdict_unstable(x->session, NULL, "the fp64 run is not deterministic");
             goto done;
         }
         pl_replay_release_after(r, node);
         PL_TRY_GOTO(done, st,
-                    pl_progress_step(&x->progress, "gold again", (int64_t)i + 1,
-                                     (int64_t)graph->n_nodes, err));
+                    pl_progress_step(&x->progress, "checking that the fp64 run is deterministic",
+                                     (int64_t)i + 1, (int64_t)graph->n_nodes, err));
     }
 done:
     pl_replay_free(r);
@@ -371,7 +394,7 @@ done:
 }
 
 static pl_status blame(pl_analysis *x, pl_err *err) {
-    /* Unless told, everything is kept as long as that is no burden. */
+    /* By default everything is kept if it is small enough. */
     if (x->options->save == NULL) x->keep_all = 2 * pl_spool_bytes(x->a.spool) < SAVE_ALL_BELOW;
     const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
     const pl_blame_options options = { .pool = x->pool,
@@ -379,52 +402,29 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
                                        .skip_gold = x->options->skip_gold != 0,
                                        .b_is_truth = x->recording != NULL,
                                        .visit = pl_analysis_judged,
-                                       .unseen = x->recording != NULL ? pl_analysis_unseen : NULL,
+                                       .unseen = x->recording != NULL         ? pl_analysis_unseen
+                                                 : x->reference_model != NULL ? pl_quant_clip
+                                                                              : NULL,
                                        .visit_ctx = x,
                                        .progress = &x->progress };
     PL_TRY(pl_blame_run(x->replayed, x->replayed_in, &a, &b, &options, &x->blame, err));
-    PL_TRY(pl_analysis_timed(x, "gold, replay and blame", err));
+    PL_TRY(pl_analysis_timed(x, "fp64 run, replay and blame", err));
     if (!x->options->skip_gold && !x->options->skip_determinism) {
         PL_TRY(check_gold(x, err));
-        PL_TRY(pl_analysis_timed(x, "gold again", err));
+        PL_TRY(pl_analysis_timed(x, "second fp64 run", err));
     }
+    PL_TRY(pl_analysis_quantised(x, err));
     PL_TRY(pl_analysis_settle(x, err));
     pl_analysis_drop_outputs(x);
     return PL_OK;
 }
 
-/* Generated inputs on which eager does not run either are bad inputs, and nobody's fault. */
+/* If eager cannot run on the generated inputs either, the inputs are bad, not the backend. */
 static pl_status check_inputs(pl_analysis *x, const pl_side_run *run, pl_err *err) {
-    const pl_failure *failure = run->backend == NULL ? NULL : pl_backend_failure(run->backend);
-    const pl_interp_options options = { .pool = x->pool,
-                                        .any_shape = true,
-                                        .seed = x->inputs->seed };
     const bool is_a = run == &x->a;
-    pl_model *model = is_a ? x->model : x->replayed;
-    pl_err trouble = PL_ERR_INIT;
-    pl_interp *interp = NULL;
-    if (x->inputs->n_files > 0 || x->inputs->n_sets > 0 || x->recording != NULL) return PL_OK;
-    if (failure != NULL && failure->happened && (failure->signal != 0 || failure->timed_out))
-        return PL_OK;
-    pl_datum **out = pl_calloc(model->graph->n_outputs + 1, sizeof(pl_datum *));
-    if (out == NULL) return pl_fail_memory(err, model->graph->n_outputs);
-    pl_status st = pl_interp_new(model, &options, &interp, &trouble);
-    if (st == PL_OK) {
-        st = pl_interp_run(interp, is_a ? x->in : x->replayed_in, out, &trouble);
-        if (st != PL_OK && st != PL_E_MEMORY)
-            st = pl_fail(err, PL_E_INVALID,
-                         "the generated inputs do not fit the model, eager cannot run on them "
-                         "either (%s); give dimensions with --dim NAME=N, values with --range "
-                         "NAME=LO:HI or --input NAME=FILE",
-                         trouble.message);
-    } else {
-        st = PL_OK; /* an operator that is missing here says nothing about the inputs */
-    }
-    for (size_t i = 0; i < model->graph->n_outputs; i++)
-        pl_datum_unref(out[i]);
-    pl_free(out);
-    pl_interp_free(interp);
-    return st;
+    if (x->recording != NULL) return PL_OK;
+    return pl_inputs_doubt(is_a ? x->model : x->replayed, x->inputs, is_a ? x->in : x->replayed_in,
+                           run->backend, x->pool, err);
 }
 
 static pl_status run_all(pl_analysis *x, pl_err *err) {
@@ -442,10 +442,11 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
         PL_TRY(say_observer(x, err));
     }
     PL_TRY(pl_analysis_pair(x, err));
-    if (x->recording == NULL) {
+    if (x->recording == NULL && x->foreign == NULL) {
         PL_TRY(run_side(x, &x->b, &x->session->b, reference_spec(x), "the reference", "B", err));
         if (failed(x)) return check_inputs(x, &x->b, err);
     }
+    PL_TRY(pl_analysis_find_precision(x, err));
     PL_TRY(blame(x, err));
     PL_TRY(pl_analysis_search_parts(x, err));
     return pl_analysis_bisect(x, err);
@@ -489,6 +490,7 @@ static void analysis_release(pl_analysis *x) {
     pl_side_run_release(&x->b);
     pl_analysis_drop_outputs(x);
     pl_blame_release(&x->blame);
+    pl_blame_release(&x->own_blame);
     pl_analysis_close_reference(x);
     pl_session_free(x->session);
     pl_pool_free(x->pool);
@@ -534,6 +536,33 @@ static pl_status advise(analyses *all, const plumb_analyze_options *o, pl_err *e
     return pl_advise(all->of, all->n, &options, err);
 }
 
+/* What quantisation costs, and with --advise what to do about it. */
+static pl_status weigh_layers(analyses *all, const plumb_analyze_options *o, pl_err *err) {
+    pl_analysis *first = &all->of[0];
+    const char *why = NULL;
+    pl_mixed mixed;
+    if (failed(first) || (o->skip_search && !o->advise) || o->amp != NULL)
+        return advise(all, o, err);
+    first->started = pl_api_seconds();
+    pl_status st = pl_mixed_open(&mixed, all->of, all->n, &why, err);
+    if (st == PL_OK) st = pl_quant_table(&mixed, why, err);
+    const pl_quantisation *q = first->session->quant;
+    const pl_advise_options saturated = { .out = o->advise_out };
+    bool advised = false;
+    if (st == PL_OK && o->advise && pl_advise_is_saturated(first->session))
+        st = pl_advise_saturated(all->of, all->n, &saturated, &advised, err);
+    if (advised) {
+        st = st == PL_OK ? pl_analysis_timed(first, "advice", err) : st;
+    } else if (st == PL_OK && o->advise && q != NULL && q->n_rows > 0) {
+        const pl_advise_options options = { .out = o->advise_out };
+        st = pl_advise_layers(&mixed, &options, err);
+    } else if (st == PL_OK) {
+        st = advise(all, o, err);
+    }
+    pl_mixed_close(&mixed);
+    return st;
+}
+
 static const char *metric_at(const void *ctx, size_t i) {
     (void)ctx;
     return i < pl_n_metrics ? pl_metrics[i].name : NULL;
@@ -541,6 +570,10 @@ static const char *metric_at(const void *ctx, size_t i) {
 
 static pl_status check_metric(const plumb_analyze_options *o, pl_err *err) {
     pl_buf hint = PL_BUF_INIT;
+    if (o->advise_metric != NULL && strcmp(o->advise_metric, "top1") != 0 &&
+        strcmp(o->advise_metric, "metric") != 0)
+        return pl_fail(err, PL_E_USAGE, "advise metric is '%s', expected top1 or metric",
+                       o->advise_metric);
     if (o->metric == NULL || pl_metric_find(o->metric) != NULL) return PL_OK;
     pl_nearest_put(&hint, o->metric, strlen(o->metric), metric_at, NULL);
     const pl_status st = pl_fail(err, PL_E_USAGE, "no metric '%s'%s", o->metric, pl_buf_str(&hint));
@@ -582,7 +615,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     pl_session *s = all->of[0].session;
     s->n_samples = n;
     PL_TRY(pl_analysis_cover(s, err));
-    PL_TRY(advise(all, o, err));
+    PL_TRY(weigh_layers(all, o, err));
     s->peak_rss = peak_rss();
     PL_TRY(pl_analysis_accept(s, o, all->of[0].recording != NULL, &all->lines, err));
     return commit_folder(&all->folder, &all->of[0], err);

@@ -43,8 +43,8 @@ static void drop_lines(const pl_session *s, pl_buf *lines) {
     *lines = kept;
 }
 
-/* What an accepted culprit led to is accepted with it; an output that fails though nobody is to
- * blame must be accepted itself. */
+/* What an accepted culprit led to is accepted with it; an output that fails though no operation is
+ * to blame must be accepted itself. */
 static pl_status conclude(pl_session *s, size_t n_dropped, bool truth, pl_err *err) {
     bool left = s->n_blame > 0;
     for (size_t i = 0; i < s->n_points && !left; i++)
@@ -67,7 +67,7 @@ static pl_status write_baseline(pl_session *s, const char *path, pl_err *err) {
     return st;
 }
 
-/* Before the long work: what cannot be read is told at once. */
+/* Reads the baseline before the long work, so errors show at once. */
 pl_status pl_analysis_check_baseline(const plumb_analyze_options *o, pl_err *err) {
     pl_baseline *baseline = NULL;
     if (o->baseline == NULL) return PL_OK;

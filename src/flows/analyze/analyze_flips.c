@@ -1,7 +1,7 @@
-/* Outputs of quantised models: rounding flips codes, and a flip may become much.
+/* Outputs of quantised models: rounding flips codes, and a flip may grow.
  *
  * A run is not wrong for that. It is measured how far from fp64 rounding alone may take an output
- * (compare/spread.h): a run that is further, and further than the reference, fails. Where two
+ * (blame/spread.h): a run that is further, and further than the reference, fails. Where two
  * backends were asked to be compared, what the last rounding cannot have done is told as well: more
  * than one step of an output's own codes. */
 #include <math.h>
@@ -31,7 +31,7 @@ static double spread_of(const pl_analysis *x, const pl_value *output) {
     return (double)NAN;
 }
 
-/* Another backend was named as the reference, and not the one that is taken for right. */
+/* The reference is another backend, not the trusted eager. */
 static bool is_pair(const pl_analysis *x) {
     const char *given = x->options->reference;
     return given != NULL && x->recording == NULL && x->reference_model == NULL &&
@@ -119,14 +119,14 @@ pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err) {
     const pl_judgement *v = &x->blame.of[most->replayed->id];
     if (isnan(spread)) {
         return pl_analysis_note(x, err,
-                                "output '%s' is %.3g (%.2g of its size) from the reference: codes "
-                                "that flip at a tie, first at '%s'",
+                                "output '%s' differs from the reference by %.3g (%.2g of its size) "
+                                "because quantised codes flip at rounding ties, first at '%s'",
                                 most->value, most->acc.max_abs, pl_analysis_relative(most),
                                 born->value);
     }
     return pl_analysis_note(x, err,
-                            "output '%s' is %.3g (%.2g of its size) from the reference: rounding "
-                            "alone moves it by %.2g of its size; codes first flip at '%s'",
+                            "output '%s' differs from the reference by %.3g (%.2g of its size); "
+                            "rounding alone moves it by %.2g of its size; codes first flip at '%s'",
                             most->value, most->acc.max_abs, pl_analysis_relative(most),
                             v->scale > 0 ? spread / v->scale : spread, born->value);
 }

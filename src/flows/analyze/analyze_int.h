@@ -40,10 +40,17 @@ typedef struct pl_analysis {
     pl_datum **replayed_in; /* of `replayed`; borrowed from `in` */
     pl_side_run a, b;
     pl_recording *recording; /* B is only a recording; NULL = it is a run */
-    pl_pair_map map;         /* the user's; arena NULL = none */
+    bool *foreign; /* by value id of `replayed`: comes from an operator that only A can run; NULL =
+                      none does, or B can run it too */
+    pl_pair_map map; /* the user's; arena NULL = none */
     pl_counterparts pairs;
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
+    pl_blame own_blame;          /* of the quantised model by itself, when B is its float model */
+    struct pl_mistake *mistakes; /* by value id of `replayed`; NULL = the model is not quantised, or
+                                    B is the same one */
+    const char **clipped;        /* by value id of `model`: what its quantiser clips; NULL */
+    pl_precision *precision;     /* by value id of `model`: what it went through */
     pl_progress progress;
     pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */
     double
@@ -76,6 +83,14 @@ pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run);
 pl_run_data pl_analysis_reference_data(pl_analysis *x);
 bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis */
 
+/* analyze_foreign.c: operators that only the backend under test can run */
+pl_status pl_analysis_find_foreign(pl_analysis *x, const char *reference, pl_err *err);
+/* An output that comes from one is compared with nothing that is independent of A. */
+void pl_analysis_doubt_foreign(pl_analysis *x, pl_sync_point *p);
+/* gold as B would have it, a new reference; NULL when there is none. */
+pl_status pl_analysis_gold_as_b(const pl_datum *a, const pl_datum *gold, pl_datum **out,
+                                pl_err *err);
+
 /* analyze_points.c: sync points and verdicts */
 pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err);
@@ -104,6 +119,10 @@ pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_jud
                             double tol, bool *fails, pl_err *err);
 /* A note on outputs that differ and do not fail; *said when there are some. */
 pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
+
+/* analyze_quant.c: a quantised model against its float model */
+pl_status pl_analysis_quantised(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_find_precision(pl_analysis *x, pl_err *err);
 
 /* analyze_jumps.c: outputs where a function jumps, by the rule "unstable" of the gate */
 pl_status pl_analysis_keep_output(pl_analysis *x, const pl_value *value, const pl_datum *a,

@@ -1,4 +1,4 @@
-/* The gate's second look (accuracy.h) at outputs that fail though no operation is to blame: one
+/* The gate's second check (accuracy.h) at outputs that fail though no operation is to blame: one
  * that lies where its function jumps is as far off by rounding alone. */
 #include "base/alloc.h"
 #include "flows/analyze/analyze_int.h"
@@ -32,7 +32,7 @@ pl_status pl_analysis_keep_output(pl_analysis *x, const pl_value *value, const p
 }
 
 static void tell_moves(void *ctx, size_t done, size_t all) {
-    pl_progress_update(ctx, "fp64 again", (int64_t)done, (int64_t)all);
+    pl_progress_update(ctx, "second fp64 run", (int64_t)done, (int64_t)all);
 }
 
 pl_status pl_analysis_excuse(pl_analysis *x, pl_sync_point *p, const pl_accuracy_figures *figures,
@@ -54,10 +54,10 @@ pl_status pl_analysis_excuse(pl_analysis *x, pl_sync_point *p, const pl_accuracy
     if (st != PL_OK || !check.same) return st;
     *fails = false;
     p->excuse = check.rule;
-    PL_TRY(pl_analysis_note(x, err, "output '%s' is %.3g (%.2g of its size) off and %s: %s",
+    PL_TRY(pl_analysis_note(x, err, "output '%s' is off by %.3g (%.2g of its size) but %s: %s",
                             p->value, p->acc.max_abs, pl_analysis_relative(p), check.rule,
                             check.why));
-    return pl_analysis_timed(x, "second look", err);
+    return pl_analysis_timed(x, "second check", err);
 }
 
 void pl_analysis_drop_outputs(pl_analysis *x) {

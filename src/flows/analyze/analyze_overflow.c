@@ -36,12 +36,12 @@ pl_status pl_analysis_trace_overflow(pl_analysis *x, pl_err *err) {
         if (!output) continue;
         p->facts.rule = PL_FACT_NO;
         if (p != first) p->facts.bad_inputs = PL_FACT_YES;
-        p->reason = pl_arena_printf(
-            x->arena,
-            "NaN or Inf in %lld of %lld elements where fp64 is finite, and the reference has them "
-            "too: '%s' (%s) overflows %s first",
-            (long long)(p->acc.n - p->acc.n_finite), (long long)p->acc.n, first->value, first->op,
-            pl_dtype_name(first->a.dtype));
+        p->reason =
+            pl_arena_printf(x->arena,
+                            "NaN or Inf in %lld of %lld elements that are finite in fp64; the "
+                            "reference has them too: '%s' (%s) is the first to overflow %s",
+                            (long long)(p->acc.n - p->acc.n_finite), (long long)p->acc.n,
+                            first->value, first->op, pl_dtype_name(first->a.dtype));
         if (p->reason == NULL) return pl_fail_memory(err, 1);
     }
     return PL_OK;

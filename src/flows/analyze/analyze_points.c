@@ -5,9 +5,12 @@
 
 #include "base/alloc.h"
 #include "base/array.h"
+#include "base/count.h"
 #include "flows/analyze/analyze_int.h"
 #include "flows/analyze/marking.h"
+#include "flows/analyze/quant_mistakes.h"
 #include "ops/op.h"
+#include "pair/effective.h"
 #include "session/verdict.h"
 
 enum { RANDOM_DEPTH = 200 };
@@ -53,6 +56,9 @@ static pl_status measure(pl_analysis *x, pl_sync_point *p, const pl_datum *a, co
     p->measured = true;
     p->pair_class = pl_accumulators_class(&p->acc);
     p->precision = pl_precision_of(a->tensor->dtype, b->tensor->dtype);
+    const pl_value *own = p->replayed == NULL ? NULL : x->pairs.a[p->replayed->id];
+    if (x->precision != NULL && own != NULL)
+        p->precision = pl_precision_coarser(p->precision, x->precision[own->id]);
     p->limits_from = pl_precision_name(p->precision);
     if (metric != NULL) {
         p->colour = pl_metric_colour(metric, &p->acc, p->precision, &p->limits);
@@ -73,7 +79,7 @@ static pl_status judge_torch(pl_analysis *x, pl_sync_point *p, const pl_datum *a
     return PL_OK;
 }
 
-/* Random numbers that nobody recorded make what comes after them another value each time. */
+/* After random numbers that were not recorded, values differ in every run. */
 static bool is_random(const pl_analysis *x, const pl_value *value, int depth) {
     const pl_node *node = value->producer;
     if (node == NULL || depth > RANDOM_DEPTH) return false;
@@ -156,10 +162,8 @@ static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *
                                  err);
 }
 
-/* Called for each value that A has, judged already, in the order of the model. */
-pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
-                             const pl_datum *gold, pl_err *err) {
-    pl_analysis *x = ctx;
+static pl_status judged(pl_analysis *x, const pl_value *value, const pl_datum *a, const pl_datum *b,
+                        const pl_datum *gold, pl_err *err) {
     pl_sync_point *p = NULL;
     PL_TRY(add_point(x, &p, err));
     const pl_value *own = x->pairs.a[value->id];
@@ -170,7 +174,11 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
     if (b != NULL) {
         const pl_record *record =
             x->recording == NULL ? NULL : &x->recording->records[x->recorded[value->id] - 1];
-        fill_side(&p->b, b, record == NULL ? &x->b.hash[value->id] : &record->hash);
+        const pl_hash128 none = { 0, 0 };
+        fill_side(&p->b, b,
+                  record != NULL       ? &record->hash
+                  : x->foreign != NULL ? &none
+                                       : &x->b.hash[value->id]);
         if (record != NULL) p->b.key = pl_analysis_keep(x, record->key);
         p->counterpart = record == NULL ? pl_analysis_keep(x, value->name) : p->b.key;
         p->paired_by = x->pairs.method[value->id];
@@ -181,13 +189,26 @@ pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a
     if (x->options->skip_gold || x->options->skip_determinism) { /* else gold's second run looks */
         PL_TRY(pl_analysis_reach(x, value, a, err));
     }
+    if (x->recording == NULL) PL_TRY(pl_quant_clip(x, value, gold, err));
     compare_metadata(x, p);
     PL_TRY(measure(x, p, a, b, err));
     PL_TRY(pl_analysis_keep_output(x, value, a, x->recording != NULL ? gold : b, gold, err));
     pl_analysis_judge_overflow(p, a, gold);
     PL_TRY(pl_analysis_judge_truth(x, p, a, b, gold, err));
     if (x->recording == NULL) PL_TRY(judge_torch(x, p, a, b, gold, err));
-    return judge_unreplayed(x, p, value, a, b, err);
+    return judge_unreplayed(x, p, value, a, x->foreign != NULL ? NULL : b, err);
+}
+
+/* Called for each value that A has, judged already, in the order of the model. */
+pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
+                             const pl_datum *gold, pl_err *err) {
+    pl_analysis *x = ctx;
+    pl_datum *made = NULL;
+    if (x->foreign == NULL) return judged(x, value, a, b, gold, err);
+    PL_TRY(pl_analysis_gold_as_b(a, gold, &made, err));
+    const pl_status st = judged(x, value, a, made, gold, err);
+    pl_datum_unref(made);
+    return st;
 }
 
 pl_status pl_analysis_unseen(void *ctx, const pl_value *value, const pl_datum *gold, pl_err *err) {
@@ -243,6 +264,7 @@ static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v
     p->facts.rule = pair.rule;
     p->facts.bad_inputs = pair.bad_inputs;
     pl_verdict_decide(p);
+    pl_analysis_doubt_foreign(x, p);
 }
 
 /* rms of a - b relative to b; NAN when they were not measured. */
@@ -251,7 +273,7 @@ double pl_analysis_relative(const pl_sync_point *p) {
     return sqrt(p->acc.sum_sq / p->acc.sum_rr);
 }
 
-/* An output that fails by itself: the predicate's answer, or that of codes that flip. */
+/* Does the output fail by itself, by the accuracy rule or by flipped codes? */
 static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgement *v, bool *fails,
                               pl_err *err) {
     const bool off_zero = p->measured && !(p->acc.sum_rr > 0) && p->acc.sum_sq > 0;
@@ -270,7 +292,11 @@ static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgeme
     };
     bool flips = false;
     pl_output_precision(x->replayed, p->replayed, &flips);
-    if (figures.by_rule || figures.overflowed || figures.rule == PL_FACT_NO) {
+    const double limit = x->session->quant_limit;
+    if (!isnan(limit) && !figures.by_rule && figures.rule != PL_FACT_NO) {
+        const double off = no_gold || !(v->scale > 0) ? figures.relative : v->propagated / v->scale;
+        *fails = figures.structural || figures.nonfinite || figures.overflowed || !(off <= limit);
+    } else if (figures.by_rule || figures.overflowed || figures.rule == PL_FACT_NO) {
         *fails = pl_accuracy_output_fails(&x->accuracy, &figures);
     } else if (flips && !figures.structural && !no_gold) {
         return pl_analysis_flips(x, p, v, pl_accuracy_output_tol(&x->accuracy), fails, err);
@@ -281,7 +307,8 @@ static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgeme
     return PL_OK;
 }
 
-/* Blame in the words of the model under test: groups are made of nodes of the replayed one. */
+/* Translates blame to nodes of the model under test: groups consist of nodes of the replayed model.
+ */
 static pl_status name_blame(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     s->blame = x->blame.groups;
@@ -309,22 +336,23 @@ static pl_status say_nonfinite(pl_analysis *x, pl_err *err) {
         if (!p->measured || p->pair_class != PL_PAIR_NONFINITE) continue;
         const int64_t n = p->acc.n_nan_a + p->acc.n_inf_a;
         if (n == 0) continue;
-        return pl_analysis_note(x, err, "%s first appears at '%s' (%s), %lld elements; %s",
+        return pl_analysis_note(x, err, "%s first appears at '%s' (%s), %lld element%s; %s",
                                 p->acc.n_nan_a > 0 ? "NaN" : "Inf", p->value, p->op, (long long)n,
-                                p->verdict == PL_VERDICT_CULPRIT ? "it is born there"
-                                                                 : "its inputs lead to it");
+                                pl_plural((uint64_t)n),
+                                p->verdict == PL_VERDICT_CULPRIT ? "its inputs do not explain it"
+                                                                 : "its inputs explain it");
     }
     return PL_OK;
 }
 
-/* The naive way to look inside would have marked all values as outputs: would it have seen this? */
+/* Would the naive approach, marking all values as outputs, have shown this difference? */
 static pl_status say_marking(pl_analysis *x, pl_err *err) {
     bool tried = false, disturbs = false;
     if (x->a.backend == NULL || pl_backend_levels(x->a.backend) == NULL) return PL_OK;
     PL_TRY(pl_mark_disturbs(&x->a, x->in, &tried, &disturbs, err));
     if (!tried || !disturbs) return PL_OK;
     x->session->observer_note = "marking every value as an output changes the outputs of this "
-                                "backend: that way of looking would hide the difference";
+                                "backend, so it would hide the difference";
     return pl_analysis_note(x, err, "%s", x->session->observer_note);
 }
 
@@ -360,12 +388,12 @@ static pl_status say_coverage(pl_analysis *x, pl_err *err) {
     for (size_t i = 0; i < graph->n_outputs; i++)
         s->coverage.n_outputs += graph->outputs[i]->producer != NULL;
     if (x->blame.n_without_rule > 0) {
-        PL_TRY(pl_analysis_note(x, err, "%zu replayed nodes have no error bound of their own",
-                                x->blame.n_without_rule));
+        PL_TRY(pl_analysis_note(x, err, "without an error bound: %zu replayed node%s",
+                                x->blame.n_without_rule, pl_plural(x->blame.n_without_rule)));
     }
     if (x->blame.n_unreplayed > 0) {
-        PL_TRY(pl_analysis_note(x, err, "%zu values could not be replayed: %s",
-                                x->blame.n_unreplayed, x->blame.first_unreplayed));
+        PL_TRY(pl_analysis_note(x, err, "not replayed: %zu value%s (%s)", x->blame.n_unreplayed,
+                                pl_plural(x->blame.n_unreplayed), x->blame.first_unreplayed));
     }
     return PL_OK;
 }
@@ -390,7 +418,12 @@ pl_status pl_analysis_conclude(pl_session *s, bool truth, pl_err *err) {
     const pl_claim claim = {
         .truth = truth,
         .agree = torch ? "all values are the same by PyTorch's rule"
-                       : "no operation is further off than rounding explains",
+                 : isnan(s->quant_limit)
+                     ? "no operation is off by more than rounding explains"
+                     : pl_arena_printf(s->arena,
+                                       "the outputs are within %g of their size of the float "
+                                       "model's, and no quantiser made a mistake",
+                                       s->quant_limit),
         .first = torch && s->n_blame == 0 ? s->first_divergence : NULL,
     };
     return pl_verdict_conclude(s, &claim, err);

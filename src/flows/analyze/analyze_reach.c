@@ -1,5 +1,5 @@
-/* Operators whose interesting range the inputs do not reach: a Clip that never clips, a Relu that
- * never cuts off. A fault there cannot show, and random data often stays away. */
+/* Operators that the inputs do not exercise: a Clip or Relu that never clips. A fault there cannot
+ * show, and random data often misses it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "flows/analyze/analyze_int.h"
 #include "ops/grad.h"
 
-enum { FEW = 8, BLOCK = 1024 }; /* elements that say nothing about a range; read at once */
+enum { FEW = 8, BLOCK = 1024 }; /* too few elements to judge a range; elements read at once */
 
 typedef struct range {
     int64_t n, n_zero, n_negative, n_positive, n_low, n_high;
@@ -30,8 +30,8 @@ static double limit_of(const pl_node *node, const char *name) {
 /* ---- what is missing, "" when nothing is; the operator's row says which of them asks ---- */
 
 static void cut_off(const range *r, char *out, size_t n) {
-    if (r->n_zero == r->n) snprintf(out, n, "gives zeros only");
-    if (r->n_zero == 0) snprintf(out, n, "never cuts off");
+    if (r->n_zero == r->n) snprintf(out, n, "returns only zeros");
+    if (r->n_zero == 0) snprintf(out, n, "never clips");
 }
 
 static void two_sides(const range *r, char *out, size_t n) {
@@ -67,7 +67,7 @@ static void count(range *r, const double *x, size_t n) {
     }
 }
 
-/* Until nothing is missing any more: mostly that is soon. */
+/* Stops as soon as nothing is missing, usually early. */
 static void scan(const pl_tensor *t, missing_fn kind, range *r, char *missing, size_t n_missing) {
     double x[BLOCK];
     const size_t size = pl_dtype_bytes(t->dtype);
@@ -103,8 +103,7 @@ pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datu
     pl_tensor_unref(dense);
     if (missing[0] == '\0') return PL_OK;
     if (x->n_unreached++ > 0) return PL_OK;
-    x->unreached =
-        pl_arena_printf(x->arena, "%s that makes '%s' %s", node->op, value->name, missing);
+    x->unreached = pl_arena_printf(x->arena, "%s ('%s') %s", node->op, value->name, missing);
     return x->unreached == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
 
@@ -113,7 +112,7 @@ pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err) {
     if (x->n_unreached == 0) return PL_OK;
     if (x->n_unreached > 1) snprintf(more, sizeof(more), " (and %zu more)", x->n_unreached - 1);
     return pl_analysis_note(x, err,
-                            "random inputs do not reach everything: %s%s; a fault there cannot "
-                            "show: give --range or real --inputs",
+                            "random inputs do not exercise everything: %s%s; a fault there would "
+                            "not show; use --range or real --inputs",
                             x->unreached, more);
 }

@@ -27,7 +27,7 @@ static pl_status open_model(pl_analysis *x, const char *path, pl_err *err) {
         return pl_fail(err, trouble.status, "%s", trouble.message);
     }
     x->replayed = x->reference_model->model;
-    return pl_make_ready(x->replayed, PL_READY_TYPED, &x->reference_model->edited, err);
+    return pl_make_ready(x->replayed, PL_READY_KNOWN, &x->reference_model->edited, err);
 }
 
 static pl_status match_inputs(pl_analysis *x, pl_err *err) {
@@ -38,10 +38,10 @@ static pl_status match_inputs(pl_analysis *x, pl_err *err) {
         const size_t k = pl_ports_match(to->inputs, to->n_inputs, i, from->inputs, from->n_inputs);
         if (k != SIZE_MAX) x->replayed_in[i] = x->in[k];
         if (x->replayed_in[i] == NULL && to->inputs[i]->init == NULL) {
-            return pl_fail(
-                err, PL_E_INVALID,
-                "the reference model needs input '%s', which the model under test has not",
-                to->inputs[i]->name);
+            return pl_fail(err, PL_E_INVALID,
+                           "the reference model requires input '%s', which is missing from the "
+                           "model under test",
+                           to->inputs[i]->name);
         }
     }
     return PL_OK;
@@ -69,8 +69,7 @@ pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err) {
     if (o->map != NULL) {
         if (x->recording == NULL && x->reference_model == NULL)
             return pl_fail(err, PL_E_USAGE,
-                           "a map pairs values with those of a recording or of another model; "
-                           "--reference names neither");
+                           "--map requires a recording or another model as --reference");
         PL_TRY(pl_pair_map_open(o->map, &x->map, err));
     }
     return match_inputs(x, err);
@@ -279,5 +278,6 @@ pl_run_data pl_analysis_reference_data(pl_analysis *x) {
     if (x->recording != NULL) {
         return (pl_run_data){ .has = record_has, .get = record_get, .ctx = x };
     }
+    if (x->foreign != NULL) return (pl_run_data){ .has = nothing_has, .get = mapped_get };
     return pl_side_run_data(&x->b);
 }

@@ -46,14 +46,13 @@ pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err) {
     PL_TRY(pl_session_open(x->options->reuse, &old, err));
     pl_status st = PL_OK;
     if (strcmp(old->model_hash, x->session->model_hash) != 0) {
-        st = pl_fail(err, PL_E_INVALID, "session '%s' is of another model (%s, not %s)",
+        st = pl_fail(err, PL_E_INVALID, "session '%s' belongs to another model (%s, expected %s)",
                      x->options->reuse, old->model_hash, x->session->model_hash);
     }
     if (st == PL_OK && x->options->backend != NULL &&
         strcmp(x->options->backend, old->a.spec) != 0) {
         st = pl_fail(err, PL_E_USAGE,
-                     "session '%s' holds a run of %s, and --backend says %s: leave out one of the "
-                     "two",
+                     "session '%s' holds a run of %s, but --backend is %s; give only one of them",
                      x->options->reuse, old->a.spec, x->options->backend);
     }
     if (st == PL_OK) st = pl_side_run_prepare(&x->a, x->model, &options, err);
@@ -63,6 +62,7 @@ pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err) {
         x->session->a.backend = pl_analysis_keep(x, old->a.backend);
         x->session->a.version = pl_analysis_keep(x, old->a.version);
         x->session->a.cpu = pl_analysis_keep(x, old->a.cpu);
+        x->session->a.sandbox = pl_analysis_keep(x, old->a.sandbox);
         x->session->a.path = pl_analysis_keep(x, x->options->reuse);
         st = pl_analysis_timed(x, "reuse A", err);
     }

@@ -102,7 +102,7 @@ static pl_status note_failing(pl_session *into, size_t sample, pl_err *err) {
                       (int64_t)sample, false, err);
 }
 
-/* What only another sample made worth saying. */
+/* Notes that only another sample has. */
 static pl_status merge_notes(pl_session *into, const pl_session *from, pl_err *err) {
     const char **all = pl_arena_array(into->arena, NOTES_MAX, sizeof(*all)); /* room for more */
     size_t n = into->n_notes;
@@ -214,8 +214,8 @@ pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err) {
         }
         if (!is_constant(d->tensor)) continue;
         PL_TRY(pl_analysis_note(x, err,
-                                "input '%s' is the same number everywhere: faults of place "
-                                "(transposed, shifted) cannot show",
+                                "all elements of input '%s' are equal: transposed or shifted "
+                                "results cannot be detected",
                                 graph->inputs[i]->name));
     }
     return PL_OK;

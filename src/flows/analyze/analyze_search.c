@@ -1,4 +1,4 @@
-/* What did it: the node with which a failure begins, the pass that makes the run wrong. */
+/* Searches: the node where a failure starts, and the pass that causes it. */
 #include <math.h>
 #include <string.h>
 
@@ -7,14 +7,14 @@
 #include "flows/analyze/parts.h"
 #include "session/verdict.h"
 
-/* A failure that has no values to replay: the node with which it begins. */
+/* For a failure without values to replay: the node where it starts. */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     const pl_side_options options = pl_analysis_side(x, x->a.options.spec, "A");
     pl_failing_node found;
     pl_origin origin;
     PL_TRY(pl_bisect_failure(x->model, x->in, &options, &found, err));
-    PL_TRY(pl_analysis_timed(x, "search for the node", err));
+    PL_TRY(pl_analysis_timed(x, "searching for the failing node", err));
     if (found.node == NULL) return PL_OK;
     const pl_failure *failure = pl_backend_failure(x->a.backend);
     const bool crashed = failure != NULL && failure->happened;
@@ -37,7 +37,7 @@ pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err) {
                 : failure->timed_out     ? "time-out"
                 : failure->out_of_memory ? "out of memory"
                                          : "crash",
-        .where = "the shortest beginning of the model that fails ends here",
+        .where = "the shortest prefix of the model that fails ends here",
         .q = (double)NAN,
         .effect = (double)NAN,
         .reason = pl_analysis_keep(x, found.why),
@@ -50,7 +50,8 @@ pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err) {
 
 /* ---- parts ---- */
 
-/* Its values are not known, or not all: what is blamed is what happens to lie between two. */
+/* A black box: its values are unknown or incomplete, so blame covers everything between two known
+ * ones. */
 static bool is_black_box(const pl_analysis *x) {
     if (x->a.backend == NULL || x->replayed != x->model) return false;
     return (x->a.marked && x->a.info.n_disturbed > 0) || x->a.info.differs ||
@@ -94,7 +95,7 @@ static bool is_guilty(const pl_parts_found *found, const pl_sync_point *p) {
     return false;
 }
 
-/* What was blamed for the segment that holds the guilty part has only inherited. */
+/* Other entries blamed for the segment that holds the guilty part only inherited its error. */
 static pl_status clear_others(pl_analysis *x, const pl_parts_found *found, pl_err *err) {
     for (size_t i = 0; i < x->session->n_points; i++) {
         pl_sync_point *p = &x->session->points[i];
@@ -119,11 +120,10 @@ pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err) {
     PL_TRY(pl_parts_search(x->model, x->in, &options, &found, err));
     PL_TRY(pl_analysis_timed(x, "parts of the model", err));
     if (found.n_parts == 0) {
-        return pl_analysis_note(x, err,
-                                "%zu parts of the model were run on %s and %s: the whole is to "
-                                "blame, not one part",
-                                found.n_queries, pl_backend_name(x->a.backend),
-                                found.whole ? "none is wrong each time" : "none is wrong");
+        return pl_analysis_note(
+            x, err, "%zu parts of the model were run on %s, but %s: only the whole model fails",
+            found.n_queries, pl_backend_name(x->a.backend),
+            found.whole ? "none fails every time" : "none fails");
     }
     pl_blame_entry *entries = pl_arena_array(x->arena, found.n_parts, sizeof(*entries));
     if (entries == NULL) return pl_fail_memory(err, found.n_parts);
@@ -137,10 +137,10 @@ pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err) {
     PL_TRY(clear_others(x, &found, err));
     PL_TRY(pl_analysis_conclude(s, x->recording != NULL, err));
     s->first_divergence = entries[0].value;
-    return pl_analysis_note(x, err,
-                            "found by running parts of the model on %s, the rest on eager: %zu "
-                            "runs, %zu refused",
-                            pl_backend_name(x->a.backend), found.n_queries, found.n_refused);
+    return pl_analysis_note(
+        x, err,
+        "found by running parts of the model on %s and the rest on eager: %zu runs, %zu rejected",
+        pl_backend_name(x->a.backend), found.n_queries, found.n_refused);
 }
 
 /* ---- passes ---- */
@@ -182,7 +182,8 @@ pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err) {
         return PL_OK;
     if (s->n_blame == 0 && s->outcome != PL_OUTCOME_FAILED) { /* every trial would look right */
         s->bisect_level = s->bisect_pass = "";
-        s->bisect_reason = "no operation is to blame: nothing tells a wrong run from a right one";
+        s->bisect_reason =
+            "no operation can be blamed: there is no rule that tells a failing run from a good one";
         return PL_OK;
     }
     pl_guilty_pass found;

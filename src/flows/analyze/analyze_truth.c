@@ -1,6 +1,6 @@
-/* The third party: a recording that is the reference is the truth. The model itself (gold) is held
- * against it, so that a runtime which computes a wrong export rightly is not accused, and a wrong
- * export is not called right. */
+/* A recording as the reference is the truth. The model itself (gold) is compared with it, so that a
+ * runtime that computes a wrong export correctly is not blamed, and a wrong export does not pass.
+ */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -21,8 +21,8 @@ pl_status pl_analysis_judge_truth(pl_analysis *x, pl_sync_point *p, const pl_dat
     PL_TRY(pl_accuracy_compare(&rule, recorded, of_model, NULL, &check, err));
     p->facts.rule = pl_fact_of(check.same);
     if (check.same) return PL_OK;
-    p->reason = pl_arena_printf(x->arena, "the model computes something else than was recorded: %s",
-                                check.why);
+    p->reason =
+        pl_arena_printf(x->arena, "the model does not reproduce the recording: %s", check.why);
     return p->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
 
@@ -69,13 +69,13 @@ pl_status pl_analysis_trace_truth(pl_analysis *x, pl_err *err) {
     pl_free(tainted);
     pl_free(of);
     if (output_differs || n_differ == 0) return PL_OK;
-    /* Inside it may be another reading of what a name means; the outputs are what counts. */
+    /* An intermediate name may mean something else in the recording; only the outputs count. */
     for (size_t i = 0; i < s->n_points; i++) {
         if (s->points[i].facts.rule == PL_FACT_NO) s->points[i].facts.rule = PL_FACT_UNKNOWN;
         s->points[i].model_wrong = false;
     }
-    return pl_analysis_note(x, err,
-                            "%zu values inside differ from the recording, first '%s', though the "
-                            "outputs agree",
-                            n_differ, first->value);
+    return pl_analysis_note(
+        x, err,
+        "the outputs agree with the recording, but %zu intermediate value%s not, first '%s'",
+        n_differ, n_differ == 1 ? " does" : "s do", first->value);
 }

@@ -11,7 +11,7 @@
 
 /* ---- nodes ---- */
 
-/* Values of the first n nodes that none of them uses: what a beginning of the model ends with. */
+/* Values of the first n nodes that none of them uses: the outputs of this prefix. */
 static pl_status list_ends(const pl_model *model, size_t n, const char ***out, size_t *n_out,
                            pl_err *err) {
     const pl_graph *graph = model->graph;
@@ -93,7 +93,8 @@ pl_status pl_bisect_failure(pl_model *model, pl_datum *const *in, const pl_side_
     bool fails = false;
     *out = (pl_failing_node){ .node = NULL };
     if (bad == 0) return PL_OK;
-    /* Through the same door as the parts: a whole model that passes there has nothing to search. */
+    /* Tests the whole model in the same way as the prefixes: if it passes, there is nothing to
+     * search. */
     PL_TRY(fails_on(model, bad, in, options, &fails, out->why, sizeof(out->why), err));
     out->n_queries = 1;
     if (!fails) return PL_OK;
@@ -228,13 +229,13 @@ static pl_status find_level(search *s, const char *const *levels, pl_guilty_pass
         out->level = levels[i];
         *any = i > 0;
         if (i == 0)
-            out->reason = "it is wrong without any optimisation: a kernel is to blame, or a step "
-                          "that always runs";
+            out->reason = "it fails without any optimisation: a kernel or a step that always runs "
+                          "is to blame";
         return PL_OK;
     }
     if (levels != NULL) {
         *any = false;
-        out->reason = "it is right at every level that was tried";
+        out->reason = "it passes at every level tried";
     }
     return PL_OK;
 }
@@ -254,14 +255,14 @@ static pl_status find_pass(search *s, pl_arena *arena, pl_guilty_pass *out, pl_e
     }
     if (st != PL_OK) goto done;
     if (bad) {
-        out->reason = "it stays wrong with every pass that has a name left out";
+        out->reason = "it still fails with every named pass disabled";
         goto done;
     }
     PL_TRY_GOTO(done, st, shrink(s, disabled, err));
     for (size_t i = 0; i < s->n_names; i++)
         if (disabled[i]) pl_buf_printf(&names, "%s%s", names.n_bytes > 0 ? "+" : "", s->names[i]);
     out->pass = pl_arena_strdup(arena, pl_buf_str(&names));
-    out->reason = pl_arena_printf(arena, "without %s it is right", pl_buf_str(&names));
+    out->reason = pl_arena_printf(arena, "it passes without %s", pl_buf_str(&names));
     if (out->pass == NULL || out->reason == NULL || !pl_buf_ok(&names)) st = pl_fail_memory(err, 1);
 done:
     pl_buf_release(&names);

@@ -12,8 +12,8 @@ typedef struct pl_failing_node {
     char why[PL_ERR_MESSAGE_MAX];
     size_t n_queries;
 } pl_failing_node;
-/* The shortest beginning of the model on which the backend still fails ends with this node. Only
- * ends of the beginning are outputs, so that the backend fuses as it did. */
+/* The last node of the shortest prefix on which the backend still fails. Only values at the end of
+ * the prefix are outputs, so that the backend fuses as before. */
 pl_status pl_bisect_failure(pl_model *model, pl_datum *const *in, const pl_side_options *options,
                             pl_failing_node *out, pl_err *err);
 

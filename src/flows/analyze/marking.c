@@ -1,9 +1,8 @@
 /* Marking values as outputs, in groups.
  *
- * What is shown comes from one run: values of several runs, in which other things were fused, do
- * not belong together, and a replay that starts from one and ends at another would blame the seam.
- * So the groups that leave the outputs alone are found first, then joined as far as that holds for
- * them together. */
+ * All recorded values come from one run: values of several runs, which fuse different nodes, do not
+ * belong together, and a replay between them would blame the seam. So first find groups that do not
+ * change the outputs, then join them as far as the outputs still do not change. */
 #include "flows/analyze/marking.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@ typedef struct marks {
     const pl_value **values; /* that could be outputs, in order */
     size_t n_values, max_runs;
     bool *chosen;    /* by value: to be marked in the next run */
-    size_t *lo, *hi; /* groups that leave the outputs as they are */
+    size_t *lo, *hi; /* groups that do not change the outputs */
     size_t n_groups;
     pl_marked_fn fn;
     void *ctx;
@@ -25,7 +24,7 @@ typedef struct marks {
 } marks;
 
 static bool can_mark(const pl_value *value) {
-    /* An output needs a type; sequences and optionals are left alone. */
+    /* An output needs a type; sequences and optionals are skipped. */
     return !value->is_output && value->type != NULL && value->type->kind == PL_TYPE_TENSOR &&
            value->type->dtype != PL_UNDEFINED;
 }
@@ -52,7 +51,7 @@ static pl_status marked_model(const marks *m, pl_model **out, pl_err *err) {
         if (!m->chosen[i]) continue;
         pl_value *value = pl_graph_find((*out)->graph, m->values[i]->name);
         st = value == NULL
-                 ? pl_fail(err, PL_E_INTERNAL, "marking: '%s' got lost", m->values[i]->name)
+                 ? pl_fail(err, PL_E_INTERNAL, "marking: '%s' is missing", m->values[i]->name)
                  : pl_graph_add_output((*out)->graph, value, err);
     }
     return st;
@@ -120,7 +119,7 @@ done:
     return st;
 }
 
-/* Finds groups that leave the outputs as they are. */
+/* Finds groups that do not change the outputs. */
 static pl_status find_groups(marks *m, size_t lo, size_t hi, pl_err *err) {
     answer how = REFUSED;
     if (lo == hi || m->out->n_runs >= m->max_runs) return PL_OK;
@@ -138,7 +137,8 @@ static pl_status find_groups(marks *m, size_t lo, size_t hi, pl_err *err) {
     return find_groups(m, middle, hi, err);
 }
 
-/* The largest group, and every other one that can be added to it; then one run shows them all. */
+/* The largest group, plus every other one that can be added to it; then one run records them all.
+ */
 static pl_status join_groups(marks *m, pl_err *err) {
     size_t largest = 0;
     answer how = REFUSED;

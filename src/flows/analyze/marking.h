@@ -1,5 +1,5 @@
-/* Marking: a model with more of its values as outputs, run on a backend. The plain way to look
- * inside a backend that shows nothing by itself, and the way that changes what it computes. */
+/* Marking: runs a model with more of its values as outputs. The simple way to observe a backend
+ * that exposes nothing, but one that can change what it computes. */
 #ifndef PL_MARKING_H
 #define PL_MARKING_H
 
@@ -10,7 +10,7 @@ typedef pl_status (*pl_marked_fn)(void *ctx, const pl_value *value, const pl_dat
 
 typedef struct pl_marking {
     size_t n_shown;     /* values seen, with the outputs as in the plain run */
-    size_t n_disturbed; /* values that cannot be looked at without changing the outputs */
+    size_t n_disturbed; /* values that cannot be recorded without changing the outputs */
     size_t n_runs;
     size_t n_other, n_refused; /* of these runs: with other outputs; that the backend refused */
 } pl_marking;

@@ -1,5 +1,5 @@
-/* Searching by parts: the shortest beginning that is wrong, then the longest start of it that can
- * be left to the reference, then single nodes. */
+/* Searching by parts: the shortest failing prefix, then the longest start of it that the reference
+ * can take over, then single nodes. */
 #include "flows/analyze/parts.h"
 
 #include <math.h>
@@ -40,7 +40,8 @@ static bool is_constant(const parts *p, const pl_value *value) {
     return p->constant[value->id];
 }
 
-/* What depends on constants only goes with whoever reads it: as an input it would be another model.
+/* Nodes that depend only on constants stay with their reader: as an input they would change the
+ * model.
  */
 static void find_items(parts *p) {
     const pl_graph *graph = p->model->graph;
@@ -279,7 +280,7 @@ static pl_status add_part(parts *p, size_t from, size_t to, pl_err *err) {
         p->keep[p->items[i]] = true;
         part->nodes[part->n_nodes++] = p->model->graph->nodes[p->items[i]];
     }
-    if (st == PL_OK) st = ask(p, &wrong, err); /* again: what is said was seen */
+    if (st == PL_OK) st = ask(p, &wrong, err); /* run it again: report only what was observed */
     if (st == PL_OK && wrong) {
         part->q = p->q;
         part->kind = p->kind;

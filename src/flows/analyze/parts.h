@@ -1,8 +1,8 @@
-/* Parts of a model on the backend, the rest on the reference: how to find what a backend computes
- * wrongly that cannot be looked into.
+/* Runs parts of a model on the backend and the rest on the reference, to find what a black box
+ * computes wrongly.
  *
  * Any set of nodes is a model: what it reads from others is fed with the values of the reference,
- * what it makes for others are its outputs. Its outputs are judged as always: by an fp64 replay of
+ * values read by other nodes are its outputs, which are judged as usual: by an fp64 replay of
  * the part on the same values, with error bounds. */
 #ifndef PL_PARTS_H
 #define PL_PARTS_H
@@ -22,7 +22,7 @@ typedef struct pl_parts_found {
     pl_guilty_part *parts; /* in the order of the model; lives in the arena */
     size_t n_parts;
     size_t n_queries, n_refused; /* parts that were run; of these, those the backend refused */
-    bool whole; /* the whole model is wrong through the same door: there was something to search */
+    bool whole; /* the whole model fails when run in this way, so there is something to search */
 } pl_parts_found;
 
 typedef struct pl_parts_options {

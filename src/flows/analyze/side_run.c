@@ -40,6 +40,8 @@ pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_option
     pl_backend_options backend =
         pl_backend_options_for(options->spec, options->timeout, options->memory_limit);
     backend.progress = options->progress;
+    backend.sandbox = options->sandbox;
+    backend.model = options->file;
     const pl_compile_options compile = { .file = options->file,
                                          .seed = options->seed,
                                          .threads = options->threads,
@@ -92,7 +94,7 @@ static bool wanted(const pl_side_run *r, const pl_value *value) {
     return r->wants == NULL || r->wants(r->wants_ctx, value);
 }
 
-/* Runtimes turn signed codes into unsigned ones, zero point and all: the same numbers, 128 apart.
+/* Runtimes may turn signed codes and zero points into unsigned ones: the same numbers, 128 apart.
  * *out is a new reference. */
 static pl_status recode(const pl_value *value, const pl_datum *d, pl_datum **out, pl_err *err) {
     const pl_dtype declared = value->type != NULL && value->type->kind == PL_TYPE_TENSOR
@@ -205,8 +207,8 @@ static pl_status keep_outputs(pl_side_run *r, pl_err *err) {
     return PL_OK;
 }
 
-/* Outputs that are not those of the plain run, though values were shown: what was shown belongs to
- * them, not to the plain run's. */
+/* The outputs differ from the plain run although values were recorded: the values belong to these
+ * outputs, not to the plain ones. */
 static pl_status keep_other_outputs(pl_side_run *r, pl_datum *const *out, pl_err *err) {
     const pl_graph *graph = r->model->graph;
     for (size_t i = 0; i < graph->n_outputs; i++) {
@@ -243,8 +245,8 @@ static uint64_t bytes_of_values(const pl_graph *graph) {
     return sum;
 }
 
-/* How much a backend may hold of what it shows. One that keeps all values to the end of a run shows
- * a large model's in several. */
+/* Bytes of recorded values that a backend may hold. One that keeps all values until the end of a
+ * run records a large model in several runs. */
 static uint64_t record_limit(const pl_side_run *r) {
     if (r->options.memory_limit > 0) return r->options.memory_limit;
     return bytes_of_values(r->model->graph) > RECORD_MEMORY ? RECORD_MEMORY : 0;
@@ -285,8 +287,8 @@ static pl_status on_marked(void *ctx, const pl_value *value, const pl_datum *d, 
     return keep(ctx, value, d, err);
 }
 
-/* A backend that shows nothing, or a program that left nothing: the model with its values marked as
- * outputs, as long as that leaves its own outputs as they are. */
+/* For a backend or program without intermediate values: marks values as outputs, as long as the
+ * model's own outputs do not change. */
 static pl_status record_marked(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     pl_marking counts;
     PL_TRY(pl_mark_values(r, in, MAX_MARKING_RUNS, on_marked, r, &counts, err));
@@ -303,8 +305,8 @@ pl_status pl_side_run_record(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     if (can_record(r)) {
         pl_err trouble = PL_ERR_INIT;
         const pl_status st = record(r, in, false, &trouble);
-        /* The plain run worked: it is the way of looking that failed (ONNX Runtime 1.16 loses an
-         * axis when a DequantizeLinear is looked at), and marking would fall into the same hole. */
+        /* The plain run worked: only recording failed (ONNX Runtime 1.16 loses an
+         * axis when a DequantizeLinear is recorded), and marking would fail in the same way. */
         if (st == PL_E_BACKEND && r->n_recorded == 0) {
             snprintf(r->record_trouble, sizeof(r->record_trouble), "%.300s", trouble.message);
         } else if (st != PL_OK) {
@@ -336,7 +338,7 @@ pl_status pl_side_run_repeat(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     r->unstable = NULL;
     PL_TRY(repeat_outputs(r, in, err));
     if (!can_record(r) || r->info.differs || r->marked || *r->record_trouble != '\0') return PL_OK;
-    /* A second recording whose outputs differ shows nothing: then the outputs above tell. */
+    /* A second recording whose outputs differ records nothing; then the outputs above decide. */
     return record(r, in, true, err);
 }
 

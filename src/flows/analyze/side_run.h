@@ -1,4 +1,4 @@
-/* One side of a comparison at work: compile, a plain run, a recorded run, the same again.
+/* One side of a comparison: compile, plain run, recorded run, second recorded run.
  *
  * What was recorded waits in a spool, by value of the model. Names that the backend says it stands
  * for count; names that the model does not have are counted and left out. */
@@ -17,6 +17,7 @@ typedef struct pl_side_options {
     const char *file;    /* that holds exactly the model; NULL = none */
     double timeout;
     uint64_t memory_limit;
+    int sandbox; /* PLUMB_SANDBOX_* */
     uint64_t seed;
     int threads;
     uint64_t spool_memory; /* bytes kept in memory before the file */

@@ -28,7 +28,7 @@ static pl_status read_path(const char *path, pl_model **out, pl_err *err) {
     pl_status st = pl_dir_open(path, &dir, err);
     if (st == PL_OK)
         st = pl_dir_look(dir, "model.onnx", NULL) == PL_KIND_NONE
-                 ? pl_fail(err, PL_E_INVALID, "'%s' is a folder without model.onnx", path)
+                 ? pl_fail(err, PL_E_INVALID, "folder '%s' has no model.onnx", path)
                  : pl_model_read_in(dir, "model.onnx", out, err);
     pl_dir_close(dir);
     return st;
@@ -96,9 +96,68 @@ const char *plumb_model_output_name(const plumb_model *m, size_t i) {
     return i < plumb_model_outputs(m) ? m->model->graph->outputs[i]->name : NULL;
 }
 
-plumb_dtype plumb_model_input_dtype(const plumb_model *m, size_t i) {
+/* NULL when it is not known, or not that of a tensor. */
+static const pl_type *input_type(const plumb_model *m, size_t i) {
     const pl_type *type = i < plumb_model_inputs(m) ? m->model->graph->inputs[i]->type : NULL;
-    return type == NULL || type->kind != PL_TYPE_TENSOR ? (plumb_dtype)0 : (plumb_dtype)type->dtype;
+    return type == NULL || type->kind != PL_TYPE_TENSOR ? NULL : type;
+}
+
+static const pl_type *output_type(const plumb_model *m, size_t i) {
+    const pl_type *type = i < plumb_model_outputs(m) ? m->model->graph->outputs[i]->type : NULL;
+    return type == NULL || type->kind != PL_TYPE_TENSOR ? NULL : type;
+}
+
+plumb_dtype plumb_model_input_dtype(const plumb_model *m, size_t i) {
+    const pl_type *type = input_type(m, i);
+    return type == NULL ? (plumb_dtype)0 : (plumb_dtype)type->dtype;
+}
+
+plumb_dtype plumb_model_output_dtype(const plumb_model *m, size_t i) {
+    const pl_type *type = output_type(m, i);
+    return type == NULL ? (plumb_dtype)0 : (plumb_dtype)type->dtype;
+}
+
+static int tell_dims(const pl_type *type, int64_t *dims, size_t n_dims) {
+    if (type == NULL || !type->has_rank) return -1;
+    for (size_t k = 0; dims != NULL && k < n_dims && k < (size_t)type->rank; k++)
+        dims[k] = pl_dim_known(type->dims[k]) ? type->dims[k].value : -1;
+    return type->rank;
+}
+
+int plumb_model_input_dims(const plumb_model *m, size_t i, int64_t *dims, size_t n_dims) {
+    return tell_dims(input_type(m, i), dims, n_dims);
+}
+
+int plumb_model_output_dims(const plumb_model *m, size_t i, int64_t *dims, size_t n_dims) {
+    return tell_dims(output_type(m, i), dims, n_dims);
+}
+
+int plumb_model_node(const plumb_model *m, size_t i, plumb_node *out) {
+    if (i >= plumb_model_nodes(m)) return pl_struct_fill(out, NULL, 0);
+    const pl_node *node = m->model->graph->nodes[i];
+    const plumb_node x = { .size = sizeof(x),
+                           .name = node->name,
+                           .op = node->op,
+                           .domain = node->domain,
+                           .n_inputs = node->n_in,
+                           .n_outputs = node->n_out };
+    return pl_struct_fill(out, &x, sizeof(x));
+}
+
+static const char *value_name(const pl_value *v) {
+    return v == NULL ? "" : v->name;
+}
+
+const char *plumb_model_node_input(const plumb_model *m, size_t node, size_t i) {
+    if (node >= plumb_model_nodes(m)) return NULL;
+    const pl_node *n = m->model->graph->nodes[node];
+    return i < n->n_in ? value_name(n->in[i]) : NULL;
+}
+
+const char *plumb_model_node_output(const plumb_model *m, size_t node, size_t i) {
+    if (node >= plumb_model_nodes(m)) return NULL;
+    const pl_node *n = m->model->graph->nodes[node];
+    return i < n->n_out ? value_name(n->out[i]) : NULL;
 }
 
 plumb_status plumb_model_bytes(const plumb_model *model, void **bytes, size_t *n_bytes,

@@ -1,5 +1,5 @@
-/* Options over the border: every struct of plumb.h that starts with its size, its defaults, and the
- * one way to read what a caller compiled with another version of the header has filled. */
+/* Options of plumb.h: every struct that starts with its size, its defaults, and the one way to read
+ * a struct from a caller compiled with another version of the header. */
 #include "flows/api/options.h"
 
 #include <string.h>
@@ -26,6 +26,7 @@ static const plumb_viewer_options viewer = { .size = sizeof(viewer) };
 static const plumb_minify_options minify = { .size = sizeof(minify), .fail_code = -1 };
 static const plumb_repro_options repro = { .size = sizeof(repro), .level = 2 };
 static const plumb_wrap_options wrap = { .size = sizeof(wrap), .level = 2 };
+static const plumb_style style = { .size = sizeof(style) };
 
 typedef struct row {
     const char *name;
@@ -53,6 +54,7 @@ static const row rows[] = {
     [PLUMB_OPTIONS_MINIFY] = { "plumb_minify_options", &minify, sizeof(minify) },
     [PLUMB_OPTIONS_REPRO] = { "plumb_repro_options", &repro, sizeof(repro) },
     [PLUMB_OPTIONS_WRAP] = { "plumb_wrap_options", &wrap, sizeof(wrap) },
+    [PLUMB_OPTIONS_STYLE] = { "plumb_style", &style, sizeof(style) },
 };
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
@@ -115,7 +117,7 @@ pl_status pl_inputs_read(const plumb_inputs **given, plumb_inputs *own, pl_err *
     }
     if (own->n_samples > 1 && own->n_sets > 1)
         return pl_fail(err, PL_E_USAGE,
-                       "samples as tensors and several sets of inputs exclude each other");
+                       "samples as tensors and several sets of inputs cannot be combined");
     *given = own;
     return PL_OK;
 }
@@ -143,7 +145,7 @@ int pl_struct_fill(void *to, const void *from, size_t n_bytes) {
 static int watch_update(void *ctx, const char *phase, int64_t done, int64_t total) {
     pl_watch *w = ctx;
     if (w->cancelled) return 1;
-    if (w->pid != getpid()) return 0; /* a fork that works ahead says nothing */
+    if (w->pid != getpid()) return 0; /* a speculative fork reports nothing */
     if (phase != NULL) {
         const size_t n = pl_utf8_cut(phase, strlen(phase), sizeof(w->phase) - 1);
         memcpy(w->phase, phase, n);

@@ -22,8 +22,8 @@ pl_status pl_list_check(const char *name, const char *const *list, size_t n, pl_
  * from == NULL: zeros. 1 when something was filled in. */
 int pl_struct_fill(void *to, const void *from, size_t n_bytes);
 
-/* The user's callback, with a memory: a wish to cancel stays, phases are cleaned, and phase NULL
- * repeats the last report. */
+/* The user's callback with state: a cancel request persists, phase names are sanitised, and phase
+ * NULL repeats the last report. */
 typedef struct pl_watch {
     plumb_progress user, progress;
     char phase[160];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/json.h"
 #include "flows/api/session_api.h"
 #include "flows/record.h"
@@ -53,7 +54,7 @@ plumb_status plumb_record(plumb_model *model, const plumb_record_options *option
     PL_TRY(pl_list_check("names", o.names, o.n_names, err));
     PL_TRY(pl_list_check("ops", o.ops, o.n_ops, err));
     PL_TRY(pl_list_check("modules", o.modules, o.n_modules, err));
-    if (o.output == NULL) return pl_fail(err, PL_E_USAGE, "no file to record to");
+    if (o.output == NULL) return pl_fail(err, PL_E_USAGE, "missing output file");
     o.progress = pl_watch_init(&watch, o.progress);
     plumb_record_result *result = pl_calloc(1, sizeof(*result));
     pl_record_job job = { .m = model, .model = model->model, .options = &o };
@@ -141,8 +142,9 @@ plumb_status plumb_record_result_write(const plumb_record_result *result,
     if (json) {
         put_json(result, &out);
     } else {
-        pl_buf_printf(&out, "%zu values, %" PRIu64 " bytes -> %s  (%.1f ms)\n", result->n_records,
-                      result->n_bytes, result->path, 1e3 * result->seconds);
+        pl_buf_put_count(&out, result->n_records, "value");
+        pl_buf_printf(&out, ", %" PRIu64 " bytes -> %s  (%.1f ms)\n", result->n_bytes, result->path,
+                      1e3 * result->seconds);
         for (size_t i = 0; i < result->n_notes; i++)
             pl_buf_printf(&out, "%s\n", result->notes[i]);
     }

@@ -92,10 +92,10 @@ plumb_status plumb_recorder_write(plumb_recorder *r, const char *name, plumb_dty
         st =
             pl_fail(&err, PL_E_USAGE, "'%s': element type %d cannot be recorded", name, (int)dtype);
     } else if (rank < 0 || rank > PL_RANK_MAX || (rank > 0 && dims == NULL)) {
-        st = pl_fail(&err, PL_E_USAGE, "'%s': rank %d, at most %d is possible", name, rank,
+        st = pl_fail(&err, PL_E_USAGE, "'%s': rank %d, expected at most %d", name, rank,
                      PL_RANK_MAX);
     } else if (!pl_dims_product(rank, dims, &n)) {
-        st = pl_fail(&err, PL_E_USAGE, "'%s': a dim is negative or the shape too large", name);
+        st = pl_fail(&err, PL_E_USAGE, "'%s': a dim is negative or the shape is too large", name);
     } else if (data == NULL && n > 0) {
         st = pl_fail(&err, PL_E_USAGE, "'%s': no data", name);
     } else {

@@ -88,7 +88,8 @@ int plumb_session_get(const plumb_session *h, plumb_session_summary *out) {
                                 .bisect_pass = str(s->bisect_pass),
                                 .bisect_reason = str(s->bisect_reason),
                                 .peak_memory = s->peak_rss,
-                                .lines = str(s->lines) };
+                                .lines = str(s->lines),
+                                .at_fault = str(s->at_fault) };
     for (size_t i = 0; i < s->n_points; i++)
         x.n_outputs += s->points[i].is_output;
     return pl_struct_fill(out, &x, sizeof(x));
@@ -261,8 +262,8 @@ static pl_status read_tensor(const plumb_session *h, size_t i, const char *side,
     pl_status st = PL_OK;
     if (t == NULL) {
         st = pl_fail(err, pair.unreadable ? PL_E_FORMAT : PL_E_NOT_FOUND,
-                     "'%s' of %s was not kept%s%s", p->value, side, pair.why[0] != '\0' ? ": " : "",
-                     pair.why);
+                     "'%s' of %s was not saved%s%s", p->value, side,
+                     pair.why[0] != '\0' ? ": " : "", pair.why);
     } else {
         st = pl_tensor_contiguous(t, out, err);
     }
@@ -283,8 +284,8 @@ plumb_status plumb_session_tensor(const plumb_session *session, const char *valu
     const size_t i = plumb_session_find(session, value);
     if (i == PLUMB_NONE) return pl_fail(err, PL_E_NOT_FOUND, "no sync point '%s'", value);
     if (session->folder[0] == '\0')
-        return pl_fail(err, PL_E_NOT_FOUND, "the session was not written: no tensor is kept");
-    plumb_session *h = (plumb_session *)(uintptr_t)session; /* what is opened late is its own */
+        return pl_fail(err, PL_E_NOT_FOUND, "the session was not written, so it has no tensors");
+    plumb_session *h = (plumb_session *)(uintptr_t)session; /* lazily opened state */
     pthread_mutex_lock(&h->mutex);
     pl_status st = PL_OK;
     if (h->viewed == NULL) st = pl_viewed_open(h->folder, &h->viewed, err);
@@ -311,8 +312,8 @@ pl_status pl_write_read(const plumb_write_options *given, plumb_write_options *o
     PL_TRY(pl_options_read(PLUMB_OPTIONS_WRITE, given, own, err));
     *out = (pl_session_print_options){ .format = own->format,
                                        .metric = own->metric,
-                                       .limit = own->limit,
-                                       .colour = own->colour != 0 };
+                                       .limit = own->limit };
+    PL_TRY(pl_options_read(PLUMB_OPTIONS_STYLE, own->style, &out->style, err));
     PL_TRY(pl_session_print_check(out, err));
     if (own->sort != NULL && !pl_session_sort_parse(own->sort, &out->sort))
         return pl_fail(err, PL_E_USAGE, "sort is '%s', expected worst or order", own->sort);
@@ -324,7 +325,7 @@ pl_status pl_write_is_json(const plumb_write_options *given, bool *json, plumb_w
     PL_TRY(pl_options_read(PLUMB_OPTIONS_WRITE, given, own, err));
     *json = own->format != NULL && strcmp(own->format, "json") == 0;
     if (own->format == NULL || *json || strcmp(own->format, "text") == 0) return PL_OK;
-    return pl_fail(err, PL_E_USAGE, "format '%s' is not known; available: text, json", own->format);
+    return pl_fail(err, PL_E_USAGE, "unknown format '%s'; available: text, json", own->format);
 }
 
 plumb_status plumb_write_check(const plumb_write_options *options, plumb_error *err) {

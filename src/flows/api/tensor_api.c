@@ -7,7 +7,7 @@ static pl_status check(plumb_dtype dtype, int rank, const int64_t *dims, const v
                        size_t n_bytes, pl_err *err) {
     int64_t n = 0;
     if (!pl_dtype_valid((int64_t)dtype))
-        return pl_fail(err, PL_E_USAGE, "no element type has the number %d", (int)dtype);
+        return pl_fail(err, PL_E_USAGE, "unknown element type %d", (int)dtype);
     if (rank < 0 || rank > PL_RANK_MAX)
         return pl_fail(err, PL_E_LIMIT, "rank is %d, expected 0 to %d", rank, (int)PL_RANK_MAX);
     if (rank > 0) PL_REQUIRE(dims);
@@ -16,7 +16,8 @@ static pl_status check(plumb_dtype dtype, int rank, const int64_t *dims, const v
         return pl_fail(err, PL_E_USAGE, "a dim is negative, or there are too many elements");
     const size_t size = pl_dtype_bytes((pl_dtype)dtype);
     if (n_bytes % size != 0 || n_bytes / size != (size_t)n)
-        return pl_fail(err, PL_E_USAGE, "tensor data has %zu bytes, its shape needs %lld of %zu",
+        return pl_fail(err, PL_E_USAGE,
+                       "tensor data has %zu bytes, but its shape has %lld elements of %zu bytes",
                        n_bytes, (long long)n, size);
     return PL_OK;
 }

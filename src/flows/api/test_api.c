@@ -18,6 +18,7 @@ static pl_status run_suite(const char *const *dirs, size_t n_dirs, const plumb_t
         pl_backend_options opening =
             pl_backend_options_for(o->backend, o->timeout, o->memory_limit);
         opening.progress = o->progress;
+        opening.sandbox = o->sandbox;
         st = o->fp64 ? pl_fail(err, PL_E_USAGE, "fp64 requires the eager backend")
                      : pl_backend_open(o->backend, &opening, &backend, err);
     }

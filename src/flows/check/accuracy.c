@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "metric/overflow.h"
 #include "metric/same.h"
 
@@ -187,10 +188,9 @@ static void judge_by_gold(const pl_accumulators *of_ref, const pl_accumulators *
     c->res_largest = of_res->max_abs;
     c->largest_allowed = NOISE * of_ref->max_abs + 8 * least;
     if (!(c->res_error <= c->allowed)) {
-        fail(c, "rmse", "its error against fp64 is %.3g, %.3g is allowed", c->res_error,
-             c->allowed);
+        fail(c, "rmse", "error against fp64 %.3g, allowed %.3g", c->res_error, c->allowed);
     } else if (!(of_res->max_abs <= c->largest_allowed)) {
-        fail(c, "largest", "element %lld is %.9g, fp64 says %.9g: off by %.3g, %.3g is allowed",
+        fail(c, "largest", "element %lld is %.9g, %.9g in fp64: off by %.3g, allowed %.3g",
              (long long)of_res->max_abs_index, of_res->max_abs_a, of_res->max_abs_r,
              of_res->max_abs, c->largest_allowed);
     }
@@ -198,8 +198,8 @@ static void judge_by_gold(const pl_accumulators *of_ref, const pl_accumulators *
 
 static void say_nonfinite(const pl_accumulators *acc, pl_accuracy_check *c) {
     const int64_t n = acc->n_nan_a + acc->n_nan_r + acc->n_inf_a + acc->n_inf_r + acc->n_inf_sign;
-    fail(c, "nonfinite", "NaN or Inf on one side only at %lld elements, first at %lld",
-         (long long)n, (long long)acc->nonfinite_index);
+    fail(c, "nonfinite", "NaN or Inf on one side only at %lld element%s, first at %lld",
+         (long long)n, pl_plural((uint64_t)n), (long long)acc->nonfinite_index);
 }
 
 static pl_status judge_by_reference(const pl_accuracy *a, const triple *t, pl_accuracy_check *c,
@@ -229,7 +229,7 @@ static pl_status judge_floats(const pl_accuracy *a, const triple *t, pl_accuracy
                                : 0;
     if (n_over > 0 && c->acc.nonfinite_index < 0) {
         fail(c, "overflow",
-             "NaN or Inf in %lld of %lld elements where fp64 is finite, and the reference has them "
+             "NaN or Inf in %lld of %lld elements that are finite in fp64; the reference has them "
              "too: the model overflows its own types",
              (long long)n_over, (long long)c->acc.n);
         return PL_OK;
@@ -305,7 +305,7 @@ static pl_status judge_codes(const pl_accuracy *a, const triple *t, pl_accuracy_
     PL_TRY(is_ref_or_gold(t, &either, err));
     if (!either) return PL_OK;
     c->same = true;
-    c->rule = "fp64 rounds otherwise";
+    c->rule = "fp64 rounds differently";
     return PL_OK;
 }
 
@@ -386,7 +386,7 @@ static pl_status compare_torch(const pl_accuracy *a, const pl_datum *ref, const 
     }
     snprintf(c->path, sizeof(c->path), "%s", same.path);
     snprintf(c->why, sizeof(c->why), "%s", same.why);
-    if (!c->same && c->why[0] == '\0') snprintf(c->why, sizeof(c->why), "same() says no");
+    if (!c->same && c->why[0] == '\0') snprintf(c->why, sizeof(c->why), "same() returned False");
     const bool measurable = ref->kind == PL_TYPE_TENSOR && res->kind == PL_TYPE_TENSOR &&
                             pl_tensor_same_shape(ref->tensor, res->tensor) &&
                             pl_judge_types_fit(res->tensor->dtype, ref->tensor->dtype);
@@ -411,8 +411,7 @@ pl_status pl_accuracy_excuse(const pl_accuracy *a, const pl_datum *gold, const p
     if (!(c->res_largest <= c->largest_allowed + MOVES * acc.max_abs)) return PL_OK;
     c->same = true;
     c->rule = "unstable";
-    snprintf(c->why, sizeof(c->why), "rounding errors of the inputs move it by %.3g",
-             rmse_of(&acc));
+    snprintf(c->why, sizeof(c->why), "rounding of the inputs moves it by %.3g", rmse_of(&acc));
     return PL_OK;
 }
 

@@ -1,10 +1,10 @@
 /* "Does the candidate compute what the reference computes?": one predicate for run, analyze and
  * minify.
  *
- * Three runs of the same outputs: the reference, the candidate, and gold, the same graph in fp64 as
- * the third opinion. Profile torch is PyTorch's same(). Profile plumb: kind, length, type and shape
- * first; then the places of NaN and Inf; then, with gold at hand, the candidate may be NOISE times
- * as far from it as the reference is, both by RMSE and by the largest element, and a floor by
+ * Three runs of the same outputs: the reference, the candidate, and gold, the same graph in fp64,
+ * to tell which is closer. Profile torch is PyTorch's same(). Profile plumb: kind, length, type and
+ * shape first; then the places of NaN and Inf; then, with gold at hand, the candidate may be NOISE
+ * times as far from it as the reference is, both by RMSE and by the largest element, and a floor by
  * precision; without gold every element is within a tolerance by precision of the reference.
  * Sequences and optionals are walked; `path` tells where the first difference is. */
 #ifndef PL_ACCURACY_H
@@ -60,19 +60,19 @@ pl_status pl_accuracy_compare(const pl_accuracy *accuracy, const pl_datum *ref, 
                               const pl_datum *gold, pl_accuracy_check *out, pl_err *err);
 
 /* The same question about an output that blame has judged already (analyze, minify): it fails by
- * itself, whoever is to blame. Numbers that are not known are NAN. */
+ * itself, independent of blame. Numbers that are not known are NAN. */
 typedef pl_output_facts pl_accuracy_figures;
 double pl_accuracy_output_tol(const pl_accuracy *accuracy);
 bool pl_accuracy_output_fails(const pl_accuracy *accuracy, const pl_accuracy_figures *figures);
 
-/* A function that jumps (a gradient at a kink, a rounded code) may land on the other side for no
- * fault: `moved` is gold again on inputs that were changed by some rounding errors. A check that
- * failed against gold passes, by the rule "unstable", when it is no further off than 4 times what
- * that moves it by. */
+/* A function that jumps (a gradient at a kink, a rounded code) may land on the other side although
+ * nothing is wrong: `moved` is a second fp64 run on inputs perturbed by a few rounding errors. A
+ * check that failed against gold passes, by the rule "unstable", when it is no further off than 4
+ * times what that moves it by. */
 pl_status pl_accuracy_excuse(const pl_accuracy *accuracy, const pl_datum *gold,
                              const pl_datum *moved, pl_accuracy_check *check, pl_err *err);
 
-/* That second look, for the outputs of one run, and another at what ONNX leaves open: a check that
+/* That second check, for the outputs of one run, and another at what ONNX leaves open: a check that
  * fits its other reading passes by the rule "open". Both runs are made when they are needed. */
 enum { PL_ACCURACY_MOVES = 3 };
 typedef struct pl_accuracy_moves { /* zeroed but for what is borrowed */
@@ -100,7 +100,7 @@ pl_status pl_accuracy_settle_figures(pl_accuracy_moves *m, size_t i, const pl_da
 pl_status pl_accuracy_birth(const pl_accuracy_moves *m, const pl_value **out, pl_err *err);
 void pl_accuracy_moves_release(pl_accuracy_moves *m);
 
-/* Of an output's rms: the error that is never too large at this precision. */
+/* Of an output's rms: the error that is always acceptable at this precision. */
 double pl_accuracy_floor(pl_precision precision);
 
 /* What values of this model go through: the coarsest of its float types, or its integer codes. */

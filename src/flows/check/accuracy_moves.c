@@ -1,4 +1,4 @@
-/* The second look of the gate: is the output at a place where the function jumps, or does ONNX
+/* The second check of the gate: is the output at a place where the function jumps, or does ONNX
  * leave it open? */
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include "metric/overflow.h"
 #include "ops/op.h"
 
-/* Relative, at random: the rounding errors of a few layers, of some, of many. A place where a
- * gradient jumps is met sooner or later; what is smooth moves by no more than that. */
+/* Relative, at random: the rounding errors of a few layers, of some, of many. A discontinuity is
+ * hit sooner or later; a smooth function moves by no more than the perturbation. */
 static double move_size(pl_precision precision, size_t k) {
     const double least = precision <= PL_PRECISION_F32   ? 0x1p-20
                          : precision == PL_PRECISION_F16 ? 0x1p-11
@@ -77,7 +77,7 @@ static pl_status settle_open(pl_accuracy_moves *m, size_t i, const pl_datum *res
     pl_accuracy_check again;
     if (!pl_model_has_flag(m->model, PL_OP_OPEN)) return PL_OK;
     for (int k = 0; k < 2; k++) {
-        pl_err trouble = PL_ERR_INIT; /* another backend's model may not run here: no excuse */
+        pl_err trouble = PL_ERR_INIT; /* the other model may not run here: no excuse then */
         if (m->other[k] == NULL &&
             run(m, m->in, k == 1, true, &m->other[k], &trouble) == PL_E_MEMORY)
             return pl_fail_memory(err, 1);
@@ -104,7 +104,7 @@ static pl_status excuse_codes(const pl_datum *gold, const pl_datum *moved, pl_ac
     if (narrow && c->acc.max_abs > 4 * acc.max_abs) return PL_OK;
     c->same = true;
     c->rule = "unstable";
-    snprintf(c->why, sizeof(c->why), "rounding errors of the inputs change %lld of its elements",
+    snprintf(c->why, sizeof(c->why), "rounding of the inputs changes %lld of its elements",
              (long long)acc.n_mismatch);
     return PL_OK;
 }

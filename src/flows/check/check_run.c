@@ -1,4 +1,5 @@
-/* The checked run: the reference against itself, gold, the candidate against the reference. */
+/* The checked run: the reference against itself, gold, the candidate
+ * against the reference. */
 #include "flows/check/check_run.h"
 
 #include <math.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/rng.h"
@@ -96,9 +98,10 @@ static pl_status match_inputs(const pl_check_run *r, pl_datum **in, pl_err *err)
         const size_t k = pl_ports_match(to->inputs, to->n_inputs, i, from->inputs, from->n_inputs);
         if (k != SIZE_MAX) in[i] = r->in[k];
         if (in[i] == NULL && to->inputs[i]->init == NULL)
-            return pl_fail(err, PL_E_INVALID,
-                           "the reference model needs input '%s', which the model has not",
-                           to->inputs[i]->name);
+            return pl_fail(
+                err, PL_E_INVALID,
+                "the reference model requires input '%s', which is missing from the model",
+                to->inputs[i]->name);
     }
     return PL_OK;
 }
@@ -130,7 +133,7 @@ static pl_status match_outputs(pl_check_run *r, pl_err *err) {
         n_found += r->of[i] != 0;
     }
     if (n_found > 0 || r->n_out == 0) return PL_OK;
-    return pl_fail(err, PL_E_INVALID, "no output of the model is one of the reference's");
+    return pl_fail(err, PL_E_INVALID, "the model and the reference have no output in common");
 }
 
 static pl_status allocate(pl_check_run *r, pl_err *err) {
@@ -194,6 +197,7 @@ static pl_status side_open(const pl_check_run *r, const char *spec, const pl_pre
     const plumb_run_options *o = r->options->run;
     pl_backend_options backend = pl_backend_options_for(spec, o->timeout, o->memory_limit);
     backend.progress = o->progress;
+    backend.sandbox = o->sandbox;
     const pl_compile_options compile = { .seed = o->inputs->seed,
                                          .threads = o->threads,
                                          .any_shape = true }; /* a wrong shape is a finding */
@@ -228,11 +232,10 @@ static pl_status failed(pl_check_run *r, side *s, const char *who, const char *w
     const bool bad_inputs = strncmp(word, "eager_1st", 9) == 0 && in->n_files + in->n_sets == 0 &&
                             strncmp(r->reference_spec, "eager", 5) == 0 && !s->out_of_memory;
     if (bad_inputs)
-        return pl_fail(
-            err, PL_E_INVALID,
-            "the reference cannot run on the generated inputs (%s); give dimensions with "
-            "--dim NAME=N, values with --range NAME=LO:HI or --input NAME=FILE",
-            trouble->message);
+        return pl_fail(err, PL_E_INVALID,
+                       "the reference cannot run on the generated inputs (%s); set dimensions with "
+                       "--dim NAME=N and values with --range NAME=LO:HI or --input NAME=FILE",
+                       trouble->message);
     set_status(r, s->out_of_memory ? word_memory : word, 3);
     pl_buf next = PL_BUF_INIT;
     pl_check_put_next(r, "minify", &next);
@@ -277,20 +280,20 @@ static pl_status run_reference(pl_check_run *r, pl_err *err) {
     PL_TRY_GOTO(done, st, step(r, "reference", 1, 2, err));
     st = pl_program_run(s.program, r->reference->in, again, &trouble);
     if (st != PL_OK) {
-        st = failed(r, &s, "the reference, run again,", "eager_2nd_run_fail", "eager_2nd_run_OOM",
-                    &trouble, err);
+        st = failed(r, &s, "the second run of the reference", "eager_2nd_run_fail",
+                    "eager_2nd_run_OOM", &trouble, err);
         goto done;
     }
     for (size_t i = 0; i < r->n_ref; i++) {
         if (pl_datum_identical(r->ref[i], again[i])) continue;
         set_status(r, "eager_two_runs_differ", 1);
         snprintf(r->error, sizeof(r->error),
-                 "the reference %s does not reproduce itself: output '%s' of a second run on the "
-                 "same inputs has other bits",
+                 "the reference %s is not deterministic: output '%s' differs in a second run on "
+                 "the same inputs",
                  r->reference_spec, r->reference->model->graph->outputs[i]->name);
         break;
     }
-    timed(r, "reference again");
+    timed(r, "second reference run");
 done:
     side_close(&s);
     drop(again, r->n_ref);
@@ -315,7 +318,7 @@ static pl_status run_gold(pl_check_run *r, pl_err *err) {
     if (st == PL_E_CANCELLED) return pl_fail(err, st, "%s", trouble.message);
     drop(r->gold, r->n_ref);
     if (r->options->mode != PLUMB_CHECK_STRICT)
-        return pl_fail(err, st, "the fp64 run failed: %s; --strict-accuracy does without it",
+        return pl_fail(err, st, "the fp64 run failed: %s; --strict-accuracy does not need it",
                        trouble.message);
     snprintf(r->note, sizeof(r->note), "no fp64 run: %.200s", trouble.message);
     return PL_OK;
@@ -324,7 +327,7 @@ static pl_status run_gold(pl_check_run *r, pl_err *err) {
 /* ---- the candidate ---- */
 
 static void tell_moves(void *ctx, size_t done, size_t all) {
-    tell(ctx, "fp64 again", done, all);
+    tell(ctx, "second fp64 run", done, all);
 }
 
 /* By what output i is made of on both sides. */
@@ -502,7 +505,8 @@ static pl_status apply_baseline(pl_check_run *r, pl_err *err) {
     }
     if (n_bad == 0 || count_bad(s) > 0) return PL_OK;
     PL_TRY(pl_check_conclude(r, err));
-    snprintf(r->note, sizeof(r->note), "%zu differing outputs are accepted by the baseline", n_bad);
+    snprintf(r->note, sizeof(r->note), "%zu differing output%s accepted by the baseline", n_bad,
+             pl_plural(n_bad));
     return PL_OK;
 }
 
@@ -515,7 +519,7 @@ pl_status pl_check_conclude(pl_check_run *r, pl_err *err) {
     if (s->outcome == PL_OUTCOME_DIVERGED) set_status(r, "fail_accuracy", 1);
     if (s->outcome == PL_OUTCOME_INCONCLUSIVE) {
         set_status(r, "inconclusive", pl_outcome_exit_code(s->outcome));
-        snprintf(r->error, sizeof(r->error), "nothing to say: %s", s->reason);
+        snprintf(r->error, sizeof(r->error), "no verdict: %s", s->reason);
     }
     return PL_OK;
 }

@@ -1,7 +1,7 @@
-/* Inside the checked run (DESIGN 3, run --accuracy): what its parts share.
+/* Inside the checked run (run --accuracy): what its parts share.
  *
  * check_run.c runs, check_print.c describes. The words of `status` are those of PyTorch's
- * benchmark harness (pytorch-repro.md 3.2), whatever the reference is. */
+ * benchmark harness , whatever the reference is. */
 #ifndef PL_CHECK_RUN_H
 #define PL_CHECK_RUN_H
 
@@ -30,7 +30,7 @@ typedef struct pl_check_run {
     size_t *of; /* by output of the candidate: output of the reference + 1 */
     pl_accuracy accuracy;
     pl_datum **ref, **gold;  /* by output of the reference; NULL entries = not known */
-    pl_accuracy_moves moves; /* the second look at what failed */
+    pl_accuracy_moves moves; /* the second check at what failed */
     pl_datum **out;          /* by output of the candidate, of its last run */
     pl_accuracy_check *checks;
     size_t n_in, n_ref, n_out;

@@ -8,10 +8,10 @@
 
 /* clang-format off */
 static const pl_erratum errata[] = {
-    /* Inputs and outputs of the mended case are the same bytes; its model has the attribute. */
+    /* Inputs and outputs of the fixed case are the same bytes; its model has the attribute. */
     { .name = "test_adam_multiple", .model_hash = "8cb15433cfd9a21d6d8f2697df5def78",
       .node = 0, .attr = "epsilon", .value = 1e-2F,
-      .text = "epsilon = 0.01, with which the data were made; the model leaves it at 1e-6",
+      .text = "the data were made with epsilon = 0.01; the model leaves it at 1e-6",
       .source = "onnx 1.13" },
 };
 /* clang-format on */
@@ -40,7 +40,7 @@ const pl_erratum *pl_erratum_find(const char *model_path) {
 pl_status pl_erratum_apply(const pl_erratum *e, pl_model *model, pl_err *err) {
     pl_node *node = e->node < model->graph->n_nodes ? model->graph->nodes[e->node] : NULL;
     if (node == NULL || pl_node_attr(node, e->attr) != NULL) {
-        return pl_fail(err, PL_E_INTERNAL, "the erratum of %s does not fit its model", e->name);
+        return pl_fail(err, PL_E_INTERNAL, "the erratum of %s does not match its model", e->name);
     }
     pl_attr *attr = pl_node_add_attr(node, e->attr, PL_ATTR_FLOAT);
     if (attr == NULL) return pl_fail_memory(err, 1);

@@ -1,7 +1,7 @@
-/* Errata of the ONNX test data: models that contradict their own data, and were mended upstream.
+/* Errata of the ONNX test data: models that contradict their own data and were fixed upstream.
  *
- * A row names one model by the hash of its file and what the mended one has; plumb test applies it,
- * so that the case is run and judged as its authors meant it, and says so. */
+ * A row names one model by the hash of its file and the attribute of the fixed one; plumb test
+ * applies it, so that the case is run and judged as its authors meant it, and says so. */
 #ifndef PL_TEST_ERRATA_H
 #define PL_TEST_ERRATA_H
 
@@ -15,7 +15,7 @@ typedef struct pl_erratum {
     const char *attr;       /* a float that is set */
     float value;
     const char *text;   /* for people */
-    const char *source; /* where it was mended */
+    const char *source; /* where it was fixed */
 } pl_erratum;
 
 /* The row for the model in this file; NULL when there is none. */

@@ -79,11 +79,11 @@ typedef struct test_case {
     pl_datum **in, **got;
     size_t n_in, n_out, n_judged;
     bool is_random, is_transform;
-    const pl_erratum *erratum; /* that the model was mended by; NULL */
+    const pl_erratum *erratum; /* applied to the model; NULL */
 } test_case;
 
 /* Test data made before NumPy had bfloat16 (onnx up to 1.17, opset up to 23) stores its bits as
- * uint16, cut off instead of rounded. */
+ * uint16, truncated instead of rounded. */
 static bool is_cut_bfloat16(const pl_type *type, const pl_datum *d) {
     return d->kind == PL_TYPE_TENSOR && d->tensor->dtype == PL_U16 && type != NULL &&
            type->kind == PL_TYPE_TENSOR && type->dtype == PL_BF16;
@@ -101,7 +101,7 @@ static pl_status restore_bfloat16(pl_datum **d, pl_err *err) {
 
 typedef struct pb_file {
     pl_datum *datum; /* NULL when the file is not there */
-    bool is_cut;     /* values are cut off to bfloat16, so a rounded one may be one step above */
+    bool is_cut;     /* values are truncated to bfloat16, so a rounded one may be one step above */
 } pb_file;
 
 static pl_status read_pb(const pl_dir *dir, const char *name, const pl_type *type, pb_file *out,
@@ -195,7 +195,7 @@ static void judge(const test_case *t, const suite *s, size_t i, const pb_file *w
     if (r == PL_CLOSE_SAME || *status == PL_CASE_FAIL) return;
     if (r == PL_CLOSE_VALUES && t->is_random) {
         *status = PL_CASE_SKIP;
-        snprintf(reason, n_reason, "the answer is random: only type and shape were compared");
+        snprintf(reason, n_reason, "the result is random: only type and shape were compared");
         return;
     }
     *status = PL_CASE_FAIL;
@@ -301,7 +301,8 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
     return PL_OK;
 }
 
-/* Why a backend did not pass, in a word. What a runtime lacks it says in its own words only. */
+/* Why a backend did not pass, in one word. Only the text of its error says that a runtime lacks an
+ * operator. */
 static const char *class_of(const suite *s, pl_status st, const char *message) {
     static const char *const lacks[] = { "not implemented", "not supported", "is not a registered",
                                          "No Op registered", "is under development" };
@@ -322,7 +323,7 @@ static const char *class_of(const suite *s, pl_status st, const char *message) {
 
 static void say_erratum(const pl_erratum *e, char *reason, size_t n_reason) {
     const size_t n = strlen(reason);
-    snprintf(reason + n, n_reason - n, "%serratum: %s (mended in %s)", n > 0 ? "; " : "", e->text,
+    snprintf(reason + n, n_reason - n, "%serratum: %s (fixed in %s)", n > 0 ? "; " : "", e->text,
              e->source);
 }
 
@@ -336,7 +337,7 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
     const pl_status st = light ? run_light(&t, s, &status, reason, sizeof(reason), &failure)
                                : run_folder(&t, s, &status, reason, sizeof(reason), &failure);
     if (st != PL_OK) {
-        /* What cannot be handed to a backend at all says nothing about it. */
+        /* If the data cannot be passed to the backend, that is no failure of the backend. */
         const bool unsaid = s->options->backend != NULL && st == PL_E_UNSUPPORTED;
         status = unsaid ? PL_CASE_SKIP : PL_CASE_FAIL;
         snprintf(reason, sizeof(reason), "%s", failure.message);

@@ -9,6 +9,7 @@
 
 #include "backends/plugin_metrics.h"
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/same_file.h"
@@ -92,7 +93,7 @@ static pl_status check_metric(const comparison *c, pl_err *err) {
     return st;
 }
 
-/* All that can be wrong is told before anything long begins. */
+/* Checks all options before the long work starts. */
 static pl_status prepare(comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
     PL_TRY(read_rule(c, err));
@@ -133,6 +134,7 @@ static pl_status record_side(comparison *c, int i, pl_err *err) {
                                           .backend = i == 1 && both ? o->reference : o->backend,
                                           .timeout = o->timeout,
                                           .memory_limit = o->memory_limit,
+                                          .sandbox = o->sandbox,
                                           .threads = o->threads,
                                           .progress = o->progress };
     return pl_compare_side_record(&c->side[i], &record, c->side[1 - i].recording, &c->notes, err);
@@ -142,12 +144,12 @@ static const char *spec_of(const char *spec) {
     return spec == NULL ? "eager" : spec;
 }
 
-/* The same computation twice would always agree. */
+/* Comparing a computation with itself would always agree. */
 static pl_status check_sides(const comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
     if (!c->side[0].is_model && !c->side[1].is_model &&
         pl_same_file(c->side[0].path, c->side[1].path))
-        return pl_fail(err, PL_E_USAGE, "'%s' and '%s' are one file: that says nothing",
+        return pl_fail(err, PL_E_USAGE, "'%s' and '%s' are one file, so there is nothing to compare",
                        c->side[0].path, c->side[1].path);
     if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
     return pl_two_sides_check(spec_of(o->backend), c->side[0].model->model, spec_of(o->reference),
@@ -181,11 +183,12 @@ static pl_status open_sides(comparison *c, const char *a, const char *b, pl_err 
 static pl_status check_paired(const comparison *c, pl_err *err) {
     const pl_pairing *p = &c->pairing;
     if (p->n_pairs > 0) return PL_OK;
-    return pl_fail(
-        err, PL_E_INVALID, "nothing could be paired: %zu values in '%s', %zu in '%s'%s%s",
-        c->side[0].recording->n_records, c->side[0].path, c->side[1].recording->n_records,
-        c->side[1].path, p->n_unpaired_a > 0 ? "; the first: " : "",
-        p->n_unpaired_a > 0 ? p->unpaired_a[0].reason : "");
+    return pl_fail(err, PL_E_INVALID,
+                   "nothing could be paired: %zu value%s in '%s', %zu in '%s'%s%s",
+                   c->side[0].recording->n_records, pl_plural(c->side[0].recording->n_records),
+                   c->side[0].path, c->side[1].recording->n_records, c->side[1].path,
+                   p->n_unpaired_a > 0 ? ", the first: " : "",
+                   p->n_unpaired_a > 0 ? p->unpaired_a[0].reason : "");
 }
 
 static pl_status write_map(const comparison *c, const pl_sync_side *a, const pl_sync_side *b,
@@ -203,7 +206,7 @@ static pl_status write_map(const comparison *c, const pl_sync_side *a, const pl_
     return st;
 }
 
-/* What the baseline accepts is nobody's fault any more. */
+/* Drops accepted entries from the blame list. */
 static void drop_accepted_blame(pl_session *s) {
     size_t n = 0;
     for (size_t i = 0; i < s->n_blame; i++) {
@@ -223,8 +226,8 @@ static pl_status apply_baseline(comparison *c, pl_err *err) {
     if (c->baseline != NULL) {
         PL_TRY(pl_baseline_apply(c->baseline, s, &n_unused, err));
         if (n_unused > 0)
-            pl_buf_printf(&c->notes, "%zu values of the baseline agree now or are gone\n",
-                          n_unused);
+            pl_buf_printf(&c->notes, "no longer needed in the baseline: %zu value%s\n", n_unused,
+                          pl_plural(n_unused));
     }
     if (path != NULL) {
         pl_buf text = PL_BUF_INIT;
@@ -268,8 +271,8 @@ static pl_status trace_truth(comparison *c, pl_err *err) {
         p->model_wrong = true;
         p->facts.bad_inputs = PL_FACT_UNKNOWN;
         pl_verdict_decide(p);
-        p->reason = pl_arena_printf(
-            s->arena, "the model computes something else than was recorded: %s", p->reason);
+        p->reason =
+            pl_arena_printf(s->arena, "the model does not reproduce the recording: %s", p->reason);
         if (p->reason == NULL) return pl_fail_memory(err, 1);
     }
     return PL_OK;
@@ -293,7 +296,7 @@ static pl_status check_details(const comparison *c, pl_err *err) {
                                    s->points[k].verdict == PL_VERDICT_UNPAIRED))
             k++;
         if (k == s->n_points)
-            return pl_fail(err, PL_E_NOT_FOUND, "no pair has the name '%s' in A",
+            return pl_fail(err, PL_E_NOT_FOUND, "A has no paired value '%s'",
                            c->options->details[i]);
     }
     return PL_OK;
@@ -320,7 +323,7 @@ static pl_status compare(comparison *c, pl_err *err) {
 
 /* ---- the session ---- */
 
-/* Two machines: what their CPUs have is worth a word when the numbers differ. */
+/* On two machines, a note lists the CPU features that can explain different numbers. */
 static void note_cpus(comparison *c) {
     char line[800];
     const pl_session *s = c->session;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "flows/prepare.h"
 #include "ops/infer.h"
 #include "ops/op.h"
@@ -177,7 +178,7 @@ pl_status pl_compare_blame(const pl_compare_side sides[2], int of, pl_pool *pool
     pl_err why = PL_ERR_INIT;
     pl_status st = PL_OK;
     if (pl_make_ready(x.model, PL_READY_TYPED, &sides[of].model->edited, &why) != PL_OK) {
-        pl_buf_printf(notes, "nothing was replayed: %s\n", why.message);
+        pl_buf_printf(notes, "no value could be replayed: %s\n", why.message);
         return PL_OK;
     }
     PL_TRY_GOTO(done, st, map_values(&x, err));
@@ -189,8 +190,8 @@ pl_status pl_compare_blame(const pl_compare_side sides[2], int of, pl_pool *pool
     for (size_t k = 0; k < session->n_points; k++)
         settle_point(&x, k);
     if (x.blame.n_unreplayed > 0)
-        pl_buf_printf(notes, "%zu values could not be replayed: %s\n", x.blame.n_unreplayed,
-                      x.blame.first_unreplayed);
+        pl_buf_printf(notes, "not replayed: %zu value%s (%s)\n", x.blame.n_unreplayed,
+                      pl_plural(x.blame.n_unreplayed), x.blame.first_unreplayed);
     st = copy_blame(&x, err);
 done:
     release(&x);

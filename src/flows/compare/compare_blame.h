@@ -1,5 +1,5 @@
 /* Blame by replay, when one side of a comparison is a model: the values of A are computed again in
- * fp64 from what A itself had (compare/blame.h). It only explains what diverges already: a
+ * fp64 from what A itself had (blame/blame.h). It only explains what diverges already: a
  * comparison that agrees stays so. */
 #ifndef PL_COMPARE_BLAME_H
 #define PL_COMPARE_BLAME_H

@@ -25,7 +25,7 @@ void pl_compare_side_release(pl_compare_side *side) {
     *side = (pl_compare_side){ .path = NULL };
 }
 
-/* The file goes as soon as it is mapped: nothing is left, whatever happens. */
+/* The file is unlinked as soon as it is mapped, so nothing is left behind. */
 pl_status pl_compare_side_record(pl_compare_side *side, const plumb_record_options *options,
                                  const pl_recording *inputs_from, pl_buf *notes, pl_err *err) {
     char *dir = NULL, *path = NULL;
@@ -99,14 +99,15 @@ pl_status pl_compare_side_describe(const pl_compare_side *side, pl_session *s, p
                            .path = path,
                            .hash = "",
                            .failure = "",
-                           .cpu = "" };
+                           .cpu = "",
+                           .sandbox = "" };
     PL_TRY(hash_of(side, s->arena, &out->hash, err));
     out->backend = pl_arena_strdup(s->arena, side->recording->format);
     if (out->backend == NULL) return pl_fail_memory(err, 1);
     if (provenance == NULL) return PL_OK;
     const pl_status st = pl_json_read(provenance, strlen(provenance), s->arena, &root, NULL);
     if (st == PL_E_MEMORY) return pl_fail_memory(err, strlen(provenance));
-    if (st != PL_OK) return PL_OK; /* somebody else's; it says nothing of the tensors */
+    if (st != PL_OK) return PL_OK; /* made by another tool: no facts about the tensors */
     if (*text_of(root, "backend") != '\0') out->backend = text_of(root, "backend");
     out->version = text_of(root, "backend_version");
     out->cpu = text_of(root, "cpu_features");

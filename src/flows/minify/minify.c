@@ -8,10 +8,19 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/count.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "flows/api.h"
+#include "flows/inputs_doubt.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
+#include "flows/minify/repro/checkpoint.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_work.h"
+#include "flows/minify/search/mini_write.h"
+#include "flows/minify/strategy/strategy.h"
 
 enum { ROUNDS_MAX = 64 };
 
@@ -85,8 +94,9 @@ static void say_success(pl_mini *m, const pl_measure *a, const pl_measure *b) {
 static void report(pl_mini *m, const pl_measure *now) {
     char phase[96];
     if (pl_ahead_is_scout(m->ahead)) return;
-    snprintf(phase, sizeof(phase), "minify: %zu nodes, %lld elements", now->n_nodes,
-             (long long)now->n_elements);
+    snprintf(phase, sizeof(phase), "minify: %zu node%s, %lld element%s", now->n_nodes,
+             pl_plural(now->n_nodes), (long long)now->n_elements,
+             pl_plural((uint64_t)now->n_elements));
     pl_progress_update(m->options->progress, phase, (int64_t)m->oracle->n_queries, 0);
 }
 
@@ -114,7 +124,7 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
         pl_mini_log(m, "FAIL: %s: nothing got smaller", s->name);
     } else if ((st = pl_oracle_ask_again(m->oracle, candidate, &answer, err)) == PL_OK &&
                answer != PL_ANSWER_FAILS) {
-        pl_mini_log(m, "WARNING: %s: it did not fail a second time; not applied", s->name);
+        pl_mini_log(m, "WARNING: %s: did not fail a second time; not applied", s->name);
     } else if (st == PL_OK) {
         say_success(m, &before, &after);
         pl_mini_state_free(m->best);
@@ -151,7 +161,7 @@ static pl_status try_strategy(pl_mini *m, const pl_strategy *s, bool *success, p
         if (st == PL_OK) pl_mini_log(m, "FAIL: %s", s->name);
         return st;
     }
-    /* What a strategy had found when the budget ran out counts. */
+    /* Keep what a strategy had found when the budget ran out. */
     pl_err trouble = PL_ERR_INIT;
     const pl_status accepted = accept_take(m, s, candidate, success, &trouble);
     if (accepted != PL_OK && st == PL_OK) {
@@ -206,7 +216,10 @@ static pl_status run_stages(pl_mini *m, pl_err *err) {
 static pl_status check_original(pl_mini *m, pl_err *err) {
     pl_answer answer = PL_ANSWER_PASSES;
     char text[400];
-    PL_TRY(pl_oracle_learn(m->oracle, m->best, &answer, err));
+    const pl_status st = pl_oracle_learn(m->oracle, m->best, &answer, err);
+    if (st == PL_E_INVALID && m->with_data)
+        PL_TRY(pl_inputs_doubt(m->best->model, m->options->inputs, m->best->in, NULL, NULL, err));
+    PL_TRY(st);
     if (answer == PL_ANSWER_PASSES) {
         return pl_fail(err, PL_E_INVALID,
                        "Input graph did not fail the tester: there is nothing to minify");
@@ -220,10 +233,10 @@ static pl_status check_original(pl_mini *m, pl_err *err) {
     for (int i = 0; i < 2; i++) {
         PL_TRY(pl_oracle_ask_again(m->oracle, m->best, &answer, err));
         if (answer == PL_ANSWER_FAILS) continue;
-        return pl_fail(err, PL_E_INVALID,
-                       "the failure (%s) does not repeat: run %d of 3 did not show it; a flaky "
-                       "failure cannot be minified",
-                       text, i + 2);
+        return pl_fail(
+            err, PL_E_INVALID,
+            "the failure (%s) is flaky: run %d of 3 passed; a flaky failure cannot be minified",
+            text, i + 2);
     }
     return PL_OK;
 }
@@ -247,16 +260,14 @@ pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err) {
         PL_TRY(pl_mini_weights_use_file(m->oracle->weights, m->best, m->work, err));
     }
     const pl_status st = search(m, err);
-    /* A scout that found no question to answer has nothing to say; what is left to do is not its
-     * business. */
+    /* A speculative worker without a query to answer has no result; the rest is not its job. */
     if (pl_ahead_is_scout(m->ahead)) pl_ahead_report(m->ahead, NULL);
     pl_ahead_stop(m->ahead);
     PL_TRY(st);
     PL_TRY(pl_oracle_ask_again(m->oracle, m->best, &answer, err));
     if (answer != PL_ANSWER_FAILS) {
         return pl_fail(err, PL_E_INVALID,
-                       "the smallest model does not fail any more: the failure "
-                       "is flaky");
+                       "the smallest model no longer fails: the failure is flaky");
     }
     m->cpu_seconds = pl_mini_cpu_seconds() - since;
     pl_mini_log(m, "Made %zu queries", m->oracle->n_queries);

@@ -10,7 +10,14 @@
 #include "flows/api.h"
 #include "flows/inputs.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
+#include "flows/minify/repro/checkpoint.h"
 #include "flows/minify/repro/repro.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_fast.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_work.h"
+#include "flows/minify/strategy/strategy.h"
 #include "flows/prepare.h"
 #include "flows/two_sides.h"
 #include "graph/edit.h"
@@ -114,14 +121,13 @@ static pl_status check_trust(const plumb_minify_options *o, const pl_repro_info 
     if (info->check[0] != '\0') {
         return pl_fail(
             err, PL_E_USAGE,
-            "%s asks for the command '%.200s' to be run: look at it, then --trust it, or "
-            "give --check",
+            "%s names the command '%.200s'; check it, then allow it with --trust, or give --check",
             o->signature, info->check);
     }
     if (!pl_spec_is_foreign(info->backend)) return PL_OK;
     return pl_fail(err, PL_E_USAGE,
-                   "%s asks for the backend '%.200s', which runs a program, loads a library or "
-                   "writes files: look at it, then --trust it, or give --backend",
+                   "%s names the backend '%.200s', which runs a program, loads a library or writes "
+                   "files; check it, then allow it with --trust, or give --backend",
                    o->signature, info->backend);
 }
 
@@ -174,7 +180,7 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     if (j->arena == NULL || m->arena == NULL || m->pool == NULL) return pl_fail_memory(err, 1);
     PL_TRY(read_signature(j, &info, err));
     if (j->options.check != NULL && j->options.backend != NULL) {
-        return pl_fail(err, PL_E_USAGE, "--check and --backend exclude each other");
+        return pl_fail(err, PL_E_USAGE, "--check and --backend cannot be combined");
     }
     const pl_accuracy_options rule = pl_mini_rule(m);
     PL_TRY(pl_accuracy_read(&rule, &m->accuracy, err));
@@ -184,8 +190,8 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     m->with_data = j->options.check == NULL || strstr(j->options.check, "{dir}") != NULL;
     if (!m->with_data && !pl_context_is_plain(o->context)) {
         return pl_fail(err, PL_E_USAGE,
-                       "--eval, --amp and --backward are for --backend, or a check of {dir}; "
-                       "`plumb convert` makes such a model for a check of {model}");
+                       "--eval, --amp and --backward require --backend, or a --check with {dir}; "
+                       "for {model}, transform the model first with `plumb convert`");
     }
     PL_TRY(pl_mini_work_open(m, err));
     PL_TRY(j->options.check != NULL ? pl_oracle_check_new(m, &m->oracle, err)
@@ -263,7 +269,7 @@ static pl_status write_others(job *j, pl_err *err) {
         j->verified = verified;
         j->m.found = mine;
         PL_TRY(st);
-        pl_mini_log(&j->m, "Another failure is kept in %s", path);
+        pl_mini_log(&j->m, "Saved another failure to %s", path);
     }
     return PL_OK;
 }
@@ -278,8 +284,7 @@ static pl_status finish(job *j, pl_err *err) {
     PL_TRY(write_repro(j, m->best, j->repro, true, err));
     j->written = true;
     if (!j->verified) {
-        pl_mini_log(m,
-                    "WARNING: the written repro does not fail in a new process; see %s/repro.json",
+        pl_mini_log(m, "WARNING: the repro does not fail in a new process; see %s/repro.json",
                     j->repro);
     }
     if (m->options->zip) {
@@ -289,8 +294,7 @@ static pl_status finish(job *j, pl_err *err) {
     if (m->options->good != NULL && m->good != NULL) {
         PL_TRY(write_repro(j, m->good, m->options->good, false, err));
     } else if (m->options->good != NULL) {
-        pl_mini_log(m, "No model near the result passes: nothing is written to %s",
-                    m->options->good);
+        pl_mini_log(m, "No model near the result passes; %s was not written", m->options->good);
     }
     PL_TRY(write_others(j, err));
     if (m->checkpoints != NULL && m->options->checkpoints == NULL) {
@@ -399,15 +403,14 @@ static pl_status minify(job *j, const plumb_minify_options *options, pl_mini_sta
     if (st != PL_OK) { /* what was found comes first */
         char failure[400];
         pl_signature_describe(&j->m.oracle->target, failure, sizeof(failure));
-        return j->written
-                   ? pl_err_wrap(err, st,
-                                 "the repro is written to '%s', but not what was to go with it",
-                                 j->repro)
-                   : pl_err_wrap(err, st, "the model fails (%s), but there is no repro", failure);
+        return j->written ? pl_err_wrap(err, st, "wrote the repro to '%s', but not the extra files",
+                                        j->repro)
+                          : pl_err_wrap(err, st, "the model fails (%s), but no repro was written",
+                                        failure);
     }
     if (j->repro == NULL || j->verified) return PL_OK;
     return pl_fail(err, PL_E_INTERNAL,
-                   "the repro is written to '%s', but it does not fail in a new process", j->repro);
+                   "wrote the repro to '%s', but it does not fail in a new process", j->repro);
 }
 
 pl_status pl_minify(const plumb_model *model, const plumb_minify_options *options,

@@ -1,4 +1,5 @@
 /* What minifying found, as JSON and as text. */
+#include "base/count.h"
 #include "base/json.h"
 #include "flows/minify/minify_job.h"
 
@@ -72,9 +73,15 @@ void pl_minified_put_text(const pl_minified *r, pl_buf *out) {
         return;
     }
     pl_signature_describe(&r->signature, text, sizeof(text));
-    pl_buf_printf(out, "%zu of %zu nodes, %zu inputs, %lld elements; %zu queries in %.1f s%s\n",
-                  r->nodes_after, r->nodes_before, r->inputs_after, (long long)r->elements_after,
-                  r->n_queries, r->seconds, r->one_minimal ? "; 1-minimal" : "");
+    pl_buf_printf(out, "%zu of ", r->nodes_after);
+    pl_buf_put_count(out, r->nodes_before, "node");
+    pl_buf_puts(out, ", ");
+    pl_buf_put_count(out, r->inputs_after, "input");
+    pl_buf_puts(out, ", ");
+    pl_buf_put_count(out, (uint64_t)r->elements_after, "element");
+    pl_buf_puts(out, "; ");
+    pl_buf_put_count(out, r->n_queries, "query");
+    pl_buf_printf(out, " in %.1f s%s\n", r->seconds, r->one_minimal ? "; 1-minimal" : "");
     pl_buf_printf(out, "failure: %s\n", text);
     if (r->folder != NULL) {
         pl_buf_printf(out, "repro:   %s%s\n", r->folder,
@@ -83,7 +90,8 @@ void pl_minified_put_text(const pl_minified *r, pl_buf *out) {
     if (r->remains != NULL) pl_buf_printf(out, "weights: %s\n", r->remains);
     for (size_t i = 0; i < r->n_others; i++) {
         pl_signature_describe(&r->others[i].signature, text, sizeof(text));
-        pl_buf_printf(out, "other:   %s, met %zu times\n", text, r->others[i].n_seen);
+        pl_buf_printf(out, "other:   %s, seen %zu time%s\n", text, r->others[i].n_seen,
+                      pl_plural(r->others[i].n_seen));
     }
     pl_buf_puts(out, r->notes);
 }

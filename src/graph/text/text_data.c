@@ -250,8 +250,8 @@ static pl_status parse_element(pl_text_parser *p, pl_tensor *t, int64_t i) {
         return parse_small_float_element(p, dtype, data + (size_t)i * pl_dtype_bytes(dtype));
     case PL_CLASS_NONE: break;
     }
-    return pl_lex_fail(&p->lex, p->lex.at, PL_E_UNSUPPORTED, "constants of type %s",
-                       pl_dtype_name(dtype));
+    return pl_lex_fail(&p->lex, p->lex.at, PL_E_UNSUPPORTED,
+                       "constants of type %s are not supported", pl_dtype_name(dtype));
 }
 
 static pl_status parse_elements(pl_text_parser *p, pl_tensor *t, int64_t n_numbers) {

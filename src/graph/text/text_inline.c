@@ -104,7 +104,8 @@ static pl_status parse_function_attrs(pl_text_parser *p, pl_text_function *f) {
         const pl_attr_type type = f->defaults.items[f->defaults.n - 1].type;
         if (type == PL_ATTR_GRAPH || type == PL_ATTR_GRAPHS)
             return pl_lex_fail(&p->lex, at, PL_E_UNSUPPORTED,
-                               "attribute '%s': graphs as defaults of functions", id.name);
+                               "attribute '%s': graphs are not supported as defaults of functions",
+                               id.name);
     } while (pl_lex_match(&p->lex, ','));
     return pl_lex_expect(&p->lex, '>');
 }
@@ -228,9 +229,10 @@ pl_status pl_text_count_inlined(pl_text_parser *p, size_t at, size_t n_bytes) {
     p->inlined_bytes += n_bytes;
     if (p->n_inlined <= PL_TEXT_INLINE_MAX && p->inlined_bytes / 64 <= p->lex.n_text + (1 << 18))
         return PL_OK;
-    return pl_lex_fail(&p->lex, at, PL_E_LIMIT,
-                       "functions make more than %d calls or grow the text more than 64 times",
-                       PL_TEXT_INLINE_MAX);
+    return pl_lex_fail(
+        &p->lex, at, PL_E_LIMIT,
+        "functions make more than %d calls or make the text more than 64 times larger",
+        PL_TEXT_INLINE_MAX);
 }
 
 pl_status pl_text_map_name(pl_text_parser *p, const pl_graph *graph, const char **name) {
@@ -308,8 +310,8 @@ static pl_status check_call(pl_text_parser *p, const pl_text_function *f, const 
     for (size_t i = 0; i < attrs->n; i++) {
         if (attrs->items[i].type == PL_ATTR_GRAPH || attrs->items[i].type == PL_ATTR_GRAPHS)
             return pl_lex_fail(&p->lex, at, PL_E_UNSUPPORTED,
-                               "call of '%s': graph attribute '%s' of a function", f->name,
-                               attrs->items[i].name);
+                               "call of '%s': graph attribute '%s' of a function is not supported",
+                               f->name, attrs->items[i].name);
     }
     return PL_OK;
 }

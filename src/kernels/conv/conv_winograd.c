@@ -300,7 +300,7 @@ pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const 
     j.nr = pl_gemm_table_get()->nr_f32;
     const int64_t rows = pl_i64_max(1, pl_i64_min(j.tiles_y, TILES_MIN / j.tiles_x + 1));
     const int64_t panels = pl_div_up(rows * j.tiles_x, j.nr);
-    /* One line more, lest the 16 lie in the same places of the first cache. */
+    /* One extra line, so that the 16 do not map to the same sets of the first-level cache. */
     j.size_v = panels * shape->c_in * j.nr + LINE;
     j.size_m = pl_div_up(shape->c_out * rows * j.tiles_x, LINE) * LINE + LINE;
     j.block = rows;

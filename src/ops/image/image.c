@@ -51,7 +51,7 @@ static pl_status affine_grid_infer(pl_infer *c) {
     }
     pl_dim dims[5];
     for (size_t d = 0; d < n; d++) {
-        if (size[d] < 0) return pl_infer_fail(c, "size holds %lld", (long long)size[d]);
+        if (size[d] < 0) return pl_infer_fail(c, "size contains %lld", (long long)size[d]);
         if (d != 1) dims[d > 1 ? d - 1 : 0] = pl_dim_of(size[d]);
     }
     dims[n - 1] = pl_dim_of((int64_t)n - 2);
@@ -367,7 +367,8 @@ static pl_status image_scaler_emit(pl_emit *c) {
         .attrs = PL_ATTRS(PL_A_INT("align_corners", 0), PL_A_STRING("mode", mode_),                \
                           PL_A_STRING("padding_mode", "zeros")),                                   \
         .infer = pl_grid_sample_infer, .eval = pl_grid_sample_eval, .grad = pl_grid_sample_grad,   \
-        .bound = grid_sample_bound, PL_EMIT_BREAK("samples at places of data: a library routine"), \
+        .bound = grid_sample_bound,                                                                \
+        PL_EMIT_BREAK("sample positions depend on data: a library routine"),                       \
         .autocast = PL_AMP_FP32, .samples = samples_                                               \
     }
 

@@ -2,8 +2,9 @@
  * opened with the first such image (base/library.h), BMP and PNM by hand. The format is told by
  * content.
  *
- * The bytes are a stranger's: sizes are checked against a limit before memory is taken, a library's
- * errors come back as a status, and nothing is printed. Alpha is dropped; 16 bits become 8. */
+ * The bytes are untrusted: sizes are checked against a limit before memory is allocated, a
+ * library's errors come back as a status, and nothing is printed. Alpha is dropped; 16 bits
+ * become 8. */
 #ifndef PL_IMAGE_DECODE_H
 #define PL_IMAGE_DECODE_H
 

@@ -50,7 +50,7 @@ static bool read_masks(bmp *b, uint32_t header) {
         return true;
     }
     if (b->compression != BI_BITFIELDS && b->compression != BI_ALPHABITFIELDS) return true;
-    /* Behind the old header, within the newer ones: the same place. */
+    /* Behind the old header, within the newer ones: the same position. */
     if (b->bytes.n_bytes < FILE_HEADER + INFO_HEADER + 12) return false;
     for (int i = 0; i < 3; i++) {
         b->mask[i] = get32(b->bytes.data + FILE_HEADER + INFO_HEADER + 4 * i);
@@ -209,5 +209,6 @@ pl_status pl_image_decode_bmp(pl_bytes bytes, uint64_t max_pixels, pl_image *out
         return decode_plain(&b, max_pixels, out, err);
     default: return pl_fail(err, PL_E_UNSUPPORTED, "BMP: compression %u", b.compression);
     }
-    return pl_fail(err, PL_E_FORMAT, "BMP: %u bits with compression %u", b.bits, b.compression);
+    return pl_fail(err, PL_E_FORMAT, "BMP: %u bits with compression %u are not supported", b.bits,
+                   b.compression);
 }

@@ -24,7 +24,8 @@ pl_status pl_image_decode_webp(pl_bytes bytes, uint64_t max_pixels, pl_image *ou
         features.width <= 0 || features.height <= 0) {
         return pl_fail(err, PL_E_FORMAT, "WebP: bad header");
     }
-    if (features.has_animation) return pl_fail(err, PL_E_UNSUPPORTED, "WebP: an animation");
+    if (features.has_animation)
+        return pl_fail(err, PL_E_UNSUPPORTED, "WebP: animations are not supported");
     PL_TRY(pl_image_alloc(out, (uint64_t)features.width, (uint64_t)features.height, 3, max_pixels,
                           err));
     const size_t stride = (size_t)out->width * 3;

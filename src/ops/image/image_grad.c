@@ -138,7 +138,7 @@ pl_status pl_grid_sample_grad(pl_grad *c) {
     for (int d = 0; d < axes; d++) {
         dims[d] = pl_g_dim(c, x, d + 2);
         n_choices *= g.taps;
-        if (n_choices > 256) return pl_g_fail(c, "is not supported for so many taps");
+        if (n_choices > 256) return pl_g_fail(c, "is not supported for this many taps");
     }
     const int64_t flat[3] = { 0, -1, axes }, last = 2, middle = 1;
     pl_value *like = pl_g_reshape(c, c->dy[0], rows, 3); /* N, C, P */

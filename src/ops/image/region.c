@@ -651,7 +651,7 @@ static pl_status max_roi_bound(pl_bound *c) {
                    { "batch_indices", PL_T_I64, 0 }),                                              \
     .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = roi_align_infer, .eval = roi_align_eval,     \
     .grad = roi_align_grad, .bound = roi_align_bound,                                              \
-    PL_EMIT_BREAK("windows at places of data: a library routine"), .autocast = PL_AMP_FP32,        \
+    PL_EMIT_BREAK("window positions depend on data: a library routine"), .autocast = PL_AMP_FP32,  \
     .nan = PL_NAN_EITHER
 #define ROI_ATTRS                                                                                  \
     PL_A_STRING("mode", "avg"), PL_A_INT("output_height", 1), PL_A_INT("output_width", 1),         \
@@ -665,7 +665,7 @@ const pl_op_def pl_ops_region[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("pooled_shape", INTS), PL_A_FLOAT("spatial_scale", 1)),
       .infer = max_roi_infer, .eval = max_roi_eval, .grad = pl_max_roi_pool_grad, .bound = max_roi_bound,
-      PL_EMIT_BREAK("windows at places of data: a library routine"), .autocast = PL_AMP_KEEP, .nan = PL_NAN_EITHER,
+      PL_EMIT_BREAK("window positions depend on data: a library routine"), .autocast = PL_AMP_KEEP, .nan = PL_NAN_EITHER,
       .samples = PL_SAMPLES({ "(float[2,3,6,6] x) => (y) <float[2,5] r = {0,0,0,3,3,1,1,2,5,5}> { y = MaxRoiPool<pooled_shape=[2,3]>(x, r) }", NULL, 0 }) },
     { .name = "NonMaxSuppression", .since = 10, .flags = PL_OP_OWN_OUT,
       .in = PL_PORTS({ "boxes", PL_T(PL_F32), 0 }, { "scores", PL_T(PL_F32), 0 },

@@ -39,7 +39,7 @@ static const char *scales_from(const pl_node *node, const pl_tensor *t, int rank
         return NULL;
     }
     if (t != NULL) n = (size_t)t->n_elements;
-    if (n > PL_RANK_MAX) return "there are too many scales";
+    if (n > PL_RANK_MAX) return "too many scales";
     for (size_t k = 0; k < n; k++)
         out->list[k] = t != NULL ? pl_tensor_get_f64(t, (int64_t)k) : (double)list[k];
     out->n = n;

@@ -24,7 +24,7 @@ static const char *read_axes(const pl_node *node, int rank, pl_resize *out) {
     for (int d = 0; d < rank; d++)
         out->axes[d] = d;
     if (axes == NULL || n == 0) return NULL;
-    if (n > (size_t)rank) return "there are more axes than dims";
+    if (n > (size_t)rank) return "more axes than dims";
     out->n_axes = (int)n;
     for (size_t k = 0; k < n; k++) {
         if (axes[k] < -rank || axes[k] >= rank) return "an axis is outside the rank of the input";

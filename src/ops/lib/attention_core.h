@@ -62,8 +62,8 @@ static inline size_t pl_attention_size(bool wide) {
 /* Input i in that type; NULL when out of memory or left out. */
 const void *pl_attention_in(pl_eval *c, int i, bool wide);
 /* Where to compute output i of these four dims: the tensor itself, or scratch for
- * pl_attention_out_done to round. Outputs that nobody wants get scratch as well. NULL when out of
- * memory or too large. */
+ * pl_attention_out_done to round. Outputs that are not requested get scratch as well. NULL when out
+ * of memory or too large. */
 void *pl_attention_out(pl_eval *c, int i, bool wide, int64_t d0, int64_t d1, int64_t d2,
                        int64_t d3);
 void pl_attention_out_done(pl_eval *c, int i, bool wide, const void *data);

@@ -79,6 +79,17 @@ static double centre_error(const norm_job *j, const row_stats *s, double x, doub
     return j->u * (fabs(x) + j->chain * s->abs_mean) + ex + s->e_mean;
 }
 
+/* Of the sum of squares. A formula of one pass, mean of squares less square of the mean, loses what
+ * the mean takes away. That is how many runtimes do it and no fault, as long as it leaves
+ * something: beyond ONE_PASS_MAX of the variance it is not another rounding but another answer. */
+#define ONE_PASS_MAX 0x1p-7
+static double variance_error(const norm_job *j, const row_stats *s) {
+    const double own = j->u * j->chain;
+    const double one_pass = own * s->sq_mean;
+    const double most = fmax(ONE_PASS_MAX, 4 * own) * s->variance;
+    return one_pass <= most ? one_pass : own * s->variance;
+}
+
 static void one_row(const norm_job *j, int64_t row) {
     const pl_b_norm *n = j->norm;
     const int64_t at = row * n->n;
@@ -88,8 +99,7 @@ static void one_row(const norm_job *j, int64_t row) {
     for (int64_t i = 0; i < n->n; i++)
         moved += fabs(x[i] - s.mean) * centre_error(j, &s, x[i], ex == NULL ? 0 : ex[i]);
     moved /= (double)n->n;
-    /* Relative error of the variance; one-pass formulas lose what the mean takes away. */
-    const double v = (j->u * j->chain * s.sq_mean + 2 * moved) / s.variance;
+    const double v = (variance_error(j, &s) + 2 * moved) / s.variance;
     if (n->e_mean != NULL) n->e_mean[row] = j->u * j->chain * s.abs_mean + s.e_mean;
     if (n->e_inverse != NULL) n->e_inverse[row] = s.inverse * (v / 2 + 2 * j->u);
     for (int64_t i = 0; n->e != NULL && i < n->n; i++) {

@@ -43,7 +43,7 @@ pl_status pl_b_program_new(pl_bound *c, const char *text, pl_b_program **out) {
     for (size_t i = 0; i < p->model->graph->n_nodes; i++) {
         pl_node *node = p->model->graph->nodes[i];
         if (strncmp(node->out[0]->name, "attrs_", 6) != 0) continue;
-        node->attrs = c->node->attrs; /* outlives the program, and nobody writes to it */
+        node->attrs = c->node->attrs; /* outlives the program and is never written */
         node->n_attrs = c->node->n_attrs;
     }
     p->terms = pl_calloc((size_t)p->model->n_values + 1, sizeof(*p->terms));

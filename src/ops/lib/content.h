@@ -9,7 +9,7 @@ enum { PL_CONTENT_MAX = 64 }; /* longer tensors are no shapes */
 
 /* Content of input i, or NULL when nothing is known (or it is left out, not integer, too long). */
 const pl_content *pl_content_of(pl_infer *c, int i);
-/* Sets the content of an output (copied). Nothing happens in a run, where nobody asks. */
+/* Sets the content of an output (copied). Does nothing in a run, where contents are not needed. */
 pl_status pl_content_set(pl_infer *c, int output, int rank, size_t n, const pl_dim *dims,
                          const bool *known);
 /* Output 0 holds the elements of input 0 in a tensor of rank `rank` (0 or 1; else nothing is set).

@@ -35,9 +35,9 @@ static pl_status check_channels(const pl_infer *c, int x, int w) {
     const int64_t group = pl_attr_int(c->node, "group");
     const pl_dim c_in = pl_infer_dim(c, x, 1), c_out = pl_infer_dim(c, w, 0);
     const pl_dim each = pl_infer_dim(c, w, 1);
-    if (group < 1) return pl_infer_fail(c, "group is %lld", (long long)group);
+    if (group < 1) return pl_infer_fail(c, "invalid group %lld", (long long)group);
     if (pl_dim_known(c_out) && c_out.value % group != 0) {
-        return pl_infer_fail(c, "%lld output channels are not divided by group %lld",
+        return pl_infer_fail(c, "%lld output channels are not divisible by group %lld",
                              (long long)c_out.value, (long long)group);
     }
     int64_t expected = 0;

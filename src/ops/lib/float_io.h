@@ -1,4 +1,4 @@
-/* Kernels that know float and double only: other float types are converted at the door.
+/* Kernels that know float and double only: other float types are converted on entry and exit.
  *
  * F64 computes in double; F32, F16 and BF16 compute in float and are rounded once at the end. A
  * kernel picks one of the two by `is_f64` and then sees pl_f32 or pl_f64 arrays. */

@@ -48,7 +48,7 @@ static pl_status visit(sweep *s, const pl_node *node, pl_arena *arena) {
     }
     if (!any) return PL_OK;
     if (node->def->grad == PL_GRAD_TODO || node->def->grad == PL_GRAD_UNDEFINED)
-        return pl_g_fail(s->c, "needs that of %s, which has none", node->op);
+        return pl_g_fail(s->c, "needs the gradient of %s, which has none", node->op);
     pl_grad inner = {
         .graph = s->c->graph, .node = node, .dy = dy, .dx = dx, .wanted = wanted, .err = s->c->err
     };

@@ -47,7 +47,7 @@ static pl_status join_shape(pl_eval *c, pl_datum *const *parts, size_t n, int64_
     for (size_t i = 0; i < n; i++) {
         PL_TRY(check_part(c, parts[i], first, l->axis, stack, what));
         if (!pl_i64_add(total, stack ? 1 : parts[i]->tensor->dims[l->axis], &total)) {
-            return pl_eval_fail(c, "%s are too long together", what);
+            return pl_eval_fail(c, "%s are too long in total", what);
         }
     }
     for (int i = 0, from = 0; i < l->rank; i++) {
@@ -126,7 +126,7 @@ pl_status pl_cut_first(const pl_tensor *t, int64_t begin, int64_t end, bool sque
 static pl_status union_tensors(pl_infer *c, const pl_type *a, const pl_type *b,
                                const pl_type **out) {
     if (a->dtype != PL_UNDEFINED && b->dtype != PL_UNDEFINED && a->dtype != b->dtype) {
-        return pl_infer_fail(c, "a value is %s in one case and %s in another",
+        return pl_infer_fail(c, "a value is %s in one branch and %s in another",
                              pl_dtype_name(a->dtype), pl_dtype_name(b->dtype));
     }
     const pl_dtype dtype = a->dtype == PL_UNDEFINED ? b->dtype : a->dtype;

@@ -12,8 +12,7 @@ static pl_status first_dim(const pl_infer *c, int ra, int rb, int *first) {
         *first = (int)(axis < 0 ? axis + ra : axis);
     }
     if (*first < 0 || *first + rb > ra) {
-        return pl_infer_fail(c, "B of rank %d at dim %d does not fit onto A of rank %d", rb, *first,
-                             ra);
+        return pl_infer_fail(c, "B of rank %d at dim %d does not fit A of rank %d", rb, *first, ra);
     }
     return PL_OK;
 }

@@ -190,7 +190,8 @@ static pl_status eval_ints(pl_eval *c, const pl_matmul *p, const pl_tensor *a, c
     uint64_t *out = pl_scratch(c, (size_t)y->n_elements, sizeof(*out));
     if (out == NULL) return pl_eval_memory(c);
     PL_TRY(pl_matmul_ints(c, p, a, b, out));
-    if (alpha != 1) return pl_eval_unsupported(c, "alpha %g on integers", alpha);
+    if (alpha != 1)
+        return pl_eval_unsupported(c, "alpha is %g, which integers do not support", alpha);
     pl_store_i64(y->dtype, (const int64_t *)out, y->data, (size_t)y->n_elements);
     return PL_OK;
 }

@@ -158,7 +158,7 @@ pl_status pl_norm_check_length(pl_infer *c, int i, pl_dim size, const char *what
 pl_status pl_norm_check_onto(pl_infer *c, int i, const char *what) {
     const int rx = pl_infer_rank(c, 0), rank = pl_infer_rank(c, i);
     if (rx < 0 || rank < 0) return PL_OK;
-    if (rank > rx) return pl_infer_fail(c, "%s has rank %d, X only %d", what, rank, rx);
+    if (rank > rx) return pl_infer_fail(c, "%s has rank %d, but X only %d", what, rank, rx);
     for (int d = 0; d < rank; d++) {
         const pl_dim s = pl_infer_dim(c, i, d), x = pl_infer_dim(c, 0, rx - rank + d);
         if (!pl_dim_known(s) || s.value == 1 || !pl_dim_known(x) || s.value == x.value) continue;

@@ -383,7 +383,7 @@ static pl_status prelu_infer(pl_infer *c) {
     PL_TRY(pl_infer_set_like(c, 0, 0));
     if (rx < 0 || rs < 0) return PL_OK;
     const int first = slope_is_per_channel(c->node->opset, rx, rs) ? 1 : rx - rs;
-    if (first < 0) return pl_infer_fail(c, "slope has rank %d, X only %d", rs, rx);
+    if (first < 0) return pl_infer_fail(c, "slope has rank %d, but X only %d", rs, rx);
     for (int d = 0; d < rs; d++) {
         const pl_dim x = pl_infer_dim(c, 0, first + d), s = pl_infer_dim(c, 1, d);
         if (!pl_dim_known(s) || s.value == 1 || !pl_dim_known(x) || x.value == s.value) continue;
@@ -489,7 +489,7 @@ const pl_op_def pl_ops_binary[] = {
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[3] s) => (y) { y = PRelu(x, s) }", NULL, 0 },
                             { "(float[2,3,4] x, float[1] s) => (y) { y = PRelu(x, s) }", NULL, 0 }) },
     { .name = "Pow", .since = 7, .flags = PL_OP_ELEMENTWISE,
-      .in = PL_PORTS({ "X", POW_BASE, 0 }, { "Y", PL_T_NUMERIC, 0 }), .out = PL_PORTS({ "Z", POW_BASE, 0 }),
+      .in = PL_PORTS({ "X", POW_BASE, 0 }, { "Y", PL_T_NUMERIC, PL_PORT_EXPONENT }), .out = PL_PORTS({ "Z", POW_BASE, 0 }),
       .infer = pow_infer, .eval = pow_eval, .grad = pl_pow_grad, .bound = pl_pow_bound, .emit = pl_emit_pow, .autocast = PL_AMP_FP32,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[3] y) => (z) { z = Pow(x, y) }", "x=0.5:2 y=-2:2", 0 },
                             { "(float[2,3] x) => (z) <float y = {2}> { z = Pow(x, y) }", NULL, 0 },

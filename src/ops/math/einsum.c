@@ -60,10 +60,7 @@ static pl_status read_term(const pl_infer *c, pl_string text, size_t *at, int ra
             continue;
         }
         const int label = letter_of(ch);
-        if (label < 0)
-            return pl_infer_fail(
-                c, "invalid invalid invalid invalid invalid invalid character '%c' in the equation",
-                ch);
+        if (label < 0) return pl_infer_fail(c, "invalid character '%c' in the equation", ch);
         int *n = dots ? &n_after : &n_before;
         if (*n >= PL_RANK_MAX) return pl_infer_fail(c, "too many subscripts in the equation");
         (dots ? after : before)[(*n)++] = label;
@@ -113,7 +110,7 @@ static pl_status check_output(const pl_infer *c, const equation *e) {
         const int label = e->out.label[d];
         if (seen[label]) return pl_infer_fail(c, "a subscript appears twice in the output");
         if (!known[label] && label < N_LETTERS) {
-            return pl_infer_fail(c, "a subscript of the output is in no operand");
+            return pl_infer_fail(c, "a subscript of the output is missing from the operands");
         }
         seen[label] = true;
     }
@@ -303,7 +300,7 @@ static pl_status product(work *w, const pl_gemm_shape *g, const void *a, const v
     return PL_OK;
 }
 
-/* x and y into one operand; labels that nobody needs later are summed over. */
+/* x and y into one operand; labels that are not needed later are summed over. */
 static pl_status contract(work *w, const operand *x, const operand *y, const bool *needed,
                           operand *out) {
     int batch[PL_RANK_MAX], left[PL_RANK_MAX], right[PL_RANK_MAX], inner[PL_RANK_MAX];
@@ -489,7 +486,7 @@ static char letter_at(int i) {
     return (char)(i < 26 ? 'A' + i : 'a' + i - 26);
 }
 
-/* A letter that nobody has; 0 when there is none left. */
+/* An unused letter; 0 when none is left. */
 static char fresh_letter(einsum_text *t) {
     for (int i = 0; i < N_LETTERS; i++) {
         if (t->taken[i]) continue;
@@ -587,7 +584,7 @@ static pl_value *operand_grad(pl_grad *c, const equation *e, const einsum_text *
             put_char(&t, out[d]);
             j.in[j.n_in++] = factor_of(c, c->node->in[k], label_size(&j, label), false);
         }
-        if (out[d] == 0) (void)pl_g_fail(c, "needs more letters than there are");
+        if (out[d] == 0) (void)pl_g_fail(c, "needs more than 52 subscripts");
     }
     put_char(&t, '-');
     put_char(&t, '>');
@@ -615,7 +612,7 @@ static pl_status einsum_grad(pl_grad *c) {
     view.in = types;
     if (c->st == PL_OK) c->st = read_equation(&view, arena, &e);
     if (c->st == PL_OK && !name_labels(&named, &e))
-        (void)pl_g_fail(c, "needs more letters than there are");
+        (void)pl_g_fail(c, "needs more than 52 subscripts");
     for (int k = 0; k < e.n_terms && c->st == PL_OK; k++)
         if (c->wanted[k]) c->dx[k] = operand_grad(c, &e, &named, k);
     pl_arena_free(arena);

@@ -72,7 +72,7 @@ static const char *measure(const pl_emit *c, equation *e) {
         if (pl_emit_rank(c, i) != e->in[i].n) return "the operands";
         for (int d = 0; d < e->in[i].n; d++) {
             int64_t *size = &e->size[e->in[i].label[d]];
-            if (*size != 0 && *size != pl_emit_dim(c, i, d)) return "a dim that is stretched";
+            if (*size != 0 && *size != pl_emit_dim(c, i, d)) return "a broadcast dim";
             *size = pl_emit_dim(c, i, d);
         }
     }

@@ -19,7 +19,7 @@ static pl_status check_c(const pl_infer *c, const pl_dim *out) {
         const pl_dim have = pl_infer_dim(c, 2, d), want = out[2 - rank + d];
         if (!pl_dim_known(have) || !pl_dim_known(want) || have.value == want.value) continue;
         if (have.value == 1 && !strict) continue;
-        return pl_infer_fail(c, "dim %d of input C is %lld, which is not broadcast to %lld", d,
+        return pl_infer_fail(c, "dim %d of input C is %lld, which cannot be broadcast to %lld", d,
                              (long long)have.value, (long long)want.value);
     }
     return PL_OK;
@@ -88,7 +88,7 @@ static pl_status gemm_ints(pl_eval *c, const pl_matmul *p, double alpha, double 
             continue;
         }
         const double v = alpha * (double)(int64_t)out[i] + beta * (double)more;
-        if (!(fabs(v) < 9.2e18)) return pl_eval_fail(c, "a sum leaves the range of int64");
+        if (!(fabs(v) < 9.2e18)) return pl_eval_fail(c, "a sum overflows int64");
         out[i] = (uint64_t)(int64_t)v;
     }
     pl_store_i64(y->dtype, (const int64_t *)out, y->data, (size_t)y->n_elements);

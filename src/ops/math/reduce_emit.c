@@ -160,7 +160,7 @@ static pl_status cumulate_rule(pl_emit *c, bool product) {
                    .product = product,
                    .exclusive = pl_attr_int(c->node, "exclusive") != 0,
                    .reverse = pl_attr_int(c->node, "reverse") != 0 };
-    if (q.axis < 0 || q.axis >= rank) return pl_emit_decline(c, "an odd axis");
+    if (q.axis < 0 || q.axis >= rank) return pl_emit_decline(c, "unsupported axis");
     pl_emit_in_dims(c, 0, q.dims);
     const pl_ref x = pl_emit_in(c, 0);
     const pl_emit_kernel kernel = { .what = "a running sum or product",

@@ -27,7 +27,7 @@ static pl_value *restored(pl_grad *c, pl_value *v) {
     const int rank = pl_g_rank(c, c->node->in[0]);
     if (rank < 0) return NULL;
     if (!known_axes(c, rank, axes, &n)) {
-        (void)pl_g_fail(c, "needs axes that are known, or keepdims=1");
+        (void)pl_g_fail(c, "needs known axes, or keepdims=1");
         return NULL;
     }
     return pl_g_unsqueeze(c, v, axes, n);
@@ -41,7 +41,7 @@ static pl_value *again(pl_grad *c, const char *op, pl_value *x) {
     const int rank = pl_g_rank(c, x);
     if (rank < 0) return NULL;
     if (!known_axes(c, rank, axes, &n)) {
-        (void)pl_g_fail(c, "needs axes that are known");
+        (void)pl_g_fail(c, "needs known axes");
         return NULL;
     }
     if (n == 0) return x; /* nothing is reduced */

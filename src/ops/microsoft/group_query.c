@@ -340,14 +340,14 @@ static pl_status rotary_head_size(const pl_infer *c, int64_t *heads, int64_t *si
     } else {
         *size = dim > 0 ? last.value / n : 2 * width.value;
         if (*size == 0 || last.value % *size != 0 || (dim > 0 && last.value % n != 0)) {
-            return pl_infer_fail(c, "%lld elements cannot be cut into heads of %lld",
+            return pl_infer_fail(c, "cannot split %lld elements into heads of %lld",
                                  (long long)last.value, (long long)*size);
         }
         *heads = last.value / *size;
     }
     const int64_t turned = dim > 0 ? dim : *size;
     if (turned > *size || turned / 2 > width.value || turned % 2 != 0) {
-        return pl_infer_fail(c, "%lld elements of %lld cannot be turned by %lld cosines",
+        return pl_infer_fail(c, "cannot rotate %lld of %lld elements with %lld cosines",
                              (long long)turned, (long long)*size, (long long)width.value);
     }
     return PL_OK;

@@ -388,7 +388,7 @@ static pl_status mha_key_value(const pl_infer *c, mha_types *t) {
     const int rank = pl_infer_rank(c, 1), v_rank = pl_infer_rank(c, 2);
     if (rank == 5) {
         pl_dim heads = pl_dim_of(t->heads), two = pl_dim_of(2);
-        if (pl_infer_has(c, 2)) return pl_infer_fail(c, "value besides packed keys and values");
+        if (pl_infer_has(c, 2)) return pl_infer_fail(c, "value given with packed keys and values");
         PL_TRY(pl_meet_agree(c, "the batch size", pl_infer_dim(c, 1, 0), &t->batch));
         PL_TRY(pl_meet_agree(c, "the kv length", pl_infer_dim(c, 1, 1), &t->kv_len));
         PL_TRY(pl_meet_agree(c, "the number of heads", pl_infer_dim(c, 1, 2), &heads));
@@ -418,7 +418,7 @@ static pl_status mha_past(pl_infer *c, const mha_ports *p, mha_types *t) {
         return pl_infer_fail(c, "past_key and past_value are required together");
     }
     if (!has_past) return PL_OK;
-    if (pl_infer_rank(c, 1) == 4) return pl_infer_fail(c, "past_key besides keys of rank 4");
+    if (pl_infer_rank(c, 1) == 4) return pl_infer_fail(c, "past_key given with keys of rank 4");
     pl_dim length = PL_DIM_UNKNOWN, heads = pl_dim_of(t->heads);
     for (int k = 0; k < 2; k++) {
         const int i = k == 0 ? p->past_key : p->past_value;
@@ -644,26 +644,26 @@ static pl_status decoder_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_ms_attention[] = {
     { .name = "Attention", MS,
-      .in = PL_PORTS({ "input", F, SAME }, { "weights", F, SAME }, { "bias", F, SAME | OPT }, { "mask_index", I32, OPT },
+      .in = PL_PORTS({ "input", F, SAME }, { "weights", F, SAME }, { "bias", F, SAME | OPT }, { "mask_index", I32, OPT | PL_PORT_MASK },
                      { "past", F, SAME | OPT }, { "attention_bias", F, SAME | OPT }, { "past_sequence_length", I32, OPT }),
       .out = PL_PORTS({ "output", F, 0 }, { "present", F, OPT }),
       .attrs = PL_ATTRS(PL_A_INT("do_rotary", 0), PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT),
                         PL_A_INT("past_present_share_buffer", 0), PL_A_LIST("qkv_hidden_sizes", INTS),
                         PL_A_INT("rotary_embedding_dim", 0), PL_A_FLOAT("scale", 0), PL_A_INT("unidirectional", 0)),
-      RULES(attention_infer, attention_eval, pl_ms_attention_grad, pl_ms_attention_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
+      RULES(attention_infer, attention_eval, pl_ms_attention_grad, pl_ms_attention_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,3,4] x, float[4,24] w, float[24] b) => (y) <int32[2] m = {2, 3}> "
             "{ y = com.microsoft.Attention<num_heads=2>(x, w, b, m) }", NULL, 0 },
           { "(float[2,3,4] x, float[4,24] w, float[24] b, float[2,2,2,5,4] p) => (y, z) "
             "{ y, z = com.microsoft.Attention<num_heads=2, unidirectional=1>(x, w, b, \"\", p) }", NULL, 0 }) },
     { .name = "DecoderMaskedMultiHeadAttention", MS,
-      .in = PL_PORTS({ "query", F, SAME }, { "key", F, SAME | OPT }, { "value", F, SAME | OPT }, { "mask_index", I32, OPT },
+      .in = PL_PORTS({ "query", F, SAME }, { "key", F, SAME | OPT }, { "value", F, SAME | OPT }, { "mask_index", I32, OPT | PL_PORT_MASK },
                      { "attention_bias", F, SAME | OPT }, { "past_key", F, SAME | OPT }, { "past_value", F, SAME | OPT },
                      { "past_sequence_length", I32, OPT }, { "beam_width", I32, OPT }, { "cache_indirection", I32, OPT },
                      { "bias", F, SAME | OPT }), KV_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT), PL_A_INT("output_qk", 0),
                         PL_A_INT("past_present_share_buffer", 0), PL_A_FLOAT("scale", 0)),
-      RULES(decoder_infer, decoder_eval, pl_ms_decoder_grad, pl_ms_decoder_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
+      RULES(decoder_infer, decoder_eval, pl_ms_decoder_grad, pl_ms_decoder_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,1,8] q, float[2,1,8] k, float[2,1,8] v, float[2,2,6,4] a, float[2,2,6,4] b) => (y, c, d) <int32[1] n = {3}> "
             "{ y, c, d = com.microsoft.DecoderMaskedMultiHeadAttention<num_heads=2, past_present_share_buffer=1>"
@@ -672,15 +672,15 @@ const pl_op_def pl_ops_ms_attention[] = {
             "{ y, c, d = com.microsoft.DecoderMaskedMultiHeadAttention<num_heads=2>(q, , , , f, a, b, , , , e) }", NULL, 0 }) },
     { .name = "GroupQueryAttention", MS,
       .in = PL_PORTS({ "query", F, SAME }, { "key", F, SAME | OPT }, { "value", F, SAME | OPT }, { "past_key", F, SAME | OPT },
-                     { "past_value", F, SAME | OPT }, { "seqlens_k", I32, 0 }, { "total_sequence_length", I32, 0 },
-                     { "cos_cache", F, SAME | OPT }, { "sin_cache", F, SAME | OPT }, { "position_ids", PL_T_I64, OPT },
+                     { "past_value", F, SAME | OPT }, { "seqlens_k", I32, PL_PORT_LAST }, { "total_sequence_length", I32, PL_PORT_TOTAL },
+                     { "cos_cache", F, SAME | OPT }, { "sin_cache", F, SAME | OPT }, { "position_ids", PL_T_I64, OPT | PL_PORT_ROWS_OF(7) },
                      { "attention_bias", F, SAME | OPT }, { "head_sink", F, SAME | OPT }, { "k_scale", F, OPT }, { "v_scale", F, OPT }),
       .out = PL_PORTS({ "output", F, 0 }, { "present_key", F, OPT }, { "present_value", F, OPT }, { "output_qk", F, OPT }),
       .attrs = PL_ATTRS(PL_A_INT("do_rotary", 0), PL_A_STRING("k_quant_type", "NONE"), PL_A_INT("kv_cache_bit_width", 0),
                         PL_A_REQUIRED("kv_num_heads", INT), PL_A_INT("local_window_size", -1), PL_A_REQUIRED("num_heads", INT),
                         PL_A_INT("qk_output", 0), PL_A_INT("rotary_interleaved", 0), PL_A_FLOAT("scale", 0),
                         PL_A_INT("smooth_softmax", -1), PL_A_FLOAT("softcap", 0), PL_A_STRING("v_quant_type", "NONE")),
-      RULES(pl_ms_group_infer, pl_ms_group_eval, pl_ms_group_grad, pl_ms_group_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
+      RULES(pl_ms_group_infer, pl_ms_group_eval, pl_ms_group_grad, pl_ms_group_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"),
       .samples = PL_SAMPLES(
           { "(float[2,3,32] q, float[2,3,16] k, float[2,3,16] v) => (y, a, b) <int32[2] n = {2, 2}, int32 t = {3}> "
             "{ y, a, b = com.microsoft.GroupQueryAttention<num_heads=4, kv_num_heads=2>(q, k, v, \"\", \"\", n, t) }", NULL, 0 },
@@ -692,11 +692,11 @@ const pl_op_def pl_ops_ms_attention[] = {
             "<num_heads=4, kv_num_heads=2>(q, \"\", \"\", c, d, n, t, \"\", \"\", \"\", e, s) }", NULL, 0 }) },
     { .name = "MultiHeadAttention", MS,
       .in = PL_PORTS({ "query", F, SAME }, { "key", F, SAME | OPT }, { "value", F, SAME | OPT }, { "bias", F, SAME | OPT },
-                     { "key_padding_mask", I32, OPT }, { "attention_bias", F, SAME | OPT }, { "past_key", F, SAME | OPT },
+                     { "key_padding_mask", I32, OPT | PL_PORT_MASK }, { "attention_bias", F, SAME | OPT }, { "past_key", F, SAME | OPT },
                      { "past_value", F, SAME | OPT }, { "past_sequence_length", I32, OPT }, { "cache_indirection", I32, OPT }), KV_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT), PL_A_FLOAT("scale", 0),
                         PL_A_INT("unidirectional", 0)),
-      RULES(multi_head_infer, multi_head_eval, pl_ms_multi_head_grad, pl_ms_multi_head_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"), .flags = PL_OP_OPEN,
+      RULES(multi_head_infer, multi_head_eval, pl_ms_multi_head_grad, pl_ms_multi_head_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"), .flags = PL_OP_OPEN,
       .samples = PL_SAMPLES(
           { "(float[2,3,8] q, float[2,5,8] k, float[2,5,6] v, float[22] b) => (y) <int32[2,5] m = {1,1,1,1,0, 1,1,0,0,0}> "
             "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, v, b, m) }", NULL, 0 },
@@ -706,16 +706,16 @@ const pl_op_def pl_ops_ms_attention[] = {
             "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, \"\", \"\", \"\", e) }", NULL, 0 }) },
     { .name = "QAttention", MS,
       .in = PL_PORTS({ "input", I8, 0 }, { "weight", I8, 0 }, { "bias", F, SAME }, { "input_scale", F, SAME }, { "weight_scale", F, SAME },
-                     { "mask_index", I32, OPT }, { "input_zero_point", I8, OPT }, { "weight_zero_point", I8, OPT }, { "past", F, SAME | OPT }),
+                     { "mask_index", I32, OPT | PL_PORT_MASK }, { "input_zero_point", I8, OPT }, { "weight_zero_point", I8, OPT }, { "past", F, SAME | OPT }),
       .out = PL_PORTS({ "output", F, 0 }, { "present", F, OPT }),
       .attrs = PL_ATTRS(PL_A_INT("do_rotary", 0), PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT),
                         PL_A_INT("past_present_share_buffer", 0), PL_A_FLOAT("scale", 0), PL_A_INT("unidirectional", 0)),
-      RULES(q_attention_infer, q_attention_eval, PL_GRAD_UNDEFINED, pl_ms_q_attention_bound), PL_EMIT_BREAK("attention with a cache and masks of its own: a library routine"),
+      RULES(q_attention_infer, q_attention_eval, PL_GRAD_UNDEFINED, pl_ms_q_attention_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"),
       .samples = PL_SAMPLES(
           { "(uint8[2,3,4] x, int8[4,24] w, float[24] b, float[24] s) => (y) <float i = {0.02}, int32[2] m = {2, 3}, uint8 z = {4}> "
             "{ y = com.microsoft.QAttention<num_heads=2>(x, w, b, i, s, m, z) }", "s=0.01:0.1", PL_SAMPLE_NO_GRAD }) },
     { .name = "RotaryEmbedding", MS,
-      .in = PL_PORTS({ "input", F, SAME }, { "position_ids", PL_T_I64, 0 }, { "cos_cache", F, SAME }, { "sin_cache", F, SAME }),
+      .in = PL_PORTS({ "input", F, SAME }, { "position_ids", PL_T_I64, PL_PORT_ROWS_OF(2) }, { "cos_cache", F, SAME }, { "sin_cache", F, SAME }),
       .out = PL_PORTS({ "output", F, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("interleaved", 0), PL_A_INT("is_packed_batching", 0), PL_A_INT("num_heads", 0),
                         PL_A_INT("rotary_embedding_dim", 0), PL_A_FLOAT("scale", 1)),

@@ -24,7 +24,7 @@ pl_status pl_ms_check_bias(const pl_infer *c, int i, pl_dim batch, pl_dim heads,
 void *pl_ms_add_bias(pl_eval *c, bool wide, const pl_heads *x, int64_t batch, int64_t n,
                      int64_t len, int64_t size, const void *bias, int64_t offset);
 
-/* All wanted outputs are empty: then the sizes that remain may be absurd and are not looked at. */
+/* All wanted outputs are empty: then the other sizes may be absurd and are ignored. */
 bool pl_ms_is_empty(const pl_eval *c);
 /* scale attribute; 0 or absent: 1 / sqrt(head_size) */
 double pl_ms_scale(const pl_eval *c, int64_t head_size);

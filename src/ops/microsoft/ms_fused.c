@@ -68,7 +68,7 @@ static pl_status gemm_fast_gelu_infer(pl_infer *c) {
     PL_TRY(pl_matmul_infer(c, 0, 1, (pl_matmul_options){ 0 }, pl_infer_dtype_of(c, 0)));
     const int rank = pl_infer_rank(c, 1);
     if (rank < 0 || !pl_infer_has(c, 2)) return PL_OK;
-    if (rank < 2) return pl_infer_fail(c, "W has rank %d, expected 2 or more beside a bias", rank);
+    if (rank < 2) return pl_infer_fail(c, "W has rank %d, expected 2 or more with a bias", rank);
     return pl_norm_check_length(c, 2, pl_infer_dim(c, 1, rank - 1), "bias");
 }
 
@@ -607,8 +607,8 @@ const pl_op_def pl_ops_ms_fused[] = {
       RULES(0, bias_split_gelu_infer, bias_split_gelu_eval, pl_ms_bias_split_gelu, PL_AMP_WIDEST), .emit = pl_emit_bias_split_gelu,
       .samples = PL_SAMPLES({ "(float[2,3,8] x, float[8] b) => (y) { y = com.microsoft.BiasSplitGelu(x, b) }", NULL, 0 }) },
     { .name = "EmbedLayerNormalization", MS,
-      .in = PL_PORTS({ "input_ids", IDS, 0 }, { "segment_ids", IDS, OPT }, { "word_embedding", F, 0 }, { "position_embedding", F, 0 },
-                     { "segment_embedding", F, OPT }, { "gamma", F, 0 }, { "beta", F, 0 }, { "mask", IDS, OPT }, { "position_ids", IDS, OPT }),
+      .in = PL_PORTS({ "input_ids", IDS, PL_PORT_ROWS_OF(2) }, { "segment_ids", IDS, OPT | PL_PORT_ROWS_OF(4) }, { "word_embedding", F, 0 }, { "position_embedding", F, 0 },
+                     { "segment_embedding", F, OPT }, { "gamma", F, 0 }, { "beta", F, 0 }, { "mask", IDS, OPT | PL_PORT_MASK }, { "position_ids", IDS, OPT | PL_PORT_ROWS_OF(3) }),
       .out = PL_PORTS({ "output", F, 0 }, { "mask_index", PL_T(PL_I32), OPT }, { "embedding_sum", F, OPT }),
       .attrs = PL_ATTRS(PL_A_FLOAT("epsilon", 1e-12), PL_A_INT("mask_index_type", 0)), NORM(embed_infer, embed_eval, pl_ms_embed), PL_EMIT_BREAK("looks up three tables and counts a mask: a library routine"),
       .samples = PL_SAMPLES({ "(int32[2,3] ids, int32[2,3] seg, float[10,4] w, float[5,4] p, float[10,4] s, float[4] g, float[4] b, int32[2,3] m) "

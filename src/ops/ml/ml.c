@@ -24,7 +24,7 @@ static pl_status extractor_infer(pl_infer *c) {
         if (!pl_dim_known(d)) {
             n = -1;
         } else if (!pl_i64_mul(n, d.value, &n)) {
-            return pl_infer_fail(c, "there are too many indices");
+            return pl_infer_fail(c, "too many indices");
         }
     }
     pl_dim dims[PL_RANK_MAX];
@@ -298,7 +298,7 @@ const pl_op_def pl_ops_ml[] = {
     { .name = "FeatureVectorizer", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML, PL_PORT_VARIADIC }), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(PL_A_LIST("inputdimensions", INTS)), .infer = vectorizer_infer, .eval = vectorizer_eval,
-      .grad = pl_grad_feature_vectorizer, .bound = pl_vectorizer_bound, PL_EMIT_BREAK("any number of tables side by side: a library routine"), .autocast = PL_AMP_KEEP,
+      .grad = pl_grad_feature_vectorizer, .bound = pl_vectorizer_bound, PL_EMIT_BREAK("concatenates any number of inputs: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x, float[2,1] z) => (y) { y = ai.onnx.ml.FeatureVectorizer<inputdimensions = [3, 1]>(x, z) }", NULL, 0 }) },
     { .name = "Imputer", ML, .since = 1, X_IN(PL_T_ML), .out = PL_PORTS({ "Y", PL_T_ML, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("imputed_value_floats", FLOATS), PL_A_FLOAT("replaced_value_float", 0),
@@ -320,7 +320,7 @@ const pl_op_def pl_ops_ml[] = {
       .samples = PL_SAMPLES({ "(int64[5] x) => (y) { y = ai.onnx.ml.LabelEncoder<classes_strings = [\"a\", \"b\"]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "LinearClassifier", ML, .since = 1, X_IN(PL_T_ML), CLASSES,
       .attrs = PL_ATTRS(PL_A_REQUIRED("coefficients", FLOATS), PL_A_LIST("intercepts", FLOATS), PL_A_INT("multi_class", 0), LABELS, POST),
-      .infer = pl_linear_classifier_infer, .eval = pl_linear_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_linear_classifier_bound, MODEL, PL_EMIT_BREAK("picks labels, often strings"), .flags = PL_OP_OPEN,
+      .infer = pl_linear_classifier_infer, .eval = pl_linear_classifier_eval, .grad = PL_GRAD_UNDEFINED, .bound = pl_linear_classifier_bound, MODEL, PL_EMIT_BREAK("selects labels, often strings"), .flags = PL_OP_OPEN,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.LinearClassifier<coefficients = [0.5, -1.0, 1.0, 2.0, -0.5, 0.25], intercepts = [0.1, 0.2, 0.3], classlabels_ints = [4, 5, 6], post_transform = \"SOFTMAX\">(x) }", NULL, 0 },
                             { "(float[3,2] x) => (y, z) { y, z = ai.onnx.ml.LinearClassifier<coefficients = [0.5, -1.0], intercepts = [0.1], classlabels_strings = [\"n\", \"p\"], post_transform = \"LOGISTIC\">(x) }", NULL, 0 }) },
     { .name = "LinearRegressor", ML, .since = 1, X_IN(PL_T_ML), FLOAT_OUT("Y"),

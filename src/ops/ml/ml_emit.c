@@ -35,7 +35,7 @@ pl_status pl_emit_imputer(pl_emit *c) {
     const float *list = pl_attr_floats(c->node, "imputed_value_floats", &n);
     const double old = pl_attr_float(c->node, "replaced_value_float");
     if (!pl_emit_is_float(c->in[0]->dtype)) return pl_emit_decline(c, "Imputer of integers");
-    if (n == 0 || !one_each(c, n)) return pl_emit_decline(c, "odd imputed values");
+    if (n == 0 || !one_each(c, n)) return pl_emit_decline(c, "unsupported imputed values");
     snprintf(expr, sizeof(expr), isnan(old) ? "$0 != $0 ? $1 : $0" : "(double)$0 == %s ? $1 : $0",
              pl_emit_number(old, number) + 4);
     return pl_emit_out(
@@ -47,7 +47,7 @@ pl_status pl_emit_scaler(pl_emit *c) {
     const float *offset = pl_attr_floats(c->node, "offset", &n_offset);
     const float *scale = pl_attr_floats(c->node, "scale", &n_scale);
     if (!one_each(c, n_offset) || !one_each(c, n_scale)) {
-        return pl_emit_decline(c, "odd scales or offsets");
+        return pl_emit_decline(c, "unsupported scales or offsets");
     }
     return pl_emit_out(c, 0,
                        pl_emit_map3(c, c->out[0]->dtype, "((double)$0 - $1) * $2", pl_emit_in(c, 0),

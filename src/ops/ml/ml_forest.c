@@ -61,7 +61,7 @@ static pl_status ints_of(const pl_eval *c, const char *name, size_t n, const int
 }
 
 static pl_status feature_of(const pl_eval *c, pl_forest *f, int64_t feature) {
-    if (feature < 0) return pl_eval_fail(c, "a node asks for feature %lld", (long long)feature);
+    if (feature < 0) return pl_eval_fail(c, "a node tests feature %lld", (long long)feature);
     if (feature > f->max_feature) f->max_feature = feature;
     return PL_OK;
 }
@@ -175,7 +175,7 @@ static pl_status fill_nodes(pl_eval *c, pl_forest *f, const node_attrs *a, const
     return PL_OK;
 }
 
-/* Roots are the nodes that are nobody's child. */
+/* Roots are the nodes without a parent. */
 static pl_status find_roots(pl_eval *c, pl_forest *f, const bool *is_child) {
     f->roots = pl_arena_array(f->arena, f->n_nodes, sizeof(*f->roots));
     if (f->roots == NULL) return pl_eval_memory(c);
@@ -365,10 +365,10 @@ static pl_status build_from_ensemble(pl_eval *c, pl_forest *f) {
         return pl_eval_fail(c, "nodes_modes, nodes_splits or leaf_weights is invalid");
     }
     if (aggregate < PL_TREE_AVERAGE || aggregate > PL_TREE_MAX) {
-        return pl_eval_fail(c, "aggregate_function is %lld", (long long)aggregate);
+        return pl_eval_fail(c, "invalid aggregate_function %lld", (long long)aggregate);
     }
     const size_t n_inner = (size_t)modes->n_elements, n_leaves = (size_t)weights->n_elements;
-    if (n_inner + n_leaves >= UINT32_MAX) return pl_eval_fail(c, "there are too many nodes");
+    if (n_inner + n_leaves >= UINT32_MAX) return pl_eval_fail(c, "too many nodes");
     f->aggregate = (pl_tree_aggregate)aggregate;
     f->n_targets = pl_attr_int(c->node, "n_targets");
     f->n_nodes = n_inner + n_leaves;

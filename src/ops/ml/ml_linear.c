@@ -41,7 +41,7 @@ pl_status pl_linear_classifier_infer(pl_infer *c) {
     const pl_ml_labels labels = pl_ml_labels_of(c->node, "classlabels_strings", "classlabels_ints");
     const int rank = pl_infer_rank(c, 0);
     int64_t n = count_models(c->node, pl_infer_dim(c, 0, rank - 1));
-    if (c->concrete && n < 1) return pl_infer_fail(c, "there are no coefficients");
+    if (c->concrete && n < 1) return pl_infer_fail(c, "no coefficients");
     if (n == 1 && labels.n == 2) n = 2;
     return pl_ml_infer_classes(c, pl_ml_labels_dtype(&labels), n);
 }
@@ -117,7 +117,7 @@ pl_status pl_linear_classifier_eval(pl_eval *c) {
 
 pl_status pl_linear_regressor_infer(pl_infer *c) {
     const int64_t n = pl_attr_int(c->node, "targets");
-    if (n < 1 || n > INT32_MAX) return pl_infer_fail(c, "targets is %lld", (long long)n);
+    if (n < 1 || n > INT32_MAX) return pl_infer_fail(c, "invalid targets %lld", (long long)n);
     return pl_ml_infer_regression(c, n);
 }
 
@@ -177,7 +177,7 @@ static pl_status svm_init(pl_eval *c, svm *s, int64_t n_columns) {
     s->prob_b = pl_attr_floats(c->node, "prob_b", &n_b);
     s->n_columns = n_columns;
     if (s->n_prob != n_b) return pl_eval_fail(c, "prob_a and prob_b differ in length");
-    if (s->n_coefficients == 0) return pl_eval_fail(c, "there are no coefficients");
+    if (s->n_coefficients == 0) return pl_eval_fail(c, "no coefficients");
     if (s->n_rho == 0) return pl_eval_fail(c, "rho is empty");
     return PL_OK;
 }

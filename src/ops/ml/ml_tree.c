@@ -110,7 +110,7 @@ static pl_status walk_all(pl_eval *c, const pl_forest *f, walk *w, int64_t *n_ro
         return pl_eval_fail(c, "the input must have shape [N,F]");
     }
     if (f->max_feature >= w->n_columns && x->n_elements > 0) {
-        return pl_eval_fail(c, "a node asks for feature %lld, the input has %lld",
+        return pl_eval_fail(c, "a node tests feature %lld, but the input has %lld",
                             (long long)f->max_feature, (long long)w->n_columns);
     }
     if (x->n_elements == 0 && *n_rows > 0 && f->max_feature >= 0) {
@@ -133,13 +133,13 @@ static pl_status walk_all(pl_eval *c, const pl_forest *f, walk *w, int64_t *n_ro
 
 static pl_status regressor_infer(pl_infer *c) {
     const int64_t n = pl_attr_int(c->node, "n_targets");
-    if (n < 1 || n > INT32_MAX) return pl_infer_fail(c, "n_targets is %lld", (long long)n);
+    if (n < 1 || n > INT32_MAX) return pl_infer_fail(c, "invalid n_targets %lld", (long long)n);
     return pl_ml_infer_regression(c, n);
 }
 
 static pl_status ensemble_infer(pl_infer *c) {
     const int64_t n = pl_attr_int(c->node, "n_targets");
-    if (n < 1 || n > INT32_MAX) return pl_infer_fail(c, "n_targets is %lld", (long long)n);
+    if (n < 1 || n > INT32_MAX) return pl_infer_fail(c, "invalid n_targets %lld", (long long)n);
     const int rank = pl_infer_rank(c, 0);
     if (rank >= 0 && rank != 2) return pl_infer_fail(c, "the input must have shape [N,F]");
     const pl_dim dims[2] = { pl_infer_dim(c, 0, 0), pl_dim_of(n) };
@@ -179,7 +179,7 @@ static pl_status regressor_eval(pl_eval *c) {
 static pl_status ensemble_eval(pl_eval *c) {
     const int64_t transform = pl_attr_int(c->node, "post_transform");
     if (transform < PL_ML_NONE || transform > PL_ML_PROBIT) {
-        return pl_eval_fail(c, "post_transform is %lld", (long long)transform);
+        return pl_eval_fail(c, "invalid post_transform %lld", (long long)transform);
     }
     pl_forest *f = NULL;
     bool owned = false;

@@ -98,7 +98,7 @@ pl_status pl_emit_clip(pl_emit *c) {
         const bool has =
             old ? c->node->opset >= 6 || pl_attr_has(c->node, name) : pl_emit_has(c, i);
         if (!has) continue;
-        if (!old && pl_emit_elements(c->in[i]) != 1) return pl_emit_decline(c, "an odd bound");
+        if (!old && pl_emit_elements(c->in[i]) != 1) return pl_emit_decline(c, "unsupported bound");
         const pl_ref limit = old ? pl_emit_constant(c, pl_emit_compute(c->in[0]->dtype),
                                                     pl_attr_float(c->node, name))
                                  : pl_emit_scalar(c, pl_emit_in(c, i));

@@ -178,7 +178,7 @@ pl_status pl_dropout_grad(pl_grad *c) {
     c->dx[0] = c->dy[0];
     if (is_inference(c)) return PL_OK;
     if (node->opset < 12 || node->n_out < 2 || node->out[1] == NULL)
-        return pl_g_fail(c, "needs the mask in training mode, which the node does not give");
+        return pl_g_fail(c, "needs the mask in training mode, which the node does not output");
     pl_value *ratio = node->n_in > 1 && node->in[1] != NULL
                           ? pl_g_cast_like(c, node->in[1], c->dy[0])
                           : pl_g_number(c, c->dy[0], 0.5);

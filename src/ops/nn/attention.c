@@ -85,7 +85,7 @@ static pl_status check_mask(const pl_infer *c, const attention_types *t) {
     if (rank == 0) return pl_infer_fail(c, "attn_mask is a scalar, expected rank 2 to 4");
     const pl_dim last = pl_infer_dim(c, MASK, rank - 1);
     if (pl_dim_known(last) && pl_dim_known(t->total) && last.value > t->total.value) {
-        return pl_infer_fail(c, "attn_mask covers %lld keys, there are %lld", (long long)last.value,
+        return pl_infer_fail(c, "attn_mask covers %lld keys, expected %lld", (long long)last.value,
                              (long long)t->total.value);
     }
     const pl_dim dims[4] = { t->batch, t->q_heads, t->q_len, open_dim };
@@ -390,7 +390,7 @@ static pl_status modify(pl_eval *c, const char *attr, pl_dtype dtype, const int6
         const pl_tensor *result = out->kind == PL_TYPE_TENSOR ? out->tensor : NULL;
         pl_tensor *dense = NULL;
         if (result == NULL || result->dtype != dtype || !pl_tensor_same_shape(result, in->tensor)) {
-            st = pl_eval_fail(c, "%s gives another type or shape than it gets", attr);
+            st = pl_eval_fail(c, "%s changes the type or shape of its input", attr);
         } else {
             st = pl_tensor_contiguous(result, &dense, c->err);
         }
@@ -476,7 +476,7 @@ static pl_status bound_body(pl_bound *c, const char *attr, pl_b_term *x) {
     PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(x->x), &in, c->err));
     pl_status st = c->run_body(c, body, &in, &x->e, 1, &out, &e, 1);
     if (st == PL_OK && (out->kind != PL_TYPE_TENSOR || !pl_tensor_same_shape(out->tensor, x->x)))
-        st = pl_node_fail(c->err, PL_E_INVALID, c->node, "%s gives another shape", attr);
+        st = pl_node_fail(c->err, PL_E_INVALID, c->node, "%s changes the shape of its input", attr);
     if (st == PL_OK) {
         const pl_b_term next = { pl_tensor_ref(out->tensor), e, x->native };
         pl_b_term_release(x);
@@ -701,7 +701,7 @@ const pl_op_def pl_ops_attention[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("prob_mod", GRAPH), PL_A_FLOAT("scale", 0), PL_A_LIST("score_mod", GRAPH),
                         PL_A_INT("softmax_precision", 0)),
-      .infer = flex_infer, .eval = flex_eval, .grad = pl_grad_unrolled, .bound = flex_bound, PL_EMIT_BREAK("runs bodies"), .autocast = PL_AMP_LOW,
+      .infer = flex_infer, .eval = flex_eval, .grad = pl_grad_unrolled, .bound = flex_bound, PL_EMIT_BREAK("executes bodies"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[2,4,3,8] q, float[2,2,5,8] k, float[2,2,5,6] v) => (y) { y = ai.onnx.preview.FlexAttention(q, k, v) "
             "<score_mod = g (float[2,4,3,5] s) => (float[2,4,3,5] t) { t = Tanh(s) }> }", NULL, 0 },
@@ -711,7 +711,7 @@ const pl_op_def pl_ops_attention[] = {
             "prob_mod = h (float[1,2,3,5] p) => (float[1,2,3,5] r) { e = Mul(p, p) r = Mul(e, w) }> }", NULL, 0 }) },
     { .name = "RotaryEmbedding", .since = 23,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "cos_cache", PL_T_FLOAT, PL_PORT_SAME },
-                     { "sin_cache", PL_T_FLOAT, PL_PORT_SAME }, { "position_ids", PL_T_I64, PL_PORT_OPTIONAL }),
+                     { "sin_cache", PL_T_FLOAT, PL_PORT_SAME }, { "position_ids", PL_T_I64, PL_PORT_OPTIONAL | PL_PORT_ROWS_OF(1) }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("interleaved", 0), PL_A_INT("num_heads", 0), PL_A_INT("rotary_embedding_dim", 0)),
       .infer = rotary_infer, .eval = rotary_eval, .grad = pl_rotary_grad, .bound = rotary_bound, .emit = pl_emit_rotary, .autocast = PL_AMP_KEEP,

@@ -47,7 +47,7 @@ static pl_status deform_conv_infer(pl_infer *c) {
     const int64_t offset_group = pl_attr_int(c->node, "offset_group");
     const pl_dim c_in = pl_infer_dim(c, X, 1);
     if (offset_group < 1 || (pl_dim_known(c_in) && c_in.value % offset_group != 0)) {
-        return pl_infer_fail(c, "offset_group is %lld", (long long)offset_group);
+        return pl_infer_fail(c, "invalid offset_group %lld", (long long)offset_group);
     }
     PL_TRY(pl_conv_infer_shape(c, X, W, pl_infer_dtype_of(c, X)));
     PL_TRY(pl_conv_check_bias(c, BIAS, pl_infer_dim(c, W, 0)));
@@ -309,7 +309,7 @@ static pl_status col2im_infer(pl_infer *c) {
     }
     const pl_dim rows = pl_infer_dim(c, 0, 1);
     if (pl_dim_known(rows) && rows.value % taps != 0) {
-        return pl_infer_fail(c, "%lld rows are not divided by blocks of %lld",
+        return pl_infer_fail(c, "%lld rows are not divisible by blocks of %lld",
                              (long long)rows.value, (long long)taps);
     }
     PL_TRY(check_dim(c, 0, 2, pl_dim_of(cells)));
@@ -436,15 +436,15 @@ static pl_status col2im_bound(pl_bound *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_conv_special[] = {
-    { .name = "CausalConvWithState", .since = 27, CAUSAL_PORTS, .attrs = PL_ATTRS(PL_A_STRING("activation", "none")), .autocast = PL_AMP_LOW, PL_EMIT_BREAK("carries a state: a library routine"),
+    { .name = "CausalConvWithState", .since = 27, CAUSAL_PORTS, .attrs = PL_ATTRS(PL_A_STRING("activation", "none")), .autocast = PL_AMP_LOW, PL_EMIT_BREAK("carries state: a library routine"),
       .samples = PL_SAMPLES({ "(float[2,3,5] x, float[3,1,3] w, float[3] b, float[2,3,2] p) => (y, s) { y, s = CausalConvWithState<activation=\"silu\">(x, w, b, p) }", NULL, 0 },
                             { "(float[1,2,2] x, float[2,1,4] w) => (y, s) { y, s = CausalConvWithState(x, w) }", NULL, 0 }) },
     { .name = "CausalConvWithState", .domain = "com.microsoft", .since = 1, CAUSAL_PORTS,
-      .attrs = PL_ATTRS(PL_A_STRING("activation", "none"), PL_A_INT("ndim", 1)), .autocast = PL_AMP_LOW, PL_EMIT_BREAK("carries a state: a library routine"),
+      .attrs = PL_ATTRS(PL_A_STRING("activation", "none"), PL_A_INT("ndim", 1)), .autocast = PL_AMP_LOW, PL_EMIT_BREAK("carries state: a library routine"),
       .samples = PL_SAMPLES({ "(float[2,3,5] x, float[3,1,3] w) => (y, s) { y, s = com.microsoft.CausalConvWithState<activation=\"swish\">(x, w) }", NULL, 0 }) },
     { .name = "Col2Im", .since = 18, .in = PL_PORTS({ "input", PL_T_NUMERIC, 0 }, { "image_shape", PL_T_I64, 0 }, { "block_shape", PL_T_I64, 0 }),
       .out = PL_PORTS({ "output", PL_T_NUMERIC, 0 }), .attrs = PL_ATTRS(PL_A_LIST("dilations", INTS), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = col2im_infer, .eval = col2im_eval, .grad = pl_col2im_grad, .bound = col2im_bound, PL_EMIT_BREAK("adds to overlapping places: a library routine"), .autocast = PL_AMP_KEEP,
+      .infer = col2im_infer, .eval = col2im_eval, .grad = pl_col2im_grad, .bound = col2im_bound, PL_EMIT_BREAK("adds to overlapping positions: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,4,9] x) => (y) <int64[2] image = {4, 4}, int64[2] block = {2, 2}> { y = Col2Im(x, image, block) }", NULL, 0 }) },
     { .name = "DeformConv", .since = 19,
       .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "W", PL_T_FLOAT, PL_PORT_SAME }, { "offset", PL_T_FLOAT, PL_PORT_SAME },
@@ -452,7 +452,7 @@ const pl_op_def pl_ops_conv_special[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_LIST("dilations", INTS), PL_A_INT("group", 1), PL_A_LIST("kernel_shape", INTS), PL_A_INT("offset_group", 1),
                         PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = deform_conv_infer, .eval = deform_conv_eval, .grad = pl_deform_conv_grad, .bound = deform_conv_bound, PL_EMIT_BREAK("samples at places of data: a library routine"), .autocast = PL_AMP_LOW,
+      .infer = deform_conv_infer, .eval = deform_conv_eval, .grad = pl_deform_conv_grad, .bound = deform_conv_bound, PL_EMIT_BREAK("sample positions depend on data: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES({ "(float[1,2,4,4] x, float[2,2,2,2] w, float[1,8,3,3] o, float[2] b, float[1,4,3,3] m) => (y) { y = DeformConv(x, w, o, b, m) }", NULL, 0 }) },
     { 0 },
 };

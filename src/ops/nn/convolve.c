@@ -65,7 +65,7 @@ static pl_status conv_f32(pl_eval *c, const pl_window *win, pl_tensor *y, pl_f32
     const pl_f32 *fx = pl_compute_in_f32(c, 0, NULL), *fw = pl_compute_in_f32(c, 1, kept);
     const pl_f32 *fb = bias ? pl_compute_in_f32(c, 2, NULL) : NULL;
     if (fx == NULL || fw == NULL || (bias && fb == NULL)) return pl_eval_memory(c);
-    if (c->naive) return pl_conv_plain_f32(&s, fx, fw, fb, fy, c->err);
+    if (c->naive) return pl_conv_long_f32(c->pool, &s, fx, fw, fb, fy, c->err);
     return pl_conv_f32(c->pool, &s, fx, fw, fb, fy, pl_kept_conv(kept), c->err);
 }
 

@@ -114,7 +114,7 @@ pl_status pl_conv_transpose_infer(pl_infer *c) {
     int n = 0;
     pl_window win = { 0 };
     pl_dim out[PL_RANK_MAX];
-    if (group < 1) return pl_infer_fail(c, "group is %lld", (long long)group);
+    if (group < 1) return pl_infer_fail(c, "invalid group %lld", (long long)group);
     PL_TRY(pl_window_rank(c, 0, &n));
     if (n < 0) return pl_infer_set_unranked(c, 0, dtype);
     if (rank_w >= 0 && rank_w != n + 2) {
@@ -128,7 +128,7 @@ pl_status pl_conv_transpose_infer(pl_infer *c) {
                              (long long)c_in.value, (long long)c_w.value);
     }
     if (pl_dim_known(c_in) && c_in.value % group != 0) {
-        return pl_infer_fail(c, "%lld channels are not divided by group %lld",
+        return pl_infer_fail(c, "%lld channels are not divisible by group %lld",
                              (long long)c_in.value, (long long)group);
     }
     out[0] = pl_infer_dim(c, 0, 0);

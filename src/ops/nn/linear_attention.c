@@ -333,7 +333,7 @@ const pl_op_def pl_ops_linear_attention[] = {
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }, { "present_state", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(PL_A_INT("chunk_size", 64), PL_A_REQUIRED("kv_num_heads", INT), PL_A_REQUIRED("q_num_heads", INT),
                         PL_A_FLOAT("scale", 0), PL_A_STRING("update_rule", "gated_delta")),
-      .infer = linear_infer, .eval = linear_eval, .grad = pl_linear_attention_grad, .bound = linear_bound_rule, PL_EMIT_BREAK("one step after the other: a library routine"), .autocast = PL_AMP_LOW,
+      .infer = linear_infer, .eval = linear_eval, .grad = pl_linear_attention_grad, .bound = linear_bound_rule, PL_EMIT_BREAK("computed step by step: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[2,5,16] q, float[2,5,8] k, float[2,5,6] v, float[2,2,4,3] s, float[2,5,8] g, float[2,5,2] b) => (y, z) "
             "{ y, z = LinearAttention<q_num_heads=4, kv_num_heads=2>(q, k, v, s, g, b) }", "g=-1:0 b=0:1", 0 },

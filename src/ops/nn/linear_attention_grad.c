@@ -27,7 +27,8 @@ pl_status pl_linear_attention_grad(pl_grad *c) {
     if (c->st != PL_OK) return c->st;
     if (scale == 0) scale = 1 / sqrt((double)dk);
     if (len > 4096 || len < 1)
-        return pl_g_fail(c, "is written out step by step, not for %lld", (long long)len);
+        return pl_g_fail(c, "is unrolled step by step, and %lld steps are too many",
+                         (long long)len);
     pl_value **steps = pl_arena_array(c->graph->model->arena, (size_t)len, sizeof(*steps));
     if (steps == NULL) return pl_fail_memory(c->err, (size_t)len);
     const size_t mark = pl_g_mark(c);

@@ -116,7 +116,7 @@ static pl_status group_norm_infer(pl_infer *c) {
     const int64_t groups = pl_attr_int(c->node, "num_groups");
     const pl_dim channels = pl_infer_dim(c, 0, 1);
     if (rank >= 0 && rank < 2) return pl_infer_fail(c, "X has rank %d, expected 2 or more", rank);
-    if (groups < 1) return pl_infer_fail(c, "num_groups is %lld", (long long)groups);
+    if (groups < 1) return pl_infer_fail(c, "invalid num_groups %lld", (long long)groups);
     if (pl_dim_known(channels) && channels.value % groups != 0) {
         return pl_infer_fail(c, "%lld channels cannot be split into %lld groups",
                              (long long)channels.value, (long long)groups);

@@ -520,7 +520,7 @@ const pl_op_def pl_ops_pool[] = {
                             { "(uint8[1,1,4,4] x) => (y) { y = MaxPool<kernel_shape=[2,2], auto_pad=\"SAME_UPPER\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "MaxUnpool", .since = 9, .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }, { "I", PL_T_I64, 0 }, { "output_shape", PL_T_I64, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(PL_A_REQUIRED("kernel_shape", INTS), PL_A_LIST("pads", INTS), PL_A_LIST("strides", INTS)),
-      .infer = max_unpool_infer, .eval = max_unpool_eval, .grad = pl_max_unpool_grad, .bound = PL_BOUND_EXACT, PL_EMIT_BREAK("writes at indices of data"), .autocast = PL_AMP_KEEP,
+      .infer = max_unpool_infer, .eval = max_unpool_eval, .grad = pl_max_unpool_grad, .bound = PL_BOUND_EXACT, PL_EMIT_BREAK("write positions depend on data"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[1,1,2,2] x) => (y) <int64[1,1,2,2] i = {5, 7, 13, 15}> { y = MaxUnpool<kernel_shape=[2,2], strides=[2,2]>(x, i) }", NULL, 0 }) },
     { 0 },
 };

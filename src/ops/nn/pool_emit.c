@@ -91,7 +91,7 @@ static pl_status pool(pl_emit *c, const pl_pool_rule *rule) {
     if (pl_emit_wants(c, 1)) {
         if (any) return pl_emit_decline(c, "indices in many dims");
         pl_emit_kernel indices = kernel;
-        indices.what = "the places of a pool's maxima";
+        indices.what = "the positions of a pool's maxima";
         indices.run = run_indices;
         indices.dtype = PL_I64;
         PL_TRY(pl_emit_out(c, 1, pl_emit_kernel_call(c, &indices, 1, &from)));

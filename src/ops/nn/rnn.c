@@ -66,7 +66,7 @@ static pl_status read_dims(const pl_infer *c, int64_t gates, int r_input, int r_
     d->hidden = pl_infer_dim(c, r_input, r_axis);
     if (pl_attr_has(c->node, "hidden_size")) {
         const int64_t hidden = pl_attr_int(c->node, "hidden_size");
-        if (hidden < 1) return pl_infer_fail(c, "hidden_size is %lld", (long long)hidden);
+        if (hidden < 1) return pl_infer_fail(c, "invalid hidden_size %lld", (long long)hidden);
         d->hidden = pl_dim_of(hidden);
     }
     return PL_OK;
@@ -262,7 +262,7 @@ static pl_status infer_dynamic_quantize_lstm(pl_infer *c) {
 #define RNN_PORTS                                                                                  \
     { "X", PL_T_FLOAT, PL_PORT_SAME }, { "W", PL_T_FLOAT, PL_PORT_SAME },                          \
         { "R", PL_T_FLOAT, PL_PORT_SAME }, { "B", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL },   \
-        { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL }, {                                     \
+        { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL | PL_PORT_LENGTH }, {                    \
         "initial_h", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL                                   \
     }
 #define RNN_ATTRS                                                                                  \
@@ -278,7 +278,7 @@ static pl_status infer_dynamic_quantize_lstm(pl_infer *c) {
 /* clang-format off */
 const pl_op_def pl_ops_rnn[] = {
     { .name = "RNN", .since = 1, .flags = PL_OP_SUMS, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
-      .attrs = PL_ATTRS(RNN_ATTRS), .infer = infer_rnn, .eval = rnn_eval, .grad = pl_rnn_grad, .bound = rnn_bound, PL_EMIT_BREAK("one step after the other: a library routine"), .autocast = PL_AMP_LOW,
+      .attrs = PL_ATTRS(RNN_ATTRS), .infer = infer_rnn, .eval = rnn_eval, .grad = pl_rnn_grad, .bound = rnn_bound, PL_EMIT_BREAK("computed step by step: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[2,5,3] w, float[2,5,5] r, float[2,10] b) => (y, h) "
             "{ y, h = RNN<hidden_size=5, direction=\"bidirectional\">(x, w, r, b) }", NULL, 0 },
@@ -286,7 +286,7 @@ const pl_op_def pl_ops_rnn[] = {
             "{ y, h = RNN<hidden_size=5, direction=\"reverse\", activations=[\"Relu\"]>(x, w, r, b, n) }", NULL, 0 }) },
     { .name = "GRU", .since = 1, .flags = PL_OP_SUMS, .in = PL_PORTS(RNN_PORTS), .out = PL_PORTS(RNN_OUT),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("linear_before_reset", 0)),
-      .infer = infer_gru, .eval = gru_eval, .grad = pl_gru_grad, .bound = gru_bound, PL_EMIT_BREAK("one step after the other: a library routine"), .autocast = PL_AMP_LOW,
+      .infer = infer_gru, .eval = gru_eval, .grad = pl_gru_grad, .bound = gru_bound, PL_EMIT_BREAK("computed step by step: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[1,15,3] w, float[1,15,5] r, float[1,30] b, float[1,2,5] h0) => (y, h) "
             "{ y, h = GRU<hidden_size=5>(x, w, r, b, , h0) }", NULL, 0 },
@@ -299,7 +299,7 @@ const pl_op_def pl_ops_rnn[] = {
                      { "P", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL }),
       .out = PL_PORTS(RNN_OUT, { "Y_c", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("input_forget", 0)),
-      .infer = infer_lstm, .eval = lstm_eval, .grad = pl_lstm_grad, .bound = lstm_bound, PL_EMIT_BREAK("one step after the other: a library routine"), .autocast = PL_AMP_LOW,
+      .infer = infer_lstm, .eval = lstm_eval, .grad = pl_lstm_grad, .bound = lstm_bound, PL_EMIT_BREAK("computed step by step: a library routine"), .autocast = PL_AMP_LOW,
       .samples = PL_SAMPLES(
           { "(float[4,2,3] x, float[1,20,3] w, float[1,20,5] r, float[1,40] b, float[1,2,5] h0, float[1,2,5] c0, float[1,15] p) "
             "=> (y, h, c) { y, h, c = LSTM<hidden_size=5>(x, w, r, b, , h0, c0, p) }", NULL, 0 },
@@ -313,14 +313,14 @@ const pl_op_def pl_ops_rnn[] = {
     { .name = "DynamicQuantizeLSTM", .domain = "com.microsoft", .since = 1, .flags = PL_OP_NO_FP64, PL_PLAIN("LSTM", true, 0),
       .in = PL_PORTS({ "X", PL_T(PL_F32), 0 }, { "W", PL_T(PL_I8) | PL_T(PL_U8), 0 },
                      { "R", PL_T(PL_I8) | PL_T(PL_U8), 0 }, { "B", PL_T(PL_F32), PL_PORT_OPTIONAL },
-                     { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "initial_h", PL_T(PL_F32), PL_PORT_OPTIONAL },
+                     { "sequence_lens", PL_T(PL_I32), PL_PORT_OPTIONAL | PL_PORT_LENGTH }, { "initial_h", PL_T(PL_F32), PL_PORT_OPTIONAL },
                      { "initial_c", PL_T(PL_F32), PL_PORT_OPTIONAL }, { "P", PL_T(PL_F32), PL_PORT_OPTIONAL },
                      { "W_scale", PL_T(PL_F32), 0 }, { "W_zero_point", PL_T(PL_I8) | PL_T(PL_U8), 0 },
                      { "R_scale", PL_T(PL_F32), 0 }, { "R_zero_point", PL_T(PL_I8) | PL_T(PL_U8), 0 }),
       .out = PL_PORTS(RNN_OUT, { "Y_c", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(RNN_ATTRS, PL_A_INT("input_forget", 0)),
       .infer = infer_dynamic_quantize_lstm, .eval = dynamic_quantize_lstm_eval,
-      .grad = PL_GRAD_UNDEFINED, .bound = dynamic_quantize_lstm_bound, PL_EMIT_BREAK("one step after the other: a library routine"), .autocast = PL_AMP_KEEP,
+      .grad = PL_GRAD_UNDEFINED, .bound = dynamic_quantize_lstm_bound, PL_EMIT_BREAK("computed step by step: a library routine"), .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES(
           { "(float[4,1,3] x, int8[1,3,20] w, int8[1,5,20] r, float[1,40] b) => (y, h, c) "
             "<float[1] ws = {0.1}, int8[1] wz = {0}, float[1] rs = {0.1}, int8[1] rz = {0}> "

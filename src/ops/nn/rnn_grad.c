@@ -260,7 +260,8 @@ static bool read_sizes(pl_grad *c, pl_rnn_kind kind, pl_arena *arena, pl_rnn *r)
     };
     if (c->st == PL_OK) c->st = pl_rnn_read(&eval, kind, r);
     if (c->st == PL_OK && r->seq > 4096)
-        (void)pl_g_fail(c, "is written out step by step, and %lld are too many", (long long)r->seq);
+        (void)pl_g_fail(c, "is unrolled step by step, and %lld steps are too many",
+                        (long long)r->seq);
     return c->st == PL_OK;
 }
 

@@ -255,7 +255,7 @@ static pl_status concat_infer(pl_infer *c) {
     int rank = -1, axis = 0;
     pl_dim out[PL_RANK_MAX];
     if (c->n_in < 5 || (c->n_in - 2) % 3 != 0) {
-        return pl_infer_fail(c, "%d inputs, expected two and three for each tensor", c->n_in);
+        return pl_infer_fail(c, "%d inputs, expected 2 plus 3 for each tensor", c->n_in);
     }
     PL_TRY(pl_quant_single(c, 0));
     PL_TRY(pl_quant_single(c, 1));

@@ -160,8 +160,8 @@ static pl_status check_c(const pl_infer *c, pl_dim rows, pl_dim columns) {
         const pl_dim have = pl_infer_dim(c, G_C, d), want = d == rank - 1 ? columns : rows;
         if (!pl_dim_known(have) || !pl_dim_known(want) || have.value == 1) continue;
         if (have.value != want.value) {
-            return pl_infer_fail(c, "dim %d of input C is %lld, which is not broadcast to %lld", d,
-                                 (long long)have.value, (long long)want.value);
+            return pl_infer_fail(c, "dim %d of input C is %lld, which cannot be broadcast to %lld",
+                                 d, (long long)have.value, (long long)want.value);
         }
     }
     return PL_OK;
@@ -179,7 +179,7 @@ pl_status pl_qgemm_infer(pl_infer *c) {
     const pl_dtype dtype = pl_infer_has(c, G_Y_ZERO) ? pl_infer_dtype_of(c, G_Y_ZERO)
                                                      : pl_infer_dtype_of(c, G_A_SCALE);
     if (pl_infer_has(c, G_Y_ZERO) != pl_infer_has(c, G_Y_SCALE)) {
-        return pl_infer_fail(c, "y_scale and y_zero_point are given together or not at all");
+        return pl_infer_fail(c, "y_scale and y_zero_point are required together");
     }
     PL_TRY(pl_matmul_infer(c, G_A, G_B, o, dtype));
     PL_TRY(pl_qparam_check(c, G_A, G_A_SCALE, G_A_ZERO));

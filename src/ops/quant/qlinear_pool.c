@@ -153,7 +153,7 @@ static pl_status means(pl_eval *c, const int64_t *step) {
     pl_tensor *y = pl_out(c, 0);
     const pl_qparam in = pl_qparam_of(c, 1, 2), out = pl_qparam_of(c, 3, 4);
     if (y->n_elements == 0) return PL_OK;
-    if (x->n_elements == 0) return pl_eval_fail(c, "the mean of no elements");
+    if (x->n_elements == 0) return pl_eval_fail(c, "the mean of an empty set");
     int64_t *sums = pl_scratch(c, (size_t)y->n_elements, sizeof(*sums));
     double *v = pl_scratch(c, (size_t)y->n_elements, sizeof(*v));
     if (sums == NULL || v == NULL) return pl_eval_memory(c);

@@ -169,7 +169,7 @@ static pl_status check_params(const pl_infer *c) {
     const int rank = pl_infer_rank(c, 0);
     const int64_t block = pl_attr_int(c->node, "block_size");
     int axis = 0;
-    if (block < 0) return pl_infer_fail(c, "block_size is %lld", (long long)block);
+    if (block < 0) return pl_infer_fail(c, "invalid block_size %lld", (long long)block);
     /* QuantizeLinear-25: an input of one dim needs no axis. */
     if (rank > 1 && (block > 0 || !is_single(c, 1))) {
         PL_TRY(pl_infer_axis(c, pl_attr_int(c->node, "axis"), rank, &axis));

@@ -17,7 +17,7 @@ pl_status pl_emit_bit_cast(pl_emit *c) {
     const pl_dtype odd[] = { PL_F16, PL_BF16, PL_BOOL };
     for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
         if (from == odd[i] || to == odd[i]) return pl_emit_decline(c, "bits of a half or a bool");
-    if (pl_dtype_bytes(from) != pl_dtype_bytes(to)) return pl_emit_decline(c, "another size");
+    if (pl_dtype_bytes(from) != pl_dtype_bytes(to)) return pl_emit_decline(c, "different sizes");
     return pl_emit_out(c, 0,
                        pl_emit_map1(c, to, "({ $T r; __builtin_memcpy(&r, &$0, sizeof(r)); r; })",
                                     pl_emit_in(c, 0)));

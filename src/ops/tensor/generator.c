@@ -42,7 +42,7 @@ static pl_status kind_of(const pl_infer *c, constant_kind *out) {
         *out = (constant_kind)k;
         n++;
     }
-    return n == 1 ? PL_OK : pl_infer_fail(c, "%d of the value attributes are given, expected 1", n);
+    return n == 1 ? PL_OK : pl_infer_fail(c, "%d value attributes given, expected 1", n);
 }
 
 static pl_status set_tensor_type(pl_infer *c, const pl_tensor *t) {
@@ -354,7 +354,7 @@ static pl_status multinomial_infer(pl_infer *c) {
     const int64_t samples = pl_attr_int(c->node, "sample_size");
     pl_dtype dtype;
     PL_TRY(random_dtype(c, PL_I32, PL_T_INDEX, &dtype));
-    if (samples < 0) return pl_infer_fail(c, "sample_size is %lld", (long long)samples);
+    if (samples < 0) return pl_infer_fail(c, "invalid sample_size %lld", (long long)samples);
     if (rank >= 0 && rank != 2) return pl_infer_fail(c, "the input has rank %d, expected 2", rank);
     const pl_dim dims[2] = { pl_infer_dim(c, 0, 0), pl_dim_of(samples) };
     if (c->concrete && samples > 0 && c->in[0]->dims[1].value == 0 && dims[0].value > 0) {
@@ -583,7 +583,7 @@ static pl_status range_grad(pl_grad *c) {
 const pl_op_def pl_ops_generator[] = {
     { .name = "Bernoulli", .since = 15, .flags = PL_OP_RANDOM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), OUT(PL_T_NUMERIC | PL_T_BOOL),
-      .attrs = PL_ATTRS(PL_A_INT("dtype", 0), SEED), .infer = bernoulli_infer, .eval = bernoulli_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
+      .attrs = PL_ATTRS(PL_A_INT("dtype", 0), SEED), .infer = bernoulli_infer, .eval = bernoulli_eval, RANDOM, PL_EMIT_BREAK("random numbers must come in eager's order"),
       .samples = PL_SAMPLES({ "(float[4,5] x) => (y) { y = Bernoulli<seed=1.0, dtype=9>(x) }", "x=0:1", PL_SAMPLE_NO_GRAD }) },
     WINDOW("BlackmanWindow", blackman_eval),
     { .name = "Constant", .since = 1, .flags = PL_OP_OWN_OUT | PL_OP_SHAPE | PL_OP_CONSTANT, .in = PL_NO_PORTS, OUT(PL_T_ANY),
@@ -611,23 +611,23 @@ const pl_op_def pl_ops_generator[] = {
     { .name = "Multinomial", .since = 7, .flags = PL_OP_RANDOM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }), OUT(PL_T_INDEX),
       .attrs = PL_ATTRS(PL_A_INT("dtype", PL_I32), PL_A_INT("sample_size", 1), SEED),
-      .infer = multinomial_infer, .eval = multinomial_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
+      .infer = multinomial_infer, .eval = multinomial_eval, RANDOM, PL_EMIT_BREAK("random numbers must come in eager's order"),
       .samples = PL_SAMPLES({ "(float[2,5] x) => (y) { y = Multinomial<sample_size=4, seed=3.0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "RandomNormal", .since = 1, .flags = PL_OP_RANDOM, .in = PL_NO_PORTS, OUT(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_INT("dtype", PL_F32), PL_A_FLOAT("mean", 0), PL_A_FLOAT("scale", 1), SEED, PL_A_REQUIRED("shape", INTS)),
-      .infer = random_infer, .eval = random_normal_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
+      .infer = random_infer, .eval = random_normal_eval, RANDOM, PL_EMIT_BREAK("random numbers must come in eager's order"),
       .samples = PL_SAMPLES({ "() => (y) { y = RandomNormal<shape=[3,4], mean=1.0, seed=2.0>() }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "RandomNormalLike", .since = 1, .flags = PL_OP_RANDOM, .in = PL_PORTS({ "input", PL_T_ANY, 0 }), OUT(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_INT("dtype", 0), PL_A_FLOAT("mean", 0), PL_A_FLOAT("scale", 1), SEED),
-      .infer = random_like_infer, .eval = random_normal_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
+      .infer = random_like_infer, .eval = random_normal_eval, RANDOM, PL_EMIT_BREAK("random numbers must come in eager's order"),
       .samples = PL_SAMPLES({ "(float[3,4] x) => (y) { y = RandomNormalLike<seed=2.0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "RandomUniform", .since = 1, .flags = PL_OP_RANDOM, .in = PL_NO_PORTS, OUT(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_INT("dtype", PL_F32), PL_A_FLOAT("high", 1), PL_A_FLOAT("low", 0), SEED, PL_A_REQUIRED("shape", INTS)),
-      .infer = random_infer, .eval = random_uniform_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
+      .infer = random_infer, .eval = random_uniform_eval, RANDOM, PL_EMIT_BREAK("random numbers must come in eager's order"),
       .samples = PL_SAMPLES({ "() => (y) { y = RandomUniform<shape=[3,4], low=-1.0, seed=2.0>() }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "RandomUniformLike", .since = 1, .flags = PL_OP_RANDOM, .in = PL_PORTS({ "input", PL_T_ANY, 0 }), OUT(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_INT("dtype", 0), PL_A_FLOAT("high", 1), PL_A_FLOAT("low", 0), SEED),
-      .infer = random_like_infer, .eval = random_uniform_eval, RANDOM, PL_EMIT_BREAK("random numbers are drawn in eager's order"),
+      .infer = random_like_infer, .eval = random_uniform_eval, RANDOM, PL_EMIT_BREAK("random numbers must come in eager's order"),
       .samples = PL_SAMPLES({ "(int32[3,4] x) => (y) { y = RandomUniformLike<dtype=11, seed=2.0>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "Range", .since = 11, .flags = PL_OP_SHAPE,
       .in = PL_PORTS({ "start", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME }, { "limit", PL_T_FLOAT | PL_T_SIGNED, PL_PORT_SAME },

@@ -300,7 +300,7 @@ static pl_status compress_infer(pl_infer *c) {
     if (condition != NULL && pl_dim_known(whole)) {
         const int64_t n = count_true(condition, whole.value);
         if (n != count_true(condition, INT64_MAX)) {
-            return pl_infer_fail(c, "the condition picks an element beyond the %lld there are",
+            return pl_infer_fail(c, "the condition selects an element beyond the %lld available",
                                  (long long)whole.value);
         }
         dims[axis] = pl_dim_of(n);

@@ -62,7 +62,7 @@ static pl_status pad_dims(pl_infer *c, int rank, pl_dim *dims) {
     const size_t n = axes.present ? axes.n : (size_t)rank;
     const size_t n_given = attr != NULL ? n_attr : pads != NULL ? pads->n : 2 * n;
     if (axes.known && n_given != 2 * n) {
-        return pl_infer_fail(c, "%zu pads for %zu axes, expected twice as many", n_given, n);
+        return pl_infer_fail(c, "%zu pads for %zu axes, expected two for each axis", n_given, n);
     }
     if (attr == NULL && pads == NULL && c->concrete && rank > 0) {
         return pl_infer_fail(c, "pads is not a list of integers");
@@ -205,7 +205,7 @@ static pl_status read_constant(pl_eval *c, job *j) {
     memset(j->constant, 0, sizeof(j->constant));
     if (value != NULL) {
         if (value->n_elements != 1) return pl_eval_fail(c, "constant_value is not a single value");
-        if (value->dtype != x->dtype) return pl_eval_fail(c, "constant_value has another type");
+        if (value->dtype != x->dtype) return pl_eval_fail(c, "constant_value has the wrong type");
         memcpy(j->constant, value->data, j->element);
     } else if (x->dtype != PL_STRING) {
         const double v = pl_attr_float(c->node, "value");

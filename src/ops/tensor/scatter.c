@@ -244,7 +244,7 @@ static pl_status cache_start(const pl_eval *c, int64_t b, int64_t room, int64_t 
     const pl_tensor *starts = pl_in(c, 2);
     const int64_t at = starts == NULL ? 0 : pl_tensor_get_i64(starts, b);
     if (at < 0 || (!circular && at > room - n)) {
-        return pl_eval_fail(c, "write index %lld of batch %lld: no room for %lld elements in %lld",
+        return pl_eval_fail(c, "write index %lld of batch %lld: %lld elements do not fit in %lld",
                             (long long)at, (long long)b, (long long)n, (long long)room);
     }
     *out = circular ? at % room : at;
@@ -371,7 +371,7 @@ static pl_status scatter_bound(pl_bound *c) {
 /* ---- rows ---- */
 
 #define ROW                                                                                        \
-    .out = PL_PORTS({ "output", PL_T_ANY, 0 }), PL_EMIT_BREAK("writes at indices of data"),        \
+    .out = PL_PORTS({ "output", PL_T_ANY, 0 }), PL_EMIT_BREAK("write positions depend on data"),   \
     .autocast = PL_AMP_WIDEST
 #define IN(types)                                                                                  \
     .in = PL_PORTS({ "data", PL_T_ANY, PL_PORT_SAME }, { "indices", types, PL_PORT_INDEX },        \

@@ -13,7 +13,7 @@ static pl_value *ones_like(pl_grad *c, pl_value *like) {
     return pl_g_expand_like(c, pl_g_number(c, like, 1), like);
 }
 
-typedef struct scatter { /* ScatterElements or ScatterND, and what reads the same places */
+typedef struct scatter { /* ScatterElements or ScatterND, and what reads the same positions */
     const char *put, *get;
     pl_attr axis;
     size_t n_axis; /* 1: has an axis */
@@ -70,7 +70,7 @@ static pl_status scatter_pick(pl_grad *c, const scatter *s) {
     pl_value *of_x = pl_g_cast_like(c, pl_g2(c, "Equal", x, y), x);
     pl_value *of_u = pl_g_cast_like(c, pl_g2(c, "Equal", u, get(c, s, y)), u);
     pl_value *share = pl_g_div(c, c->dy[0], put(c, s, of_x, of_u, "add"));
-    /* Where nobody is equal (all are NaN) there is nothing to share. */
+    /* If no element equals the result (all are NaN), there is nothing to share. */
     if (c->wanted[0]) c->dx[0] = pl_g_mul(c, share, of_x);
     if (c->wanted[2]) c->dx[2] = pl_g_mul(c, get(c, s, share), of_u);
     return c->st;

@@ -110,7 +110,7 @@ static pl_status target_close(const pl_infer *c, target *t) {
                              (long long)want);
     }
     if (want == 0) {
-        return c->concrete ? pl_infer_fail(c, "-1 is ambiguous beside a dim of 0") : PL_OK;
+        return c->concrete ? pl_infer_fail(c, "-1 is ambiguous with a dim of 0") : PL_OK;
     }
     if (both && have % want != 0) {
         return pl_infer_fail(c, "cannot reshape %lld elements into a multiple of %lld",

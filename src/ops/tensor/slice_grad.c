@@ -186,7 +186,7 @@ static pl_value *fold_axis(pl_grad *c, pl_value *g, const fold *f) {
     pl_value *sum = NULL;
     const int64_t axis = f->axis;
     int n_runs = 0;
-    if (f->total > TOTAL_MAX) (void)pl_g_fail(c, "is not supported for so many elements");
+    if (f->total > TOTAL_MAX) (void)pl_g_fail(c, "is not supported for this many elements");
     for (int64_t i = 0; i < f->total && c->st == PL_OK;) {
         int64_t step = 0, left[PL_RANK_MAX] = { 0 }, right[PL_RANK_MAX] = { 0 };
         if (n_runs++ == RUNS_MAX)
@@ -280,7 +280,7 @@ pl_status pl_grad_pad(pl_grad *c) {
     if (rank < 0) return c->st;
     const bool known = read_pads(c->node, rank, &p);
     if (mode == CONSTANT) return pad_constant(c, &p, rank, known);
-    if (!known) return pl_g_fail(c, "needs pads that are known before the run");
+    if (!known) return pl_g_fail(c, "needs pads known before the run");
     for (int d = 0; d < rank && c->st == PL_OK; d++) {
         if (p.before[d] == 0 && p.behind[d] == 0) continue;
         const int64_t whole = pl_g_dim(c, x, d);

@@ -128,7 +128,7 @@ static void top_range(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-/* sorted = 0 leaves the order open: it is sorted all the same. */
+/* sorted = 0 leaves the order open: it is sorted anyway. */
 static pl_status top_k_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *values = pl_out(c, 0), *indices = pl_out(c, 1);

@@ -83,8 +83,9 @@ static pl_status concat_merge(const pl_infer *c, int i, int axis, int rank, pl_d
             }
         } else if (pl_dim_known(dims[d]) && pl_dim_known(dim)) {
             if (dims[d].value == dim.value) continue;
-            return pl_infer_fail(c, "dim %d of input %d is %lld, expected %lld as before", d, i,
-                                 (long long)dim.value, (long long)dims[d].value);
+            return pl_infer_fail(
+                c, "dim %d of input %d is %lld, expected %lld like the inputs before it", d, i,
+                (long long)dim.value, (long long)dims[d].value);
         } else if (pl_dim_known(dim) || (dims[d].name == NULL && !pl_dim_known(dims[d]))) {
             dims[d] = dim;
         }
@@ -122,7 +123,8 @@ static pl_status concat_infer(pl_infer *c) {
         const int r = pl_infer_rank(c, i);
         if (c->concrete && r < 0) return pl_infer_fail(c, "input %d is left out", i);
         if (rank >= 0 && r >= 0 && r != rank) {
-            return pl_infer_fail(c, "input %d has rank %d, expected %d as before", i, r, rank);
+            return pl_infer_fail(c, "input %d has rank %d, expected %d like the inputs before it",
+                                 i, r, rank);
         }
         if (r >= 0) rank = r;
     }
@@ -207,7 +209,7 @@ static pl_status split_lengths(pl_infer *c, pl_dim dim, const int64_t **out, boo
         }
     }
     if (pl_dim_known(dim) && sum != dim.value) {
-        return pl_infer_fail(c, "the parts have %lld elements together, the axis has %lld",
+        return pl_infer_fail(c, "the parts add up to %lld elements, the axis has %lld",
                              (long long)sum, (long long)dim.value);
     }
     return PL_OK;
@@ -278,7 +280,7 @@ static pl_status split_eval(pl_eval *c) {
 static pl_status block_size(const pl_infer *c, int64_t *out) {
     *out = pl_attr_int(c->node, "blocksize");
     if (*out >= 1 && *out <= INT32_MAX) return PL_OK;
-    return pl_infer_fail(c, "blocksize is %lld", (long long)*out);
+    return pl_infer_fail(c, "invalid blocksize %lld", (long long)*out);
 }
 
 static pl_status times(const pl_infer *c, pl_dim dim, int64_t factor, pl_dim *out) {
@@ -553,7 +555,7 @@ const pl_op_def pl_ops_transform[] = {
           { "(float[2,3] x) => (y) <int64[4] p = {1,2,1,2}> { y = Pad<mode=\"reflect\">(x, p) }", NULL, 0 },
           { "(float[2,3] x) => (y) <int64[4] p = {3,1,0,4}> { y = Pad<mode=\"wrap\">(x, p) }", NULL, 0 }) },
     { .name = "ReverseSequence", .since = 10,
-      .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "sequence_lens", PL_T_I64, 0 }), OUT("Y"),
+      .in = PL_PORTS({ "input", PL_T_ANY, 0 }, { "sequence_lens", PL_T_I64, PL_PORT_LENGTH }), OUT("Y"),
       .attrs = PL_ATTRS(PL_A_INT("batch_axis", 1), PL_A_INT("time_axis", 0)),
       .infer = reverse_sequence_infer, .eval = reverse_sequence_eval, .grad = pl_grad_reverse_sequence, MOVES, .emit = pl_emit_reverse_sequence,
       .samples = PL_SAMPLES(

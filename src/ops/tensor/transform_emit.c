@@ -53,7 +53,7 @@ pl_status pl_emit_slice_rule(pl_emit *c) {
         steps[axis] = by;
         /* Never out of the tensor, whatever was computed above. */
         const int64_t end = at + (dims[axis] - 1) * by;
-        if (at >= size || end < 0 || end >= size) return pl_emit_decline(c, "an odd slice");
+        if (at >= size || end < 0 || end >= size) return pl_emit_decline(c, "unsupported slice");
     }
     return pl_emit_out(c, 0, pl_emit_slice(c, pl_emit_in(c, 0), starts, steps, dims));
 }
@@ -66,7 +66,7 @@ pl_status pl_emit_split_rule(pl_emit *c) {
         if (!pl_emit_wants(c, i)) return pl_emit_decline(c, "an output is left out");
         pl_emit_out_dims(c, i, dims);
         if (starts[axis] + dims[axis] > pl_emit_dim(c, 0, axis)) {
-            return pl_emit_decline(c, "an odd split");
+            return pl_emit_decline(c, "unsupported split");
         }
         PL_TRY(pl_emit_out(c, i, pl_emit_slice(c, x, starts, NULL, dims)));
         starts[axis] += dims[axis];
@@ -179,7 +179,7 @@ pl_status pl_emit_pad(pl_emit *c) {
         return pl_emit_out(c, 0, copied_border(c, pads, dims));
     }
     if (pl_emit_has(c, 2) && pl_emit_elements(c->in[2]) != 1) {
-        return pl_emit_decline(c, "an odd value");
+        return pl_emit_decline(c, "unsupported value");
     }
     const double number = c->node->opset < 11 ? pl_attr_float(c->node, "value") : 0;
     const pl_ref value = pl_emit_has(c, 2) ? pl_emit_scalar(c, pl_emit_in(c, 2))
@@ -252,7 +252,7 @@ pl_status pl_emit_reverse_sequence(pl_emit *c) {
     int64_t strides[PL_EMIT_RANK_MAX];
     const int rank = pl_emit_rank(c, 0);
     const int batch = (int)pl_attr_int(c->node, "batch_axis"), time = 1 - batch;
-    if (rank < 2 || batch < 0 || batch > 1) return pl_emit_decline(c, "odd axes");
+    if (rank < 2 || batch < 0 || batch > 1) return pl_emit_decline(c, "unsupported axes");
     if (pl_emit_elements(c->in[1]) != pl_emit_dim(c, 0, batch)) {
         return pl_emit_decline(c, "not one length for each of the batch");
     }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "ops/text/regex_int.h"
 
 typedef enum opcode { OP_LETTERS, OP_SPLIT, OP_JUMP, OP_ASSERT, OP_MATCH } opcode;
@@ -17,7 +18,8 @@ typedef struct instruction {
 
 struct pl_regex {
     instruction *code;
-    uint32_t n, capacity;
+    uint32_t n;
+    size_t capacity;
     uint32_t *now, *later, *stack; /* sets of states; the stack of the closure */
     uint32_t *seen;                /* step at which a state was added last */
     uint32_t step;
@@ -35,14 +37,8 @@ static pl_status emit(compiler *c, instruction i) {
         return pl_fail(c->err, PL_E_LIMIT, "the pattern is too large: more than %d instructions",
                        REGEX_PROGRAM_MAX);
     }
-    if (r->n == r->capacity) {
-        const uint32_t capacity = r->capacity == 0 ? 64 : r->capacity * 2;
-        instruction *code = pl_arena_array(c->arena, capacity, sizeof(*code));
-        if (code == NULL) return pl_fail_memory(c->err, sizeof(*code));
-        if (r->n > 0) memcpy(code, r->code, r->n * sizeof(*code));
-        r->code = code;
-        r->capacity = capacity;
-    }
+    if (!PL_ARENA_ROOM(c->arena, r->code, r->n, &r->capacity))
+        return pl_fail_memory(c->err, sizeof(*r->code));
     i.next = i.op == OP_SPLIT ? i.next : r->n + 1;
     r->code[r->n++] = i;
     return PL_OK;

@@ -332,7 +332,7 @@ static pl_status group(parser *p, regex_node **out) {
         PL_TRY(flags(p, &open));
     }
     if (!open) return new_node(p, REGEX_EMPTY, NULL, NULL, out);
-    if (++p->depth > REGEX_DEPTH_MAX) return bad(p, "groups are nested too deep");
+    if (++p->depth > REGEX_DEPTH_MAX) return bad(p, "groups are nested too deeply");
     PL_TRY(alternation(p, out));
     if (!take(p, ")")) return bad(p, "missing )");
     p->depth = outer.depth;

@@ -298,7 +298,8 @@ static const char *tfidf_attrs(const pl_node *node, tfidf *t) {
     t->min = pl_attr_int(node, "min_gram_length");
     t->max = pl_attr_int(node, "max_gram_length");
     t->skips = pl_attr_int(node, "max_skip_count");
-    if ((n_strings > 0) == (n_ints > 0)) return "one of pool_strings and pool_int64s must be given";
+    if ((n_strings > 0) == (n_ints > 0))
+        return "exactly one of pool_strings and pool_int64s is required";
     if (t->min < 1 || t->max < t->min) return "min_gram_length or max_gram_length is out of range";
     if (t->skips < 0) return "max_skip_count is negative";
     if (t->n_indexes == 0) return "ngram_indexes is empty";

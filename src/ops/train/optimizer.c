@@ -36,7 +36,7 @@ static pl_status optimizer_infer(pl_infer *c) {
     return PL_OK;
 }
 
-/* One element: in x, g, v (momentum or mean), h (squares); out in the same places. */
+/* One element: in x, g, v (momentum or mean), h (squares); out in the same positions. */
 typedef struct element {
     double x, g, v, h;
 } element;
@@ -120,7 +120,7 @@ typedef void (*setup_fn)(const pl_node *node, double count, step *s);
 static pl_status eval_step(pl_eval *c, setup_fn setup, step_fn fn) {
     const pl_tensor *r = pl_in(c, 0), *t = pl_in(c, 1);
     if (r == NULL || t == NULL || r->n_elements != 1 || t->n_elements != 1) {
-        return pl_eval_fail(c, "R and T must be one number each");
+        return pl_eval_fail(c, "R and T must be single numbers");
     }
     step s = { .rate = pl_tensor_get_f64(r, 0) };
     setup(c->node, (double)pl_tensor_get_i64(t, 0), &s);

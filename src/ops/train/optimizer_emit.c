@@ -13,7 +13,7 @@ typedef void (*step_rule)(pl_emit *c, step *s);
 static pl_status steps(pl_emit *c, int kinds, step_rule rule) {
     const int n = (c->n_in - 2) / kinds;
     if (pl_emit_elements(c->in[0]) != 1 || pl_emit_elements(c->in[1]) != 1) {
-        return pl_emit_decline(c, "R and T are not one number each");
+        return pl_emit_decline(c, "R and T are not single numbers");
     }
     for (int k = 0; k < n; k++) {
         step s = { .rate = pl_emit_scalar(c, pl_emit_in(c, 0)),

@@ -281,10 +281,9 @@ static pl_status add_files(pl_recording *rec, pl_dir_list *list, pl_err *err) {
         n_npy += pl_path_has_suffix(list->names[i], ".npy") || is_raw(list->names[i]);
     }
     if (n_pb == 0 && n_npy == 0)
-        return pl_fail(
-            err, PL_E_FORMAT,
-            "not a recording: a folder with neither metadata.json nor npy or .bin files nor "
-            "input_N.pb, output_N.pb");
+        return pl_fail(err, PL_E_FORMAT,
+                       "not a recording: the folder has no metadata.json, .npy, .bin, input_N.pb "
+                       "or output_N.pb");
     if (n_pb > 0) qsort(list->names, list->n_names, sizeof *list->names, compare_test_data);
     rec->format = n_pb > 0 ? "onnx-test-data" : "npy";
     for (size_t i = 0; i < list->n_names; i++) {

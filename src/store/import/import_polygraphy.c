@@ -32,7 +32,7 @@ static int digit(char c) {
 static pl_status decode(const char *text, size_t n, uint8_t *out, size_t *n_out, pl_err *err) {
     size_t at = 0;
     const size_t n_pad = n >= 2 && text[n - 2] == '=' ? 2 : n >= 1 && text[n - 1] == '=' ? 1 : 0;
-    if (n % 4 != 0) return pl_fail(err, PL_E_FORMAT, "base64 of %zu characters", n);
+    if (n % 4 != 0) return pl_fail(err, PL_E_FORMAT, "invalid base64 length %zu", n);
     for (size_t i = 0; i < n; i += 4) {
         const bool last = i + 4 == n;
         uint32_t bits = 0;

@@ -77,7 +77,7 @@ static pl_status read_descr(cursor *c, npy_header *h) {
     pl_bytes text;
     skip_space(c);
     if (c->at < c->end && *c->at == '[')
-        return pl_fail(c->err, PL_E_UNSUPPORTED, "npy with structured elements");
+        return pl_fail(c->err, PL_E_UNSUPPORTED, "structured npy elements are not supported");
     if (!take_string(c, &text)) return fail_header(c, "'descr' is not a string");
     if (text.n_bytes >= sizeof h->descr) return fail_header(c, "'descr' is too long");
     memcpy(h->descr, text.data, text.n_bytes);
@@ -198,7 +198,7 @@ static pl_status read_header(pl_bytes bytes, npy_header *h, pl_bytes *data, pl_e
     const uint8_t *p = bytes.data;
     const unsigned major = p[6];
     if (major < 1 || major > 3 || p[7] != 0)
-        return pl_fail(err, PL_E_UNSUPPORTED, "npy version %u.%u", major, p[7]);
+        return pl_fail(err, PL_E_UNSUPPORTED, "unsupported npy version %u.%u", major, p[7]);
     const size_t n_prefix = major == 1 ? 10 : 12;
     if (bytes.n_bytes < n_prefix) return pl_fail(err, PL_E_FORMAT, "npy header is truncated");
     const size_t n_text = major == 1 ? pl_le16(p + 8) : pl_le32(p + 8);
@@ -319,9 +319,9 @@ pl_status pl_npy_read(pl_bytes bytes, pl_file_map *map, pl_tensor **out, pl_err 
 pl_status pl_npy_put_header(pl_buf *buf, const pl_tensor *t, pl_err *err) {
     const char *descr = pl_dtype_npy(t->dtype);
     if (!*descr)
-        return pl_fail(err, PL_E_UNSUPPORTED,
-                       "npy has no element type for %s; write .safetensors or .pb instead",
-                       pl_dtype_name(t->dtype));
+        return pl_fail(err, PL_E_UNSUPPORTED, "npy has no element type for %s; write %s instead",
+                       pl_dtype_name(t->dtype),
+                       t->dtype == PL_STRING ? ".pb" : ".safetensors or .pb");
     pl_buf text = PL_BUF_INIT;
     pl_buf_printf(&text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
     for (int i = 0; i < t->rank; i++)

@@ -85,9 +85,10 @@ static pl_status push_int(machine *m, pl_pickle_kind kind, int64_t integer) {
 
 static pl_status read_long(machine *m, size_t n) {
     const uint8_t *p;
-    if (!take(m, n, &p)) return fail(m, "cut off");
+    if (!take(m, n, &p)) return fail(m, "truncated");
     if (n > 8)
-        return pl_fail(m->err, PL_E_UNSUPPORTED, "pickle: an integer of %zu bytes, at most 8", n);
+        return pl_fail(m->err, PL_E_UNSUPPORTED,
+                       "pickle: an integer of %zu bytes, expected at most 8", n);
     uint64_t bits = n > 0 && p[n - 1] >= 128 ? UINT64_MAX : 0;
     for (size_t i = n; i-- > 0;)
         bits = bits << 8 | p[i];
@@ -97,7 +98,7 @@ static pl_status read_long(machine *m, size_t n) {
 static pl_status read_float(machine *m) {
     const uint8_t *p;
     value *v;
-    if (!take(m, 8, &p)) return fail(m, "cut off");
+    if (!take(m, 8, &p)) return fail(m, "truncated");
     uint64_t bits = 0; /* big-endian */
     for (int i = 0; i < 8; i++)
         bits = bits << 8 | p[i];
@@ -110,9 +111,9 @@ static pl_status read_float(machine *m) {
 static pl_status read_text(machine *m, size_t n_length) {
     const uint8_t *p;
     value *v;
-    if (!take(m, n_length, &p)) return fail(m, "cut off");
+    if (!take(m, n_length, &p)) return fail(m, "truncated");
     const uint64_t n = n_length == 1 ? p[0] : n_length == 4 ? pl_le32(p) : pl_le64(p);
-    if (n > (uint64_t)(m->end - m->at) || !take(m, (size_t)n, &p)) return fail(m, "cut off text");
+    if (n > (uint64_t)(m->end - m->at) || !take(m, (size_t)n, &p)) return fail(m, "truncated text");
     PL_TRY(make(m, PL_PICKLE_TEXT, &v));
     v->text = (pl_bytes){ p, (size_t)n };
     return PL_OK;
@@ -204,7 +205,7 @@ static pl_status extend(machine *m, value **items, size_t n, bool is_dict) {
     if (to == NULL || (to->kind != kind && to->kind != PL_PICKLE_CALL) || (is_dict && n % 2 != 0))
         return fail(m, "items without a container");
     if (to->kind == PL_PICKLE_CALL && to->n_items > 0 && to->is_dict != is_dict)
-        return fail(m, "items of two kinds");
+        return fail(m, "items of different kinds");
     to->is_dict = is_dict;
     for (size_t i = 0; i < n; i++)
         PL_TRY(add_item(m, to, items[i]));
@@ -250,7 +251,7 @@ static pl_status persistent(machine *m) {
 /* Indexes of an honest stream are below its number of opcodes. */
 static pl_status put_memo(machine *m, uint64_t index) {
     if (m->n_stack <= floor_of(m)) return fail(m, "the stack is empty");
-    if (index > (uint64_t)(m->end - m->start)) return fail(m, "an index that no writer makes");
+    if (index > (uint64_t)(m->end - m->start)) return fail(m, "an index out of range");
     while (index >= m->memo_capacity) {
         const size_t before = m->memo_capacity;
         PL_TRY(grow(m, (void **)&m->memo, before, &m->memo_capacity, sizeof *m->memo));
@@ -268,7 +269,7 @@ static pl_status get_memo(machine *m, uint64_t index) {
 
 static pl_status memo(machine *m, size_t n_index, bool is_put) {
     const uint8_t *p;
-    if (!take(m, n_index, &p)) return fail(m, "cut off");
+    if (!take(m, n_index, &p)) return fail(m, "truncated");
     const uint64_t index = n_index == 1 ? p[0] : pl_le32(p);
     return is_put ? put_memo(m, index) : get_memo(m, index);
 }
@@ -278,7 +279,7 @@ static pl_status memo(machine *m, size_t n_index, bool is_put) {
 static pl_status read_small(machine *m, uint8_t op) {
     const uint8_t *p;
     const size_t n = op == 'J' || op == 0x8b ? 4 : op == 'M' ? 2 : 1;
-    if (!take(m, n, &p)) return fail(m, "cut off");
+    if (!take(m, n, &p)) return fail(m, "truncated");
     switch (op) {
     case 'J': /* BININT */ return push_int(m, PL_PICKLE_INT, (int32_t)pl_le32(p));
     case 'M': /* BININT2 */ return push_int(m, PL_PICKLE_INT, (int64_t)pl_le16(p));
@@ -290,7 +291,7 @@ static pl_status read_small(machine *m, uint8_t op) {
 
 static pl_status skip(machine *m, size_t n) {
     const uint8_t *p;
-    return take(m, n, &p) ? PL_OK : fail(m, "cut off");
+    return take(m, n, &p) ? PL_OK : fail(m, "truncated");
 }
 
 static pl_status drop(machine *m) {
@@ -356,7 +357,7 @@ static pl_status step(machine *m) {
     case 'h': return memo(m, 1, false);
     case 'j': return memo(m, 4, false);
     default:
-        return pl_fail(m->err, PL_E_UNSUPPORTED, "pickle: opcode 0x%02x at byte %zu", op,
+        return pl_fail(m->err, PL_E_UNSUPPORTED, "pickle: unknown opcode 0x%02x at byte %zu", op,
                        (size_t)(m->at - m->start) - 1);
     }
 }
@@ -364,7 +365,7 @@ static pl_status step(machine *m) {
 pl_status pl_pickle_read(pl_bytes stream, pl_arena *arena, const pl_pickle_value **out,
                          pl_err *err) {
     if (stream.n_bytes > PL_PICKLE_BYTES_MAX)
-        return pl_fail(err, PL_E_LIMIT, "pickle: %zu bytes, at most %d", stream.n_bytes,
+        return pl_fail(err, PL_E_LIMIT, "pickle: %zu bytes, expected at most %d", stream.n_bytes,
                        PL_PICKLE_BYTES_MAX);
     machine m = { .at = stream.data,
                   .end = stream.data + stream.n_bytes,
@@ -377,7 +378,8 @@ pl_status pl_pickle_read(pl_bytes stream, pl_arena *arena, const pl_pickle_value
         PL_TRY(step(&m));
     }
     const value *top = pop(&m);
-    if (top == NULL || m.n_marks > 0 || m.n_stack > 0) return fail(&m, "no single value is left");
+    if (top == NULL || m.n_marks > 0 || m.n_stack > 0)
+        return fail(&m, "expected exactly one value");
     *out = top;
     return PL_OK;
 }

@@ -88,8 +88,8 @@ static pl_status fail(reader *r, const char *what) {
 
 static pl_status refuse(reader *r, const value *callable) {
     return pl_fail(r->err, PL_E_UNSUPPORTED,
-                   "%.200s is a Python object of '%.*s'; only tensors, containers and numbers can "
-                   "be read",
+                   "%.200s is a Python object of type '%.*s'; only tensors, containers and numbers "
+                   "are supported",
                    here(r), (int)pl_size_min(callable->text.n_bytes, 200),
                    (const char *)callable->text.data);
 }
@@ -159,8 +159,8 @@ static pl_status read_layout(reader *r, const value *offset, const value *size, 
         dims->n_items != strides->n_items)
         return fail(r, "bad shape of a tensor");
     if (dims->n_items > PL_RANK_MAX)
-        return pl_fail(r->err, PL_E_LIMIT, "%.200s: %zu dims, at most %d", here(r), dims->n_items,
-                       PL_RANK_MAX);
+        return pl_fail(r->err, PL_E_LIMIT, "%.200s: %zu dims, expected at most %d", here(r),
+                       dims->n_items, PL_RANK_MAX);
     out->offset = offset->integer;
     out->rank = (int)dims->n_items;
     for (int i = 0; i < out->rank; i++) {
@@ -194,8 +194,8 @@ static pl_status make_dense_take(reader *r, pl_tensor *t, pl_tensor **out) {
         const size_t n = pl_tensor_bytes(t);
         if (n > limit - r->n_copied)
             st = pl_fail(r->err, PL_E_LIMIT,
-                         "%.200s: a view of %zu bytes; views of a file may take %zu", here(r), n,
-                         limit);
+                         "%.200s: a view of %zu bytes; the views of a file are limited to %zu",
+                         here(r), n, limit);
         else
             r->n_copied += n;
     }
@@ -221,7 +221,7 @@ static pl_status view_storage(reader *r, const value *storage, layout *l, pl_ten
     const int64_t size = (int64_t)pl_dtype_bytes(l->dtype), n = bytes->n_elements / size;
     if (!fits(l, n))
         return pl_fail(r->err, PL_E_FORMAT,
-                       "%.200s: the tensor reaches beyond its storage of %lld elements", here(r),
+                       "%.200s: the tensor extends beyond its storage of %lld elements", here(r),
                        (long long)n);
     /* The same memory in elements of the tensor's type; keeps the bytes alive. */
     pl_tensor *kept = pl_tensor_ref(bytes);
@@ -316,7 +316,7 @@ static pl_status give_number(reader *r, const value *v) {
 static pl_status walk_part(reader *r, const value *part, const char *name, size_t n, int depth) {
     const size_t before = r->path.n_bytes;
     if (before + n + 1 > NAME_MAX_BYTES)
-        return pl_fail(r->err, PL_E_LIMIT, "a name of more than %d bytes", NAME_MAX_BYTES);
+        return pl_fail(r->err, PL_E_LIMIT, "a name is longer than %d bytes", NAME_MAX_BYTES);
     if (memchr(name, '\0', n) != NULL) return fail(r, "a key with a NUL in it");
     if (before > 0) pl_buf_putc(&r->path, '.');
     pl_buf_append(&r->path, name, n);
@@ -437,7 +437,9 @@ static pl_status check_byte_order(reader *r) {
     PL_TRY(pl_zip_read(e, &bytes, &owned, r->err));
     const bool is_big = bytes.n_bytes == 3 && memcmp(bytes.data, "big", 3) == 0;
     pl_free(owned);
-    return is_big ? pl_fail(r->err, PL_E_UNSUPPORTED, "saved on a big-endian machine") : PL_OK;
+    return is_big ? pl_fail(r->err, PL_E_UNSUPPORTED,
+                            "saved on a big-endian machine, which is not supported")
+                  : PL_OK;
 }
 
 static pl_status read_archive(reader *r) {
@@ -449,7 +451,7 @@ static pl_status read_archive(reader *r) {
     const pl_zip_entry *e = find_entry(r, "data.pkl");
     if (e == NULL) return pl_fail(r->err, PL_E_FORMAT, "the archive has no data.pkl");
     if (e->n_bytes > PL_PICKLE_BYTES_MAX)
-        return pl_fail(r->err, PL_E_LIMIT, "data.pkl has %llu bytes, at most %d",
+        return pl_fail(r->err, PL_E_LIMIT, "data.pkl has %llu bytes, expected at most %d",
                        (unsigned long long)e->n_bytes, PL_PICKLE_BYTES_MAX);
     PL_TRY(pl_zip_read(e, &stream, &owned, r->err));
     pl_status st = pl_pickle_read(stream, r->arena, &top, r->err);
@@ -500,9 +502,10 @@ pl_status pl_pt_read(pl_bytes bytes, pl_file_map *map, pl_npz_visit visit_take, 
                  .ctx = ctx,
                  .err = err };
     if (is_legacy(bytes) || is_tar(bytes))
-        return pl_fail(err, PL_E_UNSUPPORTED,
-                       "saved by torch before 1.6 (%s); load it and save it again with torch.save",
-                       is_tar(bytes) ? "a tar archive" : "not a zip archive");
+        return pl_fail(
+            err, PL_E_UNSUPPORTED,
+            "saved by torch before 1.6 (%s); load it and save it again with a newer torch",
+            is_tar(bytes) ? "a tar archive" : "not a zip archive");
     PL_TRY(pl_zip_open(bytes, &r.zip, err));
     r.arena = pl_arena_new();
     const pl_status st = r.arena == NULL ? pl_fail_memory(err, 1) : read_archive(&r);

@@ -457,7 +457,7 @@ static pl_status read_container(pl_bytes bytes, pl_file_map *map, pl_type_kind k
             d->kind != list.items[0]->kind ||
             (d->kind == PL_TYPE_TENSOR && d->elem_dtype != list.items[0]->elem_dtype);
         if (other || (kind == PL_TYPE_OPTIONAL && list.n_items > 1)) {
-            st = pl_fail(err, PL_E_FORMAT, "%s holds values of several kinds", what);
+            st = pl_fail(err, PL_E_FORMAT, "%s holds values of different kinds", what);
             goto done;
         }
     }
@@ -491,7 +491,7 @@ pl_status pl_datum_proto_read(pl_bytes bytes, pl_file_map *map, const pl_type *t
     case PL_TYPE_SPARSE:
         return pl_fail(err, PL_E_UNSUPPORTED, "sparse tensor values are not supported");
     }
-    return pl_fail(err, PL_E_INTERNAL, "value type %d", (int)kind);
+    return pl_fail(err, PL_E_INTERNAL, "unknown value type %d", (int)kind);
 }
 
 void pl_datum_proto_write(pl_buf *buf, const char *name, const pl_datum *d) {

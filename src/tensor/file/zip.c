@@ -66,7 +66,7 @@ static pl_status read_end64(pl_bytes a, size_t end, directory *dir, pl_err *err)
         return fail_zip(err, "the ZIP64 record is missing");
     const uint64_t at = pl_le64(a.data + end - LOCATOR_BYTES + 8);
     if (at > a.n_bytes || a.n_bytes - at < END64_BYTES || memcmp(a.data + at, "PK\6\6", 4) != 0)
-        return fail_zip(err, "the ZIP64 record is not where it should be");
+        return fail_zip(err, "the ZIP64 record is at the wrong offset");
     const uint8_t *p = a.data + at;
     *dir = (directory){ pl_le64(p + 48), pl_le64(p + 40), pl_le64(p + 32) };
     return PL_OK;
@@ -82,7 +82,7 @@ static pl_status find_directory(pl_bytes a, directory *dir, pl_err *err) {
     }
     const uint8_t *p = a.data + at;
     if (pl_le16(p + 4) != 0 && pl_le16(p + 4) != 0xFFFF)
-        return pl_fail(err, PL_E_UNSUPPORTED, "zip archives that span several disks");
+        return pl_fail(err, PL_E_UNSUPPORTED, "multi-disk archives are not supported");
     *dir = (directory){ pl_le32(p + 16), pl_le32(p + 12), pl_le16(p + 10) };
     if (dir->offset == UINT32_MAX || dir->n_bytes == UINT32_MAX || dir->n_entries == 0xFFFF)
         PL_TRY(read_end64(a, at, dir, err));
@@ -122,7 +122,7 @@ static pl_status locate(pl_bytes a, uint64_t offset, uint64_t n_packed, pl_zip_e
                         pl_err *err) {
     if (offset > a.n_bytes || a.n_bytes - offset < LOCAL_BYTES ||
         memcmp(a.data + offset, "PK\3\4", 4) != 0)
-        return fail_zip(err, "an entry is not where the directory says");
+        return fail_zip(err, "an entry is not at the offset in the directory");
     const uint8_t *p = a.data + offset;
     const size_t head = LOCAL_BYTES + pl_le16(p + 26) + pl_le16(p + 28);
     const size_t left = a.n_bytes - (size_t)offset;
@@ -151,8 +151,9 @@ static pl_status read_central(pl_bytes a, const uint8_t **at, const uint8_t *end
         return pl_fail(err, PL_E_UNSUPPORTED, "zip entry '%.*s' is encrypted", n_shown,
                        (const char *)e->name.data);
     if (e->method != 0 && e->method != 8)
-        return pl_fail(err, PL_E_UNSUPPORTED, "zip entry '%.*s' uses compression method %u",
-                       n_shown, (const char *)e->name.data, e->method);
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "zip entry '%.*s' uses unsupported compression method %u", n_shown,
+                       (const char *)e->name.data, e->method);
     PL_TRY(locate(a, offset, n_packed, e, err));
     if (e->method == 0 ? n_bytes != n_packed : n_bytes / DEFLATE_RATIO_MAX > n_packed)
         return pl_fail(err, PL_E_FORMAT, "zip entry '%.*s' cannot have the size it claims", n_shown,
@@ -249,7 +250,7 @@ static pl_status read_deflated(const pl_zip_entry *e, pl_bytes *out, void **owne
     if (!memory) return pl_fail_memory(err, (size_t)e->n_bytes);
     if (!inflate_all(e, memory)) {
         pl_free(memory);
-        return fail_entry(e, err, PL_E_FORMAT, "does not decompress");
+        return fail_entry(e, err, PL_E_FORMAT, "cannot be decompressed");
     }
     *owned = memory;
     *out = (pl_bytes){ memory, (size_t)e->n_bytes };

@@ -9,11 +9,11 @@ ask() { # MODEL HALVINGS SPEC: its nodes can be halved so often
     echo "exit $?"; /usr/bin/python3 "$TESTS/blame.py" <log.json
     /usr/bin/python3 "$TESTS/blame.py" observer_effect <log.json
     # A search by halves: two questions a halving for each of at most two faults, and a few to begin with.
-    sed -n 's/.*\(found by running parts.* the rest on eager\): \([0-9]*\) runs, \([0-9]*\) refused.*/\1 \2 \3/p' log.json |
+    sed -n 's/.*\(found by running parts.* the rest on eager\): \([0-9]*\) runs, \([0-9]*\) rejected.*/\1 \2 \3/p' log.json |
         /usr/bin/python3 -c 'import sys
 for line in sys.stdin:
     words = line.split()
-    print(*words[:-2], "| few runs" if int(words[-2]) <= 2 * int(sys.argv[1]) + 8 else "| runs: " + words[-2], "|", words[-1], "refused")' "$2"
+    print(*words[:-2], "| few runs" if int(words[-2]) <= 2 * int(sys.argv[1]) + 8 else "| runs: " + words[-2], "|", words[-1], "rejected")' "$2"
 }
 echo "== right as soon as a third output is marked"
 ask "$TESTS/net.onnxtxt" 3 "$corrupt,value=t,kind=scale,size=0.05,most=2"

@@ -1,4 +1,4 @@
-# The names of the JSON document are a promise (DESIGN §2).
+# The names of the JSON document are a promise (docs/formats/session.md).
 "$PLUMB" analyze "$TESTS/net.onnxtxt" --backend jit:inject=scale@Tanh:1 --json -o out >log.json
 /usr/bin/python3 - log.json out/session.json <<'P'
 import json, sys

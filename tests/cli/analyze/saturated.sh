@@ -15,3 +15,7 @@ for op in Conv MatMul; do
 done
 # another fault on the same operator keeps its own kind
 "$PLUMB" analyze qlinear-Conv.onnx --range x=0:255 --backend jit:inject=offset@QLinearConv --json --save none -o other | /usr/bin/python3 "$TESTS/blame.py"
+# the remedy is tried on the backend that clips, and written
+"$PLUMB" analyze qlinear-Conv.onnx --range x=0:255 --backend eager:kernels=saturate --save none -o remedy --advise-out unsigned.onnx --json >log.json
+/usr/bin/python3 "$TESTS/blame.py" advice.by advice.met <log.json
+"$PLUMB" analyze unsigned.onnx --range x=0:255 --backend eager:kernels=saturate --save none -o unsigned | sed -n '1s/:.*//p'

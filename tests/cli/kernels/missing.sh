@@ -11,5 +11,5 @@ PLUMB_KERNELS=blas try "$PLUMB" analyze "$model" --backend jit -o d
 try "$PLUMB" run "$model" --backend eager:kernels=blas -o e
 try "$PLUMB" run "$model" --backend eager:kernels=mkl -o f
 try "$PLUMB" run "$model" --backend jit:kernels=onednn -o g
-"$PLUMB" backends | grep -E 'kernels=(blas|onednn): ' | sed 's/; not here.*Debian: \([^)]*\)).*/; not here: \1/'
+"$PLUMB" backends | grep -E 'kernels=(blas|onednn): ' | sed 's/; not available.*Debian: \([^)]*\)).*/; not available: \1/'
 ls

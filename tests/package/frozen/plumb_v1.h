@@ -101,7 +101,8 @@ typedef enum plumb_options_kind {
     PLUMB_OPTIONS_VIEWER,
     PLUMB_OPTIONS_MINIFY,
     PLUMB_OPTIONS_REPRO,
-    PLUMB_OPTIONS_WRAP
+    PLUMB_OPTIONS_WRAP,
+    PLUMB_OPTIONS_STYLE
 } plumb_options_kind;
 /* Sets options->size to `size` and everything else to its default. Callers in C use the typed
  * functions below each struct: their `size` is that of the header they were compiled with. */
@@ -259,6 +260,17 @@ PLUMB_API plumb_status plumb_ops(plumb_format format, const char *filter, char *
 
 /* ---- results as text ---- */
 
+/* Text only: what stands before a marked word, what after it, and how to see the rows that `limit`
+ * leaves out. Any may be NULL = nothing; a terminal program passes its escape sequences. */
+typedef struct plumb_style {
+    size_t size;
+    const char *agree, *diverged;     /* the first line */
+    const char *green, *yellow, *red; /* the letter of a value */
+    const char *reset;                /* after each of them */
+    const char *more;                 /* "--limit 0 shows all" */
+} plumb_style;
+PLUMB_OPTIONS_INIT(plumb_style, PLUMB_OPTIONS_STYLE)
+
 /* How a result is written; fields that it has no use for are ignored. */
 typedef struct plumb_write_options {
     size_t size;
@@ -267,7 +279,7 @@ typedef struct plumb_write_options {
     const char *metric; /* sessions: for colours and sorting; NULL = the session's */
     const char *sort;   /* sessions: "worst" (NULL) or "order" */
     size_t limit;       /* sessions: rows of the table; 0 = all */
-    int colour;         /* escape sequences in text */
+    const plumb_style *style; /* sessions, text; NULL = plain */
     const char *rollup; /* sessions, text: after the table by "module", "op" or "dtype"; NULL */
     int verbose;        /* test reports: also list passing cases */
 } plumb_write_options;

@@ -41,6 +41,19 @@ static void test_array__takes_any_size(void **state) {
     pl_free(items);
 }
 
+static void test_array__makes_room_for_many(void **state) {
+    int *items = NULL;
+    size_t capacity = 0;
+    (void)state;
+    assert_null(items);
+    assert_true(PL_ARRAY_ROOM_FOR(items, (size_t)1000, &capacity));
+    assert_true(capacity >= 1000 && capacity < 2048);
+    items[999] = 1;
+    assert_false(PL_ARRAY_ROOM_FOR(items, SIZE_MAX / 2, &capacity));
+    assert_int_equal(items[999], 1);
+    pl_free(items);
+}
+
 static void test_array__stays_whole_without_memory(void **state) {
     int *items = NULL;
     size_t n = 0, capacity = 0;
@@ -83,6 +96,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_array__grows_and_keeps),
         cmocka_unit_test(test_array__takes_any_size),
+        cmocka_unit_test(test_array__makes_room_for_many),
         cmocka_unit_test(test_array__stays_whole_without_memory),
         cmocka_unit_test(test_arena_array__leaves_old_pointers_valid),
     };

@@ -7,10 +7,15 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -186,6 +191,43 @@ static void test_dir_temporary__is_private_and_new(void **state) {
     unsetenv("TMPDIR");
 }
 
+/* Another process that starts removes folders that nobody has locked: also one that was made just
+ * now and is not locked yet. */
+static void sweep_for_ever(const char *where) {
+    for (;;) {
+        DIR *stream = opendir(where);
+        const struct dirent *entry;
+        while (stream != NULL && (entry = readdir(stream)) != NULL) {
+            if (strncmp(entry->d_name, "plumb-tmp.", 10) != 0) continue;
+            const int fd = openat(dirfd(stream), entry->d_name, O_RDONLY | O_CLOEXEC);
+            if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+                (void)unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR);
+            if (fd >= 0) close(fd);
+        }
+        if (stream != NULL) closedir(stream);
+    }
+}
+
+static void test_dir_temporary__outlives_sweeps_of_others(void **state) {
+    enum { N = 2000 };
+    (void)state;
+    assert_int_equal(setenv("TMPDIR", dir, 1), 0);
+    const pid_t pid = fork();
+    if (pid == 0) sweep_for_ever(dir);
+    size_t n_kept = 0;
+    for (int i = 0; i < N; i++) {
+        char *path = NULL;
+        if (pl_dir_temporary(&path, NULL) != PL_OK) continue;
+        n_kept += pl_path_is_dir(path);
+        pl_dir_remove(path, NULL);
+        pl_free(path);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    unsetenv("TMPDIR");
+    assert_int_equal(n_kept, N);
+}
+
 static void test_path__survives_each_failing_allocation(void **state) {
     (void)state;
     int failures = 0;
@@ -269,6 +311,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_dir_remove__does_not_follow_symlinks, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_dir_temporary__is_private_and_new, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dir_temporary__outlives_sweeps_of_others, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_dir_stage__appears_whole_or_not_at_all, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_dir_remove__needs_no_memory, set_up, tear_down),

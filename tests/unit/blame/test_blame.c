@@ -664,7 +664,7 @@ static void test_blame__tells_the_interval_of_inputs(void **state) {
     release(&x);
 }
 
-/* blame.md §6: edges at which a careless bound divides by zero or excuses everything. */
+/* Edges at which a careless bound divides by zero or excuses everything. */
 static void test_blame__is_calm_at_the_edges(void **state) {
     (void)state;
     static const char *const texts[] = {

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <math.h>
 #include <plumb.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +154,6 @@ static void test_null__is_an_error_that_names_the_argument(void **state) {
     plumb_model *model = open_text();
     plumb_session *session = NULL;
     char *text = NULL;
-    size_t n = 0;
     assert_int_equal(plumb_analyze(NULL, NULL, &session, &err), PLUMB_E_USAGE);
     assert_non_null(strstr(err.message, "model"));
     assert_int_equal(plumb_analyze(model, NULL, NULL, &err), PLUMB_E_USAGE);
@@ -162,9 +162,10 @@ static void test_null__is_an_error_that_names_the_argument(void **state) {
     assert_non_null(strstr(err.message, ": a"));
     assert_int_equal(plumb_store_verify("x", PLUMB_TEXT, NULL, &text, &err), PLUMB_E_USAGE);
     assert_non_null(strstr(err.message, "n_bad"));
-    assert_int_equal(plumb_model_open_memory(NULL, 3, NULL, &model, &err), PLUMB_E_USAGE);
-    assert_null(model);
-    (void)n;
+    plumb_model *none = NULL;
+    assert_int_equal(plumb_model_open_memory(NULL, 3, NULL, &none, &err), PLUMB_E_USAGE);
+    assert_null(none);
+    plumb_model_close(model);
 }
 
 /* Every fallible function, with all arguments NULL: an error, never a crash. */
@@ -214,11 +215,67 @@ static void test_null__never_crashes_a_call(void **state) {
         plumb_repro_read(NULL, NULL, NULL),
         plumb_faults_missed(NULL, NULL, NULL, NULL),
         plumb_backends(PLUMB_TEXT, NULL, NULL),
+        plumb_backend_list_new(NULL, NULL),
         plumb_wrap_backend(NULL, NULL, NULL, NULL, NULL),
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_int_equal(all[i], PLUMB_E_USAGE);
     assert_int_equal(plumb_write_check(NULL, NULL), PLUMB_OK); /* the defaults are known */
+}
+
+static void test_model__tells_types_and_nodes(void **state) {
+    static const char text[] = "<ir_version: 8, opset_import: [\"\": 13]>\n"
+                               "g (float[N,3] x, int64[4] s) => (float y)\n"
+                               "{ a = Clip(x, , m)  m = Constant<value: tensor = float {2}>()\n"
+                               "  y = Reshape(a, s) }\n";
+    plumb_model *m = NULL;
+    plumb_error err = { 0 };
+    plumb_node node = { .size = sizeof node };
+    int64_t dims[3] = { 7, 7, 7 };
+    (void)state;
+    if (plumb_model_open_memory(text, sizeof text - 1, NULL, &m, &err) != PLUMB_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(plumb_model_input_dims(m, 0, dims, 3), 2);
+    assert_int_equal(dims[0], -1);
+    assert_int_equal(dims[1], 3);
+    assert_int_equal(dims[2], 7);
+    assert_int_equal(plumb_model_input_dims(m, 1, NULL, 0), 1);
+    assert_int_equal(plumb_model_input_dims(m, 2, NULL, 0), -1);
+    assert_int_equal(plumb_model_input_dtype(m, 1), PLUMB_INT64);
+    assert_int_equal(plumb_model_output_dtype(m, 0), PLUMB_FLOAT);
+    assert_int_equal(plumb_model_nodes(m), 3);
+    size_t at = 0;
+    while (plumb_model_node(m, at, &node) && strcmp(node.op, "Clip") != 0)
+        at++;
+    assert_string_equal(node.op, "Clip");
+    assert_string_equal(node.domain, "");
+    assert_int_equal(node.n_inputs, 3);
+    assert_int_equal(node.n_outputs, 1);
+    assert_string_equal(plumb_model_node_input(m, at, 0), "x");
+    assert_string_equal(plumb_model_node_input(m, at, 1), "");
+    assert_string_equal(plumb_model_node_input(m, at, 2), "m");
+    assert_null(plumb_model_node_input(m, at, 3));
+    assert_string_equal(plumb_model_node_output(m, at, 0), "a");
+    assert_int_equal(plumb_model_node(m, 3, &node), 0);
+    plumb_model_close(m);
+}
+
+static void test_backends__are_a_list(void **state) {
+    plumb_backend_list *list = NULL;
+    plumb_backend_info info = { .size = sizeof info };
+    plumb_error err = { 0 };
+    bool eager = false, cmd = false;
+    (void)state;
+    if (plumb_backend_list_new(&list, &err) != PLUMB_OK) fail_msg("%s", err.message);
+    assert_true(plumb_backend_list_count(list) >= 5);
+    for (size_t i = 0; plumb_backend_list_get(list, i, &info); i++) {
+        assert_true(info.available || info.reason[0] != '\0'); /* or it says why not */
+        eager =
+            eager || (strcmp(info.name, "eager") == 0 && info.available && *info.version != '\0');
+        cmd = cmd || (strcmp(info.name, "cmd") == 0 && info.available && *info.reason != '\0');
+    }
+    assert_true(eager && cmd);
+    plumb_backend_list_free(list);
 }
 
 static void test_null__has_no_contents(void **state) {
@@ -271,6 +328,15 @@ static void test_null__has_no_contents(void **state) {
     assert_null(plumb_model_input_name(NULL, 0));
     assert_null(plumb_model_output_name(NULL, 0));
     assert_int_equal(plumb_model_input_dtype(NULL, 0), 0);
+    assert_int_equal(plumb_model_output_dtype(NULL, 0), 0);
+    assert_int_equal(plumb_model_input_dims(NULL, 0, NULL, 0), -1);
+    assert_int_equal(plumb_model_output_dims(NULL, 0, NULL, 0), -1);
+    assert_int_equal(plumb_model_node(NULL, 0, NULL), 0);
+    assert_null(plumb_model_node_input(NULL, 0, 0));
+    assert_null(plumb_model_node_output(NULL, 0, 0));
+    assert_int_equal(plumb_backend_list_count(NULL), 0);
+    assert_int_equal(plumb_backend_list_get(NULL, 0, NULL), 0);
+    plumb_backend_list_free(NULL);
     assert_null(plumb_tensor_ref(NULL));
     assert_null(plumb_tensor_dims(NULL));
     assert_null(plumb_tensor_data(NULL));
@@ -465,6 +531,7 @@ static void test_analyze__fills_a_session_from_memory(void **state) {
     plumb_session_summary s = { .size = sizeof s };
     assert_int_equal(plumb_session_get(session, &s), 1);
     assert_string_equal(s.verdict, "agree");
+    assert_string_equal(s.at_fault, "none");
     assert_int_equal(s.n_samples, 7);
     assert_int_equal(s.n_points, 3);
     assert_int_equal(s.n_outputs, 1);
@@ -568,6 +635,8 @@ int main(void) {
         cmocka_unit_test(test_null__is_an_error_that_names_the_argument),
         cmocka_unit_test(test_null__never_crashes_a_call),
         cmocka_unit_test(test_null__has_no_contents),
+        cmocka_unit_test(test_model__tells_types_and_nodes),
+        cmocka_unit_test(test_backends__are_a_list),
         cmocka_unit_test(test_tensor__wraps_memory_until_the_last_reference),
         cmocka_unit_test(test_tensor__holds_strings),
         cmocka_unit_test(test_run__takes_tensors_and_gives_tensors),

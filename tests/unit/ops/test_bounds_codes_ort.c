@@ -2,7 +2,7 @@
  * few elements have any slack, and codes that are off by one where there is none are found. Whole
  * graphs are one segment: uncertain codes travel through the operators after them.
  *
- * float16 is not here: QuantizeLinear of float16 truncates in ONNX Runtime 1.27.
+ * float16 is left out: QuantizeLinear of float16 truncates in ONNX Runtime 1.27.
  * Skipped without the library. PLUMB_ORT_LIB picks another version. */
 /* clang-format off */
 #include <setjmp.h>

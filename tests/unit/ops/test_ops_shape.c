@@ -116,7 +116,7 @@ static void test_rules__refuse_nonsense(void **state) {
                    "dim 0 of input 1 is 4");
     assert_refuses("(float[5] x) => (a, b) { a, b = Split(x) }", 13, "2 equal parts");
     assert_refuses("(float[5] x) => (a, b) <int64[2] s = {2,2}> { a, b = Split(x, s) }", 13,
-                   "4 elements together");
+                   "add up to 4 elements");
     assert_refuses(
         "(float[5] x) => (y) <int64[1] o = {0}, int64[1] a = {0}> { y = Slice(x, o, o, a, o) }", 17,
         "step of axis 0 is 0");

@@ -219,7 +219,7 @@ static const char *type_trouble(const pl_type *type, const pl_datum *d) {
     if (type->rank != d->tensor->rank) return "the shape rule gives another rank than the kernel";
     for (int k = 0; k < type->rank; k++) {
         if (pl_dim_known(type->dims[k]) && type->dims[k].value != d->tensor->dims[k]) {
-            return "the shape rule gives another shape than the kernel";
+            return "the shape rule and the kernel give different shapes";
         }
     }
     return NULL;

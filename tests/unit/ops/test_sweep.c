@@ -5,7 +5,9 @@
  * that depends on what malloc gave: everything runs with two fills.
  *
  * The work is done in children, so that a crash is one finding and not the end.
- * PLUMB_SWEEP_OP=Name looks at one operator; PLUMB_SWEEP=full takes pairs of variations. */
+ * PLUMB_SWEEP_OP=Name looks at one operator; PLUMB_SWEEP=full takes pairs of variations.
+ *
+ * slow: the odd neighbours of every operator, a fifth of the quick run */
 /* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>

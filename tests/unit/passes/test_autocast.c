@@ -361,7 +361,7 @@ static void test_autocast__overflowing_constants_are_told(void **state) {
         cast_of("(float[1,2] x) => (y) <float[2,1] w = {1e9, 1}> { y = MatMul(x, w) }", PL_F16, &c);
     bool told = false;
     for (size_t i = 0; i < c.n; i++)
-        told = told || strcmp(c.items[i].what, "1 elements overflow") == 0;
+        told = told || strcmp(c.items[i].what, "1 element overflows") == 0;
     assert_true(told);
     pl_changes_release(&c);
     pl_model_free(m);

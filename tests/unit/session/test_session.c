@@ -213,7 +213,8 @@ static char *printed(const pl_session_print_options *o) {
 
 static void test_session__text_is_safe_and_has_letters(void **state) {
     char *plain = printed(&(pl_session_print_options){ .limit = 2 });
-    char *colour = printed(&(pl_session_print_options){ .colour = true });
+    const plumb_style style = { .diverged = "<d>", .red = "<r>", .reset = "</>", .more = "all" };
+    char *colour = printed(&(pl_session_print_options){ .limit = 2, .style = style });
     (void)state;
     assert_non_null(strstr(plain, "DIVERGED at near: element 3 differs\n"));
     assert_non_null(strstr(plain, "1. Conv 'conv' -> near: offset 0.5; q 40"));
@@ -221,8 +222,10 @@ static void test_session__text_is_safe_and_has_letters(void **state) {
     assert_non_null(strstr(plain, "near <&\"',|%??? end"));
     assert_non_null(strstr(plain, "and 2 more"));
     assert_null(strchr(plain, '\033'));
-    assert_non_null(strstr(colour, "\033[31mR\033[0m"));
-    assert_null(strstr(colour, "\033 "));
+    assert_non_null(strstr(plain, "and 2 more\n"));
+    assert_non_null(strstr(colour, "<d>DIVERGED at near: element 3 differs</>\n"));
+    assert_non_null(strstr(colour, "  <r>R</>        inf  mismatch"));
+    assert_non_null(strstr(colour, "and 2 more (all)\n"));
     pl_free(plain);
     pl_free(colour);
 }

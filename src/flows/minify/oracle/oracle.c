@@ -1,4 +1,6 @@
 /* The oracle: one predicate for every strategy. Answers are remembered by what the candidate is. */
+#include "flows/minify/oracle/oracle.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +9,9 @@
 #include "base/progress.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_write.h"
 
 pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_oracle **out,
                         pl_err *err) {
@@ -46,9 +51,7 @@ void pl_oracle_free(pl_oracle *o) {
 }
 
 pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err) {
-    pl_signature *grown = pl_realloc_array(o->items, o->n_items + 1, sizeof(*grown));
-    if (grown == NULL) return pl_fail_memory(err, sizeof(*grown));
-    o->items = grown;
+    if (!PL_ARRAY_ROOM(o->items, o->n_items, &o->capacity)) return pl_fail_memory(err, sizeof(*s));
     o->items[o->n_items++] = *s;
     return PL_OK;
 }
@@ -137,7 +140,7 @@ static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *
     const double since = pl_api_seconds();
     pl_status st = observe_question(o, q, &seen, err);
     if (st == PL_OK && is_cut_short(o, &seen)) {
-        st = pl_fail(err, PL_E_LIMIT, "the time is used up");
+        st = pl_fail(err, PL_E_LIMIT, "the time limit is reached");
     }
     *out = (pl_report){ .key = q->key, .answer = PL_ANSWER_OTHER };
     pl_signature_init(&out->seen);
@@ -156,7 +159,7 @@ static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *
     return st;
 }
 
-/* What follows from an answer, whoever gave it. */
+/* Acts on an answer, from the cache or from a run. */
 static pl_status take_report(pl_oracle *o, const pl_report *r, const pl_mini_state *state,
                              pl_answer *out, pl_err *err) {
     *out = r->answer;
@@ -228,10 +231,10 @@ done:
 
 static pl_status check_budget(const pl_oracle *o, pl_err *err) {
     if (o->max_queries > 0 && o->n_queries >= o->max_queries) {
-        return pl_fail(err, PL_E_LIMIT, "the budget of %zu queries is used up", o->max_queries);
+        return pl_fail(err, PL_E_LIMIT, "the limit of %zu queries is reached", o->max_queries);
     }
     if (o->deadline > 0 && pl_api_seconds() > o->deadline) {
-        return pl_fail(err, PL_E_LIMIT, "the time is used up");
+        return pl_fail(err, PL_E_LIMIT, "the time limit is reached");
     }
     return PL_OK;
 }

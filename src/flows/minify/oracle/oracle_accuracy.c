@@ -2,6 +2,8 @@
  * so that the two never disagree about what is a failure. */
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
+#include "flows/minify/search/mini_state.h"
 #include "interp/interp.h"
 
 /* NULL entries where the run did not come to its end. */

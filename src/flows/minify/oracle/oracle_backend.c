@@ -13,7 +13,11 @@
 #include "flows/api.h"
 #include "flows/check/accuracy.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
 #include "flows/minify/oracle/planted.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_values.h"
+#include "flows/minify/search/mini_work.h"
 #include "interp/interp.h"
 #include "ops/op.h"
 
@@ -319,7 +323,7 @@ static pl_status judge_accuracy(pl_oracle *o, const pl_side_run *run, pl_mini_st
     pl_signature_init(&s);
     s.kind = PL_FAIL_DIVERGENCE;
     snprintf(s.value, sizeof(s.value), "%s", wrong->name);
-    snprintf(s.text, sizeof(s.text), "wrong by the rule of run --accuracy");
+    snprintf(s.text, sizeof(s.text), "fails run --accuracy");
     s.n_elements = elements_of(run, wrong);
     return pl_observed_add(out, &s, err);
 }
@@ -384,6 +388,7 @@ static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
     const double timeout = left < u->timeout ? left : u->timeout;
     pl_backend_options options = pl_backend_options_for(spec, timeout, o->m->options->memory_limit);
     options.tmp_dir = o->m->work;
+    options.sandbox = o->m->options->sandbox;
     options.progress = o->m->options->progress;
     if (u->backend != NULL && strcmp(pl_backend_spec(u->backend), spec) == 0) {
         pl_backend_set_timeout(u->backend, timeout);

@@ -13,7 +13,12 @@
 #include "base/process.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
 #include "flows/minify/repro/repro.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_work.h"
+#include "flows/minify/search/mini_write.h"
 #include "tensor/file/tensor_proto.h"
 
 enum { CANNOT_TELL = 125 }; /* as for `git bisect run` */
@@ -138,11 +143,12 @@ static pl_status read_result(pl_oracle *o, const pl_process_result *r, pl_observ
     }
     if (r->signal == 0 && r->exit_code == CANNOT_TELL) {
         out->invalid = true;
-        snprintf(out->why, sizeof(out->why), "the check cannot tell (exit code %d)", CANNOT_TELL);
+        snprintf(out->why, sizeof(out->why), "the check was inconclusive (exit code %d)",
+                 CANNOT_TELL);
         return PL_OK;
     }
     if (r->signal == 0 && (r->exit_code == 126 || r->exit_code == 127)) { /* the shell's own */
-        return pl_fail(err, PL_E_NOT_FOUND, "the check cannot be run: %.300s", s.text);
+        return pl_fail(err, PL_E_NOT_FOUND, "cannot run the check: %.300s", s.text);
     }
     s.kind = PL_FAIL_CHECK;
     s.number = r->signal != 0 ? 128 + r->signal : r->exit_code;

@@ -129,7 +129,7 @@ void pl_planted_misses(const char *spec, const pl_graph *graph, pl_buf *out) {
         at++;
         const size_t n = item_length(at);
         if (read_fault(at, n, &f) && nth(graph, f.op, f.n > 0 ? f.n : 1) == NULL) {
-            const char *no = nth(graph, f.op, 1) == NULL ? "no" : "not so many of";
+            const char *no = nth(graph, f.op, 1) == NULL ? "no" : "too few";
             pl_buf_printf(out, "%.*s plants nothing: the main graph has %s %s", (int)n, at, no,
                           f.op);
             if (*no == 'n' && no[1] == 'o' && no[2] == '\0')

@@ -183,13 +183,13 @@ pl_status pl_signature_read_json(const pl_json_value *v, pl_signature *out, pl_e
     char kind[32];
     pl_signature_init(out);
     if (v == NULL || v->kind != PL_JSON_OBJECT) {
-        return pl_fail(err, PL_E_FORMAT, "there is no signature in it");
+        return pl_fail(err, PL_E_FORMAT, "no signature found");
     }
     take_text(v, "kind", kind, sizeof(kind));
     for (int i = 0; i < PL_FAIL_KIND_COUNT; i++)
         if (strcmp(kind, names[i]) == 0) out->kind = (pl_fail_kind)i;
     if (out->kind == PL_FAIL_NONE) {
-        return pl_fail(err, PL_E_FORMAT, "the signature's kind is '%s', which is none", kind);
+        return pl_fail(err, PL_E_FORMAT, "unknown kind of signature '%s'", kind);
     }
     take_text(v, "op", out->op, sizeof(out->op));
     take_text(v, "value", out->value, sizeof(out->value));

@@ -1,5 +1,7 @@
 /* The best model so far on disk after each step: what a killed run leaves, and what it resumes
  * from. Named by node count; a second one of the same count gets a number. */
+#include "flows/minify/repro/checkpoint.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +10,10 @@
 #include "base/file.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
 #include "flows/minify/repro/repro.h"
+#include "flows/minify/search/mini_ahead.h"
+#include "flows/minify/search/mini_state.h"
 
 /* Models with much data are not written at every step. */
 enum { LARGE_ELEMENTS = 1 << 20, SECONDS_BETWEEN = 5 };
@@ -33,9 +38,10 @@ pl_status pl_mini_checkpoints_check(const pl_mini *m, pl_err *err) {
         any = any || is_checkpoint(list.names[i], false);
     pl_dir_list_free(&list);
     if (!any) return PL_OK;
-    return pl_fail(err, PL_E_EXISTS,
-                   "'%s' holds checkpoints of another run: go on with --resume '%s', or remove it",
-                   m->checkpoints, m->checkpoints);
+    return pl_fail(
+        err, PL_E_EXISTS,
+        "'%s' holds checkpoints of another run; continue it with --resume '%s', or remove it",
+        m->checkpoints, m->checkpoints);
 }
 
 void pl_mini_checkpoints_remove(const pl_mini *m) {
@@ -68,6 +74,7 @@ pl_repro pl_mini_repro(const pl_mini *m, const pl_mini_state *state, const pl_bu
                        .seed = m->options->inputs->seed,
                        .timeout = m->options->timeout,
                        .memory_limit = m->options->memory_limit,
+                       .sandbox = m->options->sandbox,
                        .threads = m->options->threads,
                        .eval = m->recorded.eval != 0,
                        .amp = m->recorded.amp,

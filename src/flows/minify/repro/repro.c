@@ -35,8 +35,9 @@ static pl_status run_reference(pl_repro *r, pl_err *err) {
 
 static pl_status run_backend(pl_repro *r, pl_err *err) {
     const size_t n = r->model->graph->n_outputs;
-    const pl_backend_options guarded =
+    pl_backend_options guarded =
         pl_backend_options_for(r->backend, r->timeout > 0 ? r->timeout : 20, r->memory_limit);
+    guarded.sandbox = r->sandbox;
     const pl_compile_options compile = { .seed = r->seed,
                                          .threads = r->threads,
                                          .any_shape = true };
@@ -124,7 +125,7 @@ static pl_status write_model(const pl_repro *r, const char *dir, pl_buf *text, p
     if (st == PL_OK) return write_text(dir, "model.onnxtxt", text, false, err);
     pl_buf_reset(text);
     if (st == PL_E_MEMORY) return pl_fail_memory(err, 1);
-    pl_buf_printf(notes, "model.onnxtxt is not there: %s\n", trouble.message);
+    pl_buf_printf(notes, "no model.onnxtxt: %s\n", trouble.message);
     return PL_OK;
 }
 
@@ -143,7 +144,7 @@ static pl_status write_scripts(const pl_repro *r, const char *dir, pl_buf *notes
         if (st == PL_OK) {
             st = write_text(dir, scripts[i].name, &buf, scripts[i].which != PL_SCRIPT_C, err);
         } else {
-            pl_buf_printf(notes, "%s is not there: %s\n", scripts[i].name, trouble.message);
+            pl_buf_printf(notes, "no %s: %s\n", scripts[i].name, trouble.message);
             st = PL_OK;
         }
         pl_buf_release(&buf);
@@ -227,7 +228,9 @@ pl_status pl_repro_write(const pl_repro *r, const char *dir, pl_buf *notes, pl_e
 /* ---- checking ---- */
 
 pl_status pl_repro_verify(pl_repro *r, const char *program, const char *dir, pl_err *err) {
-    const char *const argv[] = { program, "minify", "--query", "--trust", dir, NULL };
+    const char *sandbox = r->sandbox == PLUMB_SANDBOX_OFF ? "off" : "on";
+    const char *const argv[] = { program,     "minify", "--query", "--trust",
+                                 "--sandbox", sandbox,  dir,       NULL };
     pl_process_result result = { 0 };
     const double patience = 60 + 4 * r->timeout;
     const pl_process_options options = { .timeout_seconds = patience };
@@ -240,7 +243,7 @@ pl_status pl_repro_verify(pl_repro *r, const char *program, const char *dir, pl_
         } else if (answered && result.exit_code == 0) {
             snprintf(r->outcome, sizeof(r->outcome), "does not fail in a new process");
         } else {
-            snprintf(r->outcome, sizeof(r->outcome), "could not be asked in a new process: %.300s",
+            snprintf(r->outcome, sizeof(r->outcome), "could not be tested in a new process: %.300s",
                      pl_buf_str(&result.err));
         }
         st = write_json(r, dir, err);

@@ -1,5 +1,5 @@
-/* The repro folder (DESIGN 7): a model that fails, its inputs, what is expected and what was seen,
- * and the commands; written whole or not at all. */
+/* The repro folder (docs/minify.md): a model that fails, its inputs, what is expected and what was
+ * seen, and the commands; written whole or not at all. */
 #ifndef PL_REPRO_H
 #define PL_REPRO_H
 
@@ -31,6 +31,7 @@ typedef struct pl_repro {
     uint64_t seed;
     double timeout;
     uint64_t memory_limit; /* bytes; 0 = none */
+    int sandbox; /* PLUMB_SANDBOX_*. In run.sh, not in repro.json: a stranger cannot lift it */
     int threads;
     bool eval, backward;      /* what was done to the model before */
     const char *amp;          /* "", "fp16", "bf16" */
@@ -51,7 +52,7 @@ pl_status pl_repro_observe(pl_repro *r, pl_err *err);
 /* Data of observe. */
 void pl_repro_release(pl_repro *r);
 /* Writes all of it beside `dir`, under a name that nothing had (the caller's, to publish or to
- * remove). What could not be packed is said in *notes (one line each), and in the README. */
+ * remove). *notes (one line each) and the README list what could not be packed. */
 pl_status pl_repro_stage(const pl_repro *r, const char *dir, pl_buf *notes, char **temporary,
                          pl_err *err);
 /* The same, and gives it its name. */

@@ -1,7 +1,7 @@
 /* ./repro, a copy of the newest checkpoint, and whose folder it is.
  *
  * The copy carries a marker with the hash of all that plumb put into it. Only a folder whose marker
- * still fits is replaced: notes that somebody added, a repro of his own, a folder without marker
+ * still fits is replaced: added notes, the user's own repro, a folder without marker
  * stay, and the copy goes to repro-2, repro-3… */
 #include <inttypes.h>
 #include <stdio.h>

@@ -63,8 +63,7 @@ pl_status pl_dump_write(const pl_dump *d, pl_model *model, pl_datum *const *in,
         if (pl_repro_copy(&repro, copy, sizeof(copy), &trouble) != PL_OK) {
             pl_buf_printf(log, "./repro is not a copy of it: %s\n", trouble.message);
         } else if (strcmp(copy, "repro") != 0) {
-            pl_buf_printf(log, "./%s is a copy of it (./repro has other contents and stays)\n",
-                          copy);
+            pl_buf_printf(log, "./%s is a copy of it (./repro already exists)\n", copy);
         }
     }
     pl_buf_release(&notes);
@@ -97,10 +96,32 @@ static pl_status write_prepared(pl_dump *d, pl_model *model, pl_datum *const *in
     return st;
 }
 
+/* Levels 1 and 2 write when something fails, which nobody has asked for: not a gigabyte. */
+enum { UNASKED_LEVEL = 2 };
+#define UNASKED_BYTES (UINT64_C(256) << 20)
+
+static uint64_t weight_bytes(const pl_graph *graph) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < graph->n_values; i++)
+        if (graph->values[i]->init != NULL) n += pl_tensor_bytes(graph->values[i]->init);
+    return n;
+}
+
+static bool is_too_large(const plumb_model *m, const plumb_repro_options *o, pl_buf *log) {
+    const uint64_t n_bytes = weight_bytes(m->model->graph);
+    if (o->level > UNASKED_LEVEL || n_bytes <= UNASKED_BYTES) return false;
+    pl_buf_printf(log,
+                  "No checkpoint: the model has %.1f GB of weights; --repro-level 3 writes one, "
+                  "`plumb minify` works on the model as it is\n",
+                  1e-9 * (double)n_bytes);
+    return true;
+}
+
 static pl_status dump(const plumb_model *m, const plumb_repro_options *o, pl_buf *log,
                       pl_err *err) {
     char run_dir[3600];
     pl_model *copy = NULL;
+    if (is_too_large(m, o, log)) return PL_OK;
     pl_dump_run_dir(o->debug_dir, run_dir, sizeof(run_dir));
     pl_dump d = { .level = o->level,
                   .run_dir = run_dir,

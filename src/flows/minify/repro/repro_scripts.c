@@ -93,7 +93,7 @@ static void put_python(const pl_repro *r, const settings *s, pl_buf *out) {
     if (s->disable[0] != '\0') put_disabled(out, PL_ESCAPE_PYTHON, s->disable);
     pl_buf_puts(out, "]\nLIMITS = [");
     put_limits(r, out);
-    pl_buf_puts(out, "]  # half of what was seen, by output\n");
+    pl_buf_puts(out, "]  # half of the error observed, by output\n");
 }
 
 static void put_node(const pl_repro *r, const settings *s, pl_buf *out) {
@@ -109,7 +109,7 @@ static void put_node(const pl_repro *r, const settings *s, pl_buf *out) {
     }
     pl_buf_puts(out, "const LIMITS = [");
     put_limits(r, out);
-    pl_buf_puts(out, "];  // half of what was seen, by output\n");
+    pl_buf_puts(out, "];  // half of the error observed, by output\n");
 }
 
 static void put_names(pl_buf *out, const char *what, pl_value *const *values, size_t n) {
@@ -123,11 +123,10 @@ static void put_names(pl_buf *out, const char *what, pl_value *const *values, si
 
 static void put_c(const pl_repro *r, const settings *s, pl_buf *out) {
     const pl_graph *graph = r->model->graph;
-    pl_buf_puts(out,
-                "/* Runs model.onnx with ONNX Runtime. Exits with 1 when the bug shows, 0 when "
-                "it does not.\n"
-                " *   cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort "
-                "libonnxruntime.so.1\n */\n");
+    pl_buf_puts(
+        out, "/* Runs model.onnx with ONNX Runtime. Exits with 1 if the bug shows, with 0 if not.\n"
+             " *   cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort "
+             "libonnxruntime.so.1\n */\n");
     pl_buf_printf(out, "#define N_INPUTS %zu\n#define N_OUTPUTS %zu\n", graph->n_inputs,
                   graph->n_outputs);
     pl_buf_printf(out, "#define LEVEL %d\n#define THREADS %ld\n#define DISABLE ", level_of(s->opt),
@@ -136,7 +135,8 @@ static void put_c(const pl_repro *r, const settings *s, pl_buf *out) {
     pl_buf_puts(out, "\n");
     put_names(out, "inputs", graph->inputs, graph->n_inputs);
     put_names(out, "outputs", graph->outputs, graph->n_outputs);
-    pl_buf_puts(out, "/* Half of what was seen, by output. */\nstatic const double limits[] = { ");
+    pl_buf_puts(out,
+                "/* Half of the error observed, by output. */\nstatic const double limits[] = { ");
     put_limits(r, out);
     pl_buf_puts(out, " };\n\n");
 }

@@ -205,6 +205,7 @@ static void put_arguments(const pl_repro *r, pl_buf *out) {
     if (r->timeout > 0) pl_buf_printf(out, " --timeout %g", r->timeout);
     const unsigned long long megabytes = (r->memory_limit + (1 << 20) - 1) >> 20;
     if (megabytes > 0) pl_buf_printf(out, " --memory-limit %llu", megabytes);
+    if (r->sandbox == PLUMB_SANDBOX_OFF) pl_buf_puts(out, " --sandbox off");
 }
 
 /* As `run` and `minify` spell it. A repro's model is made already: eval mode is not put on it
@@ -333,8 +334,7 @@ static void put_how(const pl_repro *r, pl_buf *out) {
     pl_buf_puts(out, "\n## How to run it\n\n");
     if (pl_repro_is_ort(r) && r->expected != NULL && !r->no_data) {
         pl_buf_puts(out,
-                    "Without plumb; each exits with 1 when the bug shows, with 0 when it does "
-                    "not:\n\n"
+                    "Without plumb; each exits with 1 if the bug shows, with 0 if not:\n\n"
                     "    python3 repro_ort.py                 # pip install onnx onnxruntime\n"
                     "    node repro_ort.js                    # npm install onnxruntime-node\n"
                     "    cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort libonnxruntime.so.1\n"
@@ -361,14 +361,14 @@ void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *
                   pl_model_count_nodes(r->model) == 1 ? "" : "s");
     if (r->minified) {
         pl_buf_printf(out, ", reduced from %zu%s", r->n_nodes_before,
-                      r->one_minimal ? "; no single node can be left out" : "");
+                      r->one_minimal ? "; every node is needed" : "");
     }
     pl_buf_puts(out, ".\n");
     if (r->signature != NULL && r->signature->text[0] != '\0') {
         put_block(out, r->signature->text);
     }
     if (r->check != NULL) {
-        pl_buf_puts(out, "\nIt fails in the eyes of:\n");
+        pl_buf_puts(out, "\nThe check that fails:\n");
         put_block(out, r->check);
     }
     put_how(r, out);
@@ -378,7 +378,7 @@ void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *
         pl_buf_puts(out, "\n## The model\n");
         put_block(out, model_text); /* a fence could be closed by a name in it */
     }
-    if (r->remains != NULL) pl_buf_printf(out, "\nOf the original's weights: %s.\n", r->remains);
+    if (r->remains != NULL) pl_buf_printf(out, "\nOriginal weights: %s.\n", r->remains);
     if (notes[0] != '\0') {
         pl_buf_puts(out, "\n## Not packed\n");
         put_block(out, notes);

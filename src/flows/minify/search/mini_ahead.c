@@ -9,6 +9,8 @@
  *
  * A fork has only the thread that called it. The pool's threads sleep between questions; where the
  * host has threads of its own, there are no scouts. */
+#include "flows/minify/search/mini_ahead.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,6 +25,7 @@
 #include "base/alloc.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_write.h"
 
 enum { JOBS_MAX = 32, STEPS_MAX = 16, PATHS_MAX = 4 * JOBS_MAX };
 #define WORTH_SECONDS 0.005 /* below this a question is answered as soon as a scout is made */

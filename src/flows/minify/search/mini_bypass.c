@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_values.h"
 #include "graph/edit.h"
 
 pl_value *pl_mini_stand_in(const pl_node *node) {

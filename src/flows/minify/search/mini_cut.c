@@ -7,6 +7,8 @@
 
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_values.h"
 #include "graph/edit.h"
 #include "ops/op.h"
 

@@ -1,9 +1,13 @@
 /* Tensors of a state: finding them, cutting them, making them simple. */
+#include "flows/minify/search/mini_data.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_values.h"
 
 pl_status pl_mini_slots(const pl_mini_state *s, pl_slot **out, size_t *n_out, pl_err *err) {
     const pl_graph *graph = s->model->graph;

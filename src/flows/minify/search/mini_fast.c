@@ -4,11 +4,16 @@
  * The best state is serialised once; a subset of its nodes is then a few copies of byte ranges. At
  * 5,000 nodes that is a tenth of what building and serialising a graph costs. What is built in the
  * end is asked again by the driver, so the two ways need not agree on anything but the answer. */
+#include "flows/minify/search/mini_fast.h"
+
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/wire.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_write.h"
 #include "onnx/onnx_fields.h"
 
 typedef struct range {

@@ -10,7 +10,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/wire.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_write.h"
 #include "onnx/onnx_fields.h"
 
 enum { TENSOR_NAME = 8, TENSOR_RAW_DATA = 9 };

@@ -5,10 +5,15 @@
  * gone. One item that matters costs log2(n) + 1 queries, k of them k times that, where delta
  * debugging pays for both halves and for their complements at each level. Where nearly everything
  * matters, steps from the end that double find it in one query each. */
+#include "flows/minify/search/mini_reduce.h"
+
 #include <string.h>
 
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/oracle/oracle.h"
+#include "flows/minify/search/mini_fast.h"
+#include "flows/minify/search/mini_state.h"
 
 pl_status pl_mini_try_take(pl_mini *m, pl_mini_state *candidate, pl_mini_state **best, bool *fails,
                            pl_err *err) {

@@ -1,9 +1,13 @@
 /* States: a model with data for its inputs, and small changes to it. */
 
+#include "flows/minify/search/mini_state.h"
+
 #include "base/alloc.h"
 #include "base/size.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_values.h"
+#include "flows/minify/search/mini_work.h"
 #include "graph/edit.h"
 #include "interp/interp.h"
 #include "ops/infer.h"

@@ -1,6 +1,9 @@
 /* Recorded data by name, kept in a spool and shared by the states that it fits. */
+#include "flows/minify/search/mini_values.h"
+
 #include "base/alloc.h"
-#include "flows/minify/minify_int.h"
+#include "base/strmap.h"
+#include "store/spool.h"
 
 enum { SPOOL_MEMORY = 256 << 20 };
 

@@ -4,6 +4,8 @@
  * serialised, and written once to a file that all
  * candidates refer to. Names are part of the key where a user's check may look at them; else two
  * candidates that differ in names only are one. */
+#include "flows/minify/search/mini_write.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/wire.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_state.h"
 #include "graph/edit.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_fields.h"
@@ -74,7 +76,7 @@ void pl_mini_weights_free(pl_mini_weights *w) {
     pl_free(w);
 }
 
-/* Candidates come and go, and their tensors with them: who has only us cannot be asked for again.
+/* Candidates come and go with their tensors: a tensor that only we hold will not be needed again.
  */
 static pl_status sweep(pl_mini_weights *w, pl_err *err) {
     pl_strmap left = PL_STRMAP_INIT;

@@ -3,6 +3,9 @@
 
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 /* Marks the producers of the blamed value and of its group; how many. */
 static size_t mark(pl_mini *m, const pl_graph *graph, bool whole_group, bool *keep) {

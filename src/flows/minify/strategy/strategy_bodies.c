@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 #include "graph/edit.h"
 #include "ops/control/control.h"
 #include "ops/op.h"

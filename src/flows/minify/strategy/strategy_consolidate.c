@@ -1,6 +1,8 @@
 /* Consolidate inputs: those that carry the same data become one. */
 #include "backends/backend.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 #include "graph/edit.h"
 
 static bool same_input(const pl_mini_state *s, size_t i, size_t k) {

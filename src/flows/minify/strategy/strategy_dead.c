@@ -1,5 +1,7 @@
 /* Eliminate dead code: nodes that no output needs. */
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 #include "graph/edit.h"
 
 static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {

@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_data.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 enum { SIZES_MAX = 64, SHAPE_LIST_MAX = 16 };
 

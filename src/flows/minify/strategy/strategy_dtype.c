@@ -2,7 +2,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_data.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 static bool is_odd(pl_dtype dtype) {
     return dtype == PL_F16 || dtype == PL_BF16 || dtype == PL_F64;

@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_fast.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 enum { MANY = 16, DEPTHS = 4 };
 

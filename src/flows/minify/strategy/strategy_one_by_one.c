@@ -4,6 +4,9 @@
 
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 static pl_status try_node(pl_mini *m, const pl_mini_state *from, size_t i, pl_mini_state **out,
                           pl_err *err) {

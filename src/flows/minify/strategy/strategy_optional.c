@@ -1,6 +1,8 @@
 /* Remove optional inputs of nodes: a bias, a mask, an initial state. */
 #include "base/alloc.h"
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 #include "graph/edit.h"
 #include "ops/op.h"
 

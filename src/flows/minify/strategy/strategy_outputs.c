@@ -1,5 +1,7 @@
 /* Remove outputs: as few as show the failure; what only the others needed goes with them. */
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 typedef struct outputs {
     pl_mini *m;

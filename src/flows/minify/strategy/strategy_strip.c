@@ -5,6 +5,10 @@
 
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_values.h"
+#include "flows/minify/strategy/strategy.h"
 #include "ops/op.h"
 
 static int ascending(const void *a, const void *b) {
@@ -98,7 +102,7 @@ static pl_status add_left(left *x, const char *name, const pl_tensor *t, pl_err 
     PL_TRY(count_left(x->m, name, t, &n, err));
     x->n += n;
     if (n == 0 || x->text == NULL) return PL_OK;
-    pl_buf_printf(x->text, "%s%lld of %lld values of '%s' are the original's",
+    pl_buf_printf(x->text, "%s%lld of %lld values of '%s' are original",
                   x->text->n_bytes == 0 ? "" : ", ", (long long)n, (long long)t->n_elements, name);
     return PL_OK;
 }
@@ -147,8 +151,7 @@ pl_status pl_mini_describe_remains(pl_mini *m, pl_err *err) {
     pl_buf text = PL_BUF_INIT;
     left x = { .m = m, .text = &text };
     const pl_status st = add_state(&x, m->best, err);
-    m->remains = pl_arena_strdup(m->arena, text.n_bytes == 0 ? "no value of them is left"
-                                                             : pl_buf_str(&text));
+    m->remains = pl_arena_strdup(m->arena, text.n_bytes == 0 ? "none left" : pl_buf_str(&text));
     const bool ok = pl_buf_ok(&text) && m->remains != NULL;
     pl_buf_release(&text);
     if (st != PL_OK) return st;

@@ -1,5 +1,7 @@
 /* Truncate suffix: the shortest prefix of the nodes that fails. */
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
     return pl_mini_truncate(m, from, true, out, err);

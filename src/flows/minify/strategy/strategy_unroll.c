@@ -3,6 +3,10 @@
  * of them: a step is one node of many then, its inputs fed with what they were in that step. */
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_fast.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 #include "ops/op.h"
 #include "passes/unroll.h"
 

@@ -1,5 +1,7 @@
 /* Simplify inputs: ones, one value, small integers, zeros. */
-#include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_data.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
     return pl_mini_simplify_slots(m, from, false, out, err);

@@ -4,6 +4,9 @@
 
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
+#include "flows/minify/search/mini_reduce.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/strategy/strategy.h"
 
 /* One step along the edges, both ways: which nodes does the window touch? */
 static pl_status grow(const pl_graph *graph, bool *in, size_t *n_in, pl_err *err) {

@@ -145,7 +145,7 @@ static void test_accuracy__integers_count(void **state) {
     pl_accuracy_check c =
         compare_take(&a, floats(PL_I64, N, 1, 0, -1, 0), floats(PL_I64, N, 1, 0, 7, 99), NULL);
     assert_false(c.same);
-    /* One code of 8 bits is rounding, when not strict; so is what fp64 rounds otherwise. */
+    /* One code of 8 bits is rounding, when not strict; so is what fp64 rounds differently. */
     c = compare_take(&a, floats(PL_I8, N, 1, 0, -1, 0), floats(PL_I8, N, 1, 0, 7, 1), NULL);
     assert_true(c.same || c.acc.max_abs > 1);
     c = compare_take(&a, floats(PL_I64, N, 1, 0, -1, 0), floats(PL_I64, N, 1, 0, 7, 99),

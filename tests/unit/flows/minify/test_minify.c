@@ -8,6 +8,8 @@
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/oracle/planted.h"
+#include "flows/minify/search/mini_state.h"
+#include "flows/minify/search/mini_write.h"
 #include "onnx/onnx.h"
 #include "ops/infer.h"
 #include "text_models.h"

@@ -268,7 +268,8 @@ static void test_text__limits_explosion_by_functions(void **state) {
     for (int i = 0; i < 3000; i++)
         pl_buf_printf(&buf, "a%d=A()", i);
     pl_buf_puts(&buf, "}");
-    expect_failure(pl_buf_str(&buf), buf.n_bytes, PL_E_LIMIT, "grow the text more than 64 times");
+    expect_failure(pl_buf_str(&buf), buf.n_bytes, PL_E_LIMIT,
+                   "make the text more than 64 times larger");
     pl_buf_release(&buf);
 }
 

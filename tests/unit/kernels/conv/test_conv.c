@@ -468,10 +468,14 @@ static void check_odd(pl_conv_shape s, bool in_weights) {
         w[i] = (float)(dw[i] = r.w[i]);
     for (int64_t i = 0; i < s.c_out; i++)
         bias[i] = (float)(db[i] = r.bias[i]);
+    assert_int_equal(pl_conv_plain_f32(&s, x, w, bias, y[3], NULL), 0);
+    /* The long sums are the plain ones, to the bit. */
+    assert_int_equal(pl_conv_long_f32(pool, &s, x, w, bias, y[0], NULL), 0);
+    for (int64_t i = 0; i < r.ny; i++)
+        assert_true(memcmp(&y[0][i], &y[3][i], 4) == 0 || (isnan(y[0][i]) && isnan(y[3][i])));
     assert_int_equal(pl_conv_f32(NULL, &s, x, w, bias, y[0], NULL, NULL), 0);
     assert_int_equal(pl_conv_f32(pool, &s, x, w, bias, y[1], &st, NULL), 0);
     assert_int_equal(pl_conv_f32(pool, &s, x, w, bias, y[2], &st, NULL), 0);
-    assert_int_equal(pl_conv_plain_f32(&s, x, w, bias, y[3], NULL), 0);
     assert_int_equal(pl_conv_f64(pool, &s, dx, dw, db, dy, NULL, NULL), 0);
     for (int64_t i = 0; i < r.ny; i++) {
         const int64_t channel = i / r.out % s.c_out, item = i / r.out / s.c_out;

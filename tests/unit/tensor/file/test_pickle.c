@@ -65,19 +65,19 @@ static void expect(const char *data, size_t n, pl_status status, const char *wor
 static void test_pickle__refuses_odd_streams(void **state) {
     (void)state;
     EXPECT("\x80\x02i.", PL_E_UNSUPPORTED, "opcode 0x69"); /* INST of protocol 0 */
-    EXPECT("\x80\x02.", PL_E_FORMAT, "no single value");
-    EXPECT("\x80\x02NN.", PL_E_FORMAT, "no single value");
-    EXPECT("\x80\x02(N.", PL_E_FORMAT, "no single value"); /* an open mark */
+    EXPECT("\x80\x02.", PL_E_FORMAT, "expected exactly one value");
+    EXPECT("\x80\x02NN.", PL_E_FORMAT, "expected exactly one value");
+    EXPECT("\x80\x02(N.", PL_E_FORMAT, "expected exactly one value"); /* an open mark */
     EXPECT("\x80\x02(e.", PL_E_FORMAT, "items without a container");
     EXPECT("\x80\x02]Ns.", PL_E_FORMAT, "items without a container");
     EXPECT("\x80\x02}(Nu.", PL_E_FORMAT, "items without a container"); /* a key alone */
     EXPECT("\x80\x02t.", PL_E_FORMAT, "a mark is missing");
     EXPECT("\x80\x02N(\x85.", PL_E_FORMAT, "the stack is empty"); /* not below the mark */
     EXPECT("\x80\x02h\x05.", PL_E_FORMAT, "was not set");
-    EXPECT("\x80\x02Nr\xff\xff\xff\x7f.", PL_E_FORMAT, "no writer makes");
+    EXPECT("\x80\x02Nr\xff\xff\xff\x7f.", PL_E_FORMAT, "an index out of range");
     EXPECT("\x80\x02NNR.", PL_E_FORMAT, "not a function");
-    EXPECT("\x80\x02X\xff\xff\xff\xff", PL_E_FORMAT, "cut off");
-    EXPECT("\x80\x02\x8e\xff\xff\xff\xff\xff\xff\xff\xff", PL_E_FORMAT, "cut off");
+    EXPECT("\x80\x02X\xff\xff\xff\xff", PL_E_FORMAT, "truncated");
+    EXPECT("\x80\x02\x8e\xff\xff\xff\xff\xff\xff\xff\xff", PL_E_FORMAT, "truncated");
     EXPECT("\x80\x02\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.", PL_E_UNSUPPORTED, "9 bytes");
 }
 

@@ -1,71 +1,34 @@
-/* The table for the terminal, and as Markdown. Colour never alone: a letter stands beside it. */
-#include <inttypes.h>
+/* The table for the terminal. Colour never alone: a letter stands beside it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/count.h"
-#include "base/escape.h"
-#include "report/session_print.h"
+#include "report/format.h"
 #include "session/advice.h"
 #include "session/detail.h"
 #include "session/lost_calls.h"
+#include "session/quant.h"
 
 enum { LIMIT_ROWS = 16, LIST_MAX = 16 };
 
-static const char *letter_of(pl_colour c) {
-    static const char *const letters[] = { "G", "Y", "R", "-" };
-    return letters[c <= PL_NO_COLOUR ? c : PL_NO_COLOUR];
+static void put_code(const char *code, pl_buf *out) {
+    if (code != NULL) pl_buf_puts(out, code);
 }
 
 static void put_mark(const pl_session_view *v, pl_colour c, pl_buf *out) {
-    static const char *const codes[] = { "\033[32m", "\033[33m", "\033[31m", "" };
-    if (v->colour) pl_buf_puts(out, codes[c <= PL_NO_COLOUR ? c : PL_NO_COLOUR]);
-    pl_buf_puts(out, letter_of(c));
-    if (v->colour && c < PL_NO_COLOUR) pl_buf_puts(out, "\033[0m");
+    const char *const codes[] = { v->style->green, v->style->yellow, v->style->red };
+    if (c < PL_NO_COLOUR) put_code(codes[c], out);
+    pl_buf_puts(out, pl_colour_letter(c));
+    if (c < PL_NO_COLOUR) put_code(v->style->reset, out);
 }
 
-/* A cosine's digits are those of its distance from 1. */
-static const char *put_digits(double x, int n_digits, char *out, size_t n_out) {
-    const bool is_near_1 = x < 1 && x > 1 - 1e-4;
-    snprintf(out, n_out, is_near_1 ? "1-%.*g" : "%.*g", is_near_1 ? 2 : n_digits,
-             is_near_1 ? 1 - x : x);
-    return out;
-}
-static void put_value(double x, char *out, size_t n_out) {
-    if (isnan(x))
-        snprintf(out, n_out, "-");
-    else
-        put_digits(x, 5, out, n_out);
-}
-
-/* What there is to say beside the verdict. */
-static const char *reason_of(const pl_sync_point *p) {
-    if (p->reason[0] != '\0') return p->reason;
-    return p->metadata_reason;
-}
-
-static void put_counts(const pl_session *s, pl_buf *out) {
-    size_t n[PL_VERDICT_COUNT] = { 0 }, n_accepted = 0, n_worry = 0;
-    for (size_t i = 0; i < s->n_points; i++) {
-        n[s->points[i].verdict]++;
-        n_accepted += s->points[i].accepted;
-    }
-    pl_buf_put_count(out, s->n_points, "value");
-    for (int v = 0, k = 0; v < PL_VERDICT_COUNT; v++)
-        if (n[v] > 0)
-            pl_buf_printf(out, "%s%zu %s", k++ == 0 ? ": " : ", ", n[v],
-                          pl_verdict_name((pl_verdict)v));
-    if (n_accepted > 0) pl_buf_printf(out, "; %zu accepted by the baseline", n_accepted);
-    for (size_t i = 0; i < s->n_left_b; i++)
-        n_worry += !s->left_b[i].expected;
-    if (s->n_left_b > 0)
-        pl_buf_printf(out, "; %zu values of B unpaired, %zu of them unexplained", s->n_left_b,
-                      n_worry);
+static void put_more(const pl_session_view *v, size_t n, pl_buf *out) {
+    pl_buf_printf(out, "  and %zu more", n);
+    if (v->style->more != NULL) pl_buf_printf(out, " (%s)", v->style->more);
     pl_buf_putc(out, '\n');
 }
 
-/* What the headline rests on, and where it begins when that is another value. */
+/* What the headline is based on, and where the difference starts if that is another value. */
 static void put_coverage(const pl_session *s, pl_buf *out) {
     if (s->outcome == PL_OUTCOME_FAILED) return;
     pl_buf_puts(out, "  coverage: ");
@@ -75,7 +38,7 @@ static void put_coverage(const pl_session *s, pl_buf *out) {
         pl_buf_printf(out, "  at fault: %s\n",
                       *s->at_fault == 'm' ? "the model, not the runtime"
                                           : "both the model and the runtime");
-    for (size_t i = 0; i < s->n_lost && i < 8 && strcmp(s->at_fault, "none") != 0; i++) {
+    for (size_t i = 0; i < s->n_lost && i < 8 && *s->at_fault != 'n' && *s->at_fault != 'r'; i++) {
         const char *call = pl_lost_call_describe(s, &s->lost[i]);
         pl_buf_puts(out, "  exporter: ");
         pl_buf_put_clean(out, call == NULL ? "" : call);
@@ -188,7 +151,7 @@ static void put_nonfinite(const pl_accumulators *acc, pl_buf *out) {
 
 static void put_row(const pl_session_view *v, const pl_sync_point *p, widths w, pl_buf *out) {
     char number[40];
-    put_value(pl_sync_point_metric(v->session, p, v->metric), number, sizeof number);
+    pl_metric_text(pl_sync_point_metric(v->session, p, v->metric), number, sizeof number);
     pl_buf_puts(out, "  ");
     put_mark(v, p->colour, out);
     pl_buf_printf(out, " %*s  %-10s", w.metric - 2, number, pl_verdict_name(p->verdict));
@@ -212,9 +175,9 @@ static void put_row(const pl_session_view *v, const pl_sync_point *p, widths w, 
     }
     if (p->accepted) pl_buf_puts(out, " (accepted)");
     if (v->session->n_samples > 1) pl_buf_printf(out, " [sample %lld]", (long long)p->sample);
-    if (reason_of(p)[0] != '\0') {
+    if (pl_sync_point_reason(p)[0] != '\0') {
         pl_buf_puts(out, "  ");
-        pl_buf_put_clean(out, reason_of(p));
+        pl_buf_put_clean(out, pl_sync_point_reason(p));
     }
     if (p->measured) put_nonfinite(&p->acc, out);
     pl_buf_putc(out, '\n');
@@ -255,8 +218,8 @@ static void put_limits(const pl_session_view *v, pl_buf *out) {
         } else {
             char green[40], yellow[40];
             pl_buf_printf(out, " G %s %s, Y %s %s", sign,
-                          put_digits(seen[k]->limits.green, 4, green, sizeof green), sign,
-                          put_digits(seen[k]->limits.yellow, 4, yellow, sizeof yellow));
+                          pl_digits_text(seen[k]->limits.green, 4, green, sizeof green), sign,
+                          pl_digits_text(seen[k]->limits.yellow, 4, yellow, sizeof yellow));
         }
     }
     if (n > 0) pl_buf_putc(out, '\n');
@@ -272,12 +235,13 @@ static int widest_op(const pl_session_view *v) {
     return width > 30 ? 30 : (int)width;
 }
 
-void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
+void pl_format_text(const pl_session_view *v, pl_buf *out) {
     const pl_session *s = v->session;
     char head[64];
-    if (v->colour) pl_buf_puts(out, s->outcome == PL_OUTCOME_AGREE ? "\033[1;32m" : "\033[1;31m");
+    put_code(s->outcome == PL_OUTCOME_AGREE ? v->style->agree : v->style->diverged, out);
     pl_session_put_headline(s, out);
-    pl_buf_puts(out, v->colour ? "\033[0m\n" : "\n");
+    put_code(v->style->reset, out);
+    pl_buf_putc(out, '\n');
     put_side("A", &s->a, out);
     put_side("B", &s->b, out);
     if (s->bisect_level != NULL) {
@@ -294,7 +258,11 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
     }
     put_samples(s, out);
     put_coverage(s, out);
-    put_counts(s, out);
+    pl_session_put_counts(s, out);
+    if (s->quant != NULL) {
+        pl_buf_putc(out, '\n');
+        pl_quant_put_text(s->quant, v->n_rows < s->n_points ? v->n_rows : 0, out);
+    }
     put_blame(s, out);
     snprintf(head, sizeof head, "%s%s%s", v->metric, v->unit[0] != '\0' ? " " : "", v->unit);
     const widths w = { strlen(head) > 12 ? (int)strlen(head) : 12, widest_op(v) };
@@ -303,11 +271,13 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
                       "value");
     for (size_t k = 0; k < v->n_rows; k++)
         put_row(v, &s->points[v->order[k]], w, out);
-    if (v->n_rows < s->n_points)
-        pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", s->n_points - v->n_rows);
+    if (v->n_rows < s->n_points) put_more(v, s->n_points - v->n_rows, out);
     put_limits(v, out);
     if (s->advice != NULL) {
-        pl_advice_put_text(s->advice, v->n_rows < s->n_points ? v->n_rows : 0, out);
+        const size_t n_left =
+            pl_advice_put_text(s->advice, v->n_rows < s->n_points ? v->n_rows : 0, out);
+        if (n_left > 0) put_more(v, n_left, out);
+        pl_advice_put_model(s->advice, out);
     }
     for (size_t i = 0; i < s->n_points; i++) {
         if (s->points[i].detail == NULL) continue;
@@ -321,65 +291,4 @@ void pl_session_put_text(const pl_session_view *v, pl_buf *out) {
         pl_buf_put_clean(out, s->notes[i]);
         pl_buf_putc(out, '\n');
     }
-}
-
-/* ---- Markdown ---- */
-
-static void put_cell(pl_buf *out, const char *s) {
-    pl_escape_put(out, PL_ESCAPE_MARKDOWN, s);
-}
-
-static void put_md_blame(const pl_session *s, pl_buf *out) {
-    if (s->n_blame == 0) return;
-    pl_buf_puts(out, "\n| blame | op | value | kind | q | effect | reason | source |\n"
-                     "|---|---|---|---|---|---|---|---|\n");
-    for (size_t i = 0; i < s->n_blame; i++) {
-        const pl_blame_entry *b = &s->blame[i];
-        char q[40], effect[40];
-        put_value(b->q, q, sizeof q);
-        put_value(b->effect, effect, sizeof effect);
-        const char *const cells[] = { b->node, b->op,  b->value,  b->kind,
-                                      q,       effect, b->reason, b->source };
-        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
-            pl_buf_puts(out, "| ");
-            put_cell(out, cells[k]);
-            pl_buf_putc(out, ' ');
-        }
-        pl_buf_puts(out, "|\n");
-    }
-}
-
-void pl_session_put_md(const pl_session_view *v, pl_buf *out) {
-    const pl_session *s = v->session;
-    pl_buf headline = PL_BUF_INIT;
-    pl_session_put_headline(s, &headline);
-    if (!pl_buf_ok(&headline)) out->failed = true;
-    pl_buf_puts(out, "**");
-    put_cell(out, pl_buf_str(&headline));
-    pl_buf_puts(out, "**\n\n");
-    pl_buf_release(&headline);
-    pl_buf_puts(out, "Coverage: ");
-    pl_session_put_coverage_text(s, out);
-    pl_buf_puts(out, "\n\n");
-    put_counts(s, out);
-    put_md_blame(s, out);
-    pl_buf_printf(out, "\n| | %s%s%s | verdict | op | value | counterpart | reason |\n", v->metric,
-                  v->unit[0] != '\0' ? " " : "", v->unit);
-    pl_buf_puts(out, "|---|---|---|---|---|---|---|\n");
-    for (size_t k = 0; k < v->n_rows; k++) {
-        const pl_sync_point *p = &s->points[v->order[k]];
-        char number[40];
-        put_value(pl_sync_point_metric(s, p, v->metric), number, sizeof number);
-        const char *const cells[] = {
-            letter_of(p->colour), number,      pl_verdict_name(p->verdict), p->op, p->value,
-            p->counterpart,       reason_of(p)
-        };
-        for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-            pl_buf_puts(out, "| ");
-            put_cell(out, cells[i]);
-            pl_buf_putc(out, ' ');
-        }
-        pl_buf_puts(out, "|\n");
-    }
-    if (v->n_rows < s->n_points) pl_buf_printf(out, "\nand %zu more\n", s->n_points - v->n_rows);
 }

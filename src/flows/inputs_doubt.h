@@ -1,0 +1,17 @@
+/* Whose fault is it that a run failed: the backend's, or the generated inputs'? */
+#ifndef PL_INPUTS_DOUBT_H
+#define PL_INPUTS_DOUBT_H
+
+#include "backends/backend.h"
+#include "base/threads.h"
+
+/* After a backend has failed to run `model` on in[]. PL_E_INVALID, with what to do, when the inputs
+ * were generated and eager cannot run on them either; PL_OK when the failure stands: inputs that
+ * were given, a crash, a time-out, an operator that eager does not know. backend may be NULL. */
+pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_datum *const *in,
+                          pl_backend *backend, pl_pool *pool, pl_err *err);
+/* What the run ends with: `st` and *err as they are, or the error of the inputs. */
+pl_status pl_inputs_doubted(pl_status st, const pl_model *model, const plumb_inputs *source,
+                            pl_datum *const *in, pl_backend *backend, pl_pool *pool, pl_err *err);
+
+#endif
