@@ -187,6 +187,12 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
     }
     w->point->facts.exact = w->judged.pair_class == PL_PAIR_EXACT;
     w->point->facts.rule = pl_fact_of(!w->judged.rule_fails);
+    const pl_accumulators *acc = &w->judged.acc;
+    if (acc->n > 0 && acc->n_both_nan == acc->n && !w->judged.rule_fails) { /* it says nothing */
+        w->point->facts.exact = false;
+        w->point->facts.rule = PL_FACT_UNKNOWN;
+        snprintf(w->judged.reason, sizeof w->judged.reason, "every element is NaN on both sides");
+    }
     if (w->judged.rule_fails && *w->layout == '\0') PL_TRY(tell_order(w, a, b, err));
     w->point->precision = pair.precision;
     w->done = true;

@@ -1,5 +1,6 @@
 /* plumb analyze MODEL: which operation is to blame. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/args.h"
@@ -39,6 +40,8 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     o->advise = pl_args_flag(args, "advise") || o->advise_out != NULL || o->advise_metric != NULL;
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
+    if (o->same != NULL && (o->profile == NULL || strcmp(o->profile, "torch") != 0))
+        return pl_args_fail(err, PLUMB_E_USAGE, "--same requires --profile torch");
     o->metric = write->metric = pl_args_value(args, "metric");
     write->style = pl_cli_style();
     return true;

@@ -50,6 +50,9 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, given *g,
     if (!o->accuracy && (o->profile != NULL || o->same != NULL || o->tol > 0)) {
         return pl_args_fail(err, PLUMB_E_USAGE, "--profile, --same and --tol require --accuracy");
     }
+    if (o->same != NULL && (o->profile == NULL || strcmp(o->profile, "torch") != 0)) {
+        return pl_args_fail(err, PLUMB_E_USAGE, "--same requires --profile torch");
+    }
     o->strip_weights = pl_args_flag(args, "strip-weights");
     o->stable_output = pl_args_flag(args, "stable-output");
     o->zip = pl_args_flag(args, "zip");
@@ -106,7 +109,8 @@ static int run_model(const pl_args *args) {
     if (options.signature == NULL && access(signature, R_OK) == 0) options.signature = signature;
     st = pl_args_open_model(args, args->positional[0], &model, &err);
     if (st != PLUMB_OK) goto done;
-    if (!query && !pl_cli_check_faults(args, options.backend, model, &err)) {
+    if (!(query && options.signature != NULL) &&
+        !pl_cli_check_faults(args, options.backend, model, &err)) {
         st = PLUMB_E_USAGE;
         goto done;
     }

@@ -64,6 +64,8 @@ static bool read_check(const pl_args *args, given *g, plumb_error *err) {
     o->reference_model = pl_args_value(args, "reference-model");
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
+    if (o->same != NULL && (o->profile == NULL || strcmp(o->profile, "torch") != 0))
+        return pl_args_fail(err, PLUMB_E_USAGE, "--same requires --profile torch");
     o->baseline = pl_args_value(args, "baseline");
     o->write_baseline = pl_args_value(args, "write-baseline");
     const bool changed = g->context.eval || g->context.amp != NULL || g->context.backward;

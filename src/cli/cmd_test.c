@@ -72,9 +72,10 @@ static int run(const pl_args *args) {
 done:
     pl_cli_spec_release(&spec);
     const bool any_failed = plumb_test_report_failed(report) > 0;
+    const bool none = plumb_test_report_passed(report) == 0 && !any_failed;
     plumb_test_report_free(report);
     if (st != PLUMB_OK) return pl_command_fail(args, &err);
-    return pl_command_print_take(args, text, any_failed ? 1 : 0);
+    return pl_command_print_take(args, text, any_failed ? 1 : none ? 2 : 0);
 }
 
 static const pl_option options[] = {
@@ -96,7 +97,8 @@ const pl_command pl_command_test = {
     .name = "test",
     .usage = "DIR... [options]",
     .summary = "run ONNX test folders (model.onnx and test_data_set_*), also the light layout",
-    .details = "Exit code: 0 no failure, 1 some case failed, 2 bad usage or no case found.",
+    .details =
+        "Exit code: 0 no failure, 1 some case failed, 2 bad usage, no case found or all\nskipped.",
     .examples = "  plumb test node/test_relu\n"
                 "  plumb test node --backend ort\n"
                 "  plumb test node --filter conv --json\n",

@@ -3,29 +3,95 @@
 #include <string.h>
 
 #include "backends/backend.h"
+#include "backends/spec.h"
 #include "base/buf.h"
+#include "base/same_file.h"
 #include "graph/edit.h"
+
+/* Options that compute nothing else, and defaults spelt out. plumb's own kernels and its plain
+ * loops are one implementation, tested equal. */
+static const plumb_option quiet[] = {
+    { "threads", NULL },  { "explain", NULL },     { "debug-dir", NULL },  { "opt", "all" },
+    { "shapes", NULL },   { "fresh-cache", NULL }, { "kernels", "own" },   { "fuse", "on" },
+    { "winograd", "on" }, { "disable", "" },       { "kernels", "plain" },
+};
+
+static bool is_quiet(const plumb_option *o) {
+    for (size_t i = 0; i < sizeof(quiet) / sizeof(quiet[0]); i++) {
+        if (strcmp(quiet[i].key, o->key) != 0) continue;
+        if (quiet[i].value == NULL || strcmp(quiet[i].value, o->value) == 0) return true;
+    }
+    return false;
+}
+
+/* Texts, or two names of one file. */
+static bool same_value(const char *a, const char *b) {
+    return strcmp(a, b) == 0 || pl_same_file(a, b);
+}
+
+/* Every option of `a` that matters is one of `b`. */
+static bool is_within(const pl_spec *a, const pl_spec *b) {
+    for (size_t i = 0; i < a->n_options; i++) {
+        const plumb_option *o = &a->options[i];
+        bool found = is_quiet(o);
+        for (size_t k = 0; k < b->n_options && !found; k++)
+            found =
+                strcmp(o->key, b->options[k].key) == 0 && same_value(o->value, b->options[k].value);
+        if (!found) return false;
+    }
+    return true;
+}
+
+static const plumb_backend *find_row(const char *spec) {
+    size_t n;
+    const char *name = pl_spec_name(spec, &n);
+    for (size_t i = 0; pl_backend_rows[i] != NULL; i++)
+        if (strlen(pl_backend_rows[i]->name) == n &&
+            strncmp(pl_backend_rows[i]->name, name, n) == 0)
+            return pl_backend_rows[i];
+    return NULL;
+}
+
+bool pl_two_sides_same_spec(const char *a, const char *b) {
+    const plumb_backend *row = find_row(a);
+    pl_spec x = { 0 }, y = { 0 };
+    if (strcmp(a, b) == 0) return true;
+    if (row == NULL || row != find_row(b)) return false;
+    /* What is wrong with a spec is told where it is opened. */
+    const bool ok = pl_spec_parse(a, row->name, row->options, row->n_options, &x, NULL) == PL_OK &&
+                    pl_spec_parse(b, row->name, row->options, row->n_options, &y, NULL) == PL_OK;
+    const bool same = ok && is_within(&x, &y) && is_within(&y, &x);
+    pl_spec_release(&x);
+    pl_spec_release(&y);
+    return same;
+}
 
 pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char *b,
                              const pl_model *model_b, pl_err *err) {
     pl_hash128 x, y;
-    if (strcmp(a, b) != 0) return PL_OK;
+    if (!pl_two_sides_same_spec(a, b)) return PL_OK;
     if (model_a != model_b) {
         PL_TRY(pl_model_hash(model_a, &x, err));
         PL_TRY(pl_model_hash(model_b, &y, err));
         if (!pl_hash128_equal(x, y)) return PL_OK;
     }
     pl_buf known = PL_BUF_INIT;
+    size_t n;
+    pl_spec_name(a, &n);
     for (size_t i = 0; pl_backend_rows[i] != NULL; i++) {
         const char *name = pl_backend_rows[i]->name;
-        if (strcmp(name, a) != 0)
+        if (strlen(name) != n || strncmp(name, a, n) != 0)
             pl_buf_printf(&known, "%s%s", known.n_bytes == 0 ? "" : ", ", name);
     }
-    const pl_status st = pl_fail(
-        err, PL_E_USAGE,
-        "both sides are %s on the same model, so there is nothing to compare; choose what to test "
-        "with --backend (available: %s; see 'plumb backends'), or another --reference",
-        a, pl_buf_str(&known));
+    pl_buf sides = PL_BUF_INIT;
+    pl_buf_printf(&sides, strcmp(a, b) == 0 ? "both sides are %s" : "%s and %s are one computation",
+                  a, b);
+    const pl_status st =
+        pl_fail(err, PL_E_USAGE,
+                "%s on the same model, so there is nothing to compare; choose what to test "
+                "with --backend (available: %s; see 'plumb backends'), or another --reference",
+                pl_buf_str(&sides), pl_buf_str(&known));
+    pl_buf_release(&sides);
     pl_buf_release(&known);
     return st;
 }

@@ -4,6 +4,10 @@
 
 #include "graph/graph.h"
 
+/* Do both specs mean the same backend, computing the same way? Options that only change how long it
+ * takes or what is written down (threads, debug-dir, ...) do not tell them apart. */
+bool pl_two_sides_same_spec(const char *a, const char *b);
+
 /* PL_E_USAGE when both specs mean the same backend with the same options, on the same model (two
  * files of the same content are one); the message lists what there is. */
 pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char *b,

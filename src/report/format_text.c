@@ -6,6 +6,7 @@
 #include "report/format.h"
 #include "session/advice.h"
 #include "session/detail.h"
+#include "session/lost_calls.h"
 #include "session/quant.h"
 
 enum { LIMIT_ROWS = 16, LIST_MAX = 16 };
@@ -37,6 +38,12 @@ static void put_coverage(const pl_session *s, pl_buf *out) {
         pl_buf_printf(out, "  at fault: %s\n",
                       *s->at_fault == 'm' ? "the model, not the runtime"
                                           : "both the model and the runtime");
+    for (size_t i = 0; i < s->n_lost && i < 8 && *s->at_fault != 'n' && *s->at_fault != 'r'; i++) {
+        const char *call = pl_lost_call_describe(s, &s->lost[i]);
+        pl_buf_puts(out, "  exporter: ");
+        pl_buf_put_clean(out, call == NULL ? "" : call);
+        pl_buf_putc(out, '\n');
+    }
     if (s->n_blame == 0 || s->first_divergence == NULL ||
         strcmp(s->first_divergence, s->blame[0].value) == 0)
         return;

@@ -12,6 +12,7 @@
 #include "base/strmap.h"
 #include "report/viewed.h"
 #include "session/columns.h"
+#include "session/lost_calls.h"
 #include "store/recorder.h"
 
 enum { VIEW_FORMAT = 2, HASH_SHOWN = 12 };
@@ -275,6 +276,7 @@ static void put_head(pl_json *j, const pl_session *s) {
     pl_json_put_string(j, "plumb", PLUMB_VERSION);
     pl_json_put_string(j, "verdict", pl_outcome_name(s->outcome));
     pl_json_put_string(j, "at_fault", s->at_fault);
+    pl_lost_calls_put_json(s, j);
     pl_session_put_coverage(j, s);
     pl_json_put_string(j, "reason", s->reason);
     pl_json_put_string(j, "created", s->created);

@@ -139,11 +139,21 @@ typedef struct pl_coverage {
     size_t n_inputs; /* that were compared */
 } pl_coverage;
 
+typedef struct pl_lost_call { /* lost_calls.h; texts are "" where it does not apply */
+    const char *status, *op, *module, *file, *source;
+    int64_t line;
+    const char *const
+        *affects; /* the nearest values of the graph that should have been other ones */
+    size_t n_affects;
+} pl_lost_call;
+
 typedef struct pl_session {
     pl_arena *arena;
     pl_outcome outcome;
     const char *reason;   /* one line */
     const char *at_fault; /* "runtime", "model", "both", "none" */
+    pl_lost_call *lost;   /* calls that the exporter did not take over */
+    size_t n_lost;
     pl_coverage coverage;
     const char *created; /* UTC, "2026-08-22T10:00:00Z" */
     const char *metric;  /* used for colours and sorting, "psnr" */

@@ -120,6 +120,16 @@ static void copy_lists(copier *c, pl_session *s) {
     s->blame = list(c, s->blame, s->n_blame, sizeof(*s->blame));
     for (size_t i = 0; s->blame != NULL && i < s->n_blame; i++)
         copy_entry(c, &s->blame[i]);
+    s->lost = list(c, s->lost, s->n_lost, sizeof(*s->lost));
+    for (size_t i = 0; s->lost != NULL && i < s->n_lost; i++) {
+        pl_lost_call *l = &s->lost[i];
+        text(c, &l->status);
+        text(c, &l->op);
+        text(c, &l->module);
+        text(c, &l->file);
+        text(c, &l->source);
+        text_list(c, &l->affects, l->n_affects);
+    }
     text_list(c, &s->notes, s->n_notes);
     s->timing = list(c, s->timing, s->n_timing, sizeof(*s->timing));
     for (size_t i = 0; s->timing != NULL && i < s->n_timing; i++)

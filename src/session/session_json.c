@@ -6,6 +6,7 @@
 #include "session/advice.h"
 #include "session/columns.h"
 #include "session/detail.h"
+#include "session/lost_calls.h"
 #include "session/quant.h"
 #include "session/rollup.h"
 #include "session/session_int.h"
@@ -313,6 +314,7 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     pl_json_put_string(j, "verdict", pl_outcome_name(s->outcome));
     put_text(j, "reason", s->reason);
     put_text(j, "at_fault", s->at_fault);
+    pl_lost_calls_put_json(s, j);
     put_text(j, "created", s->created);
     pl_json_key(j, "model");
     pl_json_object_begin(j);

@@ -12,6 +12,7 @@
 #include "base/json_read.h"
 #include "session/advice.h"
 #include "session/columns.h"
+#include "session/lost_calls.h"
 #include "session/quant.h"
 #include "session/session_int.h"
 #include "store/blob.h"
@@ -526,6 +527,7 @@ static pl_status read_root(reader *r, const char *text, size_t n) {
         return pl_fail(r->err, PL_E_UNSUPPORTED, "session format %lld, expected %d",
                        (long long)format, PL_SESSION_FORMAT);
     read_head(r, root);
+    PL_TRY(pl_lost_calls_take(r->session, find(root, "lost_calls"), r->err));
     read_samples(r, root);
     read_bisect(r, root);
     read_advice(r, root);

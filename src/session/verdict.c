@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/count.h"
+#include "session/lost_calls.h"
 
 /* ---- one value ---- */
 
@@ -172,13 +173,14 @@ static const char *say_failing(const pl_session *s, const pl_sync_point *p,
                            p->value, p->acc.max_abs, relative(p), born->value, born->op);
 }
 
-static const char *say_model(const pl_session *s, const pl_sync_point *p) {
-    return pl_arena_printf(s->arena,
-                           "the exported model is wrong, not the runtime: %s producing "
-                           "'%s'%s%s%s%s: %s",
-                           p->op[0] != '\0' ? p->op : "what", p->value,
-                           p->module[0] != '\0' ? ", module " : "", p->module,
-                           p->source[0] != '\0' ? ", " : "", p->source, p->reason);
+static const char *say_model(const pl_session *s, const pl_sync_point *p, const char *who) {
+    const pl_lost_call *lost = pl_lost_calls_for(s, p->value);
+    const char *call = lost == NULL ? "" : pl_lost_call_describe(s, lost);
+    if (call == NULL) return NULL;
+    return pl_arena_printf(
+        s->arena, "%s: %s producing '%s'%s%s%s%s: %s%s%s", who, p->op[0] != '\0' ? p->op : "what",
+        p->value, p->module[0] != '\0' ? ", module " : "", p->module,
+        p->source[0] != '\0' ? ", " : "", p->source, p->reason, *call != '\0' ? "; " : "", call);
 }
 
 /* Why there is no verdict, most important reason first; NULL when everything that counts was
@@ -220,6 +222,13 @@ static const char *say_nothing(const pl_session *s, const pl_claim *claim, const
             n_a += s->points[i].verdict == PL_VERDICT_UNPAIRED;
         for (size_t i = 0; i < s->n_left_b; i++)
             n_b += !s->left_b[i].expected;
+        const size_t n_most = n_a > n_b ? n_a : n_b, n_both = c->n_verified + c->n_inputs;
+        if (n_most >= n_both && (n_a == 0 || n_b == 0))
+            return pl_arena_printf(s->arena,
+                                   "%zu value%s compared, %zu of %s without a counterpart, and "
+                                   "which ones are outputs is not known; name the model instead "
+                                   "of a recording",
+                                   n_both, pl_plural(n_both), n_most, n_a > n_b ? "A" : "B");
         if (n_a > 0 && n_b > 0)
             return pl_arena_printf(
                 s->arena,
@@ -227,6 +236,33 @@ static const char *say_nothing(const pl_session *s, const pl_claim *claim, const
                 n_b);
     }
     return NULL;
+}
+
+/* What agrees though it is not the same thing: never silently. */
+static const char *with_remarks(const pl_session *s, const pl_claim *claim, const char *why) {
+    const pl_sync_point *typed = NULL, *laid = NULL, *red = NULL;
+    size_t n_typed = 0, n_laid = 0, n_red = 0;
+    for (size_t i = 0; i < s->n_points && why != NULL; i++) {
+        const pl_sync_point *p = &s->points[i];
+        const bool counts = p->is_output || (claim->every_value && !p->is_input);
+        if (!counts || p->accepted || !pl_verdict_is_answer(p->verdict)) continue;
+        if ((claim->every_value || claim->truth) && p->a.present && p->b.present &&
+            p->a.dtype != p->b.dtype && n_typed++ == 0)
+            typed = p;
+        if (p->layout != NULL && p->layout[0] != '\0' && n_laid++ == 0) laid = p;
+        if (p->is_output && p->colour == PL_RED && n_red++ == 0) red = p;
+    }
+    if (typed != NULL)
+        why = pl_arena_printf(s->arena, "%s; %zu in another type, first '%s': %s, reference %s",
+                              why, n_typed, typed->value, pl_dtype_name(typed->a.dtype),
+                              pl_dtype_name(typed->b.dtype));
+    if (laid != NULL && why != NULL)
+        why = pl_arena_printf(s->arena, "%s; %zu in another layout, first '%s': %s", why, n_laid,
+                              laid->value, laid->layout);
+    if (red != NULL && why != NULL)
+        why = pl_arena_printf(s->arena, "%s; %zu output%s red by %s, first '%s'", why, n_red,
+                              n_red == 1 ? " is" : "s are", s->metric, red->value);
+    return why;
 }
 
 static const char *say_agree(const pl_session *s, const pl_claim *claim, const found *f) {
@@ -274,11 +310,17 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
     s->at_fault = at_fault(runtime, model);
     if (culprit) { /* 2. an operation computed wrongly */
         why = say_culprit(s, &f);
+        if (f.model != NULL) {
+            const char *too = say_model(s, f.model, "the exported model is wrong, too");
+            why = too == NULL ? NULL : pl_arena_printf(s->arena, "%s; %s", why, too);
+        }
         s->first_divergence = claim->every_value && f.first != NULL ? f.first->value
                               : f.culprit != NULL                   ? f.culprit->value
                                                                     : s->blame[0].value;
     } else if (f.model != NULL) { /* 3. the model is not what was recorded */
-        why = say_model(s, f.model);
+        why = say_model(s, f.model,
+                        runtime ? "the exported model is wrong, and so is the runtime"
+                                : "the exported model is wrong, not the runtime");
         s->first_divergence = f.model->value;
     } else if (f.failing != NULL) { /* 4. an output is beyond its bound */
         born = pl_verdict_birth(s, f.failing);
@@ -298,7 +340,7 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
     } else { /* 7. all of it was, and it agrees */
         s->outcome = PL_OUTCOME_AGREE;
         s->first_divergence = NULL;
-        why = say_agree(s, claim, &f);
+        why = with_remarks(s, claim, say_agree(s, claim, &f));
     }
     s->reason = why == NULL ? "" : why;
     return why == NULL ? pl_fail_memory(err, 1) : PL_OK;

@@ -10,6 +10,7 @@
 #define PL_RECORDING_VALUES_KEY "plumb.values"
 #define PL_RECORDING_PROVENANCE_KEY "plumb.provenance"
 #define PL_RECORDING_GRAPH_KEY "plumb.graph"
+#define PL_RECORDING_EXPORT_KEY "plumb.export" /* written by the PyTorch side only */
 
 /* Where a tensor lies. safetensors allows no holes, and readers want every tensor aligned to its
  * elements. A tensor of a multiple of 8 bytes keeps its successor aligned and goes straight to the

@@ -301,6 +301,7 @@ static pl_status open_safetensors(pl_recording *rec, pl_err *err) {
                        version, PL_RECORDING_VERSION);
     if (version != NULL && values != NULL) PL_TRY(read_tuples(rec, values, err));
     rec->provenance = pl_safetensors_metadata(file, PL_RECORDING_PROVENANCE_KEY);
+    rec->exported = pl_safetensors_metadata(file, PL_RECORDING_EXPORT_KEY);
     rec->graph = pl_safetensors_metadata(file, PL_RECORDING_GRAPH_KEY);
     for (size_t i = 0; i < file->n_entries; i++) {
         if (!pl_strmap_has(&rec->internal->by_key, file->entries[i].name))

@@ -39,7 +39,7 @@ typedef struct pl_recording {
                                   "aimodelintermediates", "polygraphy", "onnx-test-data" */
     pl_record *records;        /* in the order of the run where that is known */
     size_t n_records;
-    const char *provenance, *graph, *mappings; /* JSON, or NULL */
+    const char *provenance, *graph, *mappings, *exported; /* JSON, or NULL */
     struct pl_recording_int *internal;
 } pl_recording;
 

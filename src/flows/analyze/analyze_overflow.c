@@ -18,10 +18,17 @@ pl_status pl_analysis_trace_overflow(pl_analysis *x, pl_err *err) {
         output = output || (s->points[i].overflowed && s->points[i].is_output);
         if (s->points[i].overflowed && first == NULL) first = &s->points[i];
     }
-    /* A Cast is meant to round: Inf is what the model asks for. */
-    if (first != NULL && first->replayed != NULL &&
-        pl_node_has_flag(first->replayed->producer, PL_OP_CAST))
-        output = false;
+    /* To round is what a Cast is for: Inf is the model's own word. The backend may not show it. */
+    const pl_value *born = first == NULL ? NULL : first->replayed;
+    if (output && x->replayed == x->model) {
+        const pl_accuracy_moves moves = {
+            .accuracy = &x->accuracy, .model = x->model, .in = x->in, .seed = x->inputs->seed
+        };
+        const pl_value *hidden = NULL;
+        PL_TRY(pl_accuracy_birth(&moves, &hidden, err));
+        if (hidden != NULL) born = hidden;
+    }
+    if (born != NULL && pl_node_has_flag(born->producer, PL_OP_CAST)) output = false;
     for (size_t i = 0; i < s->n_points; i++) {
         pl_sync_point *p = &s->points[i];
         if (!p->overflowed) continue;

@@ -290,13 +290,15 @@ static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgeme
         .scale = v->scale,
         .relative = off_zero && no_gold ? (double)INFINITY : pl_analysis_relative(p),
     };
+    bool flips = false;
+    pl_output_precision(x->replayed, p->replayed, &flips);
     const double limit = x->session->quant_limit;
     if (!isnan(limit) && !figures.by_rule && figures.rule != PL_FACT_NO) {
         const double off = no_gold || !(v->scale > 0) ? figures.relative : v->propagated / v->scale;
         *fails = figures.structural || figures.nonfinite || figures.overflowed || !(off <= limit);
     } else if (figures.by_rule || figures.overflowed || figures.rule == PL_FACT_NO) {
         *fails = pl_accuracy_output_fails(&x->accuracy, &figures);
-    } else if (x->accuracy.flips && !figures.structural && !no_gold) {
+    } else if (flips && !figures.structural && !no_gold) {
         return pl_analysis_flips(x, p, v, pl_accuracy_output_tol(&x->accuracy), fails, err);
     } else {
         *fails = pl_accuracy_output_fails(&x->accuracy, &figures);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "flows/analyze/analyze_int.h"
+#include "session/lost_calls.h"
 #include "session/verdict.h"
 
 /* Gold, or the run itself where there is none, against the record. */
@@ -16,6 +17,7 @@ pl_status pl_analysis_judge_truth(pl_analysis *x, pl_sync_point *p, const pl_dat
     if (x->recording == NULL || recorded == NULL) return PL_OK;
     rule.any_float = true;
     rule.strict = true;
+    rule.precision = pl_output_precision(x->replayed, p->replayed, &rule.flips);
     PL_TRY(pl_accuracy_compare(&rule, recorded, of_model, NULL, &check, err));
     p->facts.rule = pl_fact_of(check.same);
     if (check.same) return PL_OK;
@@ -38,6 +40,7 @@ pl_status pl_analysis_trace_truth(pl_analysis *x, pl_err *err) {
     size_t n_differ = 0;
     const pl_sync_point *first = NULL;
     if (x->recording == NULL) return PL_OK;
+    PL_TRY(pl_lost_calls_read(s, x->recording->exported, err));
     bool *tainted = pl_calloc((size_t)x->replayed->n_values + 1, sizeof(bool));
     pl_sync_point **of = pl_calloc((size_t)x->replayed->n_values + 1, sizeof(*of));
     if (tainted == NULL || of == NULL) {

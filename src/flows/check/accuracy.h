@@ -95,6 +95,9 @@ pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, const pl_datum *res
 pl_status pl_accuracy_settle_figures(pl_accuracy_moves *m, size_t i, const pl_datum *ref,
                                      const pl_datum *res, const pl_accuracy_figures *figures,
                                      pl_accuracy_check *check, pl_err *err);
+/* The first value of the model's own run that is NaN or Inf and finite in fp64; NULL when it is not
+ * known. Runs it twice. */
+pl_status pl_accuracy_birth(const pl_accuracy_moves *m, const pl_value **out, pl_err *err);
 void pl_accuracy_moves_release(pl_accuracy_moves *m);
 
 /* Of an output's rms: the error that is always acceptable at this precision. */
@@ -102,5 +105,7 @@ double pl_accuracy_floor(pl_precision precision);
 
 /* What values of this model go through: the coarsest of its float types, or its integer codes. */
 pl_precision pl_model_precision(const pl_model *model, bool *flips);
+/* The same of what this output is made of; NULL = all of it. */
+pl_precision pl_output_precision(const pl_model *model, const pl_value *output, bool *flips);
 
 #endif

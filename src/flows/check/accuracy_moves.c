@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "flows/check/accuracy.h"
 #include "interp/interp.h"
+#include "metric/overflow.h"
 #include "ops/op.h"
 
 /* Relative, at random: the rounding errors of a few layers, of some, of many. A discontinuity is
@@ -108,9 +109,93 @@ static pl_status excuse_codes(const pl_datum *gold, const pl_datum *moved, pl_ac
     return PL_OK;
 }
 
+/* ---- where NaN and Inf come from ---- */
+
+typedef struct birth {
+    pl_datum **native; /* by value id; only those with NaN or Inf */
+    size_t n_values;
+    bool fp64; /* the second run */
+    const pl_value *first;
+} birth;
+
+static bool has_nonfinite(const pl_tensor *t) {
+    double x[512];
+    if (!pl_dtype_is_float(t->dtype) || !pl_tensor_is_contiguous(t)) return false;
+    for (int64_t at = 0; at < t->n_elements; at += 512) {
+        const size_t n = (size_t)(t->n_elements - at < 512 ? t->n_elements - at : 512);
+        pl_load_f64(t->dtype, (const char *)t->data + (size_t)at * pl_dtype_bytes(t->dtype), x, n);
+        for (size_t i = 0; i < n; i++)
+            if (!isfinite(x[i])) return true;
+    }
+    return false;
+}
+
+static pl_status see(void *ctx, const pl_node *node, const pl_value *value, const pl_datum *datum,
+                     pl_err *err) {
+    birth *b = ctx;
+    (void)node;
+    (void)err;
+    if (datum->kind != PL_TYPE_TENSOR || value->id >= b->n_values) return PL_OK;
+    pl_datum **kept = &b->native[value->id];
+    if (!b->fp64 && *kept == NULL && has_nonfinite(datum->tensor)) *kept = pl_datum_ref(datum);
+    if (b->fp64 && b->first == NULL && *kept != NULL &&
+        pl_overflow_count((*kept)->tensor, datum->tensor, false) > 0)
+        b->first = value;
+    return PL_OK;
+}
+
+pl_status pl_accuracy_birth(const pl_accuracy_moves *m, const pl_value **out, pl_err *err) {
+    const pl_graph *graph = m->model->graph;
+    birth b = { .n_values = m->model->n_values };
+    pl_datum **made = pl_calloc(graph->n_outputs + 1, sizeof(pl_datum *));
+    b.native = pl_calloc(b.n_values + 1, sizeof(pl_datum *));
+    pl_status st = made == NULL || b.native == NULL ? pl_fail_memory(err, b.n_values) : PL_OK;
+    for (int k = 0; k < 2 && st == PL_OK; k++) {
+        const pl_interp_options options = { .pool = m->accuracy->pool,
+                                            .fp64 = k == 1,
+                                            .any_shape = true,
+                                            .seed = m->seed,
+                                            .hook = see,
+                                            .hook_ctx = &b };
+        pl_interp *interp = NULL;
+        pl_err trouble = PL_ERR_INIT; /* it ran before; when it does not now, there is no excuse */
+        b.fp64 = k == 1;
+        st = pl_interp_new(m->model, &options, &interp, &trouble);
+        if (st == PL_OK) st = pl_interp_run(interp, m->in, made, &trouble);
+        pl_interp_free(interp);
+        for (size_t i = 0; i < graph->n_outputs; i++) {
+            pl_datum_unref(made[i]);
+            made[i] = NULL;
+        }
+        st = st == PL_E_MEMORY ? pl_fail_memory(err, 1) : PL_OK;
+    }
+    drop(b.native, b.n_values);
+    pl_free(made);
+    *out = b.first;
+    return st;
+}
+
+/* To round is what a Cast is for: the Inf of one that leads to the output is the model's word. */
+static pl_status settle_overflow(const pl_accuracy_moves *m, pl_accuracy_check *check,
+                                 pl_err *err) {
+    const pl_value *first = NULL;
+    PL_TRY(pl_accuracy_birth(m, &first, err));
+    if (first == NULL) return PL_OK;
+    if (!pl_node_has_flag(first->producer, PL_OP_CAST)) {
+        const size_t n = strlen(check->why);
+        snprintf(check->why + n, sizeof(check->why) - n, " ('%.80s' first)", first->name);
+        return PL_OK;
+    }
+    check->same = true;
+    check->rule = "exact";
+    snprintf(check->why, sizeof(check->why), "Inf of the Cast that makes '%.100s'", first->name);
+    return PL_OK;
+}
+
 pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, const pl_datum *res,
                              pl_accuracy_check *check, pl_err *err) {
     if (check->same || m->accuracy->profile == PL_PROFILE_TORCH) return PL_OK;
+    if (strcmp(check->rule, "overflow") == 0) return settle_overflow(m, check, err);
     PL_TRY(settle_open(m, i, res, check, err));
     const bool codes = strcmp(check->rule, "equality") == 0 && !m->accuracy->strict;
     if (check->same || (isnan(check->largest_allowed) && !codes)) return PL_OK;

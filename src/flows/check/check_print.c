@@ -9,6 +9,7 @@
 #include "flows/model_transform.h"
 #include "flows/outputs.h"
 #include "report/session_print.h"
+#include "session/lost_calls.h"
 #include "session/verdict.h"
 
 static const pl_value *output_of(const pl_check_run *r, size_t i) {
@@ -69,9 +70,11 @@ static void fill_point(const pl_check_run *r, size_t i, pl_sync_point *p) {
     p->fails = ref != NULL && !c->same && !c->runtime_right;
     p->overflowed = strcmp(c->rule, "overflow") == 0;
     p->model_wrong = c->model_wrong;
-    if (c->ignored && ref != NULL) p->is_output = false; /* not requested */
     p->reason = keep(r, c->why);
-    if (c->ignored) p->reason = keep(r, c->rule);
+    if (c->ignored && ref != NULL)
+        p->reason = "it differs, and PyTorch's same() looks at floats only; --strict-accuracy "
+                    "counts it";
+    if (c->ignored && ref == NULL) p->reason = keep(r, c->rule);
 }
 
 static const char *backend_of(const pl_check_run *r, const char *spec) {
@@ -84,6 +87,7 @@ static const char *backend_of(const pl_check_run *r, const char *spec) {
 pl_status pl_check_fill_session(pl_check_run *r, pl_err *err) {
     PL_TRY(pl_session_new(&r->session, err));
     pl_session *s = r->session;
+    if (r->recording != NULL) PL_TRY(pl_lost_calls_read(s, r->recording->exported, err));
     s->model_path = keep(r, r->m->model->path);
     s->model_nodes = r->candidate.model->graph->n_nodes;
     s->profile = pl_profile_name(r->accuracy.profile);
@@ -192,6 +196,10 @@ void pl_check_put_error(const pl_check_run *r, char *out, size_t n_out) {
         pl_buf_printf(&text, " (tolerance %.3g)", c->tol);
     }
     if (n_bad > 1) pl_buf_printf(&text, "; %zu more differ", n_bad - 1);
+    const pl_lost_call *lost =
+        c->model_wrong ? pl_lost_calls_for(r->session, output_of(r, first)->name) : NULL;
+    const char *call = lost == NULL ? NULL : pl_lost_call_describe(r->session, lost);
+    if (call != NULL) pl_buf_printf(&text, "; %s", call);
     if (r->n_runs > 1) pl_buf_printf(&text, "; %zu of %zu runs agree", r->n_passed, r->n_runs);
     pl_buf next = PL_BUF_INIT;
     pl_check_put_next(r, "analyze", &next);
@@ -246,6 +254,7 @@ static void put_accuracy(const pl_check_run *r, pl_json *j) {
     pl_json_put_string(j, "reference", r->reference_name);
     pl_json_put_string(j, "error", r->error);
     pl_json_put_string(j, "at_fault", r->session->at_fault);
+    pl_lost_calls_put_json(r->session, j);
     pl_session_put_coverage(j, r->session);
     pl_json_put_string(j, "note", r->note);
     pl_json_put_int(j, "runs", (int64_t)r->n_runs);

@@ -180,11 +180,6 @@ static pl_status prepare(pl_check_run *r, pl_err *err) {
     PL_TRY(prepare_reference(r, &prepare, err));
     PL_TRY(allocate(r, err));
     PL_TRY(match_outputs(r, err));
-    bool flips = false;
-    const pl_precision own = pl_model_precision(r->candidate.model, &flips);
-    const pl_precision its = pl_model_precision(r->reference->model, &r->accuracy.flips);
-    r->accuracy.precision = own > its ? own : its;
-    r->accuracy.flips = r->accuracy.flips || flips;
     timed(r, "prepare");
     return PL_OK;
 }
@@ -335,6 +330,16 @@ static void tell_moves(void *ctx, size_t done, size_t all) {
     tell(ctx, "second fp64 run", done, all);
 }
 
+/* By what output i is made of on both sides. */
+static void set_precision(pl_check_run *r, size_t i, size_t k) {
+    const pl_model *a = r->candidate.model, *b = r->reference->model;
+    bool flips = false;
+    const pl_precision own = pl_output_precision(a, a->graph->outputs[i], &flips);
+    const pl_precision its = pl_output_precision(b, b->graph->outputs[k], &r->accuracy.flips);
+    r->accuracy.precision = own > its ? own : its;
+    r->accuracy.flips = r->accuracy.flips || flips;
+}
+
 /* The recording is the truth; gold tells whether the model or the runtime is to blame. */
 static pl_status compare_recorded(pl_check_run *r, size_t i, pl_accuracy_check *check,
                                   pl_err *err) {
@@ -371,6 +376,7 @@ static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *che
             checks[i].res_largest = checks[i].largest_allowed = (double)NAN;
             continue;
         }
+        set_precision(r, i, k - 1);
         if (r->recording != NULL) {
             PL_TRY(compare_recorded(r, i, &checks[i], err));
             *all_same = *all_same && checks[i].same;

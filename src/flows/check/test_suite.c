@@ -77,7 +77,7 @@ typedef struct test_case {
     pl_interp *interp;   /* eager, in this process */
     pl_program *program; /* another backend */
     pl_datum **in, **got;
-    size_t n_in, n_out;
+    size_t n_in, n_out, n_judged;
     bool is_random, is_transform;
     const pl_erratum *erratum; /* applied to the model; NULL */
 } test_case;
@@ -218,6 +218,7 @@ static pl_status run_data_set(test_case *t, const suite *s, const pl_dir *dir,
         PL_TRY(read_numbered(dir, "output", i, graph->outputs[i]->type, &want, err));
         if (want.datum == NULL) continue; /* absent: not compared */
         judge(t, s, i, &want, status, reason, n_reason);
+        t->n_judged++;
         pl_datum_unref(want.datum);
     }
     return PL_OK;
@@ -294,6 +295,7 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
         PL_TRY(st);
         if (want.datum == NULL) continue;
         judge(t, s, i, &want, status, reason, n_reason);
+        t->n_judged++;
         pl_datum_unref(want.datum);
     }
     return PL_OK;
@@ -339,6 +341,10 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
         const bool unsaid = s->options->backend != NULL && st == PL_E_UNSUPPORTED;
         status = unsaid ? PL_CASE_SKIP : PL_CASE_FAIL;
         snprintf(reason, sizeof(reason), "%s", failure.message);
+    }
+    if (st == PL_OK && status == PL_CASE_PASS && t.n_judged == 0 && t.n_out > 0) {
+        status = PL_CASE_SKIP;
+        snprintf(reason, sizeof(reason), "no expected output: it ran, nothing was compared");
     }
     if (status == PL_CASE_FAIL && s->options->backend != NULL) {
         char bare[PL_ERR_MESSAGE_MAX];

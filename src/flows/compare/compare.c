@@ -12,6 +12,7 @@
 #include "base/count.h"
 #include "base/file.h"
 #include "base/nearest.h"
+#include "base/same_file.h"
 #include "blame/sync.h"
 #include "flows/compare/compare_blame.h"
 #include "flows/compare/compare_side.h"
@@ -19,6 +20,7 @@
 #include "flows/two_sides.h"
 #include "metric/same.h"
 #include "session/baseline.h"
+#include "session/lost_calls.h"
 #include "session/session_write.h"
 #include "session/verdict.h"
 
@@ -145,6 +147,10 @@ static const char *spec_of(const char *spec) {
 /* Comparing a computation with itself would always agree. */
 static pl_status check_sides(const comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
+    if (!c->side[0].is_model && !c->side[1].is_model &&
+        pl_same_file(c->side[0].path, c->side[1].path))
+        return pl_fail(err, PL_E_USAGE, "'%s' and '%s' are one file, so there is nothing to compare",
+                       c->side[0].path, c->side[1].path);
     if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
     return pl_two_sides_check(spec_of(o->backend), c->side[0].model->model, spec_of(o->reference),
                               c->side[1].model->model, err);
@@ -256,6 +262,7 @@ static bool is_truth(const comparison *c) {
 
 static pl_status trace_truth(comparison *c, pl_err *err) {
     pl_session *s = c->session;
+    if (is_truth(c)) PL_TRY(pl_lost_calls_read(s, c->side[1].recording->exported, err));
     for (size_t i = 0; is_truth(c) && i < s->n_points; i++) {
         pl_sync_point *p = &s->points[i];
         if (!pl_sync_point_is_bad(p) || p->is_input || p->facts.local != PL_FACT_YES ||

@@ -19,6 +19,7 @@
 #include "flows/minify/search/mini_work.h"
 #include "flows/minify/strategy/strategy.h"
 #include "flows/prepare.h"
+#include "flows/two_sides.h"
 #include "graph/edit.h"
 #include "ops/infer.h"
 
@@ -440,6 +441,8 @@ pl_status pl_minify_query(const plumb_model *model, const plumb_minify_options *
     pl_answer answer = PL_ANSWER_PASSES;
     pl_minified *r = NULL;
     pl_status st = start(&j, model, options, err);
+    if (st == PL_OK && j.options.backend != NULL) /* it is judged by eager */
+        st = pl_two_sides_check(j.options.backend, model->model, "eager", model->model, err);
     if (st == PL_OK) st = prepare(&j, &state, err);
     if (st == PL_OK) st = pl_oracle_learn(j.m.oracle, state, &answer, err);
     if (st == PL_OK) st = result_new(&r, err);

@@ -1,4 +1,5 @@
 "$PLUMB" record "$TESTS/small.onnxtxt" --dim N=4 -o a.safetensors >log
-"$PLUMB" compare a.safetensors a.safetensors -o session
+cp a.safetensors b.safetensors
+"$PLUMB" compare a.safetensors b.safetensors -o session
 "$PLUMB" compare "$TESTS/small.onnxtxt" a.safetensors --no-session --sort order
 ls session
