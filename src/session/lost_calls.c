@@ -91,7 +91,7 @@ const char *pl_lost_call_describe(const pl_session *s, const pl_lost_call *c) {
     } words[] = {
         { "dropped", "was dropped by the exporter" },
         { "frozen", "was frozen into a constant by the exporter" },
-        { "changed", "is missing from the run that was exported" },
+        { "changed", "is missing from the exported run" },
     };
     const char *word = c->status;
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)

@@ -149,7 +149,8 @@ static pl_status check_sides(const comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
     if (!c->side[0].is_model && !c->side[1].is_model &&
         pl_same_file(c->side[0].path, c->side[1].path))
-        return pl_fail(err, PL_E_USAGE, "'%s' and '%s' are one file, so there is nothing to compare",
+        return pl_fail(err, PL_E_USAGE,
+                       "'%s' and '%s' are one file, so there is nothing to compare",
                        c->side[0].path, c->side[1].path);
     if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
     return pl_two_sides_check(spec_of(o->backend), c->side[0].model->model, spec_of(o->reference),
