@@ -522,7 +522,7 @@ static void test_analyze__fills_a_session_from_memory(void **state) {
     inputs.n_tensors = 1;
     inputs.n_samples = 7;
     options.inputs = &inputs;
-    options.backend = "jit";
+    options.backend = "jit:fuse=off"; /* every value is there */
     options.output = in_dir("session");
     assert_int_equal(plumb_analyze(model, &options, &session, &err), PLUMB_OK);
     plumb_model_close(model);
