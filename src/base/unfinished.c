@@ -216,7 +216,7 @@ static bool is_work_name(const char *name) { /* plumb-tmp.PID.XXXXXX */
 static int make_work_folder(int dir_fd, char *path) {
     char *letters = path + strlen(path) - 6;
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
-        memcpy(letters, "XXXXXX", 6);
+        memset(letters, 'X', 6);
         if (mkdtemp(path) == NULL) return -1;
         const char *last = pl_path_basename(path);
         const int fd = openat(dir_fd, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

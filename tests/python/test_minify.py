@@ -314,7 +314,7 @@ def test_a_flaky_failure_is_refused(folder):
     script = folder / "check.sh"
     script.write_text(f'n=$(cat {counter} 2>/dev/null || echo 0)\necho $((n+1)) > {counter}\n[ $((n % 3)) -ne 0 ]\n')
     _, _, log = minify(folder, folder / "m.onnxtxt", "--check", f"sh {script} {{model}}", code=2)
-    assert "does not repeat" in log, log
+    assert "is flaky" in log, log
     assert not list(folder.glob("repro*")), "something was left behind"
 
 
@@ -468,7 +468,7 @@ def test_a_check_that_is_no_program_is_no_failure(folder):
     text(folder / "m.onnxtxt", "  y = Relu(x)")
     (folder / "check.sh").write_text("#!/bin/sh\nexit 0\n")
     _, _, error = minify(folder, folder / "m.onnxtxt", "--check", f"{folder}/check.sh {{model}}", code=2)
-    assert "cannot be run" in error, error
+    assert "cannot run the check" in error, error
 
 
 def test_a_loop_that_contradicts_itself(folder):
@@ -519,7 +519,7 @@ def test_repro_runs_by_itself(folder):
         assert done.returncode == code, (what, done.returncode, done.stderr)
     assert call("test", repro).returncode == 0, "the reference must agree with what is expected"
     assert call("test", repro, "--backend", "jit:inject=offset@Relu:1").returncode == 1
-    assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
+    assert call("minify", "--query", repro, "--backend", "jit").returncode == 0
     assert call("run", repro, "--save", "none").returncode == 0
 
 
@@ -617,7 +617,7 @@ def test_strip_weights_knows_weights_by_other_names(folder):
         (folder / f"m{i}.onnxtxt").write_text(model)
         _, repro, _ = minify(folder, folder / f"m{i}.onnxtxt", "--check", check, "--strip-weights", "-q")
         remains = json.loads((repro / "repro.json").read_text())["weights_of_the_original"]
-        assert "are the original's" in remains, (i, remains)
+        assert "are original" in remains, (i, remains)
 
 
 def test_resume_goes_on_from_a_checkpoint(folder):
@@ -704,7 +704,7 @@ def test_functions_in_branches_run_on_onnx_runtime(folder):
     query = call("minify", "--query", folder / "m.onnx", "--backend", "ort")
     assert query.returncode == 0, query.stdout + query.stderr
     found = call("analyze", folder / "m.onnx", "--backend", "ort", "-o", folder / "session")
-    assert found.returncode == 0 and "only the outputs are known" in found.stdout, found.stdout + found.stderr
+    assert found.returncode == 0 and "only the outputs were compared" in found.stdout, found.stdout + found.stderr
 
 
 def test_onnx_runtime_bug_without_plumb(folder):
@@ -758,7 +758,7 @@ def planted(folder, name, fault, left=3, elements=None):
     assert r["nodes_after"] <= left and r["verified"] and r["one_minimal"], r
     if elements:
         assert r["elements_after"] <= elements, r
-    assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
+    assert call("minify", "--query", repro, "--backend", "jit").returncode == 0
     return f"{r['queries']} queries, {r['nodes_after']} of {r['nodes_before']} nodes, {r['elements_after']} elements, {r['seconds']:.1f} s"
 
 
@@ -870,7 +870,7 @@ def test_gradients_are_minified(folder):
     run = subprocess.run([repro / "run.sh", "run", "--save", "none"], capture_output=True, text=True, env=ENV)
     assert run.returncode == 0 and "--seed 5 --threads 1" in (repro / "run.sh").read_text(), run.stderr
     assert call("analyze", repro, "--backend", "jit:inject=scale@Transpose:1", "-o", folder / "s").returncode == 1
-    assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
+    assert call("minify", "--query", repro, "--backend", "jit").returncode == 0
     _, again, _ = minify(folder, repro)
     assert context(again) == context(repro)
 
@@ -879,7 +879,7 @@ def test_autocast_is_minified(folder):
     text(folder / "m.onnxtxt", *NET)
     r, repro, _ = minify(folder, folder / "m.onnxtxt", "--amp", "fp16", "--inject", "scale@MatMul:1")
     assert operators(repro) == ["MatMul"] and r["verified"] and context(repro)["amp"] == "fp16", r
-    assert call("minify", "--query", repro, "--backend", "eager").returncode == 0
+    assert call("minify", "--query", repro, "--backend", "jit").returncode == 0
     _, _, log = minify(folder, folder / "m.onnxtxt", "--amp", "fp16", "--check", "true {model}", code=2)
     assert "plumb convert" in log, log
 

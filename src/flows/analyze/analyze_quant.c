@@ -160,12 +160,22 @@ static pl_status regroup(pl_analysis *x, const pl_mixed *m, const bool *noisy, p
     return PL_OK;
 }
 
+/* A reference that computes on codes itself is no float model: it is compared as any other. */
+static bool has_codes(const pl_model *model) {
+    for (size_t i = 0; i < model->graph->n_values; i++) {
+        const pl_value *v = model->graph->values[i];
+        if (v->producer == NULL || v->type == NULL || v->type->kind != PL_TYPE_TENSOR) continue;
+        if (pl_dtype_is_integer(v->type->dtype) && pl_dtype_bits(v->type->dtype) <= 8) return true;
+    }
+    return false;
+}
+
 pl_status pl_analysis_quantised(pl_analysis *x, pl_err *err) {
     const char *why = NULL;
     bool *noisy = NULL;
     pl_mixed m;
     pl_status st = PL_OK;
-    if (x->reference_model == NULL || x->recording != NULL) return PL_OK;
+    if (x->reference_model == NULL || x->recording != NULL || has_codes(x->replayed)) return PL_OK;
     PL_TRY_GOTO(done, st, pl_mixed_find(&m, x, 1, &why, err));
     if (m.n_layers == 0) goto done;
     x->mistakes = pl_arena_array(x->arena, (size_t)x->replayed->n_values + 1, sizeof(pl_mistake));

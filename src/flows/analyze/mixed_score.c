@@ -128,7 +128,8 @@ static pl_status agreement(const pl_tensor *a, const pl_tensor *r, double *out, 
         pl_load_f64(r->dtype, (const char *)r->data + from_r, x + width, (size_t)width);
         n_same += largest_at(x, width) == largest_at(x + width, width);
     }
-    *out = (double)n_same / (double)(r->n_elements / width);
+    const int64_t n_rows = r->n_elements / width;
+    *out = (double)n_same / (double)n_rows;
     pl_free(x);
     return PL_OK;
 }
