@@ -89,11 +89,12 @@ bool pl_backend_is_interpreter(const char *spec) {
 }
 
 bool pl_backend_is_own(const char *spec) {
-    const size_t n = spec == NULL ? 0 : strcspn(spec, ":");
     const char *const own[] = { pl_backend_eager.name, pl_backend_jit.name };
+    if (spec == NULL) return true;
+    const size_t n = strcspn(spec, ":");
     for (size_t i = 0; i < 2; i++)
         if (strlen(own[i]) == n && strncmp(spec, own[i], n) == 0) return true;
-    return spec == NULL;
+    return false;
 }
 
 pl_backend_options pl_backend_options_for(const char *spec, double timeout_seconds,
