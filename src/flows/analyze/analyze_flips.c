@@ -58,7 +58,7 @@ static double step_of(const pl_value *output) {
     if (v->type != NULL && v->type->kind == PL_TYPE_TENSOR && pl_dtype_is_integer(v->type->dtype)) {
         return 1;
     }
-    if (!pl_node_has_flag(node, PL_OP_DEQUANTIZE)) return 0;
+    if (node == NULL || !pl_node_has_flag(node, PL_OP_DEQUANTIZE)) return 0;
     const pl_tensor *scale = weight_of(node->in[1]);
     return scale == NULL ? 0 : pl_tensor_max_abs(scale);
 }

@@ -109,7 +109,8 @@ static bool passes_through(const pl_model *model, const pl_value *own) {
     const pl_node *maker = own->producer;
     const pl_node *back = maker->n_in > 0 && maker->in[0] != NULL ? maker->in[0]->producer : NULL;
     bool any = false;
-    if (own->is_output || !pl_node_is_dequantize(back) || back->n_in < 2) return false;
+    if (own->is_output || back == NULL || !pl_node_is_dequantize(back) || back->n_in < 2)
+        return false;
     for (uint32_t i = 1; i < maker->n_in; i++)
         if (maker->in[i] != NULL && !is_constant(maker->in[i])) return false;
     if (maker->def->weights != PL_WEIGHTS_NONE) return false;
