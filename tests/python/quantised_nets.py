@@ -86,9 +86,11 @@ class Transformer(nn.Module):
 def train(net, data, steps):
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    for p in net.parameters():
+    for name, p in net.named_parameters():  # all of them: the net was made before the seed
         if p.dim() > 1:
             nn.init.kaiming_uniform_(p, a=1)
+        elif name.endswith("bias"):
+            nn.init.zeros_(p)
     optimiser = torch.optim.Adam(net.parameters(), 3e-3)
     x, y = data(4096, 1)
     rng = np.random.default_rng(0)

@@ -362,7 +362,7 @@ def test_convert_loses_nothing_or_says_what(folder):
 def test_large_models_leave_no_checkpoint_unasked(folder):
     big = array("w", np.zeros((70 << 20) // 1, np.float32)[: 68 << 20])
     model = model_of(folder / "m.onnx", [helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [1])], [value("y", None)], [big])
-    said = plumb("run", model, "--backend", "cmd:/bin/false", cwd=folder, exits=(3,)).stderr
+    said = plumb("run", model, "--backend", "cmd:/bin/false", "--repro-level", "2", cwd=folder, exits=(3,)).stderr
     assert "No checkpoint: the model has 0.3 GB of weights" in said, said
     assert not (folder / "plumb-debug").exists() and not (folder / "repro").exists()
 
