@@ -74,7 +74,7 @@ void pl_analysis_doubt_foreign(pl_analysis *x, pl_sync_point *p) {
             : pl_arena_printf(
                   x->arena,
                   "it comes from '%s' (%s of domain '%s'), which only the backend under "
-                  "test can run; give --reference another runtime that can, or a "
+                  "test can run; use another runtime that can as the reference, or a "
                   "recording",
                   node->out[0] == NULL ? node->name : node->out[0]->name, node->op, node->domain);
     p->reason = why == NULL ? "" : why;
