@@ -46,7 +46,7 @@ static void put_summary(const pl_quantisation *q, pl_buf *out) {
     if (!isnan(q->top1)) pl_buf_printf(out, "; top-1 agreement %.1f %%", 100 * q->top1);
     if (!q->float_weights)
         pl_buf_puts(
-            out, "; the rounding of weights is not in it (give the float model as the reference)");
+            out, "; weight rounding is not included (give the float model as the reference)");
 }
 
 static void put_name(const pl_quant_row *r, pl_buf *out) {

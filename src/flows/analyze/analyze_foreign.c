@@ -43,7 +43,7 @@ pl_status pl_analysis_find_foreign(pl_analysis *x, const char *reference, pl_err
     x->session->b = (pl_side_info){ .spec = "eager:fp64", .backend = "eager" };
     return pl_analysis_note(
         x, err,
-        "%s cannot run this model: values are compared with fp64, which goes on "
+        "%s cannot run this model: values are compared with fp64, which continues "
         "from what the backend under test made",
         reference);
 }
