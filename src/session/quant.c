@@ -45,8 +45,8 @@ static void put_summary(const pl_quantisation *q, pl_buf *out) {
                   *q->unit != '\0' ? " " : "", q->unit);
     if (!isnan(q->top1)) pl_buf_printf(out, "; top-1 agreement %.1f %%", 100 * q->top1);
     if (!q->float_weights)
-        pl_buf_puts(
-            out, "; weight rounding is not included (give the float model as the reference)");
+        pl_buf_puts(out,
+                    "; weight rounding is not included (give the float model as the reference)");
 }
 
 static void put_name(const pl_quant_row *r, pl_buf *out) {
