@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "interp/replay.h"
+#include "ops/grad.h"
 #include "ops/op.h"
 
 /* Of its bound a correct value uses about half. */
@@ -22,6 +23,27 @@ static const pl_tensor *tensor_of(const pl_datum *d) {
     return d != NULL && d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
 }
 
+/* A code at a tie may be its neighbour; its bound is 1 there and 0 elsewhere. */
+static double move_code(pl_dtype dtype, double x, double bound, double random) {
+    const double low = dtype == PL_I8 ? -128 : 0;
+    const double to = x + (random < -0.5 ? -bound : random > 0.5 ? bound : 0);
+    return to < low || to > low + 255 ? x : to;
+}
+
+static void move_elements(const noisy *n, uint64_t stream, const double *bound, pl_tensor *t) {
+    const size_t n_bytes = pl_dtype_bytes(t->dtype);
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        char *at = (char *)t->data + (size_t)i * n_bytes;
+        double x = 0;
+        if (!(bound[i] > 0) || !isfinite(bound[i])) continue;
+        const double random = 2 * pl_rng_uniform_at(n->seed, stream, (uint64_t)i) - 1;
+        pl_load_f64(t->dtype, at, &x, 1);
+        x = t->dtype == PL_F64 ? x + NOISE * bound[i] * random
+                               : move_code(t->dtype, x, floor(bound[i]), random);
+        pl_store_f64(t->dtype, &x, at, 1);
+    }
+}
+
 /* The value moved by its noise stands in for it, with no bound: the next one gets its own only. */
 static pl_status disturb(const noisy *n, pl_replay *r, const pl_value *value, pl_err *err) {
     const pl_tensor *t = tensor_of(pl_replay_get(r, value)), *bound = pl_replay_bound(r, value);
@@ -29,17 +51,13 @@ static pl_status disturb(const noisy *n, pl_replay *r, const pl_value *value, pl
     pl_datum *d = NULL;
     pl_status st = PL_OK;
     if (t == NULL) return PL_OK;
-    if (n->run == 0 || bound == NULL || t->dtype != PL_F64) {
+    const bool codes = t->dtype == PL_U8 || t->dtype == PL_I8;
+    if (n->run == 0 || bound == NULL || (t->dtype != PL_F64 && !codes)) {
         d = pl_datum_ref(pl_replay_get(r, value));
     } else {
-        PL_TRY(pl_tensor_copy(t, &moved, err));
-        double *x = moved->data;
-        const double *e = bound->data;
         const uint64_t stream = n->run * ((uint64_t)n->model->n_values + 1) + value->id;
-        for (int64_t i = 0; i < moved->n_elements; i++) {
-            if (!(e[i] > 0) || !isfinite(e[i])) continue;
-            x[i] += NOISE * e[i] * (2 * pl_rng_uniform_at(n->seed, stream, (uint64_t)i) - 1);
-        }
+        PL_TRY(pl_tensor_copy(t, &moved, err));
+        move_elements(n, stream, bound->data, moved);
         PL_TRY(pl_datum_of_tensor_take(moved, &d, err));
     }
     st = pl_replay_put(r, value, d, NULL, err);
@@ -64,35 +82,69 @@ static pl_status run_noisy(const noisy *n, pl_pool *pool, pl_replay **out, pl_er
 }
 
 /* NAN when they cannot be compared. */
-static double distance(const pl_tensor *x, const pl_tensor *y) {
+static pl_spread distance(const pl_tensor *x, const pl_tensor *y) {
+    pl_spread d = { .rms = (double)NAN };
     double sum = 0;
     if (x == NULL || y == NULL || x->dtype == PL_STRING || !pl_tensor_same_shape(x, y) ||
         x->n_elements == 0) {
-        return (double)NAN;
+        return d;
     }
     for (int64_t i = 0; i < x->n_elements; i++) {
         const double off = pl_tensor_get_f64(x, i) - pl_tensor_get_f64(y, i);
-        if (isfinite(off)) sum += off * off;
+        d.n_changed += !(off == 0);
+        if (!isfinite(off)) continue;
+        d.largest = fmax(d.largest, fabs(off));
+        sum += off * off;
     }
-    return sqrt(sum / (double)x->n_elements);
+    d.rms = sqrt(sum / (double)x->n_elements);
+    return d;
+}
+
+static void widen(pl_spread *s, const pl_spread *d) {
+    if (!(d->rms <= s->rms)) s->rms = d->rms;
+    if (d->largest > s->largest) s->largest = d->largest;
+    if (d->n_changed > s->n_changed) s->n_changed = d->n_changed;
+}
+
+/* A weight, also one in another shape or in a node; NULL when the value is computed. */
+static const pl_tensor *weight_of(const pl_value *v) {
+    while (v != NULL && v->init == NULL && pl_node_has_flag(v->producer, PL_OP_VIEW)) {
+        v = v->producer->in[0];
+    }
+    return v != NULL && v->init != NULL ? v->init : pl_g_known(v);
+}
+
+double pl_code_step(const pl_value *output) {
+    const pl_value *v = output;
+    while (v->producer != NULL && (v->producer->def->flags & PL_OP_VIEW) != 0 &&
+           v->producer->in[0] != NULL) {
+        v = v->producer->in[0];
+    }
+    const pl_node *node = v->producer;
+    if (v->type != NULL && v->type->kind == PL_TYPE_TENSOR && pl_dtype_is_integer(v->type->dtype)) {
+        return 1;
+    }
+    if (node == NULL || !pl_node_has_flag(node, PL_OP_DEQUANTIZE)) return 0;
+    const pl_tensor *scale = weight_of(node->in[1]);
+    return scale == NULL ? 0 : pl_tensor_max_abs(scale);
 }
 
 pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, pl_pool *pool, uint64_t seed,
-                             const pl_progress *progress, double *spread, pl_err *err) {
+                             const pl_progress *progress, pl_spread *spread, pl_err *err) {
     const pl_graph *graph = model->graph;
     pl_replay *plain = NULL;
     pl_err trouble = PL_ERR_INIT;
     noisy n = { .model = model, .in = in, .seed = seed };
     for (size_t k = 0; k < graph->n_outputs; k++)
-        spread[k] = (double)NAN;
+        spread[k] = (pl_spread){ .rms = (double)NAN };
     pl_status st = run_noisy(&n, pool, &plain, &trouble);
     for (n.run = 1; st == PL_OK && n.run <= PL_SPREAD_RUNS; n.run++) {
         pl_replay *r = NULL;
         st = run_noisy(&n, pool, &r, &trouble);
         for (size_t k = 0; st == PL_OK && k < graph->n_outputs; k++) {
-            const double off = distance(tensor_of(pl_replay_get(r, graph->outputs[k])),
-                                        tensor_of(pl_replay_get(plain, graph->outputs[k])));
-            if (!(off <= spread[k])) spread[k] = off;
+            const pl_spread off = distance(tensor_of(pl_replay_get(r, graph->outputs[k])),
+                                           tensor_of(pl_replay_get(plain, graph->outputs[k])));
+            widen(&spread[k], &off);
         }
         pl_replay_free(r);
         if (st == PL_OK)

@@ -14,9 +14,19 @@
 
 enum { PL_SPREAD_RUNS = 6 };
 
-/* spread[k]: the largest rms distance of output k between these runs and the one without noise; NAN
- * where it cannot be said. The model is resolved and inferred, in[] are its inputs. */
+/* The most that one output moves between these runs and the one without noise. */
+typedef struct pl_spread {
+    double rms;        /* NAN where it cannot be said */
+    double largest;    /* of one element */
+    int64_t n_changed; /* elements that are not the same */
+} pl_spread;
+
+/* spread[k] of output k. The model is resolved and inferred, in[] are its inputs. */
 pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, pl_pool *pool, uint64_t seed,
-                             const pl_progress *progress, double *spread, pl_err *err);
+                             const pl_progress *progress, pl_spread *spread, pl_err *err);
+
+/* What one code of a value is worth: 1 for integers; the scale of the DequantizeLinear before it,
+ * with nothing but other shapes between. 0 = not known. */
+double pl_code_step(const pl_value *value);
 
 #endif

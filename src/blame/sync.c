@@ -10,6 +10,7 @@
 
 #include "backends/backend.h"
 #include "base/alloc.h"
+#include "blame/spread.h"
 #include "pair/effective.h"
 #include "pair/layout.h"
 #include "session/detail.h"
@@ -23,7 +24,9 @@ typedef struct work {
     pl_sync_point *point;
     int64_t n_bytes; /* of both sides, for progress and for the choice of threads */
     pl_judged judged;
-    bool done; /* judged is filled */
+    bool done;    /* judged is filled */
+    bool rounded; /* its integers were reals */
+    double step;  /* what one code of its floats is worth, where that is all there is to it */
     double *user;
     bool wants_detail;
     pl_status st;
@@ -168,7 +171,9 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
                                  .op = p->op,
                                  .precision = pl_precision_coarser(
                                      pl_precision_of(a->dtype, b->dtype), p->precision),
-                                 .dtype = a->dtype };
+                                 .dtype = a->dtype,
+                                 .step = w->step,
+                                 .rounded = w->rounded };
     if (!pl_tensor_same_shape(a, b) || !pl_judge_types_fit(a->dtype, b->dtype)) {
         compare_metadata(p, why, sizeof why);
         judge_structural(w, why);
@@ -518,27 +523,99 @@ static pl_status add_left_over(syncing *s, const pl_pairing *pairing, pl_err *er
 
 /* ---- effective precision ---- */
 
-static pl_status apply_precision(syncing *s, int side, bool count_weights, pl_err *err) {
+/* The weights of both sides are one and the same when the graphs say so. */
+static bool same_graph(const pl_sync_side *a, const pl_sync_side *b) {
+    return a->recording->graph != NULL && b->recording->graph != NULL &&
+           strcmp(a->recording->graph, b->recording->graph) == 0;
+}
+
+static uint32_t value_of_work(const syncing *s, int side, const work *w) {
+    const pl_record *r = side == 0 ? w->a : w->b;
+    return r == NULL ? PL_PAIR_NONE : value_of(&s->graph[side], r);
+}
+
+static double step_of_work(const syncing *s, int side, const work *w) {
+    const pl_record *r = side == 0 ? w->a : w->b;
+    const pl_model *model = s->side[side]->model;
+    if (r == NULL || model == NULL || *r->graph != '\0') return 0;
+    const pl_value *v = pl_graph_find(model->graph, r->value);
+    return v == NULL || v->producer == NULL || !pl_dtype_is_float(r->dtype) ? 0 : pl_code_step(v);
+}
+
+/* again: values that were measured and found to have the same bits hide what was before them. */
+static pl_status apply_precision(syncing *s, int side, bool count_weights, bool again,
+                                 pl_err *err) {
     const pl_pair_graph *g = &s->graph[side];
     const pl_recording *rec = s->side[side]->recording;
-    pl_dtype *dtype = pl_calloc((size_t)g->n_values + 1, sizeof *dtype);
-    pl_precision *of = pl_calloc((size_t)g->n_values + 1, sizeof *of);
-    const bool ok = dtype != NULL && of != NULL;
+    const size_t n = (size_t)g->n_values + 1;
+    pl_dtype *dtype = pl_calloc(n, sizeof *dtype);
+    pl_precision *of = pl_calloc(n, sizeof *of);
+    bool *same = pl_calloc(n, sizeof *same), *rounded = pl_calloc(n, sizeof *rounded);
+    const bool ok = dtype != NULL && of != NULL && same != NULL && rounded != NULL;
     for (size_t i = 0; ok && i < rec->n_records; i++) {
         const uint32_t v = value_of(g, &rec->records[i]);
         if (v != PL_PAIR_NONE && rec->records[i].has_shape) dtype[v] = rec->records[i].dtype;
     }
-    if (ok) pl_effective_find(g, dtype, count_weights, of);
+    for (size_t i = 0; ok && again && i < s->n_works; i++) {
+        const uint32_t v = value_of_work(s, side, &s->works[i]);
+        if (v != PL_PAIR_NONE) same[v] = s->works[i].point->facts.exact;
+    }
+    if (ok) pl_effective_find(g, dtype, same, count_weights, of);
+    if (ok) pl_effective_rounded(g, dtype, same, rounded);
     for (size_t i = 0; ok && i < s->n_works; i++) {
-        const pl_record *r = side == 0 ? s->works[i].a : s->works[i].b;
-        const uint32_t v = r == NULL ? PL_PAIR_NONE : value_of(g, r);
-        if (v != PL_PAIR_NONE)
-            s->works[i].point->precision =
-                pl_precision_coarser(s->works[i].point->precision, of[v]);
+        work *w = &s->works[i];
+        const uint32_t v = value_of_work(s, side, w);
+        if (v == PL_PAIR_NONE) continue;
+        w->step = fmax(w->step, step_of_work(s, side, w));
+        w->point->precision = pl_precision_coarser(w->point->precision, of[v]);
+        w->rounded = w->rounded || rounded[v];
     }
     pl_free(dtype);
     pl_free(of);
+    pl_free(same);
+    pl_free(rounded);
     return ok ? PL_OK : pl_fail_memory(err, g->n_values);
+}
+
+static pl_status find_precision(syncing *s, bool again, pl_err *err) {
+    const bool count_weights = !same_graph(s->side[0], s->side[1]);
+    for (size_t i = 0; i < s->n_works; i++) {
+        s->works[i].rounded = false;
+        s->works[i].point->precision = PL_PRECISION_F64;
+    }
+    for (int i = 0; i < PL_PAIR_SIDES; i++)
+        PL_TRY(apply_precision(s, i, count_weights, again, err));
+    return PL_OK;
+}
+
+/* Codes excuse a float only where they may have flipped: one whose codes are all the same on both
+ * sides is judged by its own type. */
+static pl_status look_again(syncing *s, pl_err *err) {
+    pl_precision *was = pl_calloc(s->n_works + 1, sizeof *was);
+    bool *rounded = pl_calloc(s->n_works + 1, sizeof *rounded);
+    pl_status st = was == NULL || rounded == NULL ? pl_fail_memory(err, s->n_works) : PL_OK;
+    for (size_t i = 0; st == PL_OK && i < s->n_works; i++) {
+        was[i] = s->works[i].point->precision;
+        rounded[i] = s->works[i].rounded;
+    }
+    if (st == PL_OK) st = find_precision(s, true, err);
+    for (size_t i = 0; st == PL_OK && i < s->n_works; i++) {
+        work *w = &s->works[i];
+        if (!w->done || w->judged.rule_fails || w->point->facts.exact) {
+            w->point->precision = was[i]; /* as it was judged */
+            continue;
+        }
+        const pl_precision now = pl_precision_coarser(
+            pl_precision_of(w->point->a.dtype, w->point->b.dtype), w->point->precision);
+        if (now == was[i] && w->rounded == rounded[i]) {
+            w->point->precision = was[i];
+        } else {
+            st = measure(s, s->options->pool, w, err);
+        }
+    }
+    pl_free(was);
+    pl_free(rounded);
+    return st;
 }
 
 /* ---- results ---- */
@@ -594,12 +671,6 @@ static pl_status fill_head(syncing *s, pl_err *err) {
     return st;
 }
 
-/* The weights of both sides are one and the same when the graphs say so. */
-static bool same_graph(const pl_sync_side *a, const pl_sync_side *b) {
-    return a->recording->graph != NULL && b->recording->graph != NULL &&
-           strcmp(a->recording->graph, b->recording->graph) == 0;
-}
-
 pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
                           const pl_sync_options *options, pl_session *session, pl_pairing *pairing,
                           pl_err *err) {
@@ -621,9 +692,9 @@ pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
     PL_TRY_GOTO(done, st, fill_head(&s, err));
     PL_TRY_GOTO(done, st, add_points(&s, pairing, err));
     PL_TRY_GOTO(done, st, add_left_over(&s, pairing, err));
-    for (int i = 0; i < PL_PAIR_SIDES; i++)
-        PL_TRY_GOTO(done, st, apply_precision(&s, i, !same_graph(a, b), err));
+    PL_TRY_GOTO(done, st, find_precision(&s, false, err));
     PL_TRY_GOTO(done, st, run_works(&s, err));
+    PL_TRY_GOTO(done, st, look_again(&s, err));
     st = settle(&s, err);
 done:
     if (st != PL_OK && paired) pl_pairing_release(pairing);

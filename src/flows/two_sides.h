@@ -9,7 +9,8 @@
 bool pl_two_sides_same_spec(const char *a, const char *b);
 
 /* PL_E_USAGE when both specs mean the same backend with the same options, on the same model (two
- * files of the same content are one); the message lists what there is. */
+ * files of the same content are one), or jit and eager on a model of which jit compiles nothing;
+ * the message lists what there is. */
 pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char *b,
                              const pl_model *model_b, pl_err *err);
 

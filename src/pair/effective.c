@@ -44,8 +44,14 @@ static pl_precision of_inputs(const pl_pair_graph *g, const pl_pg_node *node, bo
     return p;
 }
 
-void pl_effective_find(const pl_pair_graph *g, const pl_dtype *dtype, bool count_weights,
-                       pl_precision *of) {
+/* Codes to reals: nothing is rounded here. */
+static bool reads_codes(const pl_pair_graph *g, const pl_pg_node *node, const pl_dtype *dtype) {
+    const uint32_t in = node->n_own_in > 0 ? g->edges[node->in] : PL_PAIR_NONE;
+    return in != PL_PAIR_NONE && pl_dtype_is_integer(dtype[in]);
+}
+
+void pl_effective_find(const pl_pair_graph *g, const pl_dtype *dtype, const bool *same,
+                       bool count_weights, pl_precision *of) {
     for (uint32_t v = 0; v < g->n_values; v++) {
         of[v] = PL_PRECISION_F64;
         if ((g->values[v].flags & PL_PG_CODES) != 0) of[v] = of_codes(dtype[v]);
@@ -54,12 +60,42 @@ void pl_effective_find(const pl_pair_graph *g, const pl_dtype *dtype, bool count
     for (uint32_t n = 0; n < g->n_nodes; n++) {
         const pl_pg_node *node = &g->nodes[n];
         pl_precision p = of_inputs(g, node, count_weights, of);
-        if ((node->flags & PL_PG_QUANT) != 0) p = pl_precision_coarser(p, of_quant(g, node, dtype));
+        if ((node->flags & PL_PG_QUANT) != 0 && !(same != NULL && reads_codes(g, node, dtype)))
+            p = pl_precision_coarser(p, of_quant(g, node, dtype));
         /* The quantised form of an op: QLinearConv, MatMulInteger. */
         if (node->plain != node->label) p = pl_precision_coarser(p, PL_PRECISION_INT8);
         for (uint32_t k = 0; k < node->n_out; k++) {
             const uint32_t v = g->edges[node->out + k];
-            if (v != PL_PAIR_NONE) of[v] = pl_precision_coarser(of[v], p);
+            if (v == PL_PAIR_NONE) continue;
+            of[v] = pl_precision_coarser(of[v], p);
+            if (same == NULL || !same[v]) continue;
+            of[v] = PL_PRECISION_F64;
+            if (pl_dtype_is_float(dtype[v])) of[v] = pl_precision_of(dtype[v], dtype[v]);
+        }
+    }
+}
+
+/* Is it a quantiser, or the quantised form of an operator? */
+static bool rounds(const pl_pg_node *node) {
+    return (node->flags & PL_PG_QUANT) != 0 || node->plain != node->label;
+}
+
+void pl_effective_rounded(const pl_pair_graph *g, const pl_dtype *dtype, const bool *same,
+                          bool *rounded) {
+    for (uint32_t v = 0; v < g->n_values; v++)
+        rounded[v] = false;
+    for (uint32_t n = 0; n < g->n_nodes; n++) {
+        const pl_pg_node *node = &g->nodes[n];
+        bool is = rounds(node);
+        for (uint32_t k = 0; k < node->n_in; k++) {
+            const uint32_t v = g->edges[node->in + k];
+            /* A cast makes integers of floats that differ. */
+            if (v != PL_PAIR_NONE && (same == NULL || !same[v]))
+                is = is || rounded[v] || pl_dtype_is_float(dtype[v]);
+        }
+        for (uint32_t k = 0; k < node->n_out; k++) {
+            const uint32_t v = g->edges[node->out + k];
+            if (v != PL_PAIR_NONE) rounded[v] = is;
         }
     }
 }

@@ -10,9 +10,13 @@
 #include "pair/pair_graph.h"
 
 /* of[v] for every value of the graph; F64 where nothing is known. dtype[v] = recorded type, or
- * PL_UNDEFINED. */
-void pl_effective_find(const pl_pair_graph *graph, const pl_dtype *dtype, bool count_weights,
-                       pl_precision *of);
+ * PL_UNDEFINED. same[v], or NULL: both sides have the same bits here, so that nothing before it can
+ * make them differ after it. */
+void pl_effective_find(const pl_pair_graph *graph, const pl_dtype *dtype, const bool *same,
+                       bool count_weights, pl_precision *of);
+/* rounded[v]: its integers were reals that one side may have rounded to the next code. */
+void pl_effective_rounded(const pl_pair_graph *graph, const pl_dtype *dtype, const bool *same,
+                          bool *rounded);
 /* The coarser of two; EXACT only when `base` is. */
 pl_precision pl_precision_coarser(pl_precision base, pl_precision effective);
 

@@ -3,7 +3,8 @@
  *
  * Profile plumb, where no error bound is known: |a - r| <= tol * (|r| + rms(r)) for every element,
  * tol by the pair's effective precision unless it is given (judge.c has the table). Integers and
- * bools agree exactly, but integers of at most 8 bits may be one code off: that is rounding.
+ * bools agree exactly, but integers of at most 8 bits that were rounded from reals may be one code
+ * off where few are. Behind codes, an error that is one factor for all elements is no rounding.
  * Profile torch: PyTorch's same(). */
 #ifndef PL_JUDGE_H
 #define PL_JUDGE_H
@@ -31,6 +32,8 @@ typedef struct pl_judge_pair {
     const char *value, *op; /* for the user's limits */
     pl_precision precision; /* effective */
     pl_dtype dtype;         /* of a, for the user's limits */
+    double step;  /* floats: what one code is worth, which it was made of; 0 = not known */
+    bool rounded; /* integers: they were reals, which rounding may move to the next */
 } pl_judge_pair;
 
 typedef struct pl_judged {

@@ -427,8 +427,8 @@ OF_KIND = {"f": FLOATS, "i": (one_element, scaled, offset, negated, zeroed, roll
 
 
 def same(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and (a.dtype == object and list(a.ravel()) == list(b.ravel()) or
-                                                          a.dtype != object and a.tobytes() == b.tobytes())
+    """the same numbers: a NaN is a NaN, whatever its bits; -0 is 0"""
+    return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
 def mutations(v, exact, structural=True):

@@ -69,6 +69,10 @@ def same_twice():
         return ["compare", "a.npz", "b.npz" if link else "./a.npz", "--no-session"]
     add("same/file", lambda f: one_file(f, False))
     add("same/link", lambda f: one_file(f, True))
+    # A compiler that hands every operator of the model to eager.
+    for word, more in (("run", ["--accuracy"]), ("analyze", ["-o", "s"]), ("minify", ["--query"])):
+        add(f"same/jit-of-nothing/{word}", lambda f, w=word, m=more: [save_model(f, MODELS["strings"]) and save_inputs(f, MODELS["strings"]) and w, "model.onnx",
+                                                                      "--inputs", "in", "--backend", "jit", *m], codes=(2,))
     add("same/no-backend", lambda f: [save_model(f, MODELS["mlp"]) and "analyze", "model.onnx", "-o", "s"])
     add("same/no-backend-run", lambda f: [save_model(f, MODELS["mlp"]) and "run", "model.onnx", "--accuracy"])
 

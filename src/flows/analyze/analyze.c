@@ -133,7 +133,8 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
         PL_TRY(pl_interp_check_input(graph->inputs[i], x->in[i], false, err));
     }
     PL_TRY(pl_analysis_open_reference(x, err));
-    x->accuracy.precision = pl_model_precision(x->replayed, &x->accuracy.flips);
+    x->accuracy.precision =
+        pl_model_precision(x->replayed, &x->accuracy.flips, &x->accuracy.floats);
     if (x->recording == NULL && o->reuse == NULL && !o->advise)
         PL_TRY(pl_two_sides_check(backend_spec(x), x->model, reference_spec(x), x->replayed, err));
     pl_session *s = x->session;

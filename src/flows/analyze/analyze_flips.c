@@ -9,7 +9,6 @@
 
 #include "blame/spread.h"
 #include "flows/analyze/analyze_int.h"
-#include "ops/grad.h"
 #include "session/verdict.h"
 
 /* How many times the spread, or the reference's own error, an output may be off. */
@@ -17,7 +16,7 @@
 
 static pl_status measure_spread(pl_analysis *x, pl_err *err) {
     if (x->spread != NULL) return PL_OK;
-    x->spread = pl_arena_array(x->arena, x->replayed->graph->n_outputs + 1, sizeof(double));
+    x->spread = pl_arena_array(x->arena, x->replayed->graph->n_outputs + 1, sizeof(pl_spread));
     if (x->spread == NULL) return pl_fail_memory(err, x->replayed->graph->n_outputs);
     PL_TRY(pl_rounding_spread(x->replayed, x->replayed_in, x->pool, x->inputs->seed, &x->progress,
                               x->spread, err));
@@ -27,8 +26,17 @@ static pl_status measure_spread(pl_analysis *x, pl_err *err) {
 static double spread_of(const pl_analysis *x, const pl_value *output) {
     const pl_graph *graph = x->replayed->graph;
     for (size_t i = 0; x->spread != NULL && i < graph->n_outputs; i++)
-        if (graph->outputs[i] == output) return x->spread[i];
+        if (graph->outputs[i] == output) return x->spread[i].rms;
     return (double)NAN;
+}
+
+pl_status pl_analysis_spread(pl_analysis *x, const pl_value *output, pl_spread *out, pl_err *err) {
+    const pl_graph *graph = x->replayed->graph;
+    *out = (pl_spread){ .rms = (double)NAN };
+    PL_TRY(measure_spread(x, err));
+    for (size_t i = 0; i < graph->n_outputs; i++)
+        if (graph->outputs[i] == output) *out = x->spread[i];
+    return PL_OK;
 }
 
 /* The reference is another backend, not the trusted eager. */
@@ -38,44 +46,19 @@ static bool is_pair(const pl_analysis *x) {
            pl_backend_is_guarded(given);
 }
 
-/* A weight, also one in another shape or in a node; NULL when the value is computed. */
-static const pl_tensor *weight_of(const pl_value *v) {
-    while (v != NULL && v->init == NULL && pl_node_has_flag(v->producer, PL_OP_VIEW)) {
-        v = v->producer->in[0];
-    }
-    return v != NULL && v->init != NULL ? v->init : pl_g_known(v);
-}
-
-/* What one code of an output is worth: of the DequantizeLinear before it, with nothing but other
- * shapes between. 0 = not known. */
-static double step_of(const pl_value *output) {
-    const pl_value *v = output;
-    while (v->producer != NULL && (v->producer->def->flags & PL_OP_VIEW) != 0 &&
-           v->producer->in[0] != NULL) {
-        v = v->producer->in[0];
-    }
-    const pl_node *node = v->producer;
-    if (v->type != NULL && v->type->kind == PL_TYPE_TENSOR && pl_dtype_is_integer(v->type->dtype)) {
-        return 1;
-    }
-    if (node == NULL || !pl_node_has_flag(node, PL_OP_DEQUANTIZE)) return 0;
-    const pl_tensor *scale = weight_of(node->in[1]);
-    return scale == NULL ? 0 : pl_tensor_max_abs(scale);
-}
-
 static double rms_apart(const pl_sync_point *p) {
     return p->measured && p->acc.n_finite > 0 ? sqrt(p->acc.sum_sq / (double)p->acc.n_finite) : 0;
 }
 
 /* Off by no more than one code of the output itself: what a tie at its end makes. */
 static bool is_one_step(const pl_sync_point *p) {
-    const double step = step_of(p->replayed);
+    const double step = pl_code_step(p->replayed);
     return step > 0 && p->measured && p->acc.max_abs <= 1.5 * step;
 }
 
 /* Two backends: more apart than one tie at the end can make them. */
 static pl_status pair_fails(pl_analysis *x, const pl_sync_point *p, bool *fails, pl_err *err) {
-    if (step_of(p->replayed) > 0) {
+    if (pl_code_step(p->replayed) > 0) {
         *fails = !is_one_step(p);
         return PL_OK;
     }

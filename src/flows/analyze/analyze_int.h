@@ -52,9 +52,11 @@ typedef struct pl_analysis {
     const char **clipped;        /* by value id of `model`: what its quantiser clips; NULL */
     pl_precision *precision;     /* by value id of `model`: what it went through */
     pl_progress progress;
-    pl_accuracy accuracy; /* when do outputs agree? The same object as of run and minify */
-    double
-        *spread; /* by output of `replayed`, in the arena: what rounding does; NULL = not asked */
+    pl_accuracy accuracy;     /* when do outputs agree? The same object as of run and minify */
+    struct pl_spread *spread; /* by output of `replayed`, in the arena: what rounding does; NULL =
+                                 not asked */
+    bool *same_codes; /* by value id of `replayed`: the recording has the codes of gold; NULL = B is
+                         a run */
     pl_kept_outputs outputs; /* until the verdict */
     double started;
     size_t points_capacity;
@@ -113,6 +115,9 @@ void pl_analysis_judge_overflow(pl_sync_point *p, const pl_datum *a, const pl_da
 pl_status pl_analysis_trace_overflow(pl_analysis *x, pl_err *err);
 
 /* analyze_flips.c: outputs of models whose values go through codes of few bits */
+/* What rounding alone does to this output; measured when first asked. */
+pl_status pl_analysis_spread(pl_analysis *x, const pl_value *output, struct pl_spread *out,
+                             pl_err *err);
 /* Is the output further off than flipped codes explain? tol: of its size, below which nothing
  * fails. */
 pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,

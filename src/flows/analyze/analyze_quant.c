@@ -227,7 +227,7 @@ pl_status pl_analysis_find_precision(pl_analysis *x, pl_err *err) {
         if (at != PL_PAIR_NONE && v->type != NULL && v->type->kind == PL_TYPE_TENSOR)
             dtype[at] = v->type->dtype;
     }
-    pl_effective_find(&graph, dtype, x->reference_model != NULL, of);
+    pl_effective_find(&graph, dtype, NULL, x->reference_model != NULL, of);
     for (size_t i = 0; i < x->model->graph->n_values; i++) {
         const pl_value *v = x->model->graph->values[i];
         const uint32_t at = pl_pair_graph_find(&graph, "", v->name);

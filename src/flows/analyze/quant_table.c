@@ -119,7 +119,8 @@ done:
 double pl_quant_limit(const pl_analysis *x) {
     if (!isnan(x->accuracy.tol)) return x->accuracy.tol;
     bool flips = false;
-    return pl_accuracy_floor(pl_model_precision(x->model, &flips));
+    pl_precision floats;
+    return pl_accuracy_floor(pl_model_precision(x->model, &flips, &floats));
 }
 
 pl_status pl_quant_table(pl_mixed *m, const char *why, pl_err *err) {

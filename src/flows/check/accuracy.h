@@ -26,6 +26,7 @@ typedef struct pl_accuracy {
     bool any_float;          /* the element type may differ: one side runs in fp64 */
     bool flips;              /* quantised: a rounding difference may become a whole step */
     pl_precision precision;  /* at best: what the model goes through */
+    pl_precision floats;     /* the same without codes: what its floats go through */
     pl_pool *pool;
 } pl_accuracy;
 /* plumb, tol by precision, PyTorch's repro options. */
@@ -74,6 +75,7 @@ pl_status pl_accuracy_excuse(const pl_accuracy *accuracy, const pl_datum *gold,
 
 /* That second check, for the outputs of one run, and another at what ONNX leaves open: a check that
  * fits its other reading passes by the rule "open". Both runs are made when they are needed. */
+struct pl_spread;
 enum { PL_ACCURACY_MOVES = 3 };
 typedef struct pl_accuracy_moves { /* zeroed but for what is borrowed */
     const pl_accuracy *accuracy;
@@ -84,7 +86,8 @@ typedef struct pl_accuracy_moves { /* zeroed but for what is borrowed */
     void (*tell)(void *ctx, size_t done, size_t all); /* NULL */
     void *ctx;
     pl_datum **moved[PL_ACCURACY_MOVES];
-    pl_datum **other[2]; /* the other reading: as the model says, in fp64 */
+    pl_datum **other[2];      /* the other reading: as the model says, in fp64 */
+    struct pl_spread *spread; /* by output: what rounding alone does to it */
 } pl_accuracy_moves;
 /* Excuses the check of the reference's output i, which the candidate has as `res`, where the
  * function jumps or has two readings. */
@@ -104,8 +107,18 @@ void pl_accuracy_moves_release(pl_accuracy_moves *m);
 double pl_accuracy_floor(pl_precision precision);
 
 /* What values of this model go through: the coarsest of its float types, or its integer codes. */
-pl_precision pl_model_precision(const pl_model *model, bool *flips);
-/* The same of what this output is made of; NULL = all of it. */
-pl_precision pl_output_precision(const pl_model *model, const pl_value *output, bool *flips);
+pl_precision pl_model_precision(const pl_model *model, bool *flips, pl_precision *floats);
+/* The same of what this output is made of; NULL = all of it. `known` (by value id, or NULL): values
+ * that are the same on both sides, so that nothing before them counts. */
+pl_precision pl_output_precision(const pl_model *model, const pl_value *output, const bool *known,
+                                 bool *flips, pl_precision *floats);
+/* A recording against a run, both of this output: as pl_accuracy_compare without gold, but codes
+ * that flip excuse no more than `m` measures. */
+pl_status pl_accuracy_recorded(pl_accuracy_moves *m, size_t i, const pl_datum *ref,
+                               const pl_datum *res, pl_accuracy_check *check, pl_err *err);
+/* Passes a check of two runs that failed, by the rule "flips", when rounding alone moves the output
+ * as far. False when `spread` cannot say. */
+bool pl_accuracy_excuse_flips(const pl_accuracy *a, const struct pl_spread *spread,
+                              pl_accuracy_check *check);
 
 #endif

@@ -336,9 +336,14 @@ static void tell_moves(void *ctx, size_t done, size_t all) {
 static void set_precision(pl_check_run *r, size_t i, size_t k) {
     const pl_model *a = r->candidate.model, *b = r->reference->model;
     bool flips = false;
-    const pl_precision own = pl_output_precision(a, a->graph->outputs[i], &flips);
-    const pl_precision its = pl_output_precision(b, b->graph->outputs[k], &r->accuracy.flips);
+    pl_precision floats;
+    const pl_precision own = pl_output_precision(a, a->graph->outputs[i], NULL, &flips, &floats);
+    const pl_precision its =
+        pl_output_precision(b, b->graph->outputs[k], NULL, &r->accuracy.flips, &r->accuracy.floats);
     r->accuracy.precision = own > its ? own : its;
+    if (floats > r->accuracy.floats) r->accuracy.floats = floats;
+    /* Codes of the candidate alone, a quantised model against its float one, are off by design. */
+    if (flips && !r->accuracy.flips) r->accuracy.floats = r->accuracy.precision;
     r->accuracy.flips = r->accuracy.flips || flips;
 }
 
@@ -348,11 +353,14 @@ static pl_status compare_recorded(pl_check_run *r, size_t i, pl_accuracy_check *
     const pl_datum *ref = r->ref[r->of[i] - 1], *gold = r->gold[r->of[i] - 1];
     pl_accuracy_check model, runtime;
     pl_accuracy rule = r->accuracy;
-    PL_TRY(pl_accuracy_compare(&rule, ref, r->out[i], NULL, check, err));
+    const size_t k = r->of[i] - 1;
+    PL_TRY(pl_accuracy_recorded(&r->moves, k, ref, r->out[i], check, err));
     if (check->same || gold == NULL) return PL_OK;
     rule.any_float = true;
-    PL_TRY(pl_accuracy_compare(&rule, ref, gold, NULL, &model, err));
-    PL_TRY(pl_accuracy_compare(&rule, gold, r->out[i], NULL, &runtime, err));
+    r->moves.accuracy = &rule;
+    PL_TRY(pl_accuracy_recorded(&r->moves, k, ref, gold, &model, err));
+    PL_TRY(pl_accuracy_recorded(&r->moves, k, gold, r->out[i], &runtime, err));
+    r->moves.accuracy = &r->accuracy;
     check->model_wrong = !model.same;
     check->runtime_right = runtime.same && !model.same;
     return PL_OK;

@@ -15,12 +15,12 @@
 #include "graph/text/text.h"
 #include "ops/infer.h"
 
-static double spread_of(const char *text) {
+static pl_spread whole_spread_of(const char *text) {
     pl_err err = PL_ERR_INIT;
     const plumb_inputs source = { .seed = 3 };
     pl_model *model = NULL;
     pl_datum *in[4] = { NULL };
-    double spread[4] = { 0 };
+    pl_spread spread[4] = { { 0 } };
     if (pl_model_parse_graph(text, 18, &model, &err) != PL_OK ||
         pl_ops_resolve(model, &err) != PL_OK || pl_model_infer(model, NULL, &err) != PL_OK ||
         pl_inputs_make(model, &source, in, &err) != PL_OK ||
@@ -31,6 +31,10 @@ static double spread_of(const char *text) {
         pl_datum_unref(in[i]);
     pl_model_free(model);
     return spread[0];
+}
+
+static double spread_of(const char *text) {
+    return whole_spread_of(text).rms;
 }
 
 static void test_spread__is_nothing_where_nothing_is_rounded(void **state) {

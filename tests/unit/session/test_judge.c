@@ -29,17 +29,22 @@ static pl_judge judge_by(double tol) {
     return j;
 }
 
-static pl_judged judged(const pl_judge *j, pl_dtype dtype, const double *a, const double *r,
-                        int64_t n) {
-    pl_tensor *ta = tensor_of(dtype, a, n), *tr = tensor_of(dtype, r, n);
-    const pl_judge_pair pair = {
-        .value = "v", .op = "Conv", .dtype = dtype, .precision = pl_precision_of(dtype, dtype)
-    };
+static pl_judged judged_as(const pl_judge *j, const pl_judge_pair *pair, const double *a,
+                           const double *r, int64_t n) {
+    pl_tensor *ta = tensor_of(pair->dtype, a, n), *tr = tensor_of(pair->dtype, r, n);
     pl_judged out;
-    assert_int_equal(pl_judge_tensors(j, NULL, &pair, ta, tr, &out, NULL), PL_OK);
+    assert_int_equal(pl_judge_tensors(j, NULL, pair, ta, tr, &out, NULL), PL_OK);
     pl_tensor_unref(ta);
     pl_tensor_unref(tr);
     return out;
+}
+
+static pl_judged judged(const pl_judge *j, pl_dtype dtype, const double *a, const double *r,
+                        int64_t n) {
+    const pl_judge_pair pair = {
+        .value = "v", .op = "Conv", .dtype = dtype, .precision = pl_precision_of(dtype, dtype)
+    };
+    return judged_as(j, &pair, a, r, n);
 }
 
 /* r = {3, 4}: rms is sqrt(12.5) = 3.5355. The second element may be off by tol * 7.5355. */
@@ -72,14 +77,59 @@ static void test_judge__one_outlier_is_enough(void **state) {
     pl_free(r);
 }
 
-static void test_judge__integers_are_exact_but_narrow_ones_round(void **state) {
-    const pl_judge j = judge_by((double)NAN);
-    const double r[] = { 1, 2 }, one[] = { 1, 3 }, two[] = { 1, 4 };
+static void test_judge__integers_are_exact(void **state) {
+    const pl_judge j = judge_by((double)NAN), one_code = judge_by(1);
+    const double r[] = { 1, 2 }, one[] = { 1, 3 };
     (void)state;
     assert_int_equal(judged(&j, PL_I64, one, r, 2).verdict, PL_VERDICT_MISMATCH);
     assert_int_equal(judged(&j, PL_BOOL, one, r, 2).verdict, PL_VERDICT_SAME); /* 2 is true */
-    assert_int_equal(judged(&j, PL_U8, one, r, 2).verdict, PL_VERDICT_WITHIN);
-    assert_int_equal(judged(&j, PL_I8, two, r, 2).verdict, PL_VERDICT_MISMATCH);
+    const pl_judged bad = judged(&j, PL_U8, one, r, 2);
+    assert_int_equal(bad.verdict, PL_VERDICT_MISMATCH);
+    assert_non_null(strstr(bad.reason, "--tol 1 accepts one code"));
+    assert_int_equal(judged(&one_code, PL_U8, one, r, 2).verdict, PL_VERDICT_WITHIN);
+}
+
+/* Rounding moves a code here and there, by one. */
+static void test_judge__codes_may_flip_where_reals_were_rounded(void **state) {
+    const pl_judge j = judge_by((double)NAN);
+    const pl_judge_pair pair = {
+        .value = "v", .op = "", .dtype = PL_U8, .precision = PL_PRECISION_INT8, .rounded = true
+    };
+    const double r[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    double one[8], two[8], all[8];
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        one[i] = r[i] + (i == 3);
+        two[i] = r[i] + (i == 3 ? 2 : 0);
+        all[i] = r[i] + 1; /* a zero point that is off */
+    }
+    assert_int_equal(judged_as(&j, &pair, one, r, 8).verdict, PL_VERDICT_WITHIN);
+    assert_int_equal(judged_as(&j, &pair, two, r, 8).verdict, PL_VERDICT_MISMATCH);
+    assert_int_equal(judged_as(&j, &pair, all, r, 8).verdict, PL_VERDICT_MISMATCH);
+}
+
+/* Floats behind codes: in units of their step where it is known; one factor is never a flip. */
+static void test_judge__floats_behind_codes(void **state) {
+    const pl_judge j = judge_by((double)NAN);
+    pl_judge_pair pair = {
+        .value = "v", .op = "", .dtype = PL_F32, .precision = PL_PRECISION_INT8
+    };
+    const double r[8] = { -2, 1.5, 0.5, -1, 2, -0.5, 1, -1.5 };
+    double flip[8], scaled[8], outlier[8];
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        flip[i] = r[i] + (i == 2 ? 0.05 : 0);
+        outlier[i] = r[i] + (i == 2 ? 0.5 : 0);
+        scaled[i] = 1.05 * r[i];
+    }
+    assert_int_equal(judged_as(&j, &pair, flip, r, 8).verdict, PL_VERDICT_WITHIN);
+    assert_int_equal(judged_as(&j, &pair, scaled, r, 8).verdict, PL_VERDICT_MISMATCH);
+    assert_int_equal(judged_as(&j, &pair, outlier, r, 8).verdict, PL_VERDICT_WITHIN);
+    pair.step = 0.05;
+    assert_int_equal(judged_as(&j, &pair, flip, r, 8).verdict, PL_VERDICT_WITHIN);
+    const pl_judged bad = judged_as(&j, &pair, outlier, r, 8);
+    assert_int_equal(bad.verdict, PL_VERDICT_MISMATCH);
+    assert_non_null(strstr(bad.reason, "off by 10 steps of 0.05"));
 }
 
 static void test_judge__non_finite_on_one_side_fails(void **state) {
@@ -192,7 +242,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_judge__every_element_has_its_tolerance),
         cmocka_unit_test(test_judge__one_outlier_is_enough),
-        cmocka_unit_test(test_judge__integers_are_exact_but_narrow_ones_round),
+        cmocka_unit_test(test_judge__integers_are_exact),
+        cmocka_unit_test(test_judge__codes_may_flip_where_reals_were_rounded),
+        cmocka_unit_test(test_judge__floats_behind_codes),
         cmocka_unit_test(test_judge__non_finite_on_one_side_fails),
         cmocka_unit_test(test_judge__zero_reference_is_measured_absolutely),
         cmocka_unit_test(test_judge__torch_profile_is_torch),

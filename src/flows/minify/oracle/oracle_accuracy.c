@@ -53,7 +53,8 @@ pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *s, pl_datum *con
     for (size_t i = 0; i < graph->n_outputs && *out == NULL; i++) {
         pl_accuracy_check check;
         if (ref[i] == NULL || res[i] == NULL) continue;
-        accuracy.precision = pl_output_precision(s->model, graph->outputs[i], &accuracy.flips);
+        accuracy.precision = pl_output_precision(s->model, graph->outputs[i], NULL, &accuracy.flips,
+                                                 &accuracy.floats);
         PL_TRY_GOTO(done, st, pl_accuracy_compare(&accuracy, ref[i], res[i], gold[i], &check, err));
         PL_TRY_GOTO(done, st, pl_accuracy_settle(&moves, i, res[i], &check, err));
         if (!check.same) *out = graph->outputs[i];
@@ -75,8 +76,8 @@ pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *s, pl_datum *const *res
     };
     pl_accuracy_check check = { .same = false };
     pl_status st = PL_OK;
-    accuracy.precision =
-        pl_output_precision(s->model, s->model->graph->outputs[i], &accuracy.flips);
+    accuracy.precision = pl_output_precision(s->model, s->model->graph->outputs[i], NULL,
+                                             &accuracy.flips, &accuracy.floats);
     PL_TRY_GOTO(done, st, run_reference(m, s, false, &ref, err));
     PL_TRY_GOTO(done, st, run_reference(m, s, true, &gold, err));
     moves.gold = gold;
