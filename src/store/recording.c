@@ -332,6 +332,7 @@ static pl_status open_file(pl_recording *rec, pl_err *err) {
     const pl_file_map *map = rec->internal->map;
     if (pl_pt_sniff((pl_bytes){ map->data, map->n_bytes })) return pl_import_pt(rec, err);
     if (pl_zip_sniff(map->data, map->n_bytes)) return pl_import_npz(rec, err);
+    if (pl_gguf_sniff(map->data, map->n_bytes)) return pl_import_gguf(rec, err);
     /* Before JSON: the length of a header may well begin with the byte '{', JSON has no NUL. */
     if (pl_safetensors_sniff(map->data, map->n_bytes)) return open_safetensors(rec, err);
     if (pl_import_is_polygraphy(map->data, map->n_bytes)) return pl_import_polygraphy(rec, err);
@@ -339,9 +340,10 @@ static pl_status open_file(pl_recording *rec, pl_err *err) {
     if (pl_npy_sniff(map->data, map->n_bytes) || pl_path_has_suffix(rec->path, ".bin") ||
         pl_path_has_suffix(rec->path, ".raw"))
         return pl_import_one_file(rec, err);
-    return pl_fail(err, PL_E_FORMAT,
-                   "not a recording: expected safetensors, npz, npy, .bin, a PyTorch file (.pt) or "
-                   "Polygraphy JSON");
+    return pl_fail(
+        err, PL_E_FORMAT,
+        "not a recording: expected safetensors, npz, npy, .bin, GGUF, a PyTorch file (.pt) or "
+        "Polygraphy JSON");
 }
 
 pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording **out,
@@ -386,6 +388,7 @@ void pl_recording_close(pl_recording *rec) {
     pl_strmap_release(&in->by_key);
     pl_strmap_release(&in->next_call);
     pl_safetensors_close(in->safetensors);
+    pl_gguf_close(in->gguf);
     if (in->map != NULL) pl_file_map_unref(in->map);
     pl_dir_close(in->dir);
     pl_arena_free(in->arena);
@@ -490,6 +493,7 @@ pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tens
     case PL_SOURCE_FILE: st = read_tensor_file(rec, r->source, &t, err); break;
     case PL_SOURCE_RAW: st = read_raw(rec, r, &t, err); break;
     case PL_SOURCE_BASE64: st = pl_import_base64(r->source, &t, err); break;
+    case PL_SOURCE_GGUF: st = pl_gguf_read(rec->internal->gguf, r->source->gguf, &t, err); break;
     }
     if (st == PL_OK) st = check_shape(r, t, err);
     if (st != PL_OK) {

@@ -1,9 +1,10 @@
 /* Reading a recording by plumb or another tool.
  *
  * One form for all: a list of records, each with what is known of its value, read one at a time.
- * Known: recordings and plain safetensors files, npz archives, files of torch.save, folders of npy
- * files with or without Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets. Nothing in
- * a file is believed unchecked. Reading different records from different threads is fine. */
+ * Known: recordings and plain safetensors files, npz archives, files of torch.save, GGUF, folders
+ * of npy files with or without Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets.
+ * Nothing in a file is believed unchecked. Reading different records from different threads is
+ * fine. */
 #ifndef PL_RECORDING_H
 #define PL_RECORDING_H
 
@@ -35,7 +36,7 @@ typedef struct pl_record {
 } pl_record;
 
 typedef struct pl_recording {
-    const char *path, *format; /* "plumb", "safetensors", "npz", "pt", "npy",
+    const char *path, *format; /* "plumb", "safetensors", "npz", "pt", "gguf", "npy",
                                   "aimodelintermediates", "polygraphy", "onnx-test-data" */
     pl_record *records;        /* in the order of the run where that is known */
     size_t n_records;

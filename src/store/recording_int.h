@@ -9,6 +9,7 @@
 #include "base/json_read.h"
 #include "base/strmap.h"
 #include "store/recording.h"
+#include "tensor/file/gguf.h"
 #include "tensor/file/safetensors.h"
 
 typedef enum pl_source_kind {
@@ -16,12 +17,14 @@ typedef enum pl_source_kind {
     PL_SOURCE_TENSOR, /* read already */
     PL_SOURCE_FILE,   /* one tensor file: npy or pb */
     PL_SOURCE_RAW,    /* a file of nothing but elements; the record has type and shape */
-    PL_SOURCE_BASE64  /* an npy file in base64 */
+    PL_SOURCE_BASE64, /* an npy file in base64 */
+    PL_SOURCE_GGUF
 } pl_source_kind;
 
 typedef struct pl_record_source {
     pl_source_kind kind;
     const pl_safetensors_entry *entry; /* SAFETENSORS */
+    const pl_gguf_entry *gguf;         /* GGUF */
     pl_tensor *tensor;                 /* TENSOR; the recording owns a reference */
     const char *path;                  /* FILE, RAW; NULL = the recording itself */
     pl_dtype cast_to;                  /* FILE: the type it had before npy; else PL_UNDEFINED */
@@ -34,6 +37,7 @@ struct pl_recording_int {
     pl_file_map *map; /* or NULL */
     pl_dir *dir;      /* a folder of files; or NULL */
     pl_safetensors *safetensors;
+    pl_gguf *gguf;
     pl_strmap by_key;    /* -> index + 1 */
     pl_strmap next_call; /* key that came twice -> int64_t */
     size_t capacity;
@@ -49,6 +53,7 @@ pl_record_source *pl_recording_source(pl_recording *rec, pl_source_kind kind); /
 
 pl_status pl_import_npz(pl_recording *rec, pl_err *err);
 pl_status pl_import_pt(pl_recording *rec, pl_err *err);
+pl_status pl_import_gguf(pl_recording *rec, pl_err *err);
 bool pl_import_is_polygraphy(const void *data, size_t n_bytes);
 pl_status pl_import_polygraphy(pl_recording *rec, pl_err *err);
 /* One npy file, or one of raw elements; the record has the name of the file. */
