@@ -373,6 +373,28 @@ static pl_status open_folder(const char *path, pl_recording **out, pl_err *err) 
     return PL_OK;
 }
 
+pl_status pl_recording_open_in(const pl_dir *dir, const char *name, pl_recording **out,
+                               pl_err *err) {
+    pl_file_map *map = NULL;
+    if (pl_dir_look(dir, name, NULL) != PL_KIND_FOLDER) {
+        PL_TRY(pl_dir_map(dir, name, &map, err));
+        const pl_status opened = pl_recording_open_map(map, name, out, err);
+        pl_file_map_unref(map);
+        return opened;
+    }
+    pl_recording *rec = NULL;
+    PL_TRY(recording_new(name, &rec, err));
+    rec->internal->is_nested = true;
+    pl_status st = pl_dir_open_in(dir, name, &rec->internal->dir, err);
+    if (st == PL_OK) st = pl_import_folder(rec, err);
+    if (st != PL_OK) {
+        pl_recording_close(rec);
+        return pl_err_wrap(err, st, "%s", name);
+    }
+    *out = rec;
+    return PL_OK;
+}
+
 pl_status pl_recording_open(const char *path, pl_recording **out, pl_err *err) {
     pl_file_map *map = NULL;
     if (pl_path_is_dir(path)) return open_folder(path, out, err);
@@ -493,6 +515,10 @@ pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tens
     case PL_SOURCE_FILE: st = read_tensor_file(rec, r->source, &t, err); break;
     case PL_SOURCE_RAW: st = read_raw(rec, r, &t, err); break;
     case PL_SOURCE_BASE64: st = pl_import_base64(r->source, &t, err); break;
+    case PL_SOURCE_NESTED:
+        st = pl_recording_read(r->source->nested, r->source->record, &t, err);
+        break;
+    case PL_SOURCE_JOINED: st = pl_joined_read(rec, r->source, &t, err); break;
     case PL_SOURCE_GGUF: st = pl_gguf_read(rec->internal->gguf, r->source->gguf, &t, err); break;
     }
     if (st == PL_OK) st = check_shape(r, t, err);

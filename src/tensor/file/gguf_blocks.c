@@ -212,7 +212,7 @@ static void expand_mxfp4(const uint8_t *b, float *to) {
 }
 
 /* The scale of 16 elements is a float8e4m3 without a sign, in which 127 is zero and 255, with the
- * sign bit that nobody reads, 480; halved, as above. */
+ * sign bit that is not read, 480; halved, as above. */
 static void expand_nvfp4(const uint8_t *b, float *to) {
     for (int g = 0; g < 4; g++) {
         const uint8_t *q = b + 4 + 8 * g;
