@@ -243,6 +243,9 @@ PLUMB_OPTIONS_INIT(plumb_info_options, PLUMB_OPTIONS_INFO)
 /* What is in a model: inputs, outputs, ops, shapes, parameters, opsets, support. */
 PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *options,
                                   char **text, plumb_error *err);
+/* What is in a file of tensors without a graph: GGUF with its metadata, or any recording. */
+PLUMB_API plumb_status plumb_info_tensors(const char *path, plumb_format format, char **text,
+                                          plumb_error *err);
 
 typedef struct plumb_transform_options {
     size_t size;

@@ -522,6 +522,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_model_bytes": (c_int, [c_void_p, POINTER(c_void_p), POINTER(c_size_t), POINTER(plumb_error)]),
     "plumb_model_restrict": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, POINTER(plumb_error)]),
     "plumb_info": (c_int, [c_void_p, POINTER(plumb_info_options), POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_info_tensors": (c_int, [c_char_p, c_int, POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_model_transform": (c_int, [
         c_void_p, POINTER(plumb_transform_options), POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_convert": (c_int, [c_void_p, c_char_p, POINTER(plumb_convert_options), POINTER(plumb_error)]),

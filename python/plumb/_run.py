@@ -177,7 +177,7 @@ class Tensors(Mapping[str, Array]):
 
 
 def load(path: PathLike) -> Tensors:
-    """Opens a recording, .safetensors, .npz, .pt, a folder of .npy files, Polygraphy's JSON or an ONNX test data set."""
+    """Opens a recording, .safetensors, .npz, .pt, .gguf, a folder of .npy files, Polygraphy's JSON or an ONNX test data set."""
     return Tensors(path)
 
 

@@ -106,6 +106,11 @@ def ops(filter: Optional[str] = None) -> Any:
     return _text("plumb_ops", _abi.PLUMB_JSON, None if filter is None else filter.encode())
 
 
+def info_tensors(path: PathLike) -> Any:
+    """What is in a file of tensors without a graph, as `plumb info FILE --json`: GGUF with its metadata, any recording."""
+    return _text("plumb_info_tensors", os.fsencode(path), _abi.PLUMB_JSON)
+
+
 def backends() -> List[Dict[str, Any]]:
     """Which backends work here: dicts with name, summary, version, available, reason, cpu, sandbox."""
     handle = _lib.make("backends", "plumb_backend_list_new", "plumb_backend_list_free")

@@ -230,7 +230,8 @@ static pl_status measure_layout(const syncing *s, pl_pool *pool, work *w, const 
     pl_tensor *la = NULL, *lb = NULL;
     char why[400];
     pl_status st = pl_layout_apply(w->layout, a, b, &la, &lb, err);
-    if (st == PL_OK && leaves_out_zeros(a, la) && leaves_out_zeros(b, lb)) {
+    const bool is_part = pl_layout_is_part(w->layout); /* the other ranks have the rest */
+    if (st == PL_OK && (is_part || (leaves_out_zeros(a, la) && leaves_out_zeros(b, lb)))) {
         st = measure_tensors(s, pool, w, la, lb, err);
     } else if (st == PL_OK) {
         compare_metadata(w->point, why, sizeof why);

@@ -133,8 +133,8 @@ const pl_command pl_command_compare = {
     .usage = "A B [options]",
     .summary = "compare two recordings, or a model and a recording",
     .details = "A is under test, B the reference. Each is a recording (plumb's, safetensors,\n"
-               "npz, .pt, a folder of npy files, Polygraphy JSON) or a model (.onnx, .onnxtxt),\n"
-               "which is run on --backend with the inputs of the other side.\n"
+               "npz, .pt, GGUF, a folder of npy files, Polygraphy JSON) or a model (.onnx,\n"
+               ".onnxtxt), which is run on --backend with the inputs of the other side.\n"
                "Exit code: 0 agree, 1 diverged, 2 bad usage, bad input or nothing could be\n"
                "paired, 3 a backend failed, 4 disk or memory.",
     .examples = "  plumb compare mine.safetensors reference.safetensors\n"

@@ -1,11 +1,31 @@
-/* plumb info MODEL: what is in it. */
+/* plumb info MODEL: what is in it; also files of tensors without a graph. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/args.h"
 
 extern const pl_command pl_command_info;
 
+static bool is_tensor_file(const char *path) {
+    static const char *const suffixes[] = { ".gguf", ".safetensors", ".npz" };
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        const size_t m = strlen(suffixes[i]);
+        if (n > m && strcmp(path + n - m, suffixes[i]) == 0) return true;
+    }
+    return false;
+}
+
+static int run_tensors(const pl_args *args) {
+    plumb_error err = { 0 };
+    char *text = NULL;
+    if (plumb_info_tensors(args->positional[0], pl_args_format(args), &text, &err) != PLUMB_OK)
+        return pl_command_fail(args, &err);
+    return pl_command_print_take(args, text, 0);
+}
+
 static int run(const pl_args *args) {
+    if (is_tensor_file(args->positional[0])) return run_tensors(args);
     plumb_error err = { 0 };
     plumb_model *model = NULL;
     char *text = NULL;
@@ -42,7 +62,7 @@ const pl_command pl_command_info = {
     .summary = "show inputs, outputs, ops, shapes, parameters and opsets of a model",
     .examples = "  plumb info model.onnx\n"
                 "  plumb info model.onnx --nodes\n"
-                "  plumb info model.onnx --json\n",
+                "  plumb info weights.gguf\n",
     .options = options,
     .min_args = 1,
     .max_args = 1,

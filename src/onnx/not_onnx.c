@@ -25,7 +25,7 @@ static const magic_row rows[] = {
     { 0, "PK\x03\x04", 4, NULL, PYTORCH },
     { 0, "\x80\x02", 2, NULL, PYTORCH },
     { 4, "TFL3", 4, NULL, "a TensorFlow Lite model; convert it with tf2onnx --tflite" },
-    { 0, "GGUF", 4, NULL, "a GGUF file: weights without a graph; export the model to ONNX" },
+    { 0, "GGUF", 4, NULL, "a GGUF file: weights without a graph; list them with 'plumb info', compare them with 'plumb compare'; to run it, export the model to ONNX" },
     { 0, "\x89HDF", 4, NULL, "an HDF5 file (Keras); convert it with tf2onnx" },
     { 0, "\x93NUMPY", 6, NULL, "an npy tensor; use it as an input or in 'plumb compare'" },
     { 0, "\x7f" "ELF", 4, NULL, "a program or library; use it as a backend: cmd:PROGRAM or plugin:FILE.so" },

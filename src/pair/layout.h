@@ -6,6 +6,8 @@
  *   transpose 0,3,1,2  B's axes in this order are A's (B is NHWC, A is NCHW)
  *   pad 0,5,0          B has so many elements more at the end of each axis
  *   block 1,16         B keeps axis 1 in blocks of 16 as its last axis (NCHWc), the rest is padding
+ *   part 2,1,4         the second of four equal parts of B along axis 2 (one rank of four)
+ *   every 2,1,4        every fourth element of B along axis 2, from the second on
  *
  * "a: " in front: the other way round, A is the one to be changed. Parts are joined by "; " and
  * applied from left to right. */
@@ -28,6 +30,8 @@ pl_status pl_layout_find(const pl_tensor *a, const pl_tensor *b, pl_layout *out,
 /* By shapes alone: true when exactly one hypothesis fits (text may be ""). */
 bool pl_layout_guess(int rank_a, const int64_t *dims_a, int rank_b, const int64_t *dims_b,
                      char text[PL_LAYOUT_TEXT_MAX]);
+/* Whether it takes a part of a tensor on purpose: one rank's. */
+bool pl_layout_is_part(const char *text);
 /* New references to both in one shape, dense. PL_E_INVALID when the layout does not fit. */
 pl_status pl_layout_apply(const char *text, const pl_tensor *a, const pl_tensor *b,
                           pl_tensor **out_a, pl_tensor **out_b, pl_err *err);

@@ -88,6 +88,31 @@ static pl_status squeeze(const pl_tensor *t, pl_tensor **out, pl_err *err) {
     return pl_tensor_reshape(t, less.rank, less.dims, out, err);
 }
 
+/* What rank args[1] of args[2] has of axis args[0]: a block, or every n-th. */
+static pl_status take_rank(const pl_tensor *t, const int64_t *args, int n, bool every,
+                           pl_tensor **out, const char *text, pl_err *err) {
+    int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
+    if (n != 3 || args[0] >= t->rank || args[2] < 1 || args[1] >= args[2] ||
+        t->dims[args[0]] % args[2] != 0)
+        return refuse(text, t, err);
+    memcpy(dims, t->dims, sizeof dims);
+    memcpy(strides, t->strides, sizeof strides);
+    dims[args[0]] /= args[2];
+    const int64_t first = every ? args[1] : args[1] * dims[args[0]];
+    const int64_t offset = t->n_elements == 0 ? 0 : first * t->strides[args[0]];
+    if (every) strides[args[0]] *= args[2];
+    return pl_tensor_view(t, t->rank, dims, strides, offset, out, err);
+}
+
+bool pl_layout_is_part(const char *text) {
+    const char *s = strncmp(text, "a: ", 3) == 0 ? text + 3 : text;
+    for (; s != NULL; s = strstr(s, "; ")) {
+        if (*s == ';') s += 2;
+        if (strncmp(s, "part ", 5) == 0 || strncmp(s, "every ", 6) == 0) return true;
+    }
+    return false;
+}
+
 /* One part of the text, n bytes at s. `t` is contiguous. */
 static pl_status apply_part(const char *s, size_t n, const pl_tensor *t, const pl_tensor *like,
                             pl_tensor **out, const char *text, pl_err *err) {
@@ -104,6 +129,10 @@ static pl_status apply_part(const char *s, size_t n, const pl_tensor *t, const p
         return crop(t, list, n_list, out, text, err);
     if (n > 6 && strncmp(s, "block ", 6) == 0 && read_list(s + 6, n - 6, list, &n_list))
         return unblock(t, like, list, n_list, out, text, err);
+    if (n > 5 && strncmp(s, "part ", 5) == 0 && read_list(s + 5, n - 5, list, &n_list))
+        return take_rank(t, list, n_list, false, out, text, err);
+    if (n > 6 && strncmp(s, "every ", 6) == 0 && read_list(s + 6, n - 6, list, &n_list))
+        return take_rank(t, list, n_list, true, out, text, err);
     return pl_fail(err, PL_E_UNSUPPORTED, "unknown layout '%s'", text);
 }
 

@@ -96,9 +96,15 @@ typedef struct pl_pair_map_row {
     const char *a, *b; /* names of items; one is NULL: the other stays unpaired */
     const char *layout;
 } pl_pair_map_row;
+/* Values of several ranks that form one: names with {dim} in place of the rank. */
+typedef struct pl_pair_shards {
+    const char *a, *b, *rule;
+} pl_pair_shards;
 typedef struct pl_pair_map {
     pl_pair_map_row *rows;
-    size_t n_rows;
+    size_t n_rows, rows_capacity;
+    pl_pair_shards *shards;
+    size_t n_shards;
     pl_arena *arena;
 } pl_pair_map;
 
@@ -107,6 +113,9 @@ pl_status pl_pair_map_open(const char *path, pl_pair_map *out, pl_err *err);
 pl_status pl_pair_map_read(const char *text, size_t n, const char *name, pl_pair_map *out,
                            pl_err *err);
 void pl_pair_map_release(pl_pair_map *map);
+/* Rows for the shards of one side (0 is A): its ranks are looked up in the recording, which gets
+ * records for sums, and on side B for all that is joined. */
+pl_status pl_pair_map_expand(pl_pair_map *map, int side, pl_recording *recording, pl_err *err);
 /* Pairs, and unpaired values as comments; what it prints, pl_pair_map_read reads. */
 pl_status pl_pair_map_print(const pl_pairing *pairing, const pl_pair_side *a, const pl_pair_side *b,
                             pl_buf *out, pl_err *err);

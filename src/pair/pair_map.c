@@ -1,6 +1,7 @@
 /* The user's map: reading, printing, applying. docs/formats/map.md has the format. */
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_read.h"
@@ -37,25 +38,48 @@ static pl_status read_row(const pl_json_value *row, size_t number, pl_pair_map_r
     return PL_OK;
 }
 
+static pl_status read_shards(const pl_json_value *shards, pl_pair_map *out, pl_err *err) {
+    if (shards == NULL) return PL_OK;
+    out->shards = pl_arena_array(out->arena, shards->n_items, sizeof *out->shards);
+    if (out->shards == NULL) return pl_fail_memory(err, shards->n_items);
+    for (const pl_json_value *v = shards->first; v != NULL; v = v->next) {
+        pl_pair_shards *s = &out->shards[out->n_shards++];
+        pl_status st = PL_OK;
+        if (v->kind != PL_JSON_OBJECT)
+            st = pl_fail(err, PL_E_FORMAT, "it is %s, expected an object",
+                         pl_json_kind_name(v->kind));
+        if (st == PL_OK) st = read_name(v, "a", out->n_shards, &s->a, err);
+        if (st == PL_OK) st = read_name(v, "b", out->n_shards, &s->b, err);
+        if (st == PL_OK) st = read_name(v, "rule", out->n_shards, &s->rule, err);
+        if (st == PL_OK && (s->a == NULL || s->b == NULL || s->rule == NULL))
+            st = pl_fail(err, PL_E_FORMAT, "'a', 'b' or 'rule' is missing");
+        if (st != PL_OK) return pl_err_wrap(err, st, "shards %zu", out->n_shards);
+    }
+    return PL_OK;
+}
+
 static pl_status read_map(const char *text, size_t n, pl_pair_map *out, pl_err *err) {
     const pl_json_value *doc = NULL;
     PL_TRY(pl_json_read(text, n, out->arena, &doc, err));
     const pl_json_value *version = pl_json_find(doc, "plumb.map");
     const pl_json_value *pairs = pl_json_find(doc, "pairs");
-    if (version == NULL || pairs == NULL || pairs->kind != PL_JSON_ARRAY)
+    const pl_json_value *shards = pl_json_find(doc, "shards");
+    if (version == NULL || (pairs == NULL && shards == NULL) ||
+        (pairs != NULL && pairs->kind != PL_JSON_ARRAY) ||
+        (shards != NULL && shards->kind != PL_JSON_ARRAY))
         return pl_fail(err, PL_E_FORMAT,
                        "not a map: expected an object with \"plumb.map\": %d and "
                        "an array \"pairs\"",
                        MAP_VERSION);
     if (!version->is_integer || version->integer != MAP_VERSION)
         return pl_fail(err, PL_E_UNSUPPORTED, "unsupported map version, expected %d", MAP_VERSION);
-    out->rows = pl_arena_array(out->arena, pairs->n_items + 1, sizeof *out->rows);
-    if (out->rows == NULL) return pl_fail_memory(err, pairs->n_items);
-    for (const pl_json_value *v = pairs->first; v != NULL; v = v->next) {
+    for (const pl_json_value *v = pairs == NULL ? NULL : pairs->first; v != NULL; v = v->next) {
+        if (!PL_ARENA_ROOM(out->arena, out->rows, out->n_rows, &out->rows_capacity))
+            return pl_fail_memory(err, out->n_rows);
         PL_TRY(read_row(v, out->n_rows + 1, &out->rows[out->n_rows], err));
         out->n_rows++;
     }
-    return PL_OK;
+    return read_shards(shards, out, err);
 }
 
 pl_status pl_pair_map_read(const char *text, size_t n, const char *name, pl_pair_map *out,

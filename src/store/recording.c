@@ -332,6 +332,7 @@ static pl_status open_file(pl_recording *rec, pl_err *err) {
     const pl_file_map *map = rec->internal->map;
     if (pl_pt_sniff((pl_bytes){ map->data, map->n_bytes })) return pl_import_pt(rec, err);
     if (pl_zip_sniff(map->data, map->n_bytes)) return pl_import_npz(rec, err);
+    if (pl_gguf_sniff(map->data, map->n_bytes)) return pl_import_gguf(rec, err);
     /* Before JSON: the length of a header may well begin with the byte '{', JSON has no NUL. */
     if (pl_safetensors_sniff(map->data, map->n_bytes)) return open_safetensors(rec, err);
     if (pl_import_is_polygraphy(map->data, map->n_bytes)) return pl_import_polygraphy(rec, err);
@@ -339,9 +340,10 @@ static pl_status open_file(pl_recording *rec, pl_err *err) {
     if (pl_npy_sniff(map->data, map->n_bytes) || pl_path_has_suffix(rec->path, ".bin") ||
         pl_path_has_suffix(rec->path, ".raw"))
         return pl_import_one_file(rec, err);
-    return pl_fail(err, PL_E_FORMAT,
-                   "not a recording: expected safetensors, npz, npy, .bin, a PyTorch file (.pt) or "
-                   "Polygraphy JSON");
+    return pl_fail(
+        err, PL_E_FORMAT,
+        "not a recording: expected safetensors, npz, npy, .bin, GGUF, a PyTorch file (.pt) or "
+        "Polygraphy JSON");
 }
 
 pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording **out,
@@ -371,6 +373,28 @@ static pl_status open_folder(const char *path, pl_recording **out, pl_err *err) 
     return PL_OK;
 }
 
+pl_status pl_recording_open_in(const pl_dir *dir, const char *name, pl_recording **out,
+                               pl_err *err) {
+    pl_file_map *map = NULL;
+    if (pl_dir_look(dir, name, NULL) != PL_KIND_FOLDER) {
+        PL_TRY(pl_dir_map(dir, name, &map, err));
+        const pl_status opened = pl_recording_open_map(map, name, out, err);
+        pl_file_map_unref(map);
+        return opened;
+    }
+    pl_recording *rec = NULL;
+    PL_TRY(recording_new(name, &rec, err));
+    rec->internal->is_nested = true;
+    pl_status st = pl_dir_open_in(dir, name, &rec->internal->dir, err);
+    if (st == PL_OK) st = pl_import_folder(rec, err);
+    if (st != PL_OK) {
+        pl_recording_close(rec);
+        return pl_err_wrap(err, st, "%s", name);
+    }
+    *out = rec;
+    return PL_OK;
+}
+
 pl_status pl_recording_open(const char *path, pl_recording **out, pl_err *err) {
     pl_file_map *map = NULL;
     if (pl_path_is_dir(path)) return open_folder(path, out, err);
@@ -386,6 +410,7 @@ void pl_recording_close(pl_recording *rec) {
     pl_strmap_release(&in->by_key);
     pl_strmap_release(&in->next_call);
     pl_safetensors_close(in->safetensors);
+    pl_gguf_close(in->gguf);
     if (in->map != NULL) pl_file_map_unref(in->map);
     pl_dir_close(in->dir);
     pl_arena_free(in->arena);
@@ -490,6 +515,11 @@ pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tens
     case PL_SOURCE_FILE: st = read_tensor_file(rec, r->source, &t, err); break;
     case PL_SOURCE_RAW: st = read_raw(rec, r, &t, err); break;
     case PL_SOURCE_BASE64: st = pl_import_base64(r->source, &t, err); break;
+    case PL_SOURCE_NESTED:
+        st = pl_recording_read(r->source->nested, r->source->record, &t, err);
+        break;
+    case PL_SOURCE_JOINED: st = pl_joined_read(rec, r->source, &t, err); break;
+    case PL_SOURCE_GGUF: st = pl_gguf_read(rec->internal->gguf, r->source->gguf, &t, err); break;
     }
     if (st == PL_OK) st = check_shape(r, t, err);
     if (st != PL_OK) {

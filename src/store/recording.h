@@ -1,9 +1,10 @@
 /* Reading a recording by plumb or another tool.
  *
  * One form for all: a list of records, each with what is known of its value, read one at a time.
- * Known: recordings and plain safetensors files, npz archives, files of torch.save, folders of npy
- * files with or without Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets. Nothing in
- * a file is believed unchecked. Reading different records from different threads is fine. */
+ * Known: recordings and plain safetensors files, npz archives, files of torch.save, GGUF, folders
+ * of npy files with or without Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets.
+ * Nothing in a file is believed unchecked. Reading different records from different threads is
+ * fine. */
 #ifndef PL_RECORDING_H
 #define PL_RECORDING_H
 
@@ -35,13 +36,20 @@ typedef struct pl_record {
 } pl_record;
 
 typedef struct pl_recording {
-    const char *path, *format; /* "plumb", "safetensors", "npz", "pt", "npy",
-                                  "aimodelintermediates", "polygraphy", "onnx-test-data" */
+    const char *path, *format; /* "plumb", "safetensors", "npz", "pt", "gguf", "npy",
+                                  "aimodelintermediates", "polygraphy", "onnx-test-data", "ranks" */
     pl_record *records;        /* in the order of the run where that is known */
     size_t n_records;
     const char *provenance, *graph, *mappings, *exported; /* JSON, or NULL */
     struct pl_recording_int *internal;
 } pl_recording;
+
+/* How the values of several ranks form one. */
+typedef enum pl_join {
+    PL_JOIN_SUM,       /* added in double, rounded once */
+    PL_JOIN_CONCAT,    /* one behind the other along an axis */
+    PL_JOIN_INTERLEAVE /* element i of rank r of n is element i * n + r */
+} pl_join;
 
 pl_status pl_recording_open(const char *path, pl_recording **out, pl_err *err);
 /* From memory; `name` stands for it in messages. Files only, not folders. */
@@ -49,6 +57,9 @@ pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording
                                 pl_err *err);
 void pl_recording_close(pl_recording *recording); /* tensors read stay valid; NULL is fine */
 const pl_record *pl_recording_find(const pl_recording *recording, const char *key); /* or NULL */
+/* Adds a record that is made of others when it is read; keys are copied. */
+pl_status pl_recording_join(pl_recording *recording, const char *key, pl_join how, int axis,
+                            const char *const *parts, size_t n_parts, pl_err *err);
 /* In place where the file allows. PL_E_NOT_FOUND when only statistics were recorded. */
 /* A file of nothing but elements (.bin): what they are, known from elsewhere. Nothing happens when
  * the number of bytes does not fit, or the record says itself what it is. */

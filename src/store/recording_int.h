@@ -9,6 +9,7 @@
 #include "base/json_read.h"
 #include "base/strmap.h"
 #include "store/recording.h"
+#include "tensor/file/gguf.h"
 #include "tensor/file/safetensors.h"
 
 typedef enum pl_source_kind {
@@ -16,17 +17,27 @@ typedef enum pl_source_kind {
     PL_SOURCE_TENSOR, /* read already */
     PL_SOURCE_FILE,   /* one tensor file: npy or pb */
     PL_SOURCE_RAW,    /* a file of nothing but elements; the record has type and shape */
-    PL_SOURCE_BASE64  /* an npy file in base64 */
+    PL_SOURCE_BASE64, /* an npy file in base64 */
+    PL_SOURCE_GGUF,
+    PL_SOURCE_NESTED, /* a record of a recording inside this one: one rank's */
+    PL_SOURCE_JOINED  /* made of other records of this recording */
 } pl_source_kind;
 
 typedef struct pl_record_source {
     pl_source_kind kind;
     const pl_safetensors_entry *entry; /* SAFETENSORS */
+    const pl_gguf_entry *gguf;         /* GGUF */
     pl_tensor *tensor;                 /* TENSOR; the recording owns a reference */
     const char *path;                  /* FILE, RAW; NULL = the recording itself */
     pl_dtype cast_to;                  /* FILE: the type it had before npy; else PL_UNDEFINED */
     const char *text;                  /* BASE64 */
     size_t n_text;
+    const pl_recording *nested; /* NESTED */
+    const pl_record *record;
+    pl_join join; /* JOINED */
+    int axis;
+    const char *const *parts; /* keys */
+    size_t n_parts;
 } pl_record_source;
 
 struct pl_recording_int {
@@ -34,9 +45,11 @@ struct pl_recording_int {
     pl_file_map *map; /* or NULL */
     pl_dir *dir;      /* a folder of files; or NULL */
     pl_safetensors *safetensors;
+    pl_gguf *gguf;
     pl_strmap by_key;    /* -> index + 1 */
     pl_strmap next_call; /* key that came twice -> int64_t */
     size_t capacity;
+    bool is_nested; /* in a folder of ranks */
 };
 
 /* A new record with this key and value; a key that is taken gets #1, #2, …, and `call` with it.
@@ -49,11 +62,20 @@ pl_record_source *pl_recording_source(pl_recording *rec, pl_source_kind kind); /
 
 pl_status pl_import_npz(pl_recording *rec, pl_err *err);
 pl_status pl_import_pt(pl_recording *rec, pl_err *err);
+pl_status pl_import_gguf(pl_recording *rec, pl_err *err);
 bool pl_import_is_polygraphy(const void *data, size_t n_bytes);
 pl_status pl_import_polygraphy(pl_recording *rec, pl_err *err);
 /* One npy file, or one of raw elements; the record has the name of the file. */
 pl_status pl_import_one_file(pl_recording *rec, pl_err *err);
 pl_status pl_import_folder(pl_recording *rec, pl_err *err);
+/* A folder of one recording for each rank: NAME of rank 0 is "rank0/NAME". */
+bool pl_import_is_ranks(const pl_dir *dir, const pl_dir_list *names);
+pl_status pl_import_ranks(pl_recording *rec, const pl_dir_list *names, pl_err *err);
+/* A recording beneath a folder; a folder in it is not opened as ranks again. */
+pl_status pl_recording_open_in(const pl_dir *dir, const char *name, pl_recording **out,
+                               pl_err *err);
+pl_status pl_joined_read(const pl_recording *rec, const pl_record_source *source, pl_tensor **out,
+                         pl_err *err);
 pl_status pl_import_base64(const pl_record_source *source, pl_tensor **out, pl_err *err);
 
 #endif

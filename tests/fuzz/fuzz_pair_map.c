@@ -44,6 +44,27 @@ static void pair_with(const pl_pair_map *map, const char *graph) {
     pl_pairing_release(&p);
 }
 
+/* The map's shards on a small recording of two ranks: on either side, and every record read. */
+static void expand(pl_pair_map *map) {
+    static const char header[] =
+        "{\"rank0/y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+        "\"rank1/y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}";
+    uint8_t bytes[8 + sizeof header - 1 + 16] = { sizeof header - 1 };
+    pl_file_map file = { bytes, sizeof bytes, NULL, 1, false };
+    pl_err err = PL_ERR_INIT;
+    memcpy(bytes + 8, header, sizeof header - 1);
+    for (int side = 0; side < 2; side++) {
+        pl_recording *rec = NULL;
+        if (pl_recording_open_map(&file, "two.safetensors", &rec, &err) != PL_OK) __builtin_trap();
+        (void)pl_pair_map_expand(map, side, rec, &err);
+        for (size_t i = 0; i < rec->n_records; i++) {
+            pl_tensor *t = NULL;
+            if (pl_recording_read(rec, &rec->records[i], &t, &err) == PL_OK) pl_tensor_unref(t);
+        }
+        pl_recording_close(rec);
+    }
+}
+
 static void apply_layout(const char *text) {
     const int64_t dims[] = { 1, 2, 3, 2 }, other[] = { 1, 3, 2, 2 };
     pl_tensor *a = NULL, *b = NULL, *x = NULL, *y = NULL;
@@ -64,6 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (text == NULL) return 0;
     if (pl_pair_map_read((const char *)data, size, "fuzz", &map, &err) == PL_OK) {
         pair_with(&map, NULL);
+        expand(&map);
         pl_pair_map_release(&map);
     }
     pair_with(NULL, text);

@@ -354,6 +354,22 @@ def quantised():
                               s(0.03), z(110)], steps=1)
 
 
+@family
+def gather_block_quantized():
+    """Random tables: codes of 4 and 8 bits packed into bytes, one or two axes of rows, half scales."""
+    for number in range(12):
+        bits, block = ((4, 16), (4, 32), (8, 16), (8, 32))[number % 4]
+        rows, length = int(rng.integers(2, 9)), int(rng.integers(1, 5)) * 24
+        length += -length % (8 // bits)
+        blocks = -(-length // block)
+        data = rng.integers(0, 256, (rows, length * bits // 8)).astype(np.uint8)
+        scales = (np.abs(f32(rows, blocks)) * np.float32(.1) + np.float32(.01)).astype((np.float32, np.float16)[number % 3 == 2])
+        zeros = rng.integers(0, 256, (rows, -(-blocks * bits // 8))).astype(np.uint8)
+        indices = rng.integers(-rows, rows, ((3,), (2, 3), (1, 1, 4))[number % 3]).astype((np.int64, np.int32)[number % 2])
+        case("GatherBlockQuantized", f"{number}: {bits} bits, block {block}, {rows} rows of {length}",
+             [data, indices, scales] + ([zeros] if number % 2 else []), bits=bits, block_size=block)
+
+
 # ---- running ----
 
 def tensor_type(array):

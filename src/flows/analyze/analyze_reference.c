@@ -72,6 +72,7 @@ pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err) {
                 err, PL_E_USAGE,
                 "option 'map' requires a recording or another model as option 'reference'");
         PL_TRY(pl_pair_map_open(o->map, &x->map, err));
+        if (x->recording != NULL) PL_TRY(pl_pair_map_expand(&x->map, 1, x->recording, err));
     }
     return match_inputs(x, err);
 }

@@ -175,6 +175,8 @@ static pl_status open_sides(comparison *c, const char *a, const char *b, pl_err 
     if (c->side[0].is_model || c->side[1].is_model) PL_TRY(timed(c, "record", err));
     retype(&c->side[0], &c->side[1]);
     retype(&c->side[1], &c->side[0]);
+    for (int i = 0; c->has_map && i < 2; i++)
+        PL_TRY(pl_pair_map_expand(&c->map, i, c->side[i].recording, err));
     PL_TRY(pl_compare_side_describe(&c->side[0], c->session, &c->session->a, err));
     return pl_compare_side_describe(&c->side[1], c->session, &c->session->b, err);
 }

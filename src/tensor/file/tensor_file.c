@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/array.h"
+#include "tensor/file/gguf.h"
 #include "tensor/file/npy.h"
 #include "tensor/file/npz.h"
 #include "tensor/file/pt.h"
@@ -55,6 +56,20 @@ done:
     return st;
 }
 
+static pl_status load_gguf(pl_file_map *map, collector *c, pl_err *err) {
+    pl_gguf *file = NULL;
+    pl_status st = PL_OK;
+    PL_TRY(pl_gguf_open(map, &file, err));
+    for (size_t i = 0; i < file->n_entries; i++) {
+        pl_tensor *t = NULL;
+        PL_TRY_GOTO(done, st, pl_gguf_read(file, &file->entries[i], &t, err));
+        PL_TRY_GOTO(done, st, collect_tensor_take(c, file->entries[i].name, t, err));
+    }
+done:
+    pl_gguf_close(file);
+    return st;
+}
+
 static pl_status load_proto(pl_bytes bytes, pl_file_map *map, const pl_type *type, collector *c,
                             pl_err *err) {
     pl_bytes name = { (const uint8_t *)"", 0 };
@@ -82,12 +97,14 @@ static pl_status load_any(const char *path, pl_file_map *map, const pl_type *typ
     if (pl_pt_sniff(bytes)) return pl_pt_read(bytes, map, collect_tensor_take, c, err);
     if (pl_zip_sniff(bytes.data, bytes.n_bytes))
         return pl_npz_read(bytes, map, collect_tensor_take, c, err);
+    if (pl_gguf_sniff(bytes.data, bytes.n_bytes)) return load_gguf(map, c, err);
     if (!is_pb && pl_safetensors_sniff(bytes.data, bytes.n_bytes))
         return load_safetensors(map, c, err);
     /* A TensorProto has no signature, so that anything else ends here; say what was tried. */
     const pl_status st = load_proto(bytes, map, type, c, err);
     if (st == PL_E_FORMAT && !is_pb)
-        return pl_err_wrap(err, st, "not an npy, npz, safetensors or PyTorch file; as TensorProto");
+        return pl_err_wrap(err, st,
+                           "not an npy, npz, safetensors, GGUF or PyTorch file; as TensorProto");
     return st;
 }
 

@@ -1,5 +1,5 @@
-/* Any file of tensors: npy, npz, safetensors, PyTorch's (.pt) or a TensorProto (.pb), told apart by
- * content when reading and by suffix when writing; .pt is read only. */
+/* Any file of tensors: npy, npz, safetensors, GGUF, PyTorch's (.pt) or a TensorProto (.pb), told
+ * apart by content when reading and by suffix when writing; GGUF and .pt are read only. */
 #ifndef PL_TENSOR_FILE_H
 #define PL_TENSOR_FILE_H
 

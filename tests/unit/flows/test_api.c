@@ -179,6 +179,7 @@ static void test_null__never_crashes_a_call(void **state) {
         plumb_model_bytes(NULL, NULL, NULL, NULL),
         plumb_model_restrict(NULL, NULL, NULL, NULL, NULL),
         plumb_info(NULL, NULL, NULL, NULL),
+        plumb_info_tensors(NULL, PLUMB_TEXT, NULL, NULL),
         plumb_model_transform(NULL, NULL, NULL, NULL),
         plumb_convert(NULL, NULL, NULL, NULL),
         plumb_ops(PLUMB_TEXT, NULL, NULL, NULL),

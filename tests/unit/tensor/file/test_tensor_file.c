@@ -95,7 +95,8 @@ static void test_file__names_the_file_in_errors(void **state) {
     assert_int_equal(pl_tensor_file_save(in_dir("x.npy"), NULL, 0, &err), PL_E_USAGE);
     assert_int_equal(write_over(in_dir("junk"), "hello, world!", 13, NULL), PL_OK);
     assert_int_equal(pl_tensor_file_load(in_dir("junk"), NULL, &file, &err), PL_E_FORMAT);
-    assert_non_null(strstr(err.message, "junk: not an npy, npz, safetensors or PyTorch file"));
+    assert_non_null(
+        strstr(err.message, "junk: not an npy, npz, safetensors, GGUF or PyTorch file"));
     assert_int_equal(write_over(in_dir("empty.pb"), "", 0, NULL), PL_OK);
     assert_int_equal(pl_tensor_file_load(in_dir("empty.pb"), NULL, &file, &err), PL_E_FORMAT);
     assert_int_not_equal(pl_tensor_file_load(in_dir("missing.npy"), NULL, &file, &err), PL_OK);

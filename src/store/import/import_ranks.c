@@ -1,0 +1,88 @@
+/* A folder with one recording for each rank of a tensor- or pipeline-parallel run: files or folders
+ * whose names have "rank" and a number ("rank0.safetensors", "tp_rank_1.pt", "rank-2/"). The values
+ * of rank 3 are "rank3/NAME"; what they form together, a map says (docs/formats/map.md). */
+#include <ctype.h>
+#include <string.h>
+
+#include "store/recording_int.h"
+
+enum { RANKS_MAX = 4096 };
+
+/* The number behind "rank", "rank_", "rank-" or "rank="; -1 when there is none. */
+static int rank_of(const char *name) {
+    for (const char *s = strstr(name, "rank"); s != NULL; s = strstr(s + 1, "rank")) {
+        const char *digits = s + 4 + (strchr("_-=", s[4]) != NULL && s[4] != '\0');
+        int n = 0;
+        if (!isdigit((unsigned char)*digits)) continue;
+        for (; isdigit((unsigned char)*digits) && n < RANKS_MAX; digits++)
+            n = 10 * n + (*digits - '0');
+        return n < RANKS_MAX ? n : -1;
+    }
+    return -1;
+}
+
+bool pl_import_is_ranks(const pl_dir *dir, const pl_dir_list *names) {
+    static const char *const files[] = { ".safetensors", ".pt", ".pth", ".npz", ".gguf" };
+    size_t n = 0;
+    for (size_t i = 0; i < names->n_names; i++) {
+        const char *name = names->names[i];
+        if (rank_of(name) < 0) continue;
+        bool is_one = pl_dir_look(dir, name, NULL) == PL_KIND_FOLDER;
+        for (size_t k = 0; k < sizeof files / sizeof *files; k++)
+            is_one = is_one || pl_path_has_suffix(name, files[k]);
+        n += is_one;
+    }
+    return n >= 2;
+}
+
+static void close_nested(void *rec) {
+    pl_recording_close(rec);
+}
+
+static pl_status add_record(pl_recording *rec, int rank, const pl_recording *nested,
+                            const pl_record *from, pl_err *err) {
+    const char *key = pl_arena_printf(rec->internal->arena, "rank%d/%s", rank, from->key);
+    pl_record_source *source = pl_recording_source(rec, PL_SOURCE_NESTED);
+    pl_record *r = key == NULL || source == NULL ? NULL : pl_recording_add(rec, key, err);
+    if (r == NULL) return pl_fail_memory(err, 1);
+    const char *unique = r->key;
+    const int64_t call = r->call;
+    source->nested = nested;
+    source->record = from;
+    *r = *from;
+    r->key = unique;
+    r->value = key;
+    r->call = call;
+    r->stands_for = NULL; /* a part of a value is not the value */
+    r->n_stands_for = 0;
+    r->source = source;
+    return PL_OK;
+}
+
+static pl_status add_rank(pl_recording *rec, int rank, const char *name, pl_err *err) {
+    pl_recording *nested = NULL;
+    PL_TRY(pl_recording_open_in(rec->internal->dir, name, &nested, err));
+    if (pl_arena_defer(rec->internal->arena, close_nested, nested) != 0) {
+        pl_recording_close(nested);
+        return pl_fail_memory(err, 1);
+    }
+    for (size_t i = 0; i < nested->n_records; i++)
+        if (nested->records[i].kind == PL_TYPE_TENSOR)
+            PL_TRY(add_record(rec, rank, nested, &nested->records[i], err));
+    return PL_OK;
+}
+
+pl_status pl_import_ranks(pl_recording *rec, const pl_dir_list *names, pl_err *err) {
+    unsigned char *seen = pl_arena_array(rec->internal->arena, RANKS_MAX, 1);
+    rec->format = "ranks";
+    if (seen == NULL) return pl_fail_memory(err, RANKS_MAX);
+    for (size_t i = 0; i < names->n_names; i++) {
+        const int rank = rank_of(names->names[i]);
+        if (rank < 0) continue;
+        if (seen[rank]++ != 0)
+            return pl_fail(err, PL_E_FORMAT, "two files of rank %d; the second is %s", rank,
+                           names->names[i]);
+        PL_TRY(add_rank(rec, rank, names->names[i], err));
+    }
+    return PL_OK;
+}
