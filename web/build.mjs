@@ -8,8 +8,15 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const common = { bundle: true, minify: true, write: false, target: "es2021", charset: "utf8", legalComments: "none",
-                 absWorkingDir: here };
+const common = {
+  bundle: true,
+  minify: true,
+  write: false,
+  target: "es2021",
+  charset: "utf8",
+  legalComments: "none",
+  absWorkingDir: here,
+};
 
 async function bundle(entry, define = {}) {
   const out = await build({ ...common, entryPoints: [entry], format: "iife", define });
@@ -19,9 +26,13 @@ async function bundle(entry, define = {}) {
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
 const worker = await bundle("src/worker.ts");
-const script = (await bundle("src/main.ts", { WORKER_SOURCE: JSON.stringify(worker) })).replaceAll("</script", "<\\/script");
+const script = (await bundle("src/main.ts", { WORKER_SOURCE: JSON.stringify(worker) })).replaceAll(
+  "</script",
+  "<\\/script",
+);
 const style = (await build({ ...common, entryPoints: ["src/style.css"] })).outputFiles[0].text.trimEnd();
-const policy = `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; connect-src 'self'; ` +
+const policy =
+  `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; connect-src 'self'; ` +
   "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'";
 const page = `<!doctype html>
 <html lang="en">
@@ -45,7 +56,11 @@ const page = `<!doctype html>
 const path = join(here, "dist/page.html");
 if (process.argv.includes("--check")) {
   let old = "";
-  try { old = readFileSync(path, "utf8"); } catch { /* not there */ }
+  try {
+    old = readFileSync(path, "utf8");
+  } catch {
+    /* not there */
+  }
   if (old !== page) {
     console.error("web/dist/page.html is not what web/src gives: run `npm --prefix web run build` and commit it");
     process.exit(1);

@@ -8,14 +8,26 @@ export class App {
   readonly byValue = new Map<string, Point>();
   graph: Graph | null = null;
   reference: Graph | null = null; // of B, when that is another model
-  constructor(readonly source: Source, readonly session: Session, readonly store: Store) {
+  constructor(
+    readonly source: Source,
+    readonly session: Session,
+    readonly store: Store,
+  ) {
     for (const p of session.points) if (!this.byValue.has(p.value)) this.byValue.set(p.value, p);
     this.relist();
   }
-  get state(): State { return this.store.state; }
-  get metric(): number { return metricIndex(this.session, this.state.metric); }
-  get point(): Point | null { return this.byValue.get(this.state.value) ?? null; }
-  relist(): void { this.listing = list(this.session, this.graph, this.state); }
+  get state(): State {
+    return this.store.state;
+  }
+  get metric(): number {
+    return metricIndex(this.session, this.state.metric);
+  }
+  get point(): Point | null {
+    return this.byValue.get(this.state.value) ?? null;
+  }
+  relist(): void {
+    this.listing = list(this.session, this.graph, this.state);
+  }
   select(p: Point | null | undefined): void {
     if (p) this.store.set({ value: p.value, axes: "", index: "", window: "" });
   }
@@ -25,14 +37,19 @@ export class App {
     let at = shown.findIndex((p) => p.value === this.state.value);
     if (at < 0) at = by > 0 ? -1 : shown.length;
     for (at += by; at >= 0 && at < shown.length; at += by) {
-      if (!red || shown[at].colours[this.metric] === "r") { this.select(shown[at]); return; }
+      if (!red || shown[at].colours[this.metric] === "r") {
+        this.select(shown[at]);
+        return;
+      }
     }
   }
   worst(): void {
     const blamed = this.session.blame[0] && this.byValue.get(this.session.blame[0].value);
     this.select(blamed ?? this.listing.shown[0]);
   }
-  first(): void { if (this.session.first_divergence) this.select(this.byValue.get(this.session.first_divergence)); }
+  first(): void {
+    if (this.session.first_divergence) this.select(this.byValue.get(this.session.first_divergence));
+  }
   /** B's op, where the graph tells it. */
   opOfB(p: Point): string {
     if (!p.counterpart) return "";

@@ -4,13 +4,17 @@ type Child = Node | string | number | null | undefined | false;
 type Attrs = Record<string, unknown>;
 
 /** A new element. on* are listeners, `class` and aria-* attributes, the rest properties. */
-export function h<K extends keyof HTMLElementTagNameMap>(tag: K, attrs: Attrs = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attrs: Attrs = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
   const e = document.createElement(tag);
   for (const [key, value] of Object.entries(attrs)) {
     if (value === undefined || value === null || value === false) continue;
     if (key.startsWith("on")) e.addEventListener(key.slice(2), value as EventListener);
     else if (key in e && !key.includes("-") && key !== "list" && key !== "role") (e as unknown as Attrs)[key] = value;
-    else e.setAttribute(key === "className" ? "class" : key, String(value));
+    else e.setAttribute(key === "className" ? "class" : key, `${value as string | number | boolean}`);
   }
   append(e, children);
   return e;
@@ -30,12 +34,16 @@ export function fill(e: Element, ...children: Child[]): void {
 
 /** Makes parts of `root` anew by f, and leaves the focus on what stands for what had it: whoever uses the keyboard goes on from there. */
 export function keepFocus(root: Element, f: () => void): void {
-  const all = (): HTMLElement[] => [...root.querySelectorAll<HTMLElement>("button, input, select, textarea, canvas, summary")];
-  const was = document.activeElement as HTMLElement | null, at = was ? all().indexOf(was) : -1;
+  const all = (): HTMLElement[] => [
+    ...root.querySelectorAll<HTMLElement>("button, input, select, textarea, canvas, summary"),
+  ];
+  const was = document.activeElement as HTMLElement | null,
+    at = was ? all().indexOf(was) : -1;
   f();
   if (!was || at < 0) return;
   const name = (e: HTMLElement): string => e.id || (e.getAttribute("aria-label") ?? e.textContent ?? "");
-  const now = all(), same = (e?: HTMLElement): boolean => !!e && e.tagName === was.tagName && name(e) === name(was);
+  const now = all(),
+    same = (e?: HTMLElement): boolean => !!e && e.tagName === was.tagName && name(e) === name(was);
   (now.includes(was) ? was : same(now[at]) ? now[at] : now.find(same))?.focus({ preventScroll: true });
 }
 
@@ -53,12 +61,16 @@ export function number(x: number | null | undefined, digits = 4): string {
   if (x === 0) return "0";
   const m = Math.abs(x);
   if (Number.isInteger(x) && m < (digits < 7 ? 1e9 : 2 ** 53)) return String(x);
-  return m >= 1e-3 && m < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(digits < 7 ? Math.max(0, digits - 2) : digits - 1);
+  return m >= 1e-3 && m < 1e6
+    ? String(Number(x.toPrecision(digits)))
+    : x.toExponential(digits < 7 ? Math.max(0, digits - 2) : digits - 1);
 }
 
 /** A metric or a limit of one: as the command line prints it, a cosine's digits are those of its distance from 1. */
 export function score(x: number | null | undefined, digits = 4): string {
-  return x !== null && x !== undefined && x < 1 && x > 1 - 1e-4 ? `1-${Number((1 - x).toPrecision(2))}` : number(x, digits);
+  return x !== null && x !== undefined && x < 1 && x > 1 - 1e-4
+    ? `1-${Number((1 - x).toPrecision(2))}`
+    : number(x, digits);
 }
 
 /** A canvas of the element's own size in device pixels; draws in CSS pixels. */

@@ -2,16 +2,42 @@
 // outside both for what is not a number.
 
 type Rgb = [number, number, number];
-const viridis: Rgb[] = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [109, 205, 89], [180, 222, 44], [253, 231, 37]];
-const diverging: Rgb[] = [[5, 48, 97], [33, 102, 172], [67, 147, 195], [146, 197, 222], [247, 247, 247], [253, 219, 160], [253, 174, 97], [230, 97, 1], [127, 39, 4]];
+const viridis: Rgb[] = [
+  [68, 1, 84],
+  [72, 40, 120],
+  [62, 74, 137],
+  [49, 104, 142],
+  [38, 130, 142],
+  [31, 158, 137],
+  [53, 183, 121],
+  [109, 205, 89],
+  [180, 222, 44],
+  [253, 231, 37],
+];
+const diverging: Rgb[] = [
+  [5, 48, 97],
+  [33, 102, 172],
+  [67, 147, 195],
+  [146, 197, 222],
+  [247, 247, 247],
+  [253, 219, 160],
+  [253, 174, 97],
+  [230, 97, 1],
+  [127, 39, 4],
+];
 export const reserved = { nan: [255, 0, 255] as Rgb, plus: [0, 255, 255] as Rgb, minus: [0, 130, 130] as Rgb };
 
 function at(map: Rgb[], t: number): Rgb {
-  const x = Math.min(1, Math.max(0, t)) * (map.length - 1), i = Math.min(map.length - 2, Math.floor(x)), f = x - i;
+  const x = Math.min(1, Math.max(0, t)) * (map.length - 1),
+    i = Math.min(map.length - 2, Math.floor(x)),
+    f = x - i;
   return [0, 1, 2].map((k) => Math.round(map[i][k] + (map[i + 1][k] - map[i][k]) * f)) as Rgb;
 }
 
-export interface Range { lo: number; hi: number }
+export interface Range {
+  lo: number;
+  hi: number;
+}
 
 /** Of the finite cells; clipped to the 1st and 99th percentile when asked. */
 export function rangeOf(parts: (ArrayLike<number> | null)[], clip: boolean): Range {
@@ -23,16 +49,26 @@ export function rangeOf(parts: (ArrayLike<number> | null)[], clip: boolean): Ran
     return { lo: all[Math.floor(all.length * 0.01)], hi: all[Math.min(all.length - 1, Math.floor(all.length * 0.99))] };
   }
   let [lo, hi] = [Infinity, -Infinity];
-  for (const x of all) { if (x < lo) lo = x; if (x > hi) hi = x; }
+  for (const x of all) {
+    if (x < lo) lo = x;
+    if (x > hi) hi = x;
+  }
   return { lo, hi };
 }
 
-const squeeze = (x: number, unit: number): number => Math.sign(x) * Math.log10(1 + (9999 * Math.abs(x)) / unit) / 4;
+const squeeze = (x: number, unit: number): number => (Math.sign(x) * Math.log10(1 + (9999 * Math.abs(x)) / unit)) / 4;
 
-export function paint(image: ImageData, cells: ArrayLike<number>, kind: "value" | "difference", range: Range, log: boolean): void {
+export function paint(
+  image: ImageData,
+  cells: ArrayLike<number>,
+  kind: "value" | "difference",
+  range: Range,
+  log: boolean,
+): void {
   const most = Math.max(Math.abs(range.lo), Math.abs(range.hi)) || 1;
   const half = Number.isFinite(range.hi - range.lo) ? 1 : 0.5; // the range of doubles is wider than a double
-  const low = range.lo * half, span = range.hi * half - low || 1;
+  const low = range.lo * half,
+    span = range.hi * half - low || 1;
   for (let i = 0; i < cells.length; i++) {
     const x = cells[i];
     let c: Rgb;

@@ -3,31 +3,65 @@ import type { Graph, Metric, Point, Session } from "./data";
 import { parseQuery } from "./query";
 import type { State } from "./state";
 
-export interface Heading { group: string; label: string; count: number; colours: Record<string, number>; worst: string; closed: boolean }
+export interface Heading {
+  group: string;
+  label: string;
+  count: number;
+  colours: Record<string, number>;
+  worst: string;
+  closed: boolean;
+}
 export type Row = ({ point: Point; heading?: undefined } | { heading: Heading; point?: undefined }) & { depth: number };
-export interface Listing { rows: Row[]; shown: Point[] }
+export interface Listing {
+  rows: Row[];
+  shown: Point[];
+}
 
 const classRank: Record<string, number> = { structural: 4, nonfinite: 3, finite: 2, exact: 0 };
-const verdictRank: Record<string, number> = { culprit: 9, mismatch: 8, nondeterministic: 7, amplified: 6, inherited: 5, unverified: 3, unpaired: 3, within: 2, same: 1 };
+const verdictRank: Record<string, number> = {
+  culprit: 9,
+  mismatch: 8,
+  nondeterministic: 7,
+  amplified: 6,
+  inherited: 5,
+  unverified: 3,
+  unpaired: 3,
+  within: 2,
+  same: 1,
+};
 export const rankOf = (v: string): number => verdictRank[v] ?? 0;
 
 /** The worst first, in the order of pl_session_order: by class, by the metric's own direction (no figure is the least), then, where the reference is 0, by max_abs. */
 export function byDivergence(points: Point[], metrics: Metric[], metric: number): Point[] {
-  const sign = metrics[metric].higher ? -1 : 1, largest = metrics.findIndex((m) => m.name === "max_abs");
+  const sign = metrics[metric].higher ? -1 : 1,
+    largest = metrics.findIndex((m) => m.name === "max_abs");
   const keys = points.map((point) => {
     const x = point.metrics[metric];
-    return { point, rank: point.class === null ? 1 : classRank[point.class] ?? 1, bad: x === null ? -Infinity : sign * x, size: (point.zero && point.metrics[largest]) || 0, index: point.index };
+    return {
+      point,
+      rank: point.class === null ? 1 : (classRank[point.class] ?? 1),
+      bad: x === null ? -Infinity : sign * x,
+      size: (point.zero && point.metrics[largest]) || 0,
+      index: point.index,
+    };
   });
   const more = (x: number, y: number): number => (x === y ? 0 : x > y ? -1 : 1);
   keys.sort((x, y) => more(x.rank, y.rank) || more(x.bad, y.bad) || more(x.size, y.size) || x.index - y.index);
   return keys.map((k) => k.point);
 }
 
-export function colourOf(p: Point, metric: number): string { return p.colours[metric] ?? "-"; }
+export function colourOf(p: Point, metric: number): string {
+  return p.colours[metric] ?? "-";
+}
 
 export function metricIndex(session: Session, name: string): number {
   const i = session.metrics.findIndex((m) => m.name === name);
-  return i >= 0 ? i : Math.max(0, session.metrics.findIndex((m) => m.name === session.metric));
+  return i >= 0
+    ? i
+    : Math.max(
+        0,
+        session.metrics.findIndex((m) => m.name === session.metric),
+      );
 }
 
 function heading(group: string, label: string, points: Point[], metric: number, closed: boolean): Heading {
@@ -43,14 +77,24 @@ function heading(group: string, label: string, points: Point[], metric: number, 
 export function list(session: Session, graph: Graph | null, s: State): Listing {
   const metric = metricIndex(session, s.metric);
   const test = parseQuery(s.query, session.metrics, graph);
-  const found = session.points.filter((p) => !s.hide.includes(colourOf(p, metric)) && (!s.verdict || p.verdict === s.verdict) && test(p));
+  const found = session.points.filter(
+    (p) => !s.hide.includes(colourOf(p, metric)) && (!s.verdict || p.verdict === s.verdict) && test(p),
+  );
   const shown = s.sort === "similarity" ? byDivergence(found, session.metrics, metric) : found;
   if (s.group === "none") return { rows: shown.map((point) => ({ point, depth: 0 })), shown };
-  const root = tree(shown, s.group === "module" ? modulePath(shown) : (p) => [p.op || (p.input ? "(input)" : "(no op)")]);
-  const rows: Row[] = [], visible: Point[] = [];
+  const root = tree(
+    shown,
+    s.group === "module" ? modulePath(shown) : (p) => [p.op || (p.input ? "(input)" : "(no op)")],
+  );
+  const rows: Row[] = [],
+    visible: Point[] = [];
   const put = (g: Group, depth: number): void => {
     for (const item of g.items) {
-      if (!(item instanceof Group)) { rows.push({ point: item, depth }); visible.push(item); continue; }
+      if (!(item instanceof Group)) {
+        rows.push({ point: item, depth });
+        visible.push(item);
+        continue;
+      }
       const closed = s.closed.includes(item.id);
       rows.push({ heading: heading(item.id, item.label, item.all, metric, closed), depth });
       if (!closed) put(item, depth + 1);
@@ -64,14 +108,18 @@ class Group {
   readonly items: (Group | Point)[] = [];
   readonly all: Point[] = []; // with those of the groups below
   readonly groups = new Map<string, Group>();
-  constructor(readonly id: string, readonly label: string) {}
+  constructor(
+    readonly id: string,
+    readonly label: string,
+  ) {}
 }
 
 /** Groups stand where the first of their points stands in the list: the worst on top when that is how it is sorted. */
 function tree(points: Point[], path: (p: Point) => string[]): Group {
   const root = new Group("", "");
   for (const p of points) {
-    let at = root, id = "";
+    let at = root,
+      id = "";
     for (const part of path(p)) {
       id = id ? `${id}.${part}` : part;
       let next = at.groups.get(part);
@@ -90,10 +138,14 @@ function tree(points: Point[], path: (p: Point) => string[]): Group {
 
 /** The module of a point, from the outside; one that holds a single value stands for nothing and is left out. */
 function modulePath(points: Point[]): (p: Point) => string[] {
-  const n = new Map<string, number>(), parts = (p: Point): string[] => (p.module ? p.module.slice(0, 1000).split(".", 32) : ["(no module)"]);
+  const n = new Map<string, number>(),
+    parts = (p: Point): string[] => (p.module ? p.module.slice(0, 1000).split(".", 32) : ["(no module)"]);
   for (const p of points) {
     let id = "";
-    for (const part of parts(p)) { id = id ? `${id}.${part}` : part; n.set(id, (n.get(id) ?? 0) + 1); }
+    for (const part of parts(p)) {
+      id = id ? `${id}.${part}` : part;
+      n.set(id, (n.get(id) ?? 0) + 1);
+    }
   }
   return (p) => {
     const all = parts(p);

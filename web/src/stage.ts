@@ -10,7 +10,14 @@ declare const WORKER_SOURCE: string;
 let workerUrl = "";
 
 /** What a stage shows: a graph, its points, and what became of each node on the other side. */
-export interface Scenery { graph: Graph; title: string; pointOf: (Point | null)[]; change: Change[] | null; told: (node: number) => string; nodeOf(p: Point): GraphNode | null }
+export interface Scenery {
+  graph: Graph;
+  title: string;
+  pointOf: (Point | null)[];
+  change: Change[] | null;
+  told: (node: number) => string;
+  nodeOf(p: Point): GraphNode | null;
+}
 const signs: Record<Change, string> = { same: "", changed: "≠", added: "+", removed: "−", fused: "⊂", folded: "k" };
 
 export class Stage {
@@ -38,12 +45,20 @@ export class Stage {
   private colours: Record<string, string> = {};
 
   /** nowhere: a node was chosen that has no sync point. */
-  constructor(private app: App, private nowhere: (node: GraphNode, told: string) => void) {
+  constructor(
+    private app: App,
+    private nowhere: (node: GraphNode, told: string) => void,
+  ) {
     this.listen();
-    new ResizeObserver(() => { if (this.fitNext) this.fit(); else this.redraw(); }).observe(this.element);
+    new ResizeObserver(() => {
+      if (this.fitNext) this.fit();
+      else this.redraw();
+    }).observe(this.element);
   }
 
-  say(text: string): void { this.note.textContent = text; }
+  say(text: string): void {
+    this.note.textContent = text;
+  }
 
   show(s: Scenery): void {
     this.scenery = s;
@@ -57,22 +72,36 @@ export class Stage {
       try {
         workerUrl ||= URL.createObjectURL(new Blob([WORKER_SOURCE], { type: "text/javascript" })); // one, however many stages come and go
         this.worker = new Worker(workerUrl);
-        this.worker.onmessage = (e) => { if (e.data.id === this.asked) this.take(e.data.scene); };
-        this.worker.onerror = () => { this.worker = null; this.workerFailed = true; this.relayout(); };
-      } catch { this.workerFailed = true; }
+        this.worker.onmessage = (e) => {
+          if (e.data.id === this.asked) this.take(e.data.scene);
+        };
+        this.worker.onerror = () => {
+          this.worker = null;
+          this.workerFailed = true;
+          this.relayout();
+        };
+      } catch {
+        this.workerFailed = true;
+      }
     }
     this.worker?.postMessage({ outline: this.outline });
     this.recolour();
     this.relayout();
   }
 
-  close(): void { this.worker?.terminate(); this.worker = null; }
+  close(): void {
+    this.worker?.terminate();
+    this.worker = null;
+  }
 
   /** Groups above the selected node are opened, so that it can be seen. */
   reveal(): void {
     const node = this.selectedNode();
     this.trace();
-    if (!node || !this.outline) { this.redraw(); return; }
+    if (!node || !this.outline) {
+      this.redraw();
+      return;
+    }
     const open = new Set(this.app.state.open);
     const before = open.size;
     for (let g = this.outline.nodeGroup[node.index]; g > 0; g = this.outline.parents[g]) open.add(this.outline.ids[g]);
@@ -94,30 +123,38 @@ export class Stage {
     if (!this.scenery || !this.outline) return;
     this.rolled = rollUp(this.outline, this.scenery.pointOf, (p) => colourOf(p, app.metric));
     for (const c of "gyr-") this.colours[c] = cssColour(colourVars[c]);
-    for (const name of ["text", "line", "panel", "panel2", "select", "faint", "soft", "good", "mid"]) this.colours[name] = cssColour(name);
+    for (const name of ["text", "line", "panel", "panel2", "select", "faint", "soft", "good", "mid"])
+      this.colours[name] = cssColour(name);
     this.trace();
     this.redraw();
   }
 
   /** Whether the picture is still to follow what was chosen: a layout or a frame is under way. */
-  private tellBusy(): void { this.canvas.setAttribute("aria-busy", String(this.pending || this.laid !== this.asked)); }
+  private tellBusy(): void {
+    this.canvas.setAttribute("aria-busy", String(this.pending || this.laid !== this.asked));
+  }
 
   private take(s: Scene): void {
     this.shown = s;
     this.laid = this.asked;
     if (this.fitNext) this.fit();
-    if (this.app.point) this.centre(); else this.redraw();
-    const n = s.items.filter((i) => i.node >= 0).length, folded = s.items.length - n;
+    if (this.app.point) this.centre();
+    else this.redraw();
+    const n = s.items.filter((i) => i.node >= 0).length,
+      folded = s.items.length - n;
     this.canvas.setAttribute("aria-label", `Graph: ${n} operations and ${folded} modules shown`);
     this.canvas.dataset.items = String(s.items.length);
     this.canvas.dataset.nodes = String(n);
   }
 
-  private selectedNode(): GraphNode | null { return (this.app.point && this.scenery?.nodeOf(this.app.point)) || null; }
+  private selectedNode(): GraphNode | null {
+    return (this.app.point && this.scenery?.nodeOf(this.app.point)) || null;
+  }
 
   /** The item that stands for the selection: its node, or the folded group around it. */
   private selectedItem(): Item | null {
-    const node = this.selectedNode(), o = this.outline;
+    const node = this.selectedNode(),
+      o = this.outline;
     if (!node || !o) return null;
     const own = this.shown.items.find((i) => i.node === node.index);
     if (own) return own;
@@ -127,20 +164,36 @@ export class Stage {
   }
 
   private trace(): void {
-    const node = this.selectedNode(), o = this.outline;
+    const node = this.selectedNode(),
+      o = this.outline;
     this.kept = null;
     if (!this.app.state.trace || !node || !o) return;
     const kept = new Set<number>([node.index]);
-    for (const [from, to] of [[0, 1], [1, 0]] as const) {
+    for (const [from, to] of [
+      [0, 1],
+      [1, 0],
+    ] as const) {
       const next = new Map<number, number[]>();
-      for (const e of o.edges) { const l = next.get(e[from]); if (l) l.push(e[to]); else next.set(e[from], [e[to]]); }
-      const seen = new Set<number>([node.index]), stack = [node.index];
+      for (const e of o.edges) {
+        const l = next.get(e[from]);
+        if (l) l.push(e[to]);
+        else next.set(e[from], [e[to]]);
+      }
+      const seen = new Set<number>([node.index]),
+        stack = [node.index];
       for (let n = stack.pop(); n !== undefined; n = stack.pop())
-        for (const v of next.get(n) ?? []) if (!seen.has(v)) { seen.add(v); kept.add(v); stack.push(v); }
+        for (const v of next.get(n) ?? [])
+          if (!seen.has(v)) {
+            seen.add(v);
+            kept.add(v);
+            stack.push(v);
+          }
     }
     this.kept = kept;
     this.keptGroups.clear();
-    for (const n of kept) for (let g = o.nodeGroup[n]; g > 0 && !this.keptGroups.has(o.ids[g]); g = o.parents[g]) this.keptGroups.add(o.ids[g]);
+    for (const n of kept)
+      for (let g = o.nodeGroup[n]; g > 0 && !this.keptGroups.has(o.ids[g]); g = o.parents[g])
+        this.keptGroups.add(o.ids[g]);
   }
 
   fit(): void {
@@ -162,7 +215,10 @@ export class Stage {
       const { clientWidth: w, clientHeight: hgt } = this.box;
       const far = this.k < 0.5;
       if (far) this.k = 0.9;
-      const [cx, cy] = [this.x + (item.x + item.width / 2) * this.k, this.y + (item.y + Math.min(item.height, 60) / 2) * this.k];
+      const [cx, cy] = [
+        this.x + (item.x + item.width / 2) * this.k,
+        this.y + (item.y + Math.min(item.height, 60) / 2) * this.k,
+      ];
       if (far || cx < 60 || cx > w - 60 || cy < 40 || cy > hgt - 40) {
         this.x += w / 2 - cx;
         this.y += hgt / 2 - cy;
@@ -173,11 +229,14 @@ export class Stage {
 
   toggle(id: string): void {
     const open = this.app.state.open;
-    this.app.store.set({ open: open.includes(id) ? open.filter((g) => g !== id && !g.startsWith(`${id}.`)) : [...open, id] });
+    this.app.store.set({
+      open: open.includes(id) ? open.filter((g) => g !== id && !g.startsWith(`${id}.`)) : [...open, id],
+    });
   }
 
   foldSelection(): void {
-    const node = this.selectedNode(), o = this.outline;
+    const node = this.selectedNode(),
+      o = this.outline;
     if (!node || !o) return;
     let g = o.nodeGroup[node.index];
     while (g > 0 && !this.app.state.open.includes(o.ids[g])) g = o.parents[g];
@@ -185,7 +244,8 @@ export class Stage {
   }
 
   unfoldSelection(): void {
-    const node = this.selectedNode(), o = this.outline;
+    const node = this.selectedNode(),
+      o = this.outline;
     if (!node || !o) return;
     const up: number[] = [];
     for (let g = o.nodeGroup[node.index]; g > 0; g = o.parents[g]) up.unshift(g);
@@ -195,13 +255,22 @@ export class Stage {
 
   private listen(): void {
     let drag: { x: number; y: number; moved: boolean } | null = null;
-    this.canvas.onpointerdown = (e) => { drag = { x: e.clientX, y: e.clientY, moved: false }; this.canvas.setPointerCapture(e.pointerId); };
+    this.canvas.onpointerdown = (e) => {
+      drag = { x: e.clientX, y: e.clientY, moved: false };
+      this.canvas.setPointerCapture(e.pointerId);
+    };
     this.canvas.onpointermove = (e) => {
-      if (!drag) { this.canvas.style.cursor = this.at(e.offsetX, e.offsetY) ? "pointer" : "grab"; return; }
+      if (!drag) {
+        this.canvas.style.cursor = this.at(e.offsetX, e.offsetY) ? "pointer" : "grab";
+        return;
+      }
       const [dx, dy] = [e.clientX - drag.x, e.clientY - drag.y];
       if (Math.abs(dx) + Math.abs(dy) > 3) drag.moved = true;
       if (!drag.moved) return;
-      this.x += dx; this.y += dy; drag.x = e.clientX; drag.y = e.clientY;
+      this.x += dx;
+      this.y += dy;
+      drag.x = e.clientX;
+      drag.y = e.clientY;
       this.redraw();
     };
     this.canvas.onpointerup = (e) => {
@@ -209,11 +278,18 @@ export class Stage {
       drag = null;
       if (clicked) this.click(e.offsetX, e.offsetY);
     };
-    this.canvas.ondblclick = (e) => { const item = this.at(e.offsetX, e.offsetY); if (item && item.node < 0) this.toggle(item.group); };
+    this.canvas.ondblclick = (e) => {
+      const item = this.at(e.offsetX, e.offsetY);
+      if (item && item.node < 0) this.toggle(item.group);
+    };
     this.canvas.onwheel = (e) => {
       e.preventDefault();
       if (e.ctrlKey || e.metaKey) this.zoom(Math.exp(-e.deltaY / 300), e.offsetX, e.offsetY);
-      else { this.x -= e.deltaX; this.y -= e.deltaY; this.redraw(); }
+      else {
+        this.x -= e.deltaX;
+        this.y -= e.deltaY;
+        this.redraw();
+      }
     };
     this.mini.onclick = (e) => {
       const s = Math.min(140 / this.shown.width, 100 / this.shown.height);
@@ -232,10 +308,18 @@ export class Stage {
   }
 
   private at(px: number, py: number): Item | null {
-    const x = (px - this.x) / this.k, y = (py - this.y) / this.k;
+    const x = (px - this.x) / this.k,
+      y = (py - this.y) / this.k;
     let best: Item | null = null;
     for (const i of this.shown.items)
-      if (x >= i.x && x <= i.x + i.width && y >= i.y && y <= i.y + (i.open ? 26 : i.height) && (!best || i.depth >= best.depth)) best = i;
+      if (
+        x >= i.x &&
+        x <= i.x + i.width &&
+        y >= i.y &&
+        y <= i.y + (i.open ? 26 : i.height) &&
+        (!best || i.depth >= best.depth)
+      )
+        best = i;
     return best;
   }
 
@@ -243,10 +327,16 @@ export class Stage {
     const item = this.at(px, py);
     if (!item) return;
     if (item.node >= 0) {
-      const s = this.scenery!, p = s.pointOf[item.node], told = s.told(item.node);
-      this.note.textContent = [clean(item.label, 60), p ? "" : "no sync point (not materialised by A)", told].filter((x) => x).join(": ");
-      if (p) { this.app.select(p); if (told) this.note.textContent = `${clean(item.label, 60)}: ${told}`; }
-      else this.nowhere(s.graph.nodes[item.node], told);
+      const s = this.scenery!,
+        p = s.pointOf[item.node],
+        told = s.told(item.node);
+      this.note.textContent = [clean(item.label, 60), p ? "" : "no sync point (not materialised by A)", told]
+        .filter((x) => x)
+        .join(": ");
+      if (p) {
+        this.app.select(p);
+        if (told) this.note.textContent = `${clean(item.label, 60)}: ${told}`;
+      } else this.nowhere(s.graph.nodes[item.node], told);
     } else if ((py - this.y) / this.k < item.y + 26) this.toggle(item.group);
   }
 
@@ -254,13 +344,19 @@ export class Stage {
     if (this.pending) return;
     this.pending = true;
     this.tellBusy();
-    requestAnimationFrame(() => { this.pending = false; this.draw(); this.tellBusy(); });
+    requestAnimationFrame(() => {
+      this.pending = false;
+      this.draw();
+      this.tellBusy();
+    });
   }
 
   private draw(): void {
-    const start = performance.now(), { clientWidth: w, clientHeight: hgt } = this.box;
+    const start = performance.now(),
+      { clientWidth: w, clientHeight: hgt } = this.box;
     if (!w || (!this.shown.items.length && this.laid !== this.asked)) return; // what was shown stays until the next is laid out
-    const g = sized(this.canvas, w, hgt), { x, y, k } = this;
+    const g = sized(this.canvas, w, hgt),
+      { x, y, k } = this;
     const [left, top, right, bottom] = [-x / k, -y / k, (w - x) / k, (hgt - y) / k];
     const visible = (i: Item): boolean => i.x < right && i.x + i.width > left && i.y < bottom && i.y + i.height > top;
     g.translate(x, y);
@@ -290,7 +386,8 @@ export class Stage {
   }
 
   private drawEdge(g: CanvasRenderingContext2D, e: Edge, top: number, bottom: number): void {
-    const a = this.shown.items[e.from], b = this.shown.items[e.to];
+    const a = this.shown.items[e.from],
+      b = this.shown.items[e.to];
     if (!a || !b) return;
     const [ax, ay, bx, by] = [a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y];
     if (Math.max(ay, by) < top || Math.min(ay, by) > bottom) return;
@@ -334,13 +431,20 @@ export class Stage {
   }
 
   private drawBox(g: CanvasRenderingContext2D, i: Item, selected: boolean): void {
-    const p = i.node >= 0 ? this.scenery!.pointOf[i.node] : null, change = i.node >= 0 ? this.scenery!.change?.[i.node] ?? null : null;
+    const p = i.node >= 0 ? this.scenery!.pointOf[i.node] : null,
+      change = i.node >= 0 ? (this.scenery!.change?.[i.node] ?? null) : null;
     const gone = change === "removed" || change === "fused" || change === "folded";
     g.globalAlpha = this.isKept(i) ? 1 : 0.25;
     g.fillStyle = this.colours.panel;
     g.strokeStyle = p ? this.colours[colourOf(p, this.app.metric)] : this.colours.line;
     g.lineWidth = p?.verdict === "culprit" ? 3 : 1.5;
-    g.setLineDash(change === "fused" || (!change && p && p.relation !== "1:1" && p.relation !== "") ? [6, 3] : gone || (i.node >= 0 && !p) ? [2, 3] : []);
+    g.setLineDash(
+      change === "fused" || (!change && p && p.relation !== "1:1" && p.relation !== "")
+        ? [6, 3]
+        : gone || (i.node >= 0 && !p)
+          ? [2, 3]
+          : [],
+    );
     g.beginPath();
     g.roundRect(i.x, i.y, i.width, i.height, 5);
     g.fill();
@@ -394,10 +498,12 @@ export class Stage {
   }
 
   private drawMini(): void {
-    const s = Math.min(140 / this.shown.width, 100 / this.shown.height), { x, y, k } = this;
+    const s = Math.min(140 / this.shown.width, 100 / this.shown.height),
+      { x, y, k } = this;
     const g = sized(this.mini, Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s));
     for (const i of this.shown.items) {
-      const p = i.node >= 0 ? this.scenery!.pointOf[i.node] : null, roll = i.node < 0 ? this.rolled.get(i.group) : null;
+      const p = i.node >= 0 ? this.scenery!.pointOf[i.node] : null,
+        roll = i.node < 0 ? this.rolled.get(i.group) : null;
       if (i.open) continue;
       g.fillStyle = this.colours[p ? colourOf(p, this.app.metric) : roll?.r ? "r" : roll?.y ? "y" : roll ? "g" : "-"];
       g.fillRect(i.x * s, i.y * s, Math.max(1.5, i.width * s), Math.max(1.5, i.height * s));
@@ -415,5 +521,7 @@ export class Stage {
     });
   }
 
-  clearNote(): void { if (this.scenery) fill(this.note); }
+  clearNote(): void {
+    if (this.scenery) fill(this.note);
+  }
 }

@@ -24,16 +24,36 @@ export interface State {
 }
 
 export const defaults: State = {
-  value: "", metric: "", sort: "similarity", group: "none", query: "", hide: "", verdict: "", closed: [], open: [], graph: "given", trace: false,
-  axes: "", index: "", window: "", reduce: "max", range: "shared", log: false, clip: false, palette: "default", theme: "auto",
+  value: "",
+  metric: "",
+  sort: "similarity",
+  group: "none",
+  query: "",
+  hide: "",
+  verdict: "",
+  closed: [],
+  open: [],
+  graph: "given",
+  trace: false,
+  axes: "",
+  index: "",
+  window: "",
+  reduce: "max",
+  range: "shared",
+  log: false,
+  clip: false,
+  palette: "default",
+  theme: "auto",
 };
 
 export function encode(s: State): string {
   const out = new URLSearchParams();
   for (const key of Object.keys(defaults) as (keyof State)[]) {
-    const value = s[key], base = defaults[key];
-    if (Array.isArray(value)) { if (value.length) out.set(key, value.map(safeEncode).join(",")); }
-    else if (value !== base) out.set(key, typeof value === "boolean" ? (value ? "1" : "0") : String(value));
+    const value = s[key],
+      base = defaults[key];
+    if (Array.isArray(value)) {
+      if (value.length) out.set(key, value.map(safeEncode).join(","));
+    } else if (value !== base) out.set(key, typeof value === "boolean" ? (value ? "1" : "0") : String(value));
   }
   return out.toString();
 }
@@ -48,10 +68,21 @@ export function decode(text: string): State {
     else if (typeof defaults[key] === "boolean") s[key] = value === "1";
     else s[key] = value;
   }
-  const one = (key: keyof State, ...of: string[]): void => { if (!of.includes(s[key])) s[key] = defaults[key]; };
+  const one = (key: keyof State, ...of: string[]): void => {
+    if (!of.includes(s[key])) s[key] = defaults[key];
+  };
   one("sort", "similarity", "operation");
   one("group", "none", "module", "op");
-  one("graph", "given", "executed", "reference", "given+executed", "given|executed", "given+reference", "given|reference");
+  one(
+    "graph",
+    "given",
+    "executed",
+    "reference",
+    "given+executed",
+    "given|executed",
+    "given+reference",
+    "given|reference",
+  );
   one("range", "shared", "own");
   one("reduce", "max", "mean", "sample");
   one("palette", "default", "blue");
@@ -61,11 +92,17 @@ export function decode(text: string): State {
 
 /** A name that was cut in the middle of a character cannot be encoded. */
 function safeEncode(x: string): string {
-  return encodeURIComponent(x.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd"));
+  return encodeURIComponent(
+    x.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd"),
+  );
 }
 
 function safeDecode(x: string): string {
-  try { return decodeURIComponent(x); } catch { return x; }
+  try {
+    return decodeURIComponent(x);
+  } catch {
+    return x;
+  }
 }
 
 type Listener = (s: State, changed: Set<keyof State>) => void;
@@ -77,7 +114,9 @@ export class Store {
     this.state = decode(location.hash);
     addEventListener("popstate", () => this.replace(decode(location.hash)));
   }
-  on(f: Listener): void { this.listeners.push(f); }
+  on(f: Listener): void {
+    this.listeners.push(f);
+  }
   /** A new selection or pane is a step for the back button; the rest replaces the address. */
   set(patch: Partial<State>): void {
     const next = { ...this.state, ...patch };
@@ -88,7 +127,9 @@ export class Store {
     try {
       if (changed.has("value")) history.pushState(null, "", url);
       else history.replaceState(null, "", url);
-    } catch { /* too often for the browser: the address follows with the next change */ }
+    } catch {
+      /* too often for the browser: the address follows with the next change */
+    }
     this.tell(changed);
   }
   private replace(next: State): void {
@@ -102,5 +143,7 @@ export class Store {
       if (JSON.stringify(next[key]) !== JSON.stringify(this.state[key])) changed.add(key);
     return changed;
   }
-  private tell(changed: Set<keyof State>): void { for (const f of this.listeners) f(this.state, changed); }
+  private tell(changed: Set<keyof State>): void {
+    for (const f of this.listeners) f(this.state, changed);
+  }
 }

@@ -3,21 +3,36 @@ import type { Graph, GraphNode, Session } from "./data";
 
 export type Change = "same" | "changed" | "added" | "removed" | "fused" | "folded";
 /** twin: the node of the other graph that makes the same value, or -1; into: the one that does its work, when it was fused. */
-export interface Side { change: Change[]; twin: number[]; into: number[] }
-export interface Comparison { left: Side; right: Side }
+export interface Side {
+  change: Change[];
+  twin: number[];
+  into: number[];
+}
+export interface Comparison {
+  left: Side;
+  right: Side;
+}
 
 /** By the values they make: under the name that the session paired, else under the same name. */
 export function compareGraphs(left: Graph, right: Graph, pairs: Map<string, string>): Comparison {
-  const blank = (g: Graph): Side => ({ change: g.nodes.map(() => "removed" as Change), twin: g.nodes.map(() => -1), into: g.nodes.map(() => -1) });
-  const l = blank(left), r = blank(right);
-  for (const n of left.nodes) for (const v of n.outputs) {
-    if (v < 0 || l.twin[n.index] >= 0) continue;
-    const other = right.producer.get(pairs.get(left.values[v]) ?? left.values[v]);
-    if (!other || r.twin[other.index] >= 0) continue;
-    l.twin[n.index] = other.index;
-    r.twin[other.index] = n.index;
-  }
-  l.change = left.nodes.map((n) => (l.twin[n.index] < 0 ? "removed" : right.nodes[l.twin[n.index]].op === n.op ? "same" : "changed"));
+  const blank = (g: Graph): Side => ({
+    change: g.nodes.map(() => "removed"),
+    twin: g.nodes.map(() => -1),
+    into: g.nodes.map(() => -1),
+  });
+  const l = blank(left),
+    r = blank(right);
+  for (const n of left.nodes)
+    for (const v of n.outputs) {
+      if (v < 0 || l.twin[n.index] >= 0) continue;
+      const other = right.producer.get(pairs.get(left.values[v]) ?? left.values[v]);
+      if (!other || r.twin[other.index] >= 0) continue;
+      l.twin[n.index] = other.index;
+      r.twin[other.index] = n.index;
+    }
+  l.change = left.nodes.map((n) =>
+    l.twin[n.index] < 0 ? "removed" : right.nodes[l.twin[n.index]].op === n.op ? "same" : "changed",
+  );
   r.change = right.nodes.map((n) => (r.twin[n.index] < 0 ? "added" : l.change[r.twin[n.index]]));
   settle(left, l, right);
   settle(right, r, left);
@@ -26,19 +41,34 @@ export function compareGraphs(left: Graph, right: Graph, pairs: Map<string, stri
 
 /** A node without a twin, all of whose uses lead to one that is another operation on the other side, was fused into that; a value that became a weight was folded. */
 function settle(g: Graph, s: Side, other: Graph): void {
-  const uses = new Map<number, number[]>(), names = new Map(other.values.map((v, i) => [v, i] as const));
-  for (const n of g.nodes) for (const v of n.inputs) if (v >= 0) { const u = uses.get(v); if (u) u.push(n.index); else uses.set(v, [n.index]); }
+  const uses = new Map<number, number[]>(),
+    names = new Map(other.values.map((v, i) => [v, i] as const));
+  for (const n of g.nodes)
+    for (const v of n.inputs)
+      if (v >= 0) {
+        const u = uses.get(v);
+        if (u) u.push(n.index);
+        else uses.set(v, [n.index]);
+      }
   const outputs = new Set(g.outputs);
-  for (let i = g.nodes.length - 1; i >= 0; i--) { // consumers come after: their answer is there
+  for (let i = g.nodes.length - 1; i >= 0; i--) {
+    // consumers come after: their answer is there
     if (s.twin[i] >= 0) continue;
     const n = g.nodes[i];
-    if (n.op === "Constant" || n.outputs.every((v) => v >= 0 && other.weights.has(names.get(g.values[v]) ?? -1))) { s.change[i] = n.op === "Constant" ? "same" : "folded"; continue; }
+    if (n.op === "Constant" || n.outputs.every((v) => v >= 0 && other.weights.has(names.get(g.values[v]) ?? -1))) {
+      s.change[i] = n.op === "Constant" ? "same" : "folded";
+      continue;
+    }
     const into = new Set<number>();
     for (const v of n.outputs) {
       if (outputs.has(v)) into.add(-1);
-      for (const u of uses.get(v) ?? []) into.add(s.twin[u] < 0 ? s.into[u] : s.change[u] === "changed" ? s.twin[u] : -1);
+      for (const u of uses.get(v) ?? [])
+        into.add(s.twin[u] < 0 ? s.into[u] : s.change[u] === "changed" ? s.twin[u] : -1);
     }
-    if (into.size === 1 && !into.has(-1)) { s.into[i] = [...into][0]; s.change[i] = "fused"; }
+    if (into.size === 1 && !into.has(-1)) {
+      s.into[i] = [...into][0];
+      s.change[i] = "fused";
+    }
   }
 }
 
@@ -68,10 +98,14 @@ export function placed(g: Graph, s: Side, other: Graph): Graph {
   for (const n of g.nodes) for (const v of n.inputs) if (v >= 0 && !consumer.has(v)) consumer.set(v, n.index);
   for (const n of g.nodes) {
     if (module[n.index]) continue;
-    const after = n.outputs.map((v) => module[consumer.get(v) ?? -1]).find((m) => m), before = n.inputs.map((v) => (v >= 0 ? module[g.producer.get(g.values[v])?.index ?? -1] : "")).find((m) => m);
+    const after = n.outputs.map((v) => module[consumer.get(v) ?? -1]).find((m) => m),
+      before = n.inputs.map((v) => (v >= 0 ? module[g.producer.get(g.values[v])?.index ?? -1] : "")).find((m) => m);
     module[n.index] = after || before || "";
   }
-  return withNodes(g, g.nodes.map((n) => ({ ...n, module: module[n.index] })));
+  return withNodes(
+    g,
+    g.nodes.map((n) => ({ ...n, module: module[n.index] })),
+  );
 }
 
 function withNodes(g: Graph, nodes: GraphNode[]): Graph {
@@ -81,11 +115,19 @@ function withNodes(g: Graph, nodes: GraphNode[]): Graph {
 }
 
 /** One graph of both: the left one, and what only the right one has, in its place. from: node of the merged graph to those of the two. */
-export function merge(left: Graph, right: Graph, c: Comparison): { graph: Graph; change: Change[]; left: number[]; right: number[] } {
-  const values = [...left.values], types = [...left.types], number = new Map(values.map((v, i) => [v, i] as const));
-  const at = (v: number): number => { // a value of the right graph: under the name of its twin's
+export function merge(
+  left: Graph,
+  right: Graph,
+  c: Comparison,
+): { graph: Graph; change: Change[]; left: number[]; right: number[] } {
+  const values = [...left.values],
+    types = [...left.types],
+    number = new Map(values.map((v, i) => [v, i] as const));
+  const at = (v: number): number => {
+    // a value of the right graph: under the name of its twin's
     if (v < 0) return -1;
-    const maker = right.producer.get(right.values[v]), twin = maker ? c.right.twin[maker.index] : -1;
+    const maker = right.producer.get(right.values[v]),
+      twin = maker ? c.right.twin[maker.index] : -1;
     const k = maker ? maker.outputs.indexOf(v) : -1;
     if (twin >= 0 && left.nodes[twin].outputs[k] >= 0) return left.nodes[twin].outputs[k];
     const old = number.get(right.values[v]);
@@ -95,16 +137,42 @@ export function merge(left: Graph, right: Graph, c: Comparison): { graph: Graph;
     types.push(right.types[v]);
     return values.length - 1;
   };
-  interface Entry { node: GraphNode; change: Change; l: number; r: number; order: number }
-  const all: Entry[] = left.nodes.map((n) => ({ node: n, change: c.left.change[n.index], l: n.index, r: c.left.twin[n.index], order: n.index }));
+  interface Entry {
+    node: GraphNode;
+    change: Change;
+    l: number;
+    r: number;
+    order: number;
+  }
+  const all: Entry[] = left.nodes.map((n) => ({
+    node: n,
+    change: c.left.change[n.index],
+    l: n.index,
+    r: c.left.twin[n.index],
+    order: n.index,
+  }));
   let order = -1;
   for (const n of right.nodes) {
     const twin = c.right.twin[n.index];
     if (twin >= 0) {
       order = twin;
-      const inputs = n.inputs.map(at), own = all[twin].node; // edges of both
-      all[twin] = { ...all[twin], node: { ...own, inputs: [...own.inputs, ...inputs.filter((v) => v >= 0 && !own.inputs.includes(v) && !left.weights.has(v))] } };
-    } else all.push({ node: { ...n, inputs: n.inputs.map(at), outputs: n.outputs.map(at) }, change: c.right.change[n.index], l: -1, r: n.index, order: order + 0.5 });
+      const inputs = n.inputs.map(at),
+        own = all[twin].node; // edges of both
+      all[twin] = {
+        ...all[twin],
+        node: {
+          ...own,
+          inputs: [...own.inputs, ...inputs.filter((v) => v >= 0 && !own.inputs.includes(v) && !left.weights.has(v))],
+        },
+      };
+    } else
+      all.push({
+        node: { ...n, inputs: n.inputs.map(at), outputs: n.outputs.map(at) },
+        change: c.right.change[n.index],
+        l: -1,
+        r: n.index,
+        order: order + 0.5,
+      });
   }
   all.sort((x, y) => x.order - y.order);
   const nodes = all.map((x, index) => ({ ...x.node, index }));
@@ -118,35 +186,60 @@ export function graphOfSchedule(given: Graph, schedule: string): Graph {
   let step = -1;
   for (const line of schedule.split("\n")) {
     const head = /^step (\d+):/.exec(line);
-    if (head) { step = Number(head[1]); continue; }
-    const made = /# \S+ (.+)$/.exec(line), node = made && given.producer.get(made[1]);
+    if (head) {
+      step = Number(head[1]);
+      continue;
+    }
+    const made = /# \S+ (.+)$/.exec(line),
+      node = made && given.producer.get(made[1]);
     if (node && !stepOf.has(node.index)) stepOf.set(node.index, step);
   }
   const members = new Map<number, GraphNode[]>();
-  for (const n of given.nodes) { // without a step: a view, a constant, or what was folded away
+  for (const n of given.nodes) {
+    // without a step: a view, a constant, or what was folded away
     const s = stepOf.get(n.index);
     if (s === undefined) continue;
     const m = members.get(s);
-    if (m) m.push(n); else members.set(s, [n]);
+    if (m) m.push(n);
+    else members.set(s, [n]);
   }
   const nodes: GraphNode[] = [];
   for (const [, m] of [...members].sort((x, y) => x[0] - y[0])) {
-    const inside = new Set(m.flatMap((n) => n.outputs)), last = m[m.length - 1];
+    const inside = new Set(m.flatMap((n) => n.outputs)),
+      last = m[m.length - 1];
     const inputs = [...new Set(m.flatMap((n) => n.inputs))].filter((v) => v >= 0 && !inside.has(v));
     const used = last.outputs; // the value that leaves the step; the others never reach memory
-    const op = m.length === 1 ? last.op : m.map((n) => n.op).slice(0, 4).join("+") + (m.length > 4 ? "+…" : "");
-    nodes.push({ ...last, index: nodes.length, op, inputs, outputs: used, attrs: m.length === 1 ? last.attrs : [["members", m.map((n) => n.name || n.op).join(", ")]] });
+    const op =
+      m.length === 1
+        ? last.op
+        : m
+            .map((n) => n.op)
+            .slice(0, 4)
+            .join("+") + (m.length > 4 ? "+…" : "");
+    nodes.push({
+      ...last,
+      index: nodes.length,
+      op,
+      inputs,
+      outputs: used,
+      attrs: m.length === 1 ? last.attrs : [["members", m.map((n) => n.name || n.op).join(", ")]],
+    });
   }
   return withNodes(given, through(given, nodes));
 }
 
 /** Inputs that no step makes (views) are replaced by what they are made from. */
 function through(given: Graph, nodes: GraphNode[]): GraphNode[] {
-  const made = new Set(nodes.flatMap((n) => n.outputs)), known = new Map<number, number[]>();
-  const sources = (v: number, depth: number): number[] => { // each once: views of views have as many paths as they like
-    const old = known.get(v), maker = old || made.has(v) || depth > 16 ? undefined : given.producer.get(given.values[v]);
+  const made = new Set(nodes.flatMap((n) => n.outputs)),
+    known = new Map<number, number[]>();
+  const sources = (v: number, depth: number): number[] => {
+    // each once: views of views have as many paths as they like
+    const old = known.get(v),
+      maker = old || made.has(v) || depth > 16 ? undefined : given.producer.get(given.values[v]);
     if (!maker) return old ?? [v];
-    const found = [...new Set(maker.inputs.filter((x) => x >= 0 && !given.weights.has(x)).flatMap((x) => sources(x, depth + 1)))];
+    const found = [
+      ...new Set(maker.inputs.filter((x) => x >= 0 && !given.weights.has(x)).flatMap((x) => sources(x, depth + 1))),
+    ];
     known.set(v, found);
     return found;
   };
