@@ -79,6 +79,7 @@ pl_status pl_import_nested_record(pl_recording *rec, const char *key, const pl_r
 /* A folder of SGLang's dumper; llama-perplexity's file of log-probabilities. */
 bool pl_import_is_sglang(const pl_dir_list *names);
 pl_status pl_import_sglang(pl_recording *rec, const pl_dir_list *names, pl_err *err);
+pl_status pl_import_msprobe(pl_recording *rec, pl_err *err); /* a folder with dump.json */
 bool pl_import_is_llama_logits(const void *data, size_t n_bytes);
 pl_status pl_import_llama_logits(pl_recording *rec, pl_err *err);
 /* A recording beneath a folder; a folder in it is not opened as ranks again. */

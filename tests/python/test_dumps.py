@@ -1,5 +1,5 @@
 """Dumps of other engines as recordings. The writers are made again here after their published source: SGLang's dumper
-(python/sglang/srt/debug_utils/dumper.py) and llama-perplexity (tools/perplexity/perplexity.cpp, log_softmax). Prints TAP."""
+(python/sglang/srt/debug_utils/dumper.py), msprobe (its documented dump.json) and llama-perplexity (tools/perplexity/perplexity.cpp, log_softmax). Prints TAP."""
 
 import json
 import os
@@ -62,6 +62,45 @@ def test_sglang_ranks(folder):
     found = json.loads(done.stdout)
     wrong = [p["value"] for p in found["sync_points"] if p["class"] != "exact"]
     assert done.returncode == 1 and len(found["sync_points"]) == 22 and wrong == ["rank1/layer_id=10/mlp_out"], (wrong, done.stderr)
+
+
+# ---- msprobe ----
+
+def msprobe(folder, calls, suffix):
+    """calls: name -> (inputs, outputs). dump.json as msprobe's DataWriter leaves it for task "tensor", level L1."""
+    (folder / "dump_tensor_data").mkdir(parents=True)
+
+    def entry(name, t):
+        file = f"{name}.{suffix}"
+        path = folder / "dump_tensor_data" / file
+        torch.save(t, path) if suffix == "pt" else np.save(path, t.numpy())
+        return {"type": "torch.Tensor", "dtype": str(t.dtype), "shape": list(t.shape), "Max": float(t.max()), "Min": float(t.min()),
+                "Mean": float(t.mean()), "Norm": float(t.norm()), "requires_grad": False, "data_name": file}
+
+    data = {call: {"input_args": [entry(f"{call}.input.{i}", t) for i, t in enumerate(ins)], "input_kwargs": {"p": {"type": "float", "value": .5}},
+                   "output": [entry(f"{call}.output.{i}", t) for i, t in enumerate(outs)]} for call, (ins, outs) in calls.items()}
+    (folder / "dump.json").write_text(json.dumps({"task": "tensor", "level": "L1", "framework": "pytorch", "dump_data_dir": str(folder), "data": data}))
+    return folder
+
+
+def test_msprobe(folder):
+    x, y = torch.randn(2, 3), torch.randn(2, 4)
+    calls = {"Functional.linear.0.forward": ([x], [y]), "Functional.relu.0.forward": ([y], [y.relu()])}
+    wanted = ["Functional.linear.0.forward.input.0", "Functional.linear.0.forward.output.0", "Functional.relu.0.forward.input.0",
+              "Functional.relu.0.forward.output.0"]
+    for suffix in ("pt", "npy"):
+        found = plumb.load(msprobe(folder / suffix, calls, suffix))
+        assert list(found) == wanted and np.array_equal(found[wanted[3]], y.relu().numpy()), list(found)
+    for r in (0, 1):
+        msprobe(folder / "step0" / f"rank{r}", calls, "pt")
+    assert list(plumb.load(folder / "step0")) == [f"rank{r}/{n}" for r in (0, 1) for n in wanted]
+    for text, why in (('{"data": {"a": {"output": [{"data_name": "../dump.json"}]}}}', ""), ('{"data": {"a": {"output": [{"Max": 1}]}}}', "only statistics"),
+                      ('{"data": 3}', "'data' is missing"), ("[", "dump.json")):
+        bad = folder / f"bad{len(text)}"
+        bad.mkdir()
+        (bad / "dump.json").write_text(text)
+        done = subprocess.run([PLUMB, "compare", bad, folder / "pt"], capture_output=True, text=True)
+        assert done.returncode in (2, 4) and why in done.stderr, (text, done.stderr)
 
 
 # ---- llama-perplexity ----
