@@ -333,6 +333,7 @@ static pl_status open_file(pl_recording *rec, pl_err *err) {
     if (pl_pt_sniff((pl_bytes){ map->data, map->n_bytes })) return pl_import_pt(rec, err);
     if (pl_zip_sniff(map->data, map->n_bytes)) return pl_import_npz(rec, err);
     if (pl_gguf_sniff(map->data, map->n_bytes)) return pl_import_gguf(rec, err);
+    if (pl_import_is_llama_logits(map->data, map->n_bytes)) return pl_import_llama_logits(rec, err);
     /* Before JSON: the length of a header may well begin with the byte '{', JSON has no NUL. */
     if (pl_safetensors_sniff(map->data, map->n_bytes)) return open_safetensors(rec, err);
     if (pl_import_is_polygraphy(map->data, map->n_bytes)) return pl_import_polygraphy(rec, err);

@@ -71,6 +71,17 @@ pl_status pl_import_folder(pl_recording *rec, pl_err *err);
 /* A folder of one recording for each rank: NAME of rank 0 is "rank0/NAME". */
 bool pl_import_is_ranks(const pl_dir *dir, const pl_dir_list *names);
 pl_status pl_import_ranks(pl_recording *rec, const pl_dir_list *names, pl_err *err);
+/* Opens one beneath the folder of `rec`, which closes it in the end; and gives one of its records a
+ * key of its own (NULL = out of memory). */
+pl_status pl_import_nested(pl_recording *rec, const char *name, pl_recording **out, pl_err *err);
+pl_status pl_import_nested_record(pl_recording *rec, const char *key, const pl_recording *nested,
+                                  const pl_record *from, pl_err *err);
+/* A folder of SGLang's dumper; llama-perplexity's file of log-probabilities. */
+bool pl_import_is_sglang(const pl_dir_list *names);
+pl_status pl_import_sglang(pl_recording *rec, const pl_dir_list *names, pl_err *err);
+pl_status pl_import_msprobe(pl_recording *rec, pl_err *err); /* a folder with dump.json */
+bool pl_import_is_llama_logits(const void *data, size_t n_bytes);
+pl_status pl_import_llama_logits(pl_recording *rec, pl_err *err);
 /* A recording beneath a folder; a folder in it is not opened as ranks again. */
 pl_status pl_recording_open_in(const pl_dir *dir, const char *name, pl_recording **out,
                                pl_err *err);

@@ -1,6 +1,6 @@
 /* Fuzz target: small JSON files that plumb finds in folders: repro.json, an index of a store, the
- * metadata.json of another tool's intermediates. They are read by name, so they lie in a folder
- * that is made once. */
+ * metadata.json and dump.json of other tools' intermediates. They are read by name, so they lie in
+ * a folder that is made once. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char *root;
-static char repro[4096], metadata[4096], folder[4096], index_file[4096], store_dir[4096];
+static char repro[4096], metadata[4096], folder[4096], dump[4096], dumps[4096], index_file[4096],
+    store_dir[4096];
 
 static void clean_up(void) {
     (void)pl_dir_remove(root, NULL);
@@ -32,7 +33,9 @@ static void set_up(void) {
     snprintf(metadata, sizeof metadata, "%s/metadata.json", folder);
     snprintf(store_dir, sizeof store_dir, "%s/store", root);
     snprintf(index_file, sizeof index_file, "%s/index/x.json", store_dir);
-    if (pl_path_make_dirs(folder, NULL) != PL_OK ||
+    snprintf(dumps, sizeof dumps, "%s/dumps", root);
+    snprintf(dump, sizeof dump, "%s/dump.json", dumps);
+    if (pl_path_make_dirs(folder, NULL) != PL_OK || pl_path_make_dirs(dumps, NULL) != PL_OK ||
         pl_store_open(store_dir, PL_STORE_WRITE, &store, NULL) != PL_OK)
         abort();
     pl_store_close(store);
@@ -64,6 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     put(repro, data, size);
     put(metadata, data, size);
     put(index_file, data, size);
+    put(dump, data, size);
     pl_arena *arena = pl_arena_new();
     if (arena != NULL) (void)pl_repro_read_info(repro, arena, &info, &err);
     pl_arena_free(arena);
@@ -75,6 +79,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 (void)pl_recording_check_record(rec, &rec->records[i], &n_bytes, &err);
         }
         pl_recording_close(rec);
+        rec = NULL;
     }
+    if (pl_recording_open(dumps, &rec, &err) == PL_OK) pl_recording_close(rec);
     return 0;
 }

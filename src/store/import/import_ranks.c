@@ -39,19 +39,26 @@ static void close_nested(void *rec) {
     pl_recording_close(rec);
 }
 
-static pl_status add_record(pl_recording *rec, int rank, const pl_recording *nested,
-                            const pl_record *from, pl_err *err) {
-    const char *key = pl_arena_printf(rec->internal->arena, "rank%d/%s", rank, from->key);
+pl_status pl_import_nested(pl_recording *rec, const char *name, pl_recording **out, pl_err *err) {
+    PL_TRY(pl_recording_open_in(rec->internal->dir, name, out, err));
+    if (pl_arena_defer(rec->internal->arena, close_nested, *out) == 0) return PL_OK;
+    pl_recording_close(*out);
+    *out = NULL;
+    return pl_fail_memory(err, 1);
+}
+
+pl_status pl_import_nested_record(pl_recording *rec, const char *key, const pl_recording *nested,
+                                  const pl_record *from, pl_err *err) {
     pl_record_source *source = pl_recording_source(rec, PL_SOURCE_NESTED);
     pl_record *r = key == NULL || source == NULL ? NULL : pl_recording_add(rec, key, err);
     if (r == NULL) return pl_fail_memory(err, 1);
-    const char *unique = r->key;
+    const char *unique = r->key, *value = r->value;
     const int64_t call = r->call;
     source->nested = nested;
     source->record = from;
     *r = *from;
     r->key = unique;
-    r->value = key;
+    r->value = value;
     r->call = call;
     r->stands_for = NULL; /* a part of a value is not the value */
     r->n_stands_for = 0;
@@ -61,14 +68,13 @@ static pl_status add_record(pl_recording *rec, int rank, const pl_recording *nes
 
 static pl_status add_rank(pl_recording *rec, int rank, const char *name, pl_err *err) {
     pl_recording *nested = NULL;
-    PL_TRY(pl_recording_open_in(rec->internal->dir, name, &nested, err));
-    if (pl_arena_defer(rec->internal->arena, close_nested, nested) != 0) {
-        pl_recording_close(nested);
-        return pl_fail_memory(err, 1);
+    PL_TRY(pl_import_nested(rec, name, &nested, err));
+    for (size_t i = 0; i < nested->n_records; i++) {
+        const pl_record *r = &nested->records[i];
+        if (r->kind != PL_TYPE_TENSOR) continue;
+        const char *key = pl_arena_printf(rec->internal->arena, "rank%d/%s", rank, r->key);
+        PL_TRY(pl_import_nested_record(rec, key, nested, r, err));
     }
-    for (size_t i = 0; i < nested->n_records; i++)
-        if (nested->records[i].kind == PL_TYPE_TENSOR)
-            PL_TRY(add_record(rec, rank, nested, &nested->records[i], err));
     return PL_OK;
 }
 
