@@ -488,6 +488,7 @@ def test_nothing_leaks(_folder):
 FOR_C = {"plumb_host_get", "plumb_wrap_backend", "plumb_wrapped_backend", "plumb_wrapped_free", "plumb_version_number",
          "plumb_exit_code", "plumb_dtype_bytes", "plumb_session_verdict", "plumb_session_reason", "plumb_session_exit_code",
          "plumb_write_check", "plumb_run_result_tensor", "plumb_tensor_bytes", "plumb_abandon",
+         "plumb_corpus_worker",  # for the program itself
          "plumb_backends",  # the list has the same
          "plumb_nearest"}  # difflib does that
 
