@@ -218,7 +218,7 @@ static int run(const pl_args *args) {
     if (st == PLUMB_OK && corpus != NULL) st = plumb_corpus_write(corpus, &write, &text, &err);
     (void)plumb_corpus_get(corpus, &summary);
 done:
-    if (st == PLUMB_OK && corpus != NULL && write.format == NULL)
+    if (st == PLUMB_OK && corpus != NULL && l.output[0] != '\0')
         fprintf(stderr, "output: %s\n", summary.folder);
     const int code = summary.exit_code;
     plumb_corpus_free(corpus);

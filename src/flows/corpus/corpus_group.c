@@ -1,9 +1,9 @@
 /* Failures with the same cause are one group.
  *
  * First by signature. Then the smallest repro of a group is asked about the backends of the others:
- * cases on whose backend it does not fail have another cause and become a group of their own. A
- * case whose pass is not known (older runtimes cannot tell) joins the group of a known pass whose
- * smallest repro fails on its backend. A pure function of the cases and the answers. */
+ * cases on whose backend it does not fail have another cause and become a group of their own. Then
+ * failures of one model on several versions that say the same in other words are joined. A pure
+ * function of the cases and the answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +34,7 @@ static int compare_bugs(const pl_bug *a, const pl_bug *b) {
     if (order == 0) order = strcmp(a->op, b->op);
     if (order == 0) order = strcmp(a->dtypes, b->dtypes);
     if (order == 0) order = strcmp(a->attrs, b->attrs);
+    if (order == 0) order = strcmp(a->ops, b->ops);
     if (order == 0 && message) order = strcmp(a->message, b->message);
     return order;
 }
@@ -47,8 +48,13 @@ static int by_bug(const void *a, const void *b) {
 
 static const char *id_of(const grouping *g, const pl_bug *b, const char *seed) {
     char hex[PL_HASH128_HEX];
-    const char *const parts[] = { b->kind,  b->op,   b->dtypes,
-                                  b->attrs, b->pass, is_message_kind(b->kind) ? b->message : "",
+    const char *const parts[] = { b->kind,
+                                  b->op,
+                                  b->dtypes,
+                                  b->attrs,
+                                  b->ops,
+                                  b->pass,
+                                  is_message_kind(b->kind) ? b->message : "",
                                   seed };
     pl_buf all = PL_BUF_INIT;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -140,7 +146,7 @@ static pl_status split(grouping *g, pl_corpus_case **cases, size_t n, pl_err *er
     return PL_OK;
 }
 
-/* ---- passes that are not known ---- */
+/* ---- groups that belong together ---- */
 
 static bool fails_everywhere(const grouping *g, const pl_corpus_group *known, size_t unknown) {
     const pl_corpus *c = g->corpus;
@@ -153,17 +159,61 @@ static bool fails_everywhere(const grouping *g, const pl_corpus_group *known, si
 }
 
 static void join(pl_corpus *c, size_t from, size_t to) {
+    pl_corpus_group *f = &c->groups[from], *t = &c->groups[to];
     for (size_t i = 0; i < c->n_cases; i++)
         if (c->cases[i].group == from + 1) c->cases[i].group = to + 1;
-    c->groups[to].n_cases += c->groups[from].n_cases;
-    c->groups[to].n_confirmed += c->groups[from].n_cases;
-    c->groups[from].n_cases = 0;
+    for (size_t i = 0; i < c->n_backends; i++)
+        if (strcmp(f->on[i], "fails") == 0) t->on[i] = f->on[i];
+    t->n_cases += f->n_cases;
+    t->n_confirmed += f->n_confirmed;
+    f->n_cases = 0;
 }
 
+static bool is_run_kind(const char *kind) {
+    return strcmp(kind, "divergence") == 0 || strcmp(kind, "non-finite") == 0 ||
+           strcmp(kind, "metadata") == 0 || strcmp(kind, "run-time error") == 0;
+}
+
+/* Two failures of one model, on two versions or levels of a runtime: messages change from version
+ * to version, older ones cannot tell the pass, and a check that a newer one has turns wrong values
+ * into an error. */
+static bool are_related(const pl_bug *a, const pl_bug *b) {
+    const bool same_kind = strcmp(a->kind, b->kind) == 0;
+    if (a->pass[0] != '\0' && b->pass[0] != '\0' && strcmp(a->pass, b->pass) != 0) return false;
+    if (same_kind && (a->op[0] == '\0' || b->op[0] == '\0' || strcmp(a->op, b->op) == 0))
+        return true;
+    return (same_kind || (is_run_kind(a->kind) && is_run_kind(b->kind))) && a->ops[0] != '\0' &&
+           strcmp(a->ops, b->ops) == 0;
+}
+
+static bool same_item(const pl_corpus_case *a, const pl_corpus_case *b) {
+    return strcmp(a->model, b->model) == 0 && strcmp(a->data, b->data) == 0 && a->seed == b->seed;
+}
+
+/* Cases of one model are neighbours. */
+static void join_models(grouping *g) {
+    pl_corpus *c = g->corpus;
+    for (size_t i = 0; i < c->n_cases; i++) {
+        for (size_t k = i + 1; k < c->n_cases && same_item(&c->cases[i], &c->cases[k]); k++) {
+            const size_t a = c->cases[i].group, b = c->cases[k].group;
+            if (a == 0 || b == 0 || a == b ||
+                !are_related(&c->groups[a - 1].bug, &c->groups[b - 1].bug))
+                continue;
+            /* The one that says more stays: a pass, else more cases. */
+            const pl_corpus_group *x = &c->groups[a - 1], *y = &c->groups[b - 1];
+            const bool x_pass = x->bug.pass[0] != '\0', y_pass = y->bug.pass[0] != '\0';
+            const bool x_stays = x_pass != y_pass ? x_pass : x->n_cases >= y->n_cases;
+            join(c, (x_stays ? b : a) - 1, (x_stays ? a : b) - 1);
+        }
+    }
+}
+
+/* A signature whose pass is not known joins that of a known pass whose smallest repro fails on all
+ * of its backends. */
 static void join_unknown(grouping *g) {
     pl_corpus *c = g->corpus;
     for (size_t u = 0; u < c->n_groups; u++) {
-        if (c->groups[u].bug.pass[0] != '\0') continue;
+        if (c->groups[u].bug.pass[0] != '\0' || c->groups[u].n_cases == 0) continue;
         for (size_t k = 0; k < c->n_groups; k++) {
             const pl_corpus_group *known = &c->groups[k];
             if (known->bug.pass[0] == '\0' || known->n_cases == 0 ||
@@ -285,6 +335,7 @@ pl_status pl_corpus_group_cases(pl_corpus *c, pl_probe_fn probe, void *ctx, pl_e
             end++;
         st = split(&g, bad + i, end - i, err);
     }
+    if (st == PL_OK) join_models(&g);
     if (st == PL_OK) join_unknown(&g);
     if (st == PL_OK) st = rank(c, err);
     for (size_t i = 0; i < c->n_groups && st == PL_OK; i++)

@@ -8,8 +8,8 @@
 
 static const char head[] =
     "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-    "'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n"
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"" PL_CORPUS_POLICY
+    "\">\n<meta name=\"viewport\" content=\"width=device-width\">\n"
     "<title>plumb corpus</title>\n<style>\n"
     ":root { color-scheme: light dark; font: 14px/1.5 system-ui, sans-serif; }\n"
     "body { margin: 1.5rem; }\n"
@@ -36,8 +36,25 @@ static void put_name(const pl_corpus *c, size_t backend, pl_buf *out) {
     pl_buf_release(&name);
 }
 
-static void put_link(const pl_corpus_case *x, const char *what, pl_buf *out) {
+/* In a file the folder itself; from the server a session opens in the debugger, and a repro is
+ * named. */
+static void put_link(const pl_corpus *c, const pl_corpus_case *x, const char *what,
+                     const char *token, pl_buf *out) {
     pl_buf path = PL_BUF_INIT;
+    if (token != NULL && strcmp(what, "session") == 0) {
+        pl_buf_puts(out, " <a href=\"/session?key=");
+        pl_escape_put(out, PL_ESCAPE_URL, x->key);
+        pl_buf_puts(out, "&amp;token=");
+        put(out, token);
+        pl_buf_puts(out, "\">session</a>");
+        return;
+    }
+    if (token != NULL) {
+        pl_buf_puts(out, " <code>");
+        put(out, c->folder);
+        pl_buf_printf(out, "/items/%s/%s</code>", x->key, what);
+        return;
+    }
     pl_buf_printf(&path, "items/%s/%s", x->key, what);
     if (!pl_buf_ok(&path)) out->failed = true;
     pl_buf_puts(out, " <a href=\"");
@@ -54,7 +71,8 @@ static const pl_corpus_case *find_case(const pl_corpus *c, const char *key) {
     return NULL;
 }
 
-static void put_group(const pl_corpus *c, const pl_corpus_group *g, pl_buf *out) {
+static void put_group(const pl_corpus *c, const pl_corpus_group *g, const char *token,
+                      pl_buf *out) {
     const pl_corpus_case *smallest = find_case(c, g->smallest);
     pl_buf_puts(out, "<tr id=\"");
     put(out, g->id);
@@ -76,12 +94,12 @@ static void put_group(const pl_corpus *c, const pl_corpus_group *g, pl_buf *out)
     if (smallest != NULL) {
         pl_buf_put_count(out, g->repro_nodes, "node");
         pl_buf_puts(out, ":");
-        put_link(smallest, "repro", out);
+        put_link(c, smallest, "repro", token, out);
     }
     pl_buf_puts(out, "</td></tr>\n");
 }
 
-static void put_groups(const pl_corpus *c, pl_buf *out) {
+static void put_groups(const pl_corpus *c, const char *token, pl_buf *out) {
     if (c->n_groups + c->n_gone == 0) return;
     pl_buf_puts(out, "<h2>Groups</h2>\n<p>Failures with the same cause. Confirmed: the smallest "
                      "repro of the group fails on the item's backend, too.</p>\n<table>\n<tr>"
@@ -89,7 +107,7 @@ static void put_groups(const pl_corpus *c, pl_buf *out) {
                      "<th>confirmed</th><th>first bad</th><th>last good</th><th>smallest repro"
                      "</th></tr>\n");
     for (size_t i = 0; i < c->n_groups; i++)
-        put_group(c, &c->groups[i], out);
+        put_group(c, &c->groups[i], token, out);
     for (size_t i = 0; i < c->n_gone; i++) {
         pl_buf_puts(out, "<tr><td><code>");
         put(out, c->gone[i].id);
@@ -104,7 +122,7 @@ static void put_groups(const pl_corpus *c, pl_buf *out) {
 
 /* ---- the matrix ---- */
 
-static void put_cell(const pl_corpus *c, const pl_corpus_case *x, pl_buf *out) {
+static void put_cell(const pl_corpus *c, const pl_corpus_case *x, const char *token, pl_buf *out) {
     pl_buf_puts(out, "<td class=\"");
     put(out, pl_item_status_name(x->status));
     pl_buf_puts(out, "\" title=\"");
@@ -118,8 +136,8 @@ static void put_cell(const pl_corpus *c, const pl_corpus_case *x, pl_buf *out) {
         put(out, c->groups[x->group - 1].id);
         pl_buf_puts(out, "</code></a>");
     }
-    if (x->has_session) put_link(x, "session", out);
-    if (x->has_repro) put_link(x, "repro", out);
+    if (x->has_session) put_link(c, x, "session", token, out);
+    if (x->has_repro) put_link(c, x, "repro", token, out);
     pl_buf_puts(out, "</td>");
 }
 
@@ -128,7 +146,7 @@ static bool same_row(const pl_corpus_case *a, const pl_corpus_case *b) {
 }
 
 /* Cases are sorted by model, data and seed; one row for each. */
-static void put_matrix(const pl_corpus *c, pl_buf *out) {
+static void put_matrix(const pl_corpus *c, const char *token, pl_buf *out) {
     pl_buf_puts(out, "<h2>Models</h2>\n<table>\n<tr><th>model</th>");
     for (size_t b = 0; b < c->n_backends; b++) {
         pl_buf_puts(out, "<th>");
@@ -157,7 +175,7 @@ static void put_matrix(const pl_corpus *c, pl_buf *out) {
             if (x == NULL) {
                 pl_buf_puts(out, "<td></td>");
             } else {
-                put_cell(c, x, out);
+                put_cell(c, x, token, out);
             }
         }
         pl_buf_puts(out, "</tr>\n");
@@ -165,7 +183,7 @@ static void put_matrix(const pl_corpus *c, pl_buf *out) {
     pl_buf_puts(out, "</table>\n");
 }
 
-void pl_corpus_put_html(const pl_corpus *c, pl_buf *out) {
+void pl_corpus_put_page(const pl_corpus *c, const char *token, pl_buf *out) {
     pl_buf_puts(out, head);
     pl_buf_puts(out, "<h1>plumb corpus</h1>\n<p>");
     pl_buf_put_count(out, c->n_models, "model");
@@ -176,7 +194,11 @@ void pl_corpus_put_html(const pl_corpus *c, pl_buf *out) {
     pl_buf_puts(out, ": ");
     pl_corpus_put_counts(c, out);
     pl_buf_puts(out, ".</p>\n");
-    put_groups(c, out);
-    put_matrix(c, out);
+    put_groups(c, token, out);
+    put_matrix(c, token, out);
     pl_buf_puts(out, "</html>\n");
+}
+
+void pl_corpus_put_html(const pl_corpus *c, pl_buf *out) {
+    pl_corpus_put_page(c, NULL, out);
 }

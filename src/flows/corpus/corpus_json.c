@@ -27,7 +27,8 @@ pl_bug pl_bug_read(const pl_json_value *o) {
                      .attrs = pl_member_text(b, "attrs"),
                      .dtypes = pl_member_text(b, "dtypes"),
                      .pass = pl_member_text(b, "pass"),
-                     .message = pl_member_text(b, "message") };
+                     .message = pl_member_text(b, "message"),
+                     .ops = pl_member_text(b, "ops") };
 }
 
 void pl_bug_put(pl_json *j, const pl_bug *b) {
@@ -39,5 +40,6 @@ void pl_bug_put(pl_json *j, const pl_bug *b) {
     pl_json_put_string(j, "dtypes", b->dtypes);
     pl_json_put_string(j, "pass", b->pass);
     pl_json_put_string(j, "message", b->message == NULL ? "" : b->message);
+    pl_json_put_string(j, "ops", b->ops);
     pl_json_object_end(j);
 }

@@ -21,6 +21,13 @@ void pl_corpus_put_backend(const pl_corpus *corpus, size_t backend, pl_buf *out)
 PL_CORPUS_FORMAT_MAP(X)
 #undef X
 
+/* The page; with a token as the server shows it, where sessions open in the debugger. */
+void pl_corpus_put_page(const pl_corpus *corpus, const char *token, pl_buf *out);
+#define PL_CORPUS_POLICY "default-src 'none'; style-src 'unsafe-inline'"
+/* For `plumb report`: writes it to a new file, or to *text without a path. */
+pl_status pl_corpus_report(const char *folder, const char *path, const char *format, pl_buf *text,
+                           pl_err *err);
+
 /* corpus_diff.c */
 pl_status pl_corpus_diff(const pl_corpus *before, const pl_corpus *now, bool json, pl_buf *out,
                          bool *worse, pl_err *err);

@@ -26,6 +26,27 @@ pl_status pl_corpus_print(const pl_corpus *corpus, const char *format, pl_buf *o
                    format);
 }
 
+pl_status pl_corpus_report(const char *folder, const char *path, const char *format, pl_buf *text,
+                           pl_err *err) {
+    pl_corpus *c = NULL;
+    if (format == NULL) format = "html";
+    if (path == NULL && strcmp(format, "html") == 0)
+        return pl_fail(err, PL_E_USAGE, "html requires a file: -o FILE.html");
+    pl_status st = pl_corpus_open(folder, &c, err);
+    if (st == PL_OK) st = pl_corpus_print(c, format, text, err);
+    if (st == PL_OK && path != NULL) {
+        st = pl_file_write(path, text->data, text->n_bytes, err);
+        pl_buf_reset(text);
+        pl_buf_printf(text, "wrote %s: ", path);
+        pl_buf_put_count(text, c == NULL ? 0 : c->n_cases, "item");
+        pl_buf_puts(text, ", ");
+        pl_buf_put_count(text, c == NULL ? 0 : c->n_groups, "group");
+        pl_buf_putc(text, '\n');
+    }
+    pl_corpus_free(c);
+    return st;
+}
+
 void pl_corpus_put_counts(const pl_corpus *c, pl_buf *out) {
     const char *comma = "";
     for (int i = 0; i < PL_ITEM_STATUS_COUNT; i++) {

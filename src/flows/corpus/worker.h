@@ -48,12 +48,13 @@ typedef struct pl_bug {
     const char *dtypes;  /* of its inputs and outputs, "float,int64>float" */
     const char *pass;    /* of the backend; "" = not known */
     const char *message; /* without names and numbers; "" */
+    const char *ops;     /* operator types of the repro, sorted, "Add Conv"; "" = no repro */
 } pl_bug;
 /* Names and numbers become '_' and '#'. NULL when out of memory. */
 const char *pl_message_shape(pl_arena *arena, const char *message);
 /* attrs and dtypes of the node of a model file: the one that makes `value`, else the first of type
- * `op`. A model that cannot be read leaves them "". */
-pl_status pl_bug_look(pl_bug *bug, const char *model_path, const char *value, pl_arena *arena,
-                      pl_err *err);
+ * `op`; of a repro its ops, too. A model that cannot be read leaves them "". */
+pl_status pl_bug_look(pl_bug *bug, const char *model_path, const char *value, bool is_repro,
+                      pl_arena *arena, pl_err *err);
 
 #endif

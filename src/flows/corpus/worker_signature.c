@@ -1,5 +1,6 @@
 /* What tells one bug from another: the operator, what of it matters, and the message's shape. */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -109,8 +110,31 @@ static const pl_node *find_node(const pl_graph *graph, const char *value, const 
     return NULL;
 }
 
-pl_status pl_bug_look(pl_bug *bug, const char *model_path, const char *value, pl_arena *arena,
-                      pl_err *err) {
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Operator types, each once, sorted. NULL when out of memory. */
+static const char *ops_of(const pl_graph *graph, pl_arena *arena) {
+    const char **ops = pl_calloc(graph->n_nodes + 1, sizeof *ops);
+    pl_buf out = PL_BUF_INIT;
+    if (ops == NULL) return NULL;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        ops[i] = graph->nodes[i]->op;
+    if (graph->n_nodes > 0) qsort(ops, graph->n_nodes, sizeof *ops, by_text);
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        if (i > 0 && strcmp(ops[i], ops[i - 1]) == 0) continue;
+        if (i > 0) pl_buf_putc(&out, ' ');
+        pl_buf_put_clean(&out, ops[i]);
+    }
+    const char *text = pl_buf_ok(&out) ? pl_arena_strdup(arena, pl_buf_str(&out)) : NULL;
+    pl_buf_release(&out);
+    pl_free(ops);
+    return text;
+}
+
+pl_status pl_bug_look(pl_bug *bug, const char *model_path, const char *value, bool is_repro,
+                      pl_arena *arena, pl_err *err) {
     plumb_model *model = NULL;
     pl_buf attrs = PL_BUF_INIT, dtypes = PL_BUF_INIT;
     const pl_infer_options options = { 0 };
@@ -125,8 +149,9 @@ pl_status pl_bug_look(pl_bug *bug, const char *model_path, const char *value, pl
         bug->attrs = pl_arena_strdup(arena, pl_buf_str(&attrs));
         bug->dtypes = pl_arena_strdup(arena, pl_buf_str(&dtypes));
     }
-    const bool ok = pl_buf_ok(&attrs) && pl_buf_ok(&dtypes) && bug->op != NULL &&
-                    bug->attrs != NULL && bug->dtypes != NULL;
+    if (is_repro) bug->ops = ops_of(model->model->graph, arena);
+    const bool ok = bug->ops != NULL && pl_buf_ok(&attrs) && pl_buf_ok(&dtypes) &&
+                    bug->op != NULL && bug->attrs != NULL && bug->dtypes != NULL;
     pl_buf_release(&attrs);
     pl_buf_release(&dtypes);
     plumb_model_close(model);
