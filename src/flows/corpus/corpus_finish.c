@@ -63,7 +63,7 @@ static const char *probe(void *ctx, const char *key, size_t backend) {
     return NULL;
 }
 
-/* Versions tell the first bad from the last good one; without failures nobody asks. */
+/* Versions tell the first bad from the last good one; not asked without failures. */
 static void find_versions(asking *a) {
     pl_corpus *c = a->corpus;
     for (size_t i = 0; c->n_groups > 0 && i < c->n_backends; i++) {
