@@ -103,7 +103,8 @@ typedef enum plumb_options_kind {
     PLUMB_OPTIONS_MINIFY,
     PLUMB_OPTIONS_REPRO,
     PLUMB_OPTIONS_WRAP,
-    PLUMB_OPTIONS_STYLE
+    PLUMB_OPTIONS_STYLE,
+    PLUMB_OPTIONS_CORPUS
 } plumb_options_kind;
 /* Sets options->size to `size` and everything else to its default. Callers in C use the typed
  * functions below each struct: their `size` is that of the header they were compiled with. */
@@ -998,6 +999,98 @@ PLUMB_API plumb_status plumb_repro_read(const char *folder, plumb_repro_info *ou
  * model; "" when there is none. */
 PLUMB_API plumb_status plumb_faults_missed(const plumb_model *model, const char *backend,
                                            char **text, plumb_error *err);
+
+/* ---- many models ---- */
+
+/* Many models on many backends. An item is one model on one backend with one set of inputs; each
+ * runs in a process of its own (`program`), and is journalled when it is done, so that a run that
+ * was killed goes on where it stopped. Failures with the same cause are grouped. */
+typedef struct plumb_corpus_options {
+    size_t size;
+    const char *const *backends; /* specs; at least one */
+    size_t n_backends;
+    const char *reference; /* spec; NULL = eager */
+    const uint64_t *seeds; /* of generated inputs; none = 0 */
+    size_t n_seeds;
+    const char *output;         /* folder; required, but for merging one folder in place */
+    const char *shard;          /* "I/N", I from 1: only this part of the items; NULL = all */
+    int jobs;                   /* items at a time; 0 = one for each CPU */
+    double timeout;             /* seconds of one item; 600; 0 = none */
+    uint64_t memory_limit;      /* bytes of one item's process and of the backend's; 0 = none */
+    size_t max_queries;         /* of minify for one item; 200; 0 = do not minify */
+    int max_deaths;             /* an item in flight at so many deaths is skipped; 2; 0 = never */
+    int resume;                 /* go on with an output that is not finished */
+    const char *baseline;       /* known groups: an earlier output, its corpus.json, or a file of
+                                   write_baseline; NULL = none */
+    const char *write_baseline; /* file for the groups of this run; NULL = none */
+    const char *program;        /* plumb; NULL = the running program when it is plumb, else the
+                                   one in PATH */
+    const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
+} plumb_corpus_options;
+PLUMB_OPTIONS_INIT(plumb_corpus_options, PLUMB_OPTIONS_CORPUS)
+
+/* Read by any number of threads. */
+typedef struct plumb_corpus plumb_corpus;
+/* `list` is a file with one model per line, a folder or a model (docs/howto/corpus.md). */
+PLUMB_API plumb_status plumb_corpus_run(const char *list, const plumb_corpus_options *options,
+                                        plumb_corpus **out, plumb_error *err);
+/* What would be run, and an estimate of the time. */
+PLUMB_API plumb_status plumb_corpus_plan(const char *list, const plumb_corpus_options *options,
+                                         plumb_format format, char **text, plumb_error *err);
+/* Joins the outputs of shards into options->output, a new folder; NULL with one folder: there. */
+PLUMB_API plumb_status plumb_corpus_merge(const char *const *folders, size_t n_folders,
+                                          const plumb_corpus_options *options, plumb_corpus **out,
+                                          plumb_error *err);
+/* An output that is finished. */
+PLUMB_API plumb_status plumb_corpus_open(const char *folder, plumb_corpus **out, plumb_error *err);
+PLUMB_API void plumb_corpus_free(plumb_corpus *corpus); /* NULL is fine */
+
+typedef struct plumb_corpus_summary { /* no string is NULL */
+    size_t size;
+    const char *folder;
+    int exit_code; /* 0 nothing new is wrong, 1 something is, 2 nothing could be judged, 4 plumb's
+                      own trouble */
+    int finished;  /* 0: a shard, to be merged with the others */
+    size_t n_models, n_backends, n_cases, n_groups;
+    size_t n_agree, n_diverged, n_nondeterministic, n_failed, n_timeout, n_skipped, n_trouble,
+        n_died, n_missing;
+} plumb_corpus_summary;
+PLUMB_API int plumb_corpus_get(const plumb_corpus *corpus, plumb_corpus_summary *out);
+typedef struct plumb_corpus_case { /* by model, data, seed and backend; no string is NULL */
+    size_t size;
+    const char *key; /* its folder is FOLDER/items/KEY */
+    const char *model, *backend;
+    const char *data; /* "" = generated inputs */
+    uint64_t seed;
+    const char *status; /* "agree", "diverged", "nondeterministic", "failed", "timeout", "skipped",
+                           "trouble", "died", "missing" */
+    const char *reason;
+    const char *group; /* id; "" = none */
+    int has_session, has_repro;
+} plumb_corpus_case;
+PLUMB_API int plumb_corpus_get_case(const plumb_corpus *corpus, size_t i, plumb_corpus_case *out);
+typedef struct plumb_corpus_group { /* the largest first; no string is NULL */
+    size_t size;
+    const char *id, *name;
+    const char *state; /* "new", "known"; "" = no baseline */
+    size_t n_cases, n_models;
+    size_t n_confirmed;   /* cases on whose backend the smallest repro fails, too */
+    const char *smallest; /* key of the case with the smallest repro; "" */
+    size_t repro_nodes;
+    const char *first_bad, *last_good; /* versions of the runtime; "" = not known */
+} plumb_corpus_group;
+PLUMB_API int plumb_corpus_get_group(const plumb_corpus *corpus, size_t i, plumb_corpus_group *out);
+/* Formats: text, json, junit, sarif, html. */
+PLUMB_API plumb_status plumb_corpus_write(const plumb_corpus *corpus,
+                                          const plumb_write_options *options, char **text,
+                                          plumb_error *err);
+/* What changed; *worse (may be NULL): something is wrong now that was not. */
+PLUMB_API plumb_status plumb_corpus_diff(const plumb_corpus *before, const plumb_corpus *now,
+                                         plumb_format format, int *worse, char **text,
+                                         plumb_error *err);
+/* For `program`: does what one request of plumb_corpus_run says, in this process. */
+PLUMB_API plumb_status plumb_corpus_worker(const char *request, char **text, plumb_error *err);
 
 /* ---- backends ---- */
 

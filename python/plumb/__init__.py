@@ -20,8 +20,8 @@ from ._model import Model
 from ._run import Recorder, RecordResult, RunResult, Tensors, load, record, run
 from ._same import Same, measure, same
 from ._session import Blame, Session, SyncPoint, SyncPoints, open_session, view
-from ._tools import (CheckResult, TestReport, backends, check, faults_missed, info_tensors, ops, store_gc, store_ls,
-                     store_verify, test, version)
+from ._tools import (CheckResult, Corpus, TestReport, backends, check, corpus, corpus_merge, corpus_plan, faults_missed,
+                     info_tensors, open_corpus, ops, store_gc, store_ls, store_verify, test, version)
 from ._version import VERSION as __version__  # noqa: N811
 
 if TYPE_CHECKING:
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from ._save import Recording, save_intermediates
 
 __all__ = [
-    "AccuracyError", "BackendError", "Blame", "CheckResult", "CompileError", "ExistsError",
+    "AccuracyError", "BackendError", "Blame", "CheckResult", "CompileError", "Corpus", "ExistsError",
     "InputError", "LibraryError", "Model", "NotFoundError",
     "PlumbError", "RecordResult", "Recorder", "Recording", "Repro", "RunResult", "Same", "Session", "SyncPoint", "SyncPoints",
     "TroubleError", "Tensors", "TestReport", "__version__", "analyze", "assert_close", "backends", "check", "compare",
     "dump_repro", "faults_missed", "info_tensors", "load", "measure", "minify", "minify_query", "open_session", "ops", "read_repro",
     "record", "run", "same", "save_intermediates", "store_gc", "store_ls", "store_verify", "test", "version", "view",
+    "corpus", "corpus_merge", "corpus_plan", "open_corpus",
     "watch",
 ]
 

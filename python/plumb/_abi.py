@@ -43,6 +43,7 @@ PLUMB_OPTIONS_MINIFY = 16
 PLUMB_OPTIONS_REPRO = 17
 PLUMB_OPTIONS_WRAP = 18
 PLUMB_OPTIONS_STYLE = 19
+PLUMB_OPTIONS_CORPUS = 20
 PLUMB_FLOAT = 1
 PLUMB_UINT8 = 2
 PLUMB_INT8 = 3
@@ -238,6 +239,22 @@ class plumb_repro_info(Structure):
     pass
 
 
+class plumb_corpus_options(Structure):
+    pass
+
+
+class plumb_corpus_summary(Structure):
+    pass
+
+
+class plumb_corpus_case(Structure):
+    pass
+
+
+class plumb_corpus_group(Structure):
+    pass
+
+
 class plumb_backend_info(Structure):
     pass
 
@@ -429,6 +446,25 @@ plumb_repro_options._fields_ = [
 plumb_repro_info._fields_ = [
     ("size", c_size_t), ("seed", c_uint64), ("threads", c_int), ("timeout", c_double), ("eval", c_int),
     ("backward", c_int), ("amp", c_char * 8)]
+plumb_corpus_options._fields_ = [
+    ("size", c_size_t), ("backends", POINTER(c_char_p)), ("n_backends", c_size_t), ("reference", c_char_p),
+    ("seeds", POINTER(c_uint64)), ("n_seeds", c_size_t), ("output", c_char_p), ("shard", c_char_p), ("jobs", c_int),
+    ("timeout", c_double), ("memory_limit", c_uint64), ("max_queries", c_size_t), ("max_deaths", c_int),
+    ("resume", c_int), ("baseline", c_char_p), ("write_baseline", c_char_p), ("program", c_char_p),
+    ("progress", POINTER(plumb_progress)), ("sandbox", c_int)]
+plumb_corpus_summary._fields_ = [
+    ("size", c_size_t), ("folder", c_char_p), ("exit_code", c_int), ("finished", c_int), ("n_models", c_size_t),
+    ("n_backends", c_size_t), ("n_cases", c_size_t), ("n_groups", c_size_t), ("n_agree", c_size_t),
+    ("n_diverged", c_size_t), ("n_nondeterministic", c_size_t), ("n_failed", c_size_t), ("n_timeout", c_size_t),
+    ("n_skipped", c_size_t), ("n_trouble", c_size_t), ("n_died", c_size_t), ("n_missing", c_size_t)]
+plumb_corpus_case._fields_ = [
+    ("size", c_size_t), ("key", c_char_p), ("model", c_char_p), ("backend", c_char_p), ("data", c_char_p),
+    ("seed", c_uint64), ("status", c_char_p), ("reason", c_char_p), ("group", c_char_p), ("has_session", c_int),
+    ("has_repro", c_int)]
+plumb_corpus_group._fields_ = [
+    ("size", c_size_t), ("id", c_char_p), ("name", c_char_p), ("state", c_char_p), ("n_cases", c_size_t),
+    ("n_models", c_size_t), ("n_confirmed", c_size_t), ("smallest", c_char_p), ("repro_nodes", c_size_t),
+    ("first_bad", c_char_p), ("last_good", c_char_p)]
 plumb_backend_info._fields_ = [
     ("size", c_size_t), ("name", c_char_p), ("summary", c_char_p), ("available", c_int), ("version", c_char_p),
     ("reason", c_char_p), ("cpu", c_char_p), ("sandbox", c_char_p)]
@@ -630,6 +666,19 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_repro_dump": (c_int, [c_void_p, POINTER(plumb_repro_options), POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_repro_read": (c_int, [c_char_p, POINTER(plumb_repro_info), POINTER(plumb_error)]),
     "plumb_faults_missed": (c_int, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_corpus_run": (c_int, [c_char_p, POINTER(plumb_corpus_options), POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_corpus_plan": (c_int, [
+        c_char_p, POINTER(plumb_corpus_options), c_int, POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_corpus_merge": (c_int, [
+        POINTER(c_char_p), c_size_t, POINTER(plumb_corpus_options), POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_corpus_open": (c_int, [c_char_p, POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_corpus_free": (None, [c_void_p]),
+    "plumb_corpus_get": (c_int, [c_void_p, POINTER(plumb_corpus_summary)]),
+    "plumb_corpus_get_case": (c_int, [c_void_p, c_size_t, POINTER(plumb_corpus_case)]),
+    "plumb_corpus_get_group": (c_int, [c_void_p, c_size_t, POINTER(plumb_corpus_group)]),
+    "plumb_corpus_write": (c_int, [c_void_p, POINTER(plumb_write_options), POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_corpus_diff": (c_int, [c_void_p, c_void_p, c_int, POINTER(c_int), POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_corpus_worker": (c_int, [c_char_p, POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_backends": (c_int, [c_int, POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_backend_list_new": (c_int, [POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_backend_list_free": (None, [c_void_p]),

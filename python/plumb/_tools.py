@@ -95,6 +95,76 @@ def test(folders: Union[PathLike, Sequence[PathLike]], *, progress: ProgressLike
 test.__test__ = False  # type: ignore[attr-defined]
 
 
+class Corpus:
+    """Many models on many backends: exit_code, folder, finished, counts (n_agree, ...), cases and groups as rows."""
+
+    def __init__(self, handle: _lib.Handle) -> None:
+        p = handle.pointer
+        self._handle = handle
+        summary = _lib.fields("plumb_corpus_summary", "plumb_corpus_get", p)
+        self.exit_code = int(summary["exit_code"])
+        self.folder: str = summary["folder"]
+        self.finished = bool(summary["finished"])
+        self.counts = {k[2:]: int(v) for k, v in summary.items() if k.startswith("n_")}
+        self.cases = [Row(_lib.fields("plumb_corpus_case", "plumb_corpus_get_case", p, i))
+                      for i in range(self.counts["cases"])]
+        self.groups = [Row(_lib.fields("plumb_corpus_group", "plumb_corpus_get_group", p, i))
+                       for i in range(self.counts["groups"])]
+
+    def __bool__(self) -> bool:
+        return self.exit_code == 0
+
+    def text(self, format: str = "text") -> str:
+        """As `plumb corpus` prints it; format: "text", "json", "junit", "sarif", "html"."""
+        return write_text("plumb_corpus_write", self._handle, {"format": format})
+
+    def diff(self, before: Corpus) -> Dict[str, Any]:
+        """What changed since `before`, as `plumb corpus --diff --json`."""
+        text, worse = ctypes.c_void_p(), ctypes.c_int()
+        _lib.call("plumb_corpus_diff", before._handle.pointer, self._handle.pointer, _abi.PLUMB_JSON, ctypes.byref(worse),
+                  ctypes.byref(text))
+        return dict(json.loads(_lib.take_text(text)), is_worse=bool(worse.value))
+
+
+def _corpus_options(given: Dict[str, Any], backends: Sequence[str], progress: Any) -> Any:
+    seeds = list(given.pop("seeds", []))
+    made = dict(given, backends=list(backends), progress=progress)
+    if seeds:
+        made.update(seeds=(ctypes.c_uint64 * len(seeds))(*seeds), n_seeds=len(seeds))
+    return _lib.options("plumb_corpus_options", "PLUMB_OPTIONS_CORPUS", made)
+
+
+def corpus(list: PathLike, backends: Sequence[str], output: PathLike, *, progress: ProgressLike = None, **options: Any) -> Corpus:
+    """`plumb corpus`: runs every model of a list, folder or file on every backend; failures with the same cause are one group.
+
+    options  reference, seeds, shard, jobs, timeout, memory_limit, max_queries, max_deaths, resume, baseline, write_baseline, program
+    """
+    with Progress(progress) as p:
+        made = _corpus_options(dict(options, output=os.fspath(output)), backends, p.struct)
+        return Corpus(_lib.make("corpus", "plumb_corpus_run", "plumb_corpus_free", os.fsencode(list), ctypes.byref(made)))
+
+
+def corpus_plan(list: PathLike, backends: Sequence[str], **options: Any) -> Dict[str, Any]:
+    """What `plumb.corpus` would run, with an estimate of the time, as `plumb corpus --dry-run --json`."""
+    made = _corpus_options(dict(options), backends, None)
+    plan: Dict[str, Any] = _text("plumb_corpus_plan", os.fsencode(list), ctypes.byref(made), _abi.PLUMB_JSON)
+    return plan
+
+
+def corpus_merge(folders: Sequence[PathLike], output: Optional[PathLike] = None, *, progress: ProgressLike = None,
+                 **options: Any) -> Corpus:
+    """Joins the outputs of shards into a new folder; without `output` the one folder that all shards wrote to is finished."""
+    with Progress(progress) as p:
+        made = _corpus_options(dict(options, output=None if output is None else os.fspath(output)), [], p.struct)
+        return Corpus(_lib.make("corpus", "plumb_corpus_merge", "plumb_corpus_free", _lib.strings(folders), len(folders),
+                                ctypes.byref(made)))
+
+
+def open_corpus(folder: PathLike) -> Corpus:
+    """An output of `plumb corpus` that is finished."""
+    return Corpus(_lib.make("corpus", "plumb_corpus_open", "plumb_corpus_free", os.fsencode(folder)))
+
+
 def _text(function: str, *args: Any) -> Any:
     text = ctypes.c_void_p()
     _lib.call(function, *args, ctypes.byref(text))

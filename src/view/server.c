@@ -97,9 +97,9 @@ static const char *refusal(const pl_server *s, struct MHD_Connection *c) {
 
 /* ---- replies ---- */
 
-static void add_headers(struct MHD_Response *r, const char *type) {
+static void add_headers(struct MHD_Response *r, const char *type, const char *rules) {
     char policy[1024];
-    (void)snprintf(policy, sizeof policy, "%s; frame-ancestors 'none'", pl_page_policy);
+    (void)snprintf(policy, sizeof policy, "%s; frame-ancestors 'none'", rules);
     (void)lib.MHD_add_response_header(r, "Content-Type", type);
     (void)lib.MHD_add_response_header(r, "Content-Security-Policy", policy);
     (void)lib.MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
@@ -108,13 +108,13 @@ static void add_headers(struct MHD_Response *r, const char *type) {
     (void)lib.MHD_add_response_header(r, "Cache-Control", "no-store");
 }
 
-static enum MHD_Result send_buf(struct MHD_Connection *c, unsigned code, const char *type,
-                                const char *name, const pl_buf *body) {
+static enum MHD_Result send_under(struct MHD_Connection *c, unsigned code, const char *type,
+                                  const char *name, const char *rules, const pl_buf *body) {
     struct MHD_Response *r = lib.MHD_create_response_from_buffer(
         body->n_bytes, body->n_bytes > 0 ? body->data : NULL, MHD_RESPMEM_MUST_COPY);
     char disposition[96];
     if (r == NULL) return MHD_NO;
-    add_headers(r, type);
+    add_headers(r, type, rules);
     if (name != NULL) {
         (void)snprintf(disposition, sizeof disposition, "attachment; filename=\"%s\"", name);
         (void)lib.MHD_add_response_header(r, "Content-Disposition", disposition);
@@ -122,6 +122,11 @@ static enum MHD_Result send_buf(struct MHD_Connection *c, unsigned code, const c
     const enum MHD_Result sent = lib.MHD_queue_response(c, code, r);
     lib.MHD_destroy_response(r);
     return sent;
+}
+
+static enum MHD_Result send_buf(struct MHD_Connection *c, unsigned code, const char *type,
+                                const char *name, const pl_buf *body) {
+    return send_under(c, code, type, name, pl_page_policy, body);
 }
 
 static enum MHD_Result send_error(struct MHD_Connection *c, unsigned code, const char *message) {
@@ -172,6 +177,24 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, pl_status st, pl_rep
     return sent;
 }
 
+/* The matrix of a corpus; it has no script. */
+static enum MHD_Result send_corpus(pl_server *s, struct MHD_Connection *c) {
+    pl_buf page = PL_BUF_INIT;
+    pl_corpus_put_page(s->corpus, s->token, &page);
+    const enum MHD_Result sent =
+        pl_buf_ok(&page)
+            ? send_under(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, PL_CORPUS_POLICY, &page)
+            : MHD_NO;
+    pl_buf_release(&page);
+    return sent;
+}
+
+static enum MHD_Result send_item(pl_server *s, struct MHD_Connection *c, const char *key) {
+    pl_err err = PL_ERR_INIT;
+    const pl_status st = pl_server_show_item(s, key == NULL ? "" : key, &err);
+    return st == PL_OK ? send_page(c) : send_error(c, code_of(st), err.message);
+}
+
 /* ---- events ---- */
 
 typedef struct events {
@@ -212,7 +235,7 @@ static enum MHD_Result send_events(pl_server *s, struct MHD_Connection *c) {
         free_events(e);
         return MHD_NO;
     }
-    add_headers(r, "text/event-stream");
+    add_headers(r, "text/event-stream", pl_page_policy);
     const enum MHD_Result sent = lib.MHD_queue_response(c, MHD_HTTP_OK, r);
     lib.MHD_destroy_response(r);
     return sent;
@@ -224,7 +247,9 @@ static enum MHD_Result answer_get(pl_server *s, struct MHD_Connection *c, const 
     const pl_request request = { s, c, "", 0 };
     pl_reply reply = { .body = PL_BUF_INIT };
     pl_err err = PL_ERR_INIT;
-    if (strcmp(path, "/") == 0) return send_page(c);
+    if (strcmp(path, "/") == 0) return s->corpus != NULL ? send_corpus(s, c) : send_page(c);
+    if (s->corpus != NULL && strcmp(path, "/session") == 0)
+        return send_item(s, c, pl_request_query(&request, "key"));
     if (strcmp(path, "/api/events") == 0) return send_events(s, c);
     pthread_mutex_lock(&s->mutex);
     const char *agreed = pl_request_query(&request, "run");
@@ -475,6 +500,7 @@ static bool is_model(const char *path) {
 
 static pl_status open_path(pl_server *s, const char *path, pl_err *err) {
     if (path == NULL) return PL_OK;
+    if (pl_corpus_is(path)) return pl_corpus_open(path, &s->corpus, err);
     if (!is_model(path)) return pl_server_show(s, path, err);
     if (!pl_path_exists(path)) return pl_fail(err, PL_E_NOT_FOUND, "not found: '%s'", path);
     s->model = pl_strdup(path);
@@ -549,6 +575,7 @@ void plumb_viewer_close(plumb_viewer *viewer) {
     pl_buf_release(&s->executed);
     pl_free(s->source);
     pl_free(s->model);
+    pl_corpus_free(s->corpus);
     pl_free(s->program);
     pthread_cond_destroy(&s->made);
     pthread_mutex_destroy(&s->mutex);

@@ -11,6 +11,7 @@
 
 #include "base/json_read.h"
 #include "flows/api.h"
+#include "flows/corpus/corpus_print.h"
 #include "report/viewed.h"
 #include "view/server_guests.h"
 
@@ -31,9 +32,10 @@ typedef struct pl_server {
     struct in_addr host; /* where it listens; the loopback unless told otherwise */
     char token[SERVER_TOKEN];
     char link[128];
-    char *source;  /* folder of source files; NULL = none */
-    char *model;   /* to be compared; NULL = none was given */
-    char *program; /* plumb itself, which runs comparisons; NULL = none are offered */
+    char *source;      /* folder of source files; NULL = none */
+    pl_corpus *corpus; /* shown at first; NULL = none was given */
+    char *model;       /* to be compared; NULL = none was given */
+    char *program;     /* plumb itself, which runs comparisons; NULL = none are offered */
     pthread_mutex_t mutex;
     pl_viewed *viewed; /* NULL until a comparison has made a session */
     unsigned serial;   /* of what is shown, counted from 1 */
@@ -85,6 +87,9 @@ pl_status pl_emitted_get(pl_server *s, pl_buf *out, pl_err *err);
 /* What a request would start, for the person who must agree; NULL = nothing. */
 const char *pl_emitted_would_run(const pl_server *s, const char *path, const char *of);
 pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err); /* the graph that A executes */
+
+/* server_corpus.c: opens the session of one of its items instead of the present one. */
+pl_status pl_server_show_item(pl_server *s, const char *key, pl_err *err);
 
 /* server_job.c: what was started in the page, `command` is "analyze", "compare" or "minify". One at
  * a time. */

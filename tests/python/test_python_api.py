@@ -257,6 +257,28 @@ def test_the_rest(folder):
     assert link.startswith("http://127.0.0.1:")
 
 
+def test_corpus(folder):
+    """One planted bug in one of two models: a group, a plan, shards that are merged, a difference."""
+    (folder / "m").mkdir()
+    for name, op in (("a", "Relu"), ("b", "Tanh")):
+        (folder / f"m/{name}.onnxtxt").write_text(f'<ir_version: 8, opset_import: ["" : 17]>\ng (float[2] x) => (float[2] y) {{ y = {op}(x) }}\n')
+    backends, program = ["jit:inject=accuracy@Relu"], str(PLUMB)
+    plan = plumb.corpus_plan(folder / "m", backends, seeds=[1, 2])
+    assert (plan["models"], plan["items"]) == (2, 4), plan
+    whole = plumb.corpus(folder / "m", backends, folder / "whole", program=program, max_queries=0)
+    assert whole.exit_code == 1 and not whole and whole.finished and whole.counts["diverged"] == 1, whole.counts
+    assert [(c.model, c.status) for c in whole.cases] == [("a.onnxtxt", "diverged"), ("b.onnxtxt", "agree")]
+    assert [g.n_cases for g in whole.groups] == [1] and whole.cases[0].group == whole.groups[0].id
+    for i in (1, 2):
+        part = plumb.corpus(folder / "m", backends, folder / f"s{i}", shard=f"{i}/2", program=program, max_queries=0)
+        assert part.exit_code == 0 and not part.finished
+    merged = plumb.corpus_merge([folder / "s1", folder / "s2"], folder / "merged", program=program)
+    assert (folder / "merged/corpus.json").read_bytes() == (folder / "whole/corpus.json").read_bytes()
+    opened = plumb.open_corpus(folder / "merged")
+    assert opened.text("junit") == whole.text("junit") and opened.diff(whole)["same"] == 2
+    assert json.loads(merged.text("json"))["exit_code"] == 1
+
+
 # ---- torch modules ---------------------------------------------------------------------------------
 
 class Clamped(nn.Module):
@@ -488,6 +510,7 @@ def test_nothing_leaks(_folder):
 FOR_C = {"plumb_host_get", "plumb_wrap_backend", "plumb_wrapped_backend", "plumb_wrapped_free", "plumb_version_number",
          "plumb_exit_code", "plumb_dtype_bytes", "plumb_session_verdict", "plumb_session_reason", "plumb_session_exit_code",
          "plumb_write_check", "plumb_run_result_tensor", "plumb_tensor_bytes", "plumb_abandon",
+         "plumb_corpus_worker",  # for the program itself
          "plumb_backends",  # the list has the same
          "plumb_nearest"}  # difflib does that
 

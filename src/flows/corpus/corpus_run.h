@@ -1,0 +1,32 @@
+/* A corpus from its list to OUT/corpus.json. */
+#ifndef PL_CORPUS_RUN_H
+#define PL_CORPUS_RUN_H
+
+#include "flows/corpus/corpus_result.h"
+
+typedef struct pl_corpus_job {
+    pl_corpus_source source;
+    const char *output;
+    size_t shard, n_shards; /* from 1 */
+    int jobs;
+    size_t max_deaths; /* an item in flight at so many deaths is skipped; 0 = never */
+    bool resume;
+    pl_worker_limits limits;
+    const char *program;
+    const char *baseline; /* file; NULL = none */
+    const pl_progress *progress;
+} pl_corpus_job;
+
+/* Runs what is not done yet. One shard of several: *out has no groups and is_part. */
+pl_status pl_corpus_run(const pl_corpus_job *job, pl_corpus **out, pl_err *err);
+/* What would be done, how long it will take. */
+pl_status pl_corpus_plan(const pl_corpus_job *job, bool json, pl_buf *out, pl_err *err);
+
+/* corpus_finish.c: groups, with the questions that they need, and OUT/corpus.json. */
+pl_status pl_corpus_finish(const pl_dir *dir, const pl_corpus_job *job, pl_corpus **out,
+                           pl_err *err);
+/* corpus_merge.c: joins the outputs of shards into job->output, then finishes. */
+pl_status pl_corpus_merge(const char *const *folders, size_t n_folders, const pl_corpus_job *job,
+                          pl_corpus **out, pl_err *err);
+
+#endif

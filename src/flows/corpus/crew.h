@@ -1,0 +1,32 @@
+/* Runs tasks in processes of their own, several at a time, and journals each one.
+ *
+ * A task is a request for `plumb corpus --worker JSON`. The caller gives them in the order in which
+ * they are to start. */
+#ifndef PL_CREW_H
+#define PL_CREW_H
+
+#include "base/progress.h"
+#include "flows/corpus/journal.h"
+
+typedef struct pl_crew {
+    const char *program; /* plumb */
+    int jobs;
+    double timeout; /* seconds of one task; 0 = none */
+    pl_journal *journal;
+    const char *phase; /* for progress */
+    const pl_progress *progress;
+    /* Task i of n: its key, and the request as JSON. */
+    const char *(*key)(void *ctx, size_t i);
+    void (*request)(void *ctx, size_t i, pl_buf *out);
+    void *ctx;
+    size_t n_tasks;
+} pl_crew;
+
+/* That a task fails, crashes or hangs is a result of it. Fails when the journal cannot be written,
+ * no process can be started, or it is cancelled; what was in flight is not counted as a death. */
+pl_status pl_crew_run(pl_crew *crew, pl_err *err);
+
+/* Finds plumb itself: the running program when it is plumb, else the one in PATH. */
+pl_status pl_crew_program(const char *given, char *out, size_t n_out, pl_err *err);
+
+#endif

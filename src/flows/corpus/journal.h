@@ -1,0 +1,55 @@
+/* The journal of a run: OUT/parts/NAME.jsonl, one line for each event, synced before work goes on.
+ *
+ * Lines: {"t":"open"} a process begins; {"t":"start","key":K} an item is in flight;
+ * {"t":"done","key":K,"seconds":S,"result":{…}} it is not any more; {"t":"stop"} the process ends
+ * on purpose, and what is in flight then does not count as a death. A line that was cut off by a
+ * death is dropped when the journal is opened again. */
+#ifndef PL_JOURNAL_H
+#define PL_JOURNAL_H
+
+#include <pthread.h>
+
+#include "base/buf.h"
+#include "base/door.h"
+#include "base/json_read.h"
+#include "base/strmap.h"
+
+typedef struct pl_journal_entry {
+    const char *key;
+    size_t n_deaths;             /* how often it was in flight when the process died */
+    bool in_flight;              /* while reading */
+    const pl_json_value *result; /* NULL = not done */
+    double seconds;
+} pl_journal_entry;
+
+/* What a journal says. Strings live in the arena. */
+typedef struct pl_journal_read {
+    pl_strmap entries; /* key -> pl_journal_entry */
+    size_t n_repeated; /* further results of an item that was done already */
+} pl_journal_read;
+
+/* Adds what OUT/parts/NAME says; the first result of an item counts. */
+pl_status pl_journal_parse(const char *text, size_t n, const char *name, pl_arena *arena,
+                           pl_journal_read *out, pl_err *err);
+/* Of every journal of the folder OUT, in the order of their names. */
+pl_status pl_journal_read_all(const pl_dir *out_dir, pl_arena *arena, pl_journal_read *out,
+                              pl_err *err);
+void pl_journal_read_release(pl_journal_read *read);
+
+/* Open for writing; any number of threads may append. */
+typedef struct pl_journal {
+    int fd;
+    char *path;
+    pthread_mutex_t mutex;
+    int error; /* errno of the first write that failed: nothing is appended after half a line */
+} pl_journal;
+
+/* Locks the journal (PL_E_EXISTS when another process has it), drops a line that was cut off.
+ * PL_E_EXISTS also when it has lines and `resume` is false. */
+pl_status pl_journal_open(const pl_dir *out_dir, const char *name, bool resume, pl_journal *out,
+                          pl_err *err);
+void pl_journal_close(pl_journal *journal); /* NULL and never opened are fine */
+/* One line, without its newline; synced. */
+pl_status pl_journal_append(pl_journal *journal, const pl_buf *line, pl_err *err);
+
+#endif

@@ -1,0 +1,347 @@
+/* One item from beginning to end: read, check the accuracy, and only where that is not green
+ * analyse, bisect and minify. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "flows/api.h"
+#include "flows/corpus/corpus_json.h"
+#include "flows/corpus/worker.h"
+#include "flows/minify/minify_job.h"
+
+/* An output this near to the reference's is the same but for rounding. */
+static const double close_db = 100, close_relative = 1e-5;
+static const double part_of_time = 3; /* one run of the backend may take this part of the limit */
+
+typedef struct item {
+    const pl_work *work;
+    const char *path, *backend, *folder;
+    char *session, *repro; /* folders; NULL = out of memory */
+    plumb_inputs inputs;
+    const char *data[1];
+    const char **dims, **ranges;
+    double timeout; /* of one run */
+    /* what came of it; strings live in the work's arena */
+    pl_item_status status;
+    const char *step, *reason, *check, *version;
+    const char *blamed; /* value */
+    bool has_session, has_repro, verified, one_minimal, analysed;
+    size_t n_nodes, n_nodes_after, n_blamed;
+    pl_bug bug;
+} item;
+
+static const char *keep(const item *x, const char *s) {
+    return pl_arena_strdup(x->work->arena, s);
+}
+
+/* ---- inputs ---- */
+
+static pl_status read_setting(item *x, const char *text, pl_err *err) {
+    if (strncmp(text, "dim=", 4) == 0) {
+        x->dims[x->inputs.n_dims++] = text + 4;
+    } else if (strncmp(text, "range=", 6) == 0) {
+        x->ranges[x->inputs.n_ranges++] = text + 6;
+    } else if (strcmp(text, "fill=zeros") == 0) {
+        x->inputs.fill = PLUMB_FILL_ZEROS;
+    } else if (strcmp(text, "fill=ones") == 0) {
+        x->inputs.fill = PLUMB_FILL_ONES;
+    } else if (strcmp(text, "fill=random") != 0) {
+        return pl_fail(err, PL_E_USAGE, "'%.100s': expected fill=zeros, ones or random", text);
+    }
+    return PL_OK;
+}
+
+static pl_status read_inputs(item *x, pl_err *err) {
+    pl_arena *arena = x->work->arena;
+    const pl_json_value *settings = pl_json_find(x->work->request, "settings");
+    const pl_json_value *seed = pl_json_find(x->work->request, "seed");
+    const size_t n = settings == NULL ? 0 : settings->n_items;
+    plumb_inputs_init(&x->inputs);
+    x->data[0] = pl_work_text(x->work, "data");
+    x->inputs.sets = x->data;
+    x->inputs.n_sets = x->data[0][0] == '\0' ? 0 : 1;
+    x->inputs.seed = seed == NULL ? 0 : (uint64_t)seed->integer;
+    x->dims = pl_arena_array(arena, n + 1, sizeof *x->dims);
+    x->ranges = pl_arena_array(arena, n + 1, sizeof *x->ranges);
+    if (x->dims == NULL || x->ranges == NULL) return pl_fail_memory(err, n);
+    x->inputs.dims = x->dims;
+    x->inputs.ranges = x->ranges;
+    for (const pl_json_value *v = n > 0 ? settings->first : NULL; v != NULL; v = v->next)
+        PL_TRY(read_setting(x, v->kind == PL_JSON_STRING ? v->string : "", err));
+    return PL_OK;
+}
+
+/* ---- steps ---- */
+
+/* A step that failed decides the item: its input was bad, the backend failed, or we did. */
+static void end_by(item *x, const char *step, const pl_err *err) {
+    const int code = plumb_exit_code(err->status);
+    x->step = step;
+    x->status = code == 2 ? PL_ITEM_SKIPPED : code == 3 ? PL_ITEM_FAILED : PL_ITEM_TROUBLE;
+    x->reason = keep(x, err->message);
+}
+
+/* The result of many items needs no command for each. */
+static const char *without_next(const item *x, const char *text) {
+    const char *next = strstr(text, "; next: ");
+    return pl_arena_strndup(x->work->arena, text,
+                            next == NULL ? strlen(text) : (size_t)(next - text));
+}
+
+/* Words of plumb_check_result_status that begin so are the reference's. */
+static bool is_reference(const char *status) {
+    return strncmp(status, "eager_", 6) == 0;
+}
+
+/* The check also passes an output that is nearer to fp64 than the reference is, or within what a
+ * low precision allows; a bug may hide there (a cast that was optimised away, a code off by one).
+ * Only outputs that are the reference's own, but for rounding, need no analysis. */
+static bool is_close(const item *x, const plumb_check_result *result) {
+    plumb_write_options options;
+    const pl_json_value *root = NULL;
+    char *text = NULL;
+    plumb_write_options_init(&options);
+    options.format = "json";
+    const bool read = plumb_check_result_write(result, &options, &text, NULL) == PL_OK &&
+                      pl_json_read(text, strlen(text), x->work->arena, &root, NULL) == PL_OK;
+    plumb_free(text);
+    const pl_json_value *outputs = pl_member_list(pl_json_find(root, "accuracy"), "outputs");
+    if (!read || outputs == NULL || outputs->n_items == 0) return false;
+    for (const pl_json_value *v = outputs->first; v != NULL; v = v->next) {
+        const pl_json_value *metrics = pl_json_find(v, "metrics");
+        double psnr = 0, relative = 1, mismatch = 1;
+        if (pl_json_number(pl_json_find(metrics, "mismatch"), &mismatch) && mismatch == 0) continue;
+        if (!pl_json_number(pl_json_find(metrics, "psnr"), &psnr) || !(psnr >= close_db) ||
+            !pl_json_number(pl_json_find(metrics, "mean_rel"), &relative) ||
+            !(relative <= close_relative))
+            return false;
+    }
+    return true;
+}
+
+/* True when there is nothing more to find out. */
+static bool check(item *x) {
+    plumb_model *model = NULL;
+    plumb_check_result *result = NULL;
+    plumb_check_options options;
+    plumb_run_options run;
+    pl_err err = PL_ERR_INIT;
+    plumb_run_options_init(&run);
+    plumb_check_options_init(&options);
+    run.inputs = &x->inputs;
+    run.backend = x->backend;
+    run.timeout = x->timeout;
+    run.memory_limit = x->work->limits.memory;
+    run.threads = 1;
+    run.sandbox = x->work->limits.sandbox;
+    options.run = &run;
+    options.mode = PLUMB_CHECK_STRICT; /* every output counts */
+    options.reference = x->work->limits.reference;
+    bool over = true;
+    if (plumb_model_open(x->path, &model, &err) != PL_OK) {
+        end_by(x, "read", &err);
+        goto done;
+    }
+    x->n_nodes = plumb_model_nodes(model);
+    x->step = "accuracy";
+    if (plumb_check(model, &options, &result, &err) != PL_OK) {
+        end_by(x, "accuracy", &err);
+        goto done;
+    }
+    const int code = plumb_check_result_exit_code(result);
+    x->check = keep(x, plumb_check_result_status(result));
+    x->reason = without_next(x, plumb_check_result_error(result));
+    x->status = code == 0                                                      ? PL_ITEM_AGREE
+                : code == 1                                                    ? PL_ITEM_DIVERGED
+                : code == 2 || is_reference(plumb_check_result_status(result)) ? PL_ITEM_SKIPPED
+                                                                               : PL_ITEM_FAILED;
+    over = (x->status == PL_ITEM_AGREE && is_close(x, result)) ||
+           (x->status == PL_ITEM_SKIPPED && code == 3);
+done:
+    plumb_check_result_free(result);
+    plumb_model_close(model);
+    return over;
+}
+
+static void take_verdict(item *x, const plumb_session_summary *s) {
+    const bool diverged = x->status == PL_ITEM_DIVERGED;
+    x->analysed = true;
+    if (strcmp(s->verdict, "diverged") == 0) x->status = PL_ITEM_DIVERGED;
+    if (strcmp(s->verdict, "nondeterministic") == 0) x->status = PL_ITEM_NONDETERMINISTIC;
+    if (strcmp(s->verdict, "failed") == 0) x->status = PL_ITEM_FAILED;
+    if (strcmp(s->verdict, "agree") != 0) {
+        x->reason = keep(x, s->reason);
+    } else if (!diverged) {
+        x->status = PL_ITEM_AGREE;
+    }
+    /* Outputs that differ stay red, whatever the analysis says of the values between. */
+    x->bug.pass = keep(x, s->bisect_pass);
+}
+
+static void analyze(item *x) {
+    plumb_model *model = NULL;
+    plumb_session *session = NULL;
+    plumb_analyze_options options;
+    plumb_session_summary summary = { .size = sizeof summary };
+    plumb_blame blame = { .size = sizeof blame };
+    plumb_side_info side = { .size = sizeof side };
+    pl_err err = PL_ERR_INIT;
+    plumb_analyze_options_init(&options);
+    options.inputs = &x->inputs;
+    options.backend = x->backend;
+    options.reference = x->work->limits.reference;
+    options.timeout = x->timeout;
+    options.memory_limit = x->work->limits.memory;
+    options.threads = 1;
+    options.output = x->session;
+    options.save = "suspects";
+    options.bisect = 1;
+    options.sandbox = x->work->limits.sandbox;
+    x->step = "analyze";
+    if (plumb_model_open(x->path, &model, &err) != PL_OK ||
+        plumb_analyze(model, &options, &session, &err) != PL_OK) {
+        if (x->status != PL_ITEM_DIVERGED) end_by(x, "analyze", &err);
+    } else if (plumb_session_get(session, &summary)) {
+        take_verdict(x, &summary);
+        x->has_session = true;
+        x->n_blamed = summary.n_blame;
+        if (plumb_session_blame(session, 0, &blame)) {
+            x->bug.op = keep(x, blame.op);
+            x->blamed = keep(x, blame.value);
+        }
+        if (plumb_session_side(session, 'a', &side)) {
+            x->version = keep(x, side.version);
+            if (side.failure[0] != '\0')
+                x->bug.message = pl_message_shape(x->work->arena, side.failure);
+        }
+    }
+    plumb_session_free(session);
+    plumb_model_close(model);
+}
+
+/* What the smallest model shows: the failure itself, without what stood around it. */
+static pl_status take_minified(item *x, const pl_minified *r, pl_err *err) {
+    char *path = r->folder == NULL ? NULL : pl_path_join(r->folder, "model.onnx");
+    pl_status st = PL_OK;
+    x->has_repro = r->folder != NULL;
+    x->verified = r->verified;
+    x->one_minimal = r->one_minimal;
+    x->n_nodes_after = r->nodes_after;
+    if (r->has_signature) {
+        x->bug.kind = keep(x, pl_fail_kind_name(r->signature.kind));
+        x->bug.op = keep(x, r->signature.op);
+        x->bug.message = pl_message_shape(x->work->arena, r->signature.text);
+        if (path != NULL)
+            st = pl_bug_look(&x->bug, path, r->signature.value, true, x->work->arena, err);
+    }
+    pl_free(path);
+    return st;
+}
+
+static pl_status minify(item *x, pl_err *err) {
+    plumb_model *model = NULL;
+    plumb_minify_options options;
+    pl_minified *r = NULL;
+    pl_err why = PL_ERR_INIT;
+    plumb_context context;
+    plumb_context_init(&context);
+    plumb_minify_options_init(&options);
+    options.context = &context;
+    options.inputs = &x->inputs;
+    options.backend = x->backend;
+    options.timeout = x->timeout;
+    options.memory_limit = x->work->limits.memory;
+    options.threads = 1;
+    options.jobs = 1;
+    options.accuracy = x->n_blamed == 0 && x->status == PL_ITEM_DIVERGED;
+    options.max_queries = x->work->limits.max_queries;
+    options.output = x->repro;
+    options.stable_output = 1;
+    options.sandbox = x->work->limits.sandbox;
+    pl_status st = plumb_model_open(x->path, &model, &why);
+    if (st == PL_OK) st = pl_minify(model, &options, &r, &why);
+    /* That nothing smaller was found takes nothing from what the analysis says. */
+    st = st == PL_OK ? take_minified(x, r, err) : PL_OK;
+    pl_minified_free(r);
+    plumb_model_close(model);
+    return st;
+}
+
+static pl_status dig(item *x, pl_err *err) {
+    const bool timed_out = x->status == PL_ITEM_FAILED && strstr(x->reason, "timed out") != NULL;
+    x->bug.kind = x->status == PL_ITEM_FAILED ? "failure" : "divergence";
+    if (x->status == PL_ITEM_AGREE) x->reason = "";
+    if (timed_out) { /* each further question would take as long */
+        x->bug.kind = "time-out";
+        return PL_OK;
+    }
+    analyze(x);
+    if (x->status == PL_ITEM_NONDETERMINISTIC) x->bug.kind = "determinism";
+    if (!pl_item_status_is_wrong(x->status)) return PL_OK;
+    if (x->work->limits.max_queries > 0 && !x->work->limits.no_minify &&
+        (x->status == PL_ITEM_DIVERGED || x->status == PL_ITEM_FAILED)) {
+        PL_TRY(minify(x, err));
+    }
+    if (x->has_repro || (x->blamed[0] == '\0' && x->bug.op[0] == '\0')) return PL_OK;
+    return pl_bug_look(&x->bug, x->path, x->blamed, false, x->work->arena, err);
+}
+
+/* ---- the answer ---- */
+
+static void put_answer(const item *x, pl_buf *answer) {
+    const bool wrong = pl_item_status_is_wrong(x->status);
+    pl_json j;
+    pl_json_init(&j, answer, false);
+    pl_json_object_begin(&j);
+    pl_json_put_string(&j, "status", pl_item_status_name(x->status));
+    pl_json_put_string(&j, "step", x->step);
+    pl_json_put_string(&j, "reason", x->status == PL_ITEM_AGREE ? "" : x->reason);
+    pl_json_put_string(&j, "check", x->check);
+    pl_json_put_int(&j, "nodes", (int64_t)x->n_nodes);
+    if (wrong) {
+        pl_bug_put(&j, &x->bug);
+        pl_json_put_string(&j, "blamed", x->blamed);
+        pl_json_put_string(&j, "version", x->version);
+        pl_json_put_bool(&j, "session", x->has_session);
+        pl_json_put_bool(&j, "repro", x->has_repro);
+        if (x->has_repro) {
+            pl_json_put_int(&j, "repro_nodes", (int64_t)x->n_nodes_after);
+            pl_json_put_bool(&j, "verified", x->verified);
+            pl_json_put_bool(&j, "one_minimal", x->one_minimal);
+        }
+    }
+    pl_json_object_end(&j);
+}
+
+pl_status pl_worker_item(const pl_work *work, pl_buf *answer, pl_err *err) {
+    item x = { .work = work,
+               .path = pl_work_text(work, "path"),
+               .backend = pl_work_text(work, "backend"),
+               .folder = pl_work_text(work, "folder"),
+               .step = "",
+               .reason = "",
+               .check = "",
+               .version = "",
+               .blamed = "",
+               .timeout = work->limits.timeout / part_of_time,
+               .bug = { "", "", "", "", "", "", "" } };
+    pl_status st = PL_OK;
+    x.session = pl_path_join(x.folder, "session");
+    x.repro = pl_path_join(x.folder, "repro");
+    if (x.session == NULL || x.repro == NULL) {
+        st = pl_fail_memory(err, 1);
+        goto done;
+    }
+    /* What an earlier process left that died here. */
+    if (pl_path_is_dir(x.folder)) PL_TRY_GOTO(done, st, pl_dir_remove(x.folder, err));
+    PL_TRY_GOTO(done, st, read_inputs(&x, err));
+    if (!check(&x)) PL_TRY_GOTO(done, st, dig(&x, err));
+    if (x.status == PL_ITEM_AGREE && pl_path_is_dir(x.folder)) /* the analysis agreed after all */
+        PL_TRY_GOTO(done, st, pl_dir_remove(x.folder, err));
+    put_answer(&x, answer);
+done:
+    pl_free(x.session);
+    pl_free(x.repro);
+    return st;
+}
