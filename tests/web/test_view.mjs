@@ -3,7 +3,7 @@
 // The session is of a small model with a planted fault (test_resnet18.mjs has a real one). Values on screen are checked
 // against the blobs of the session, read here without plumb.
 import { execFileSync, spawnSync } from "node:child_process";
-import { closeSync, existsSync, ftruncateSync, openSync, readFileSync, readdirSync, writeFileSync, writeSync } from "node:fs";
+import { closeSync, existsSync, ftruncateSync, openSync, readFileSync, readdirSync, symlinkSync, writeFileSync, writeSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { COMPILES, analyze, ask, becomes, blob, dir, drawn, equal, figures, finish, idle, make, ok, open, plumb, report, serve, settled, shots, tab, test, text, until, values } from "./harness.mjs";
@@ -230,6 +230,18 @@ await test("server: token, Host, Origin, method, traversal, limits", async () =>
     ok([400, 404].includes((await ask(port, `/api/slice?${query}`, good)).status), `slice?${query}`);
   equal((await ask(port, "/api/notes", { ...good, "Content-Type": "application/json" }, "POST", '{"pins":[1]}')).status, 400, "bad notes");
   equal((await ask(port, "/api/analyze", { ...good, "Content-Type": "application/json" }, "POST", '{"backend":"cmd:touch /tmp/pwned"}')).status, 501, "programs are not for a page");
+  // The file browser: below the folder of the session, and nowhere else.
+  const files = async (path) => JSON.parse((await ask(port, `/api/files?path=${encodeURIComponent(path)}`, good)).body);
+  const top = await files("");
+  equal([top.kind, top.roots.length, top.names.some(([n, k]) => n === "s" && k === "folder"), top.names.some(([n]) => n === "small.onnx")], ["folder", 1, true, true], "its own folder");
+  const [home] = top.roots;
+  symlinkSync("/etc", join(dir, "out")), symlinkSync("/etc/passwd", join(dir, "out.onnx"));
+  for (const path of ["/etc/passwd", "/", "/etc", `${home}x`, "..", "small.onnx"]) equal((await files(path)).kind, "outside", path);
+  for (const path of [`${home}/..`, `${home}/../../etc/passwd`, `${home}/s/../../..`, `${home}/out/passwd`, `${home}/nothing`]) ok(["none", "other"].includes((await files(path)).kind), `${path}: ${(await files(path)).kind}`);
+  for (const path of [`${home}/out`, `${home}/out.onnx`]) ok(!["file", "folder"].includes((await files(path)).kind), `${path}: a link`);
+  ok(!(await files(home)).names.some(([n]) => n.startsWith("out")), "links are not listed");
+  for (const body of ['{"input": "x=/etc/passwd"}', '{"input": [1]}', '{"dim": {"a": 1}}']) equal((await ask(port, "/api/analyze", { ...good, "Content-Type": "application/json" }, "POST", body)).status, 400, body);
+  equal((await ask(port, "/api/stats?weight=nosuch", good)).status, 404, "no such weight");
   let closed = false;
   await ask(port, "/api/notes", { ...good, "Content-Type": "application/json" }, "POST", Buffer.alloc(3 << 20, 32)).then((a) => { closed = a.status >= 400; }, () => { closed = true; });
   ok(closed, "a body of 3 MB is refused");

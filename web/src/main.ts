@@ -28,7 +28,7 @@ function header(app: App, help: () => void, tools: HTMLElement): HTMLElement {
       theme: { auto: "dark", dark: "light", light: "auto" }[store.state.theme] as State["theme"],
     });
   const run = (r: { spec: string; backend: string; path: string }): string =>
-    clean(r.spec || r.backend || r.path.split("/").pop() || "", 80);
+    clean((r.spec || r.backend || r.path).split("/").pop() || "", 80);
   const reason = model
     ? "Not compared yet"
     : s.reason || (s.verdict === "agree" ? `all ${s.points.length} values agree` : "");
