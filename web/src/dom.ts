@@ -118,10 +118,13 @@ export function copyButton(text: string, title: string): HTMLElement {
   return e;
 }
 
-const tipBox = h("div", { class: "tip", role: "tooltip", id: "tip", hidden: true });
+let tipBox: HTMLElement | null = null;
 /** A tooltip at the pointer; "" takes it away. */
 export function tip(text: string, x = 0, y = 0): void {
-  if (!tipBox.isConnected) document.body.append(tipBox);
+  if (!tipBox) {
+    tipBox = h("div", { class: "tip", role: "tooltip", id: "tip" });
+    document.body.append(tipBox);
+  }
   tipBox.hidden = !text;
   if (!text) return;
   tipBox.textContent = text;
