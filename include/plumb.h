@@ -876,6 +876,7 @@ typedef struct plumb_viewer_options {
     const char *host;    /* IPv4 address to listen on instead of 127.0.0.1; NULL = only there */
     int insecure_host;   /* nonzero: `host` may be beyond this machine, without encryption */
     int trust;           /* nonzero: what the page shows may run compilers and runtimes unasked */
+    const char *files;   /* folder in which the page may look for files, besides that of `path` */
 } plumb_viewer_options;
 PLUMB_OPTIONS_INIT(plumb_viewer_options, PLUMB_OPTIONS_VIEWER)
 PLUMB_API plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,

@@ -30,7 +30,7 @@ const script = (await bundle("src/main.ts", { WORKER_SOURCE: JSON.stringify(work
   "</script",
   "<\\/script",
 );
-const style = (await build({ ...common, entryPoints: ["src/style.css"] })).outputFiles[0].text.trimEnd();
+const style = (await build({ ...common, entryPoints: ["src/css/style.css"] })).outputFiles[0].text.trimEnd();
 const policy =
   `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; connect-src 'self'; ` +
   "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'";

@@ -423,7 +423,7 @@ plumb_report_options._fields_ = [
     ("size", c_size_t), ("format", c_char_p), ("metric", c_char_p), ("limit", c_size_t), ("max_size", c_uint64)]
 plumb_viewer_options._fields_ = [
     ("size", c_size_t), ("port", c_int), ("source", c_char_p), ("program", c_char_p), ("host", c_char_p),
-    ("insecure_host", c_int), ("trust", c_int)]
+    ("insecure_host", c_int), ("trust", c_int), ("files", c_char_p)]
 plumb_minify_options._fields_ = [
     ("size", c_size_t), ("inputs", POINTER(plumb_inputs)), ("context", POINTER(plumb_context)), ("backend", c_char_p),
     ("timeout", c_double), ("memory_limit", c_uint64), ("threads", c_int), ("jobs", c_int), ("check", c_char_p),

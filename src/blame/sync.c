@@ -422,7 +422,10 @@ static pl_status fill_names(syncing *s, pl_sync_point *p, const pl_pair_item *it
         p->module = keep(session, names->module, &st, err);
     }
     if (r != NULL) fill_side(&p->a, r, keep(session, r->key, &st, err));
-    if (q != NULL) fill_side(&p->b, q, keep(session, q->key, &st, err));
+    if (q != NULL) {
+        fill_side(&p->b, q, keep(session, q->key, &st, err));
+        p->counterpart_op = keep(session, q->op, &st, err);
+    }
     p->is_input = ((p->a.flags | p->b.flags) & PL_RECORD_INPUT) != 0;
     p->is_output = ((p->a.flags | p->b.flags) & PL_RECORD_OUTPUT) != 0;
     return st;

@@ -103,6 +103,7 @@ static int run(const pl_args *args) {
     plumb_viewer_options_init(&options);
     options.port = (int)port;
     options.source = pl_args_value(args, "source");
+    options.files = pl_args_value(args, "files");
     options.program = n > 0 ? self : NULL;
     options.host = pl_args_value(args, "host");
     options.insecure_host = pl_args_flag(args, "insecure-host");
@@ -138,6 +139,8 @@ static const pl_option options[] = {
       "allow a --host that is not loopback (unencrypted, protected only by the token)" },
     { 0, "trust", NULL, "do not ask before the page compiles or runs what a session names" },
     { 0, "no-open", NULL, "print the link, do not open a browser" },
+    { 0, "files", "DIR",
+      "let the page choose files below DIR (default: the folder of SESSION or MODEL)" },
     { 0, "source", "DIR", "show source files of the model's program below DIR" },
     PL_OPTIONS_END,
 };
@@ -146,9 +149,10 @@ const pl_command pl_command_view = {
     .name = "view",
     .usage = "[SESSION|MODEL] [options]",
     .summary = "open the debugger in the browser",
-    .details = "Serves the debugger on the loopback interface and prints its link; every\nrequest "
-               "must carry the token in the link. With a model, you set up and start a\ncomparison "
-               "in the page. Stop it with Ctrl-C.",
+    .details =
+        "Serves the debugger on the loopback interface and prints its link; every\nrequest "
+        "must carry the token in the link. With a model, it shows the graph and its\nweights; "
+        "a comparison is set up and started in the page. Stop it with\nCtrl-C.",
     .examples = "  plumb view session\n"
                 "  plumb view model.onnx\n"
                 "  plumb view session --no-open --port 8080\n",

@@ -90,7 +90,7 @@ static pl_status put_point(report *r, size_t point, pl_buf *out, pl_err *err) {
     const pl_sync_point *p = &pl_viewed_session(r->viewed)->points[point];
     pl_view_pair pair;
     const int64_t worst = pl_view_worst(p);
-    PL_TRY(pl_viewed_pair(r->viewed, point, &pair, err));
+    PL_TRY(pl_viewed_shown(r->viewed, point, &pair, err));
     if (pair.unreadable && r->n_unreadable++ == 0)
         (void)snprintf(r->why, sizeof r->why, "%s", pair.why);
     pl_status st = PL_OK;

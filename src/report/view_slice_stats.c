@@ -281,7 +281,7 @@ static void put_decades(pl_json *j, const figures *f) {
     pl_json_put_int(j, "decade_first", DECADE_FIRST + first);
 }
 
-static void put_all(figures *f, const char *why, pl_buf *out) {
+static void put_all(figures *f, const pl_view_pair *pair, pl_buf *out) {
     const pl_tensor *t = f->a != NULL ? f->a : f->b;
     pl_json json, *j = &json;
     pl_json_init(j, out, false);
@@ -289,7 +289,8 @@ static void put_all(figures *f, const char *why, pl_buf *out) {
     pl_json_put_ints(j, "dims", t->dims, (size_t)t->rank);
     pl_json_put_int(j, "n", t->n_elements);
     pl_json_put_int(j, "seen", f->n_seen);
-    pl_json_put_string(j, "why", why);
+    pl_json_put_string(j, "why", pair->why);
+    if (pair->gold) pl_json_put_bool(j, "gold", true);
     put_side(j, "a", f->a, &f->side[0]);
     put_side(j, "b", f->b, &f->side[1]);
     put_histogram(j, f);
@@ -325,7 +326,7 @@ pl_status pl_figures_put(const pl_view_pair *pair, int64_t worst, pl_buf *out, p
     }
     scan(f);
     see_known(f, worst);
-    put_all(f, pair->why, out);
+    put_all(f, pair, out);
     if (!pl_buf_ok(out)) st = pl_fail_memory(err, out->n_bytes);
 done:
     pl_free(f->sorted);

@@ -292,6 +292,18 @@ pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *
     return PL_OK;
 }
 
+pl_status pl_viewed_shown(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err) {
+    PL_TRY(pl_viewed_pair(v, point, out, err));
+    const pl_sync_point *p = &v->session->points[point];
+    if (p->b.present || out->a == NULL || out->unreadable) return PL_OK;
+    if (pl_viewed_gold(v, p, &out->b, NULL) != PL_OK) return PL_OK;
+    out->gold = true;
+    (void)snprintf(out->why, sizeof out->why, "nothing in B corresponds to it: shown against fp64");
+    const pl_status st = join(out, "", err);
+    if (st != PL_OK) pl_view_pair_release(out);
+    return st;
+}
+
 void pl_view_pair_release(pl_view_pair *pair) {
     pl_tensor_unref(pair->a);
     pl_tensor_unref(pair->b);

@@ -28,9 +28,12 @@ typedef struct pl_view_pair {
     pl_tensor *a, *b;
     bool joint;
     bool unreadable; /* a tensor that was kept cannot be read */
+    bool gold;       /* b is the fp64 value: nothing in B corresponds to a */
     char why[256];   /* why a side is missing, or why there is no difference; "" */
 } pl_view_pair;
 pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
+/* The same for the page: where nothing in B corresponds to a value, its fp64 value is shown. */
+pl_status pl_viewed_shown(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
 void pl_view_pair_release(pl_view_pair *pair);
 /* The fp64 value of a sync point, of its sample; PL_E_NOT_FOUND when it was not kept. */
 pl_status pl_viewed_gold(pl_viewed *v, const pl_sync_point *p, pl_tensor **out, pl_err *err);

@@ -22,7 +22,9 @@ enum {
     IS_ACCEPTED = 4,
     HAS_MATCH = 8,
     IS_MEASURED = 16,
-    HAS_ZERO = 32
+    HAS_ZERO = 32,
+    IS_FAILING = 64,
+    HAS_WRONG_MODEL = 128
 };
 
 /* Of a cosine, what counts is its distance from 1. */
@@ -184,12 +186,28 @@ static void put_metrics(pl_json *j, writer *w, const pl_sync_point *p) {
     pl_json_array_end(j);
 }
 
+/* [NaN, Inf] that one side has alone; of these a metric has no figure. */
+static void put_nonfinite(pl_json *j, writer *w, const pl_sync_point *p) {
+    const int64_t n_nan = p->acc.n_nan_a + p->acc.n_nan_r;
+    const int64_t n_inf = p->acc.n_inf_a + p->acc.n_inf_r + p->acc.n_inf_sign;
+    (void)w;
+    if (!p->measured || n_nan + n_inf == 0) {
+        pl_json_null(j);
+        return;
+    }
+    pl_json_array_begin(j);
+    pl_json_int(j, n_nan);
+    pl_json_int(j, n_inf);
+    pl_json_array_end(j);
+}
+
 static void put_flags(pl_json *j, writer *w, const pl_sync_point *p) {
     (void)w;
     pl_json_int(j, (p->is_input ? IS_INPUT : 0) | (p->is_output ? IS_OUTPUT : 0) |
                        (p->accepted ? IS_ACCEPTED : 0) | (p->metadata_match ? HAS_MATCH : 0) |
                        (p->measured ? IS_MEASURED : 0) |
-                       (p->measured && pl_accumulators_zero_reference(&p->acc) ? HAS_ZERO : 0));
+                       (p->measured && pl_accumulators_zero_reference(&p->acc) ? HAS_ZERO : 0) |
+                       (p->fails ? IS_FAILING : 0) | (p->model_wrong ? HAS_WRONG_MODEL : 0));
 }
 
 static void put_counterpart(pl_json *j, writer *w, const pl_sync_point *p) {

@@ -67,6 +67,7 @@ void pl_side_describe(pl_side *side, const pl_datum *d);
 typedef struct pl_sync_point {
     const char *value, *node, *op, *module, *source; /* in MODEL; "" unknown */
     const char *counterpart;                         /* in B; "" = none */
+    const char *counterpart_op;                      /* as B's recording names it; "" unknown */
     const char *paired_by, *relation, *layout;       /* "" where it does not apply */
     double confidence;
     bool is_input, is_output;

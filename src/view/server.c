@@ -504,7 +504,7 @@ static pl_status open_path(pl_server *s, const char *path, pl_err *err) {
     if (!is_model(path)) return pl_server_show(s, path, err);
     if (!pl_path_exists(path)) return pl_fail(err, PL_E_NOT_FOUND, "not found: '%s'", path);
     s->model = pl_strdup(path);
-    return s->model == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    return s->model == NULL ? pl_fail_memory(err, 1) : pl_server_read_model(s, err);
 }
 
 static pl_status copy(const char *from, char **to, pl_err *err) {
@@ -530,6 +530,7 @@ static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_
     s->trust = o->trust != 0;
     PL_TRY(make_token(s, err));
     PL_TRY(open_path(s, path, err));
+    PL_TRY(pl_files_init(s, o->files, path, err));
     PL_TRY(start_daemon(s, o->port, err));
     (void)inet_ntop(AF_INET, &s->host, address, sizeof address);
     (void)snprintf(s->link, sizeof s->link, "http://%s:%u/?token=%s",
@@ -577,6 +578,8 @@ void plumb_viewer_close(plumb_viewer *viewer) {
     pl_free(s->model);
     pl_corpus_free(s->corpus);
     pl_free(s->program);
+    pl_model_free(s->given);
+    pl_files_release(s);
     pthread_cond_destroy(&s->made);
     pthread_mutex_destroy(&s->mutex);
     pl_free(viewer);

@@ -55,13 +55,20 @@ static pl_status query_list(const pl_request *r, const char *key, int64_t *out, 
     return pl_fail(err, PL_E_USAGE, "%s: too many numbers (at most %d)", key, n);
 }
 
-static pl_status open_pair(const pl_request *r, size_t *point, pl_view_pair *pair, pl_err *err) {
+/* A sync point, or a weight of the model by its name. `worst`: index of the largest error, -1 when
+ * there is none; NULL = not asked for. */
+static pl_status open_pair(const pl_request *r, pl_view_pair *pair, int64_t *worst, pl_err *err) {
+    const char *weight = pl_request_query(r, "weight");
+    pl_viewed *v = r->server->viewed;
     int64_t at = -1;
-    if (r->server->viewed == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
+    if (worst != NULL) *worst = -1;
+    if (weight != NULL) return pl_server_open_weight(r->server, weight, pair, err);
+    if (v == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
     PL_TRY(query_int(r, "point", -1, &at, err));
     if (at < 0) return pl_fail(err, PL_E_USAGE, "missing parameter: point");
-    *point = (size_t)at;
-    return pl_viewed_pair(r->server->viewed, *point, pair, err);
+    PL_TRY(pl_viewed_shown(v, (size_t)at, pair, err));
+    if (worst != NULL) *worst = pl_view_worst(&pl_viewed_session(v)->points[at]);
+    return PL_OK;
 }
 
 /* ---- routes ---- */
@@ -79,9 +86,9 @@ static pl_status get_session(const pl_request *r, pl_reply *reply, pl_err *err) 
 static pl_status get_graph(const pl_request *r, pl_reply *reply, pl_err *err) {
     const char *of = pl_request_query(r, "of");
     pl_viewed *v = r->server->viewed;
-    if (v == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
     if (of == NULL || strcmp(of, "given") == 0)
-        return pl_viewed_put_graph(pl_viewed_model(v), &reply->body, err);
+        return pl_server_put_model(r->server, pl_request_query(r, "dims"), &reply->body, err);
+    if (v == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
     if (strcmp(of, "reference") == 0)
         return pl_viewed_put_graph(pl_viewed_reference(v), &reply->body, err);
     if (strcmp(of, "executed") == 0) return pl_executed_get(r->server, &reply->body, err);
@@ -90,20 +97,18 @@ static pl_status get_graph(const pl_request *r, pl_reply *reply, pl_err *err) {
 
 static pl_status get_stats(const pl_request *r, pl_reply *reply, pl_err *err) {
     pl_view_pair pair;
-    size_t point = 0;
-    PL_TRY(open_pair(r, &point, &pair, err));
-    const pl_session *s = pl_viewed_session(r->server->viewed);
-    const pl_status st = pl_figures_put(&pair, pl_view_worst(&s->points[point]), &reply->body, err);
+    int64_t worst = -1;
+    PL_TRY(open_pair(r, &pair, &worst, err));
+    const pl_status st = pl_figures_put(&pair, worst, &reply->body, err);
     pl_view_pair_release(&pair);
     return st;
 }
 
-static pl_status read_slice(const pl_request *r, const pl_tensor *t, size_t point, pl_slice *s,
+static pl_status read_slice(const pl_request *r, const pl_tensor *t, int64_t worst, pl_slice *s,
                             pl_err *err) {
-    const pl_sync_point *p = &pl_viewed_session(r->server->viewed)->points[point];
     const char *mode = pl_request_query(r, "mode");
     int64_t axes[2], at[2] = { 0, 0 }, of[2] = { 0, 0 }, max = 256;
-    pl_slice_default(t, pl_view_worst(p), s);
+    pl_slice_default(t, worst, s);
     axes[0] = s->row_axis;
     axes[1] = s->col_axis;
     PL_TRY(query_list(r, "axes", axes, 2, err));
@@ -129,11 +134,11 @@ static pl_status read_slice(const pl_request *r, const pl_tensor *t, size_t poin
 static pl_status get_slice(const pl_request *r, pl_reply *reply, pl_err *err) {
     pl_view_pair pair;
     pl_slice slice;
-    size_t point = 0;
-    PL_TRY(open_pair(r, &point, &pair, err));
+    int64_t worst = -1;
+    PL_TRY(open_pair(r, &pair, &worst, err));
     const pl_tensor *t = pl_view_is_numeric(pair.a) ? pair.a : pair.b;
     pl_status st = t == NULL ? pl_fail(err, PL_E_NOT_FOUND, "%s", pair.why)
-                             : read_slice(r, t, point, &slice, err);
+                             : read_slice(r, t, worst, &slice, err);
     if (st == PL_OK) st = pl_slice_put(&pair, &slice, &reply->body, err);
     pl_view_pair_release(&pair);
     reply->type = "application/octet-stream";
@@ -145,10 +150,9 @@ enum { NPY_MAX = 256 << 20 };
 static pl_status get_npy(const pl_request *r, pl_reply *reply, pl_err *err) {
     const char *side = pl_request_query(r, "side");
     pl_view_pair pair;
-    size_t point = 0;
     if (side == NULL || (strcmp(side, "a") != 0 && strcmp(side, "b") != 0))
         return pl_fail(err, PL_E_USAGE, "missing parameter: side (a or b)");
-    PL_TRY(open_pair(r, &point, &pair, err));
+    PL_TRY(open_pair(r, &pair, NULL, err));
     const pl_tensor *t = *side == 'a' ? pair.a : pair.b;
     pl_status st = PL_OK;
     if (t == NULL) {
@@ -187,6 +191,10 @@ static pl_status get_baseline(const pl_request *r, pl_reply *reply, pl_err *err)
 static pl_status get_map(const pl_request *r, pl_reply *reply, pl_err *err) {
     reply->name = "map.json";
     return pl_notes_put_map(r->server, &reply->body, err);
+}
+
+static pl_status get_files(const pl_request *r, pl_reply *reply, pl_err *err) {
+    return pl_files_get(r->server, pl_request_query(r, "path"), &reply->body, err);
 }
 
 static pl_status get_emitted(const pl_request *r, pl_reply *reply, pl_err *err) {
@@ -283,7 +291,7 @@ pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_
         { "/api/npy", get_npy },         { "/api/source", get_source },
         { "/api/notes", get_notes },     { "/api/setup", get_setup },
         { "/api/emitted", get_emitted }, { "/api/baseline", get_baseline },
-        { "/api/map", get_map },
+        { "/api/map", get_map },         { "/api/files", get_files },
     };
     PL_TRY(pl_api_check_page(r, err));
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)

@@ -19,6 +19,7 @@ enum {
     SERVER_TIMEOUT_SECONDS = 20, /* of a silent connection */
     SERVER_MEMORY = 32 << 10,    /* for the head of a request */
     SERVER_BODY_MAX = 1 << 20,
+    SERVER_ROOTS = 2,
     SERVER_TOKEN = 33 /* 32 digits and the NUL */
 };
 
@@ -32,10 +33,13 @@ typedef struct pl_server {
     struct in_addr host; /* where it listens; the loopback unless told otherwise */
     char token[SERVER_TOKEN];
     char link[128];
-    char *source;      /* folder of source files; NULL = none */
-    pl_corpus *corpus; /* shown at first; NULL = none was given */
-    char *model;       /* to be compared; NULL = none was given */
-    char *program;     /* plumb itself, which runs comparisons; NULL = none are offered */
+    char *source;              /* folder of source files; NULL = none */
+    pl_corpus *corpus;         /* shown at first; NULL = none was given */
+    char *model;               /* to be compared; NULL = none was given */
+    pl_model *given;           /* the same, read; NULL = none */
+    char *roots[SERVER_ROOTS]; /* folders in which the page may look for files */
+    size_t n_roots;
+    char *program; /* plumb itself, which runs comparisons; NULL = none are offered */
     pthread_mutex_t mutex;
     pl_viewed *viewed; /* NULL until a comparison has made a session */
     unsigned serial;   /* of what is shown, counted from 1 */
@@ -71,6 +75,21 @@ const char *pl_request_query(const pl_request *r, const char *key);
 /* PL_E_EXISTS when the page that asks was made for a session that is no longer shown. */
 pl_status pl_api_check_page(const pl_request *r, pl_err *err);
 pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_err *err);
+/* server_model.c: a model without a comparison */
+pl_status pl_server_read_model(pl_server *s, pl_err *err); /* s->model */
+const pl_model *pl_server_model(const pl_server *s);       /* of what is shown; or NULL */
+/* Its graph; `dims` ("batch=2,seq=8", or NULL) is for the shapes of a model that is not compared
+ * yet. */
+pl_status pl_server_put_model(const pl_server *s, const char *dims, pl_buf *out, pl_err *err);
+/* A weight as the A of a pair without B. */
+pl_status pl_server_open_weight(const pl_server *s, const char *name, pl_view_pair *out,
+                                pl_err *err);
+/* server_files.c: what lies below the folders that the user named: `folder`, or NULL, and the one
+ * of `path`, or the present one. */
+pl_status pl_files_init(pl_server *s, const char *folder, const char *path, pl_err *err);
+void pl_files_release(pl_server *s);
+/* A folder's names, or what a path is; NULL: the first folder. */
+pl_status pl_files_get(const pl_server *s, const char *path, pl_buf *out, pl_err *err);
 /* server_notes.c: pins, notes, pairs made by hand and accepted divergences, kept in
  * SESSION/notes.json; beside it map.json and baseline.json, for --map and --baseline. */
 pl_status pl_notes_get(const pl_server *s, pl_buf *out, pl_err *err);

@@ -22,7 +22,7 @@
 
 extern char **environ;
 
-enum { ARGS_MAX = 32, LINE_MAX_BYTES = 1024, MESSAGE_MAX = 600 };
+enum { ARGS_MAX = 96, LINE_MAX_BYTES = 1024, MESSAGE_MAX = 600 };
 
 struct pl_server_job {
     pl_server *server;
@@ -128,6 +128,24 @@ static pl_status read_text(const pl_json_value *root, const char *key, const cha
     return PL_OK;
 }
 
+/* Options that may come several times: a list of texts. */
+static const char *const job_lists[] = { "input", "dim" };
+
+static pl_status add_lists(pl_server_job *job, const pl_json_value *root, pl_err *err) {
+    for (size_t i = 0; i < sizeof job_lists / sizeof *job_lists; i++) {
+        const pl_json_value *list = pl_json_find(root, job_lists[i]);
+        if (list == NULL || list->kind == PL_JSON_NULL) continue;
+        if (list->kind != PL_JSON_ARRAY)
+            return pl_fail(err, PL_E_FORMAT, "'%s' is not a list", job_lists[i]);
+        for (const pl_json_value *v = list->first; v != NULL; v = v->next) {
+            if (v->kind != PL_JSON_STRING || strlen(v->string) != v->n_string)
+                return pl_fail(err, PL_E_FORMAT, "'%s' is not a list of strings", job_lists[i]);
+            PL_TRY(add_option(job, job_lists[i], v->string, err));
+        }
+    }
+    return PL_OK;
+}
+
 static pl_status add_options(pl_server_job *job, const pl_json_value *root, pl_err *err) {
     for (size_t i = 0; i < sizeof job_options / sizeof *job_options; i++) {
         const char *text = NULL;
@@ -200,6 +218,7 @@ static pl_status read_request(pl_server_job *job, const pl_json_value *root, pl_
     }
     PL_TRY(name_output(job, path, err));
     PL_TRY(add_options(job, root, err));
+    PL_TRY(add_lists(job, root, err));
     PL_TRY(add_notes(job, root, err));
     if (makes_session(job)) PL_TRY(add_option(job, "limit", "1", err));
     return add_option(job, "output", job->output, err);

@@ -85,6 +85,8 @@ export async function open(url, size = { width: 1440, height: 900 }, workerDelay
   await page.waitForSelector("#app[data-ready]", { timeout: 60000 });
   return page;
 }
+/** Opens a tab of the inspector; the address keeps it. */
+export const tab = (page, name) => page.click(`#tab-${name}`);
 export const text = (page, selector) => page.locator(selector).innerText();
 export const values = (page) => page.$$eval("#rows .row[data-value]", (rows) => rows.sort((a, b) => parseFloat(a.style.top) - parseFloat(b.style.top)).map((r) => r.dataset.value));
 /** The inspector waits for nothing. */

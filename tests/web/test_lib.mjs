@@ -14,7 +14,7 @@ async function load(name) {
   return import(pathToFileURL(out));
 }
 const { parseQuery } = await load("query"), { encode, decode, defaults } = await load("state");
-const { layout } = await load("layout"), { outline, scene } = await load("groups"), { byDivergence, list } = await load("rows"), { compareGraphs, graphOfSchedule, merge } = await load("variants"), { readPicture, difference } = await load("data"), { paint } = await load("heat"), { number, score } = await load("dom");
+const { layout } = await load("layout"), { outline, scene } = await load("groups"), { byDivergence, list, signOf } = await load("rows"), { compareGraphs, graphOfSchedule, merge } = await load("variants"), { readPicture, difference } = await load("data"), { paint, valueAt } = await load("heat"), { ticks } = await load("charts"), { badgeOf } = await load("summary"), { cellSize } = await load("tensors"), { number, score } = await load("dom");
 
 let count = 0, failed = 0;
 function test(name, f) {
@@ -144,7 +144,7 @@ test("variants: jit's schedule as a graph, whatever it holds", () => {
 });
 
 test("rows: modules are a tree with roll-up; one of a single value is left out", () => {
-  const session = { metrics, points: [], metric: "psnr" }, add = (module, c) => session.points.push(point({ index: session.points.length, value: `v${session.points.length}`, module, colours: c }));
+  const session = { metrics, points: [], metric: "psnr" }, add = (module, c) => session.points.push(point({ index: session.points.length, value: `v${session.points.length}`, module, colours: c, verdict: c === "rr" ? "inherited" : "same" }));
   add("a.x.conv", "rr"); add("a.x.relu", "gg"); add("a.y", "gg"); add("", "gg");
   const l = list(session, null, { ...defaults, sort: "operation", group: "module" });
   equal(l.rows.map((r) => `${"  ".repeat(r.depth)}${r.heading ? `${r.heading.label} ${r.heading.count} ${r.heading.colours.r}` : r.point.value}`), ["a 3 1", "  x 2 1", "    v0", "    v1", "  v2", "(no module) 1 0", "  v3"]);
@@ -168,6 +168,44 @@ test("heat: every double has a colour", () => {
   for (const kind of ["value", "difference"]) for (const log of [false, true]) paint(image, cells, kind, { lo: -1.7e308, hi: 1.7e308 }, log);
   paint(image, cells, "value", { lo: -1.7e308, hi: 1.7e308 }, false);
   equal([...image.data.slice(0, 8)], [253, 231, 37, 255, 68, 1, 84, 255], "the ends of the map");
+});
+
+test("rows: blame first, what nothing can be said about is one line; the verdict decides the colour", () => {
+  const blame = [{ value: "late", members: [] }, { value: "worse", members: [] }];
+  const points = [point({ index: 0, value: "red", colours: "rr", metrics: [5, 9], verdict: "inherited" }), point({ index: 1, value: "worse", colours: "gg", metrics: [200, 0], verdict: "culprit", blame: blame[1] }),
+    point({ index: 2, value: "late", colours: "--", class: null, verdict: "unpaired", blame: blame[0] }), point({ index: 3, value: "c1", op: "Constant", class: null, verdict: "unpaired", colours: "--" }),
+    point({ index: 4, value: "c2", class: null, verdict: "unpaired", colours: "--" }), point({ index: 5, value: "out", class: null, verdict: "unpaired", output: true, colours: "--" })];
+  const session = { kind: "session", metrics, metric: "psnr", points, blame }, shown = (s) => list(session, null, { ...defaults, ...s }).rows.map((r) => r.point?.value ?? r.heading.label);
+  equal(shown({}), ["late", "worse", "red", "out", "1 unpaired, 1 constant"], "culprits as the session ranks them, an output is never put away");
+  equal(shown({ rest: true }).slice(-2), ["c1", "c2"], "the line opens");
+  equal(shown({ sort: "operation" }).length, 6, "no folding in other orders");
+  equal([signOf(points[1], 0), signOf(points[0], 0), signOf(point({ verdict: "same", colours: "rr" }), 0), signOf(point({ verdict: "within", colours: "gg", nonfinite: [1, 0] }), 0)], ["r", "r", "g", "r"]);
+  const coverage = { outputs: 1, outputs_compared: 1 }, side = { failure: "" };
+  const look = (verdict, of, c = coverage) => badgeOf({ ...session, a: side, b: side, verdict, points: of, coverage: c }, 0).look;
+  equal([look("agree", [points[0]]), look("agree", []), look("agree", [], { outputs: 2, outputs_compared: 1 }), look("diverged", [])], ["wary", "sure", "wary", "wrong"], "never green over red, nor over an output that was not compared");
+});
+
+test("groups: an edge into an open group ends at the operation itself; \"*\" unfolds all but what has a \"!\"", () => {
+  const node = (index, module, inputs) => ({ index, op: "Relu", domain: "", name: "", module, file: "", line: 0, code: "", inputs, outputs: [index + 1], attrs: [] });
+  const o = outline({ nodes: [node(0, "", [0]), node(1, "m", [1]), node(2, "m", [2, 1]), node(3, "", [3])], values: ["x", "a", "b", "c", "d"], weights: new Set() });
+  const ends = (s) => s.edges.map((e) => [s.items[e.from].id, s.items[e.to].id].join(">")).sort();
+  equal(ends(scene(o, new Set(["m"]))), ["n0>n1", "n0>n2", "n1>n2", "n2>n3"], "the residual edge reaches its Add");
+  equal(ends(scene(o, new Set())), ["m>n3", "n0>m"]);
+  equal([ends(scene(o, new Set(["*"]))).length, ends(scene(o, new Set(["*", "!m"]))).length], [4, 2]);
+});
+
+test("pictures: the colour bar says what paint does; cells are square; ticks are round", () => {
+  for (const log of [false, true]) for (const kind of ["value", "difference"]) {
+    const range = kind === "value" && !log ? { lo: -1, hi: 3 } : { lo: -3, hi: 3 }, a = { data: new Uint8ClampedArray(4) }, b = { data: new Uint8ClampedArray(4) };
+    equal([valueAt(0, kind, range, log), valueAt(1, kind, range, log)].map((x) => Number(x.toPrecision(6))), [range.lo, range.hi], `${kind} ${log}`);
+    paint(a, [valueAt(0.3, kind, range, log)], kind, range, log);
+    paint(b, [valueAt(0.301, kind, range, log)], kind, range, log);
+    ok([0, 1, 2].every((k) => Math.abs(a.data[k] - b.data[k]) < 4), "neighbours on the bar have neighbouring colours");
+  }
+  for (const [rows, cols, width] of [[40, 24, 300], [24, 40, 300], [300, 300, 400], [56, 56, 900]]) { const [hgt, wid] = cellSize(rows, cols, width, 3); equal(hgt, wid, `${rows}x${cols}`); ok(cols * wid <= width, "fits"); }
+  equal(ticks(0, 1, 5), [0, 0.2, 0.4, 0.6, 0.8, 1]);
+  equal(ticks(-3, 4, 4), [-2, 0, 2, 4]);
+  equal(ticks(5, 5, 4), [5]);
 });
 
 console.log(`1..${count}`);

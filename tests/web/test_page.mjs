@@ -4,7 +4,7 @@
 import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, renameSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { analyze, ask, becomes, dir, drawn, equal, finish, idle, make, ok, open, plumb, report, serve, settled, test, text, until, values } from "./harness.mjs";
+import { analyze, ask, becomes, dir, drawn, equal, finish, idle, make, ok, open, plumb, report, serve, settled, tab, test, text, until, values } from "./harness.mjs";
 
 const kinds = { F32: Float32Array, F64: Float64Array, I64: BigInt64Array, U64: BigUint64Array };
 /** A safetensors file of [name, type, shape, values]. */
@@ -50,7 +50,7 @@ const numberOf = (value) => session.sync_points.findIndex((p) => p.value === val
 const notes = (where = folder) => JSON.parse(readFileSync(join(where, "notes.json"), "utf8"));
 
 await test("order: the list stands as the command line prints it, by every metric", async () => {
-  const page = await open(server.link), metrics = await page.$$eval("#metric option", (o) => o.map((e) => e.value));
+  const page = await open(`${server.link}#sort=similarity`), metrics = await page.$$eval("#metric option", (o) => o.map((e) => e.value));
   ok(metrics.length > 5, "metrics");
   for (const metric of metrics) {
     const csv = spawnSync(plumb, ["report", folder, "--format", "csv", "--metric", metric], { encoding: "utf8" }).stdout.trim().split("\n");
@@ -79,6 +79,7 @@ await test("numbers: 64-bit integers digit by digit, in the figures, the heatmap
   for (const url of [at("long"), `${report(folder, join(dir, "c.html"))}#value=long`]) {
     const page = await open(url);
     await settled(page);
+    await tab(page, "elements");
     equal((await text(page, "#worst tr:nth-child(2)")).split("\t"), ["[1]", String(big + 1n), String(big + 2n), "-1"]);
     await page.locator("#worst button").click();
     await becomes(async () => (await text(page, "#readout")).split(" (")[0], `[1]  A ${big + 1n}  B ${big + 2n}  A−B -1`, "the readout"); // after the slice has come
@@ -98,6 +99,7 @@ await test("numbers: the whole range of doubles has a heatmap; nothing finite ha
   equal([far.decade_first, far.decades.length, far.decades[0], far.decades.at(-1)], [-16, 37, 1, 1], "errors of 9e-16 and 3e20, each in its decade");
   await page.locator("#rows [data-value=wild]").click();
   await settled(page);
+  await tab(page, "distribution");
   equal(await text(page, "#no-error"), "1 element differs, by NaN or Inf; 1 equal");
   equal(page.problems, []);
   await page.context().close();
@@ -123,6 +125,7 @@ await test("slices: the reduction goes back to what it was, and a point that is 
 await test("report: a part of a reduced picture tells of the elements that it is of", async () => {
   const page = await open(`${report(folder, join(dir, "part.html"))}#value=plane&axes=1,2&index=0,0,0`);
   await settled(page);
+  await tab(page, "elements");
   const index = await page.locator("#worst button").first().innerText().then((t) => Number(t.slice(1).split(",")[0]));
   await page.goto(`${page.url().split("#")[0]}#value=plane&axes=1,2&index=${index},0,0&window=70,101,50,53`);
   await page.reload();
@@ -158,7 +161,8 @@ await test("late answers: figures of a point that was left do not stand at the n
   await page.locator("#rows [data-value=near]").click();
   await settled(page);
   ok(!(await text(page, "#readout")).includes("A 1 "), await text(page, "#readout"));
-  const shown = await text(page, "#distribution table:not([id])"), stats = await get(`/api/stats?point=${numberOf("near")}`);
+  await tab(page, "distribution");
+  const shown = await text(page, "#figures table"), stats = await get(`/api/stats?point=${numberOf("near")}`);
   ok(shown.includes(String(Number(stats.a.min.toPrecision(4)))), `${shown} is not of near: ${stats.a.min}`);
   equal(page.problems, []);
   await page.context().close();
@@ -170,6 +174,7 @@ await test("keys: what the space presses; a dialog has its keys for itself", asy
   await page.locator("#log").focus();
   await page.keyboard.press("Space");
   await becomes(() => page.isChecked("#log"), true, "a checkbox");
+  await tab(page, "operation");
   const details = page.locator("details", { has: page.locator("#metadata") });
   await details.locator("summary").focus();
   await page.keyboard.press("Space");
@@ -239,6 +244,7 @@ await test("notes: names that JavaScript has; the first press after typing count
   const page = await open(server.link);
   for (const value of ["__proto__", "constructor"]) {
     await page.locator(`#rows [data-value="${value}"]`).click();
+    await tab(page, "notes");
     equal(await page.inputValue("#note"), "", value);
     await page.fill("#note", `on ${value}`);
     await page.click("#pin");
@@ -282,7 +288,7 @@ await test("replaced: a page of the session before shows nothing of the next one
   equal(answer.status, 200);
   await page.locator("#rows [data-value=near]").click();
   await idle(page);
-  ok((await text(page, "#no-tensors")).includes("another session"), await text(page, "#tensors"));
+  ok((await text(page, "#no-tensors")).includes("another session"), await text(page, "#panel-tensors"));
   const said = page.waitForEvent("dialog").then(async (d) => { const m = d.message(); await d.dismiss(); return m; });
   await page.keyboard.press("b");
   ok((await said).includes("another session"), await said);
@@ -336,6 +342,7 @@ await test("compiling: what A runs may take its time, others are served meanwhil
 
 await test("compare: one that is under way is found again, and can be cancelled", async () => {
   const other = await serve([make("small")]), page = await open(other.link);
+  await page.click("#open-setup");
   await page.fill("#set-backend", "jit:inject=hang@Conv:1");
   await page.click("#compare");
   await page.waitForSelector("#cancel:not([disabled])");

@@ -5,7 +5,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { analyze, ask, becomes, blob, dir, drawn, equal, finish, make, ok, open, plumb, report, root, serve, settled, shots, test, text, until, values } from "./harness.mjs";
+import { analyze, ask, becomes, blob, dir, drawn, equal, finish, make, ok, open, plumb, report, root, serve, settled, shots, tab, test, text, until, values } from "./harness.mjs";
 
 const given = join(root, ".cache/models/torch/resnet18.onnx");
 if (!existsSync(given)) { console.log("1..0 # SKIP resnet18 is not in .cache: tools/export-models ci"); process.exit(0); }
@@ -20,6 +20,8 @@ const server = await serve([folder, "--source", dir]), headers = { "X-Plumb-Toke
 const at = (value, more = "") => `${server.link}#value=${encodeURIComponent(value)}${more}`;
 const shot = (page, name, pane) => (pane ? page.locator(`.${pane}`) : page).screenshot({ path: join(shots, `${name}.png`) });
 const shown = (page, what) => page.waitForFunction((w) => document.querySelector(".structure").dataset.shown === w, what, { timeout: 90000 });
+
+const tall = { width: 1440, height: 1600 }; // every row is on screen
 
 await test("the session: the planted convolution is blamed, alone", () => {
   equal([session.blame.length, point.op, point.verdict], [1, "Conv", "culprit"]);
@@ -50,9 +52,11 @@ await test("part 3, comparison: model, A, B a recording, inputs by seed, progres
   const recording = join(dir, "b.safetensors");
   equal(spawnSync(plumb, ["record", given, "--seed", "7", "-o", recording]).status, 0);
   const own = await serve([given]), page = await open(own.link);
+  await page.click("#open-setup");
   await page.fill("#set-backend", fault);
+  equal(await page.inputValue("#set-seed"), "0", "generated inputs have a seed");
   await page.fill("#set-reference", recording);
-  await page.fill("#set-seed", "7");
+  equal([await page.inputValue("#inputs-from"), await page.locator("#set-seed").count()], ["recording", 0], "a recording brings its own");
   await page.selectOption("#set-graph", "given+executed");
   await shot(page, "setup");
   const phases = page.evaluate(() => new Promise((done) => {
@@ -62,7 +66,7 @@ await test("part 3, comparison: model, A, B a recording, inputs by seed, progres
   })).catch(() => []);
   await page.click("#compare");
   ok((await phases).length > 3, "progress is told phase by phase");
-  await page.waitForSelector("#verdict-badge", { timeout: 120000 });
+  await page.waitForSelector("#verdict-badge.wrong", { timeout: 120000 });
   await page.waitForSelector("#app[data-ready]");
   equal(await text(page, "#verdict-badge"), "diverged");
   await page.keyboard.press("w");
@@ -83,7 +87,7 @@ await test("part 3, comparison: model, A, B a recording, inputs by seed, progres
 });
 
 await test("part 4, navigator: sorting finds the fault; metric, filters, search, modules with roll-up, reds, plot", async () => {
-  const page = await open(server.link), points = session.sync_points;
+  const page = await open(server.link, tall), points = session.sync_points;
   await page.selectOption("#sort", "operation");
   equal(await values(page), points.map((p) => p.value), "in the order of the model");
   const first = points.find((p) => p.similarity === "red").value;
@@ -120,7 +124,7 @@ await test("part 4, navigator: sorting finds the fault; metric, filters, search,
 });
 
 await test("part 5, structure: folded, traced; A as given and as it runs, side by side and merged, on one selection", async () => {
-  const page = await open(at(culprit));
+  const page = await open(at(culprit), tall);
   const nodes = async (id = "graph") => { await drawn(page); return Number(await page.locator(`#${id}`).getAttribute("data-nodes")); };
   const open1 = await nodes();
   ok(open1 > 5, "the modules around the selection are open");
@@ -185,7 +189,7 @@ await test("part 7, inspector: errors, metadata, a heatmap cell as recorded, lin
   await page.waitForFunction(() => document.getElementById("readout") && document.querySelector("input.index[data-axis='1']")?.value === "17");
   await settled(page);
   const heat = page.locator("#heat-d"), box = await heat.boundingBox();
-  for (const [fx, fy] of [[0.21, 0.33], [0.77, 0.5]]) {
+  for (const [fx, fy] of [[0.215, 0.332], [0.774, 0.51]]) {
     await heat.hover({ position: { x: box.width * fx, y: box.height * fy } });
     const got = await page.locator("#readout").evaluate((e) => ({ ...e.dataset })), index = got.index.split(",").map(Number);
     equal(index, [0, 17, Math.floor(fy * shape[2]), Math.floor(fx * shape[3])], "which cell");
@@ -197,9 +201,10 @@ await test("part 7, inspector: errors, metadata, a heatmap cell as recorded, lin
   a.forEach((x, i) => { if (Math.abs(x - b[i]) > Math.abs(a[worst] - b[worst])) worst = i; });
   const named = (await page.locator("#worst button").first().innerText()).replace(/[[\]]/g, "");
   equal(named.split(",").map(Number).reduce((s, x, i) => s * shape[i] + x, 0), worst, "the worst element");
+  await tab(page, "elements");
   await page.locator("#worst button").first().click();
   await page.waitForFunction((w) => document.getElementById("readout").dataset.index === w, named);
-  equal(await page.$$eval("#distribution canvas", (all) => all.length), 4, "histogram, error, scatter, channels");
+  equal(await page.$$eval("#panel-distribution canvas", (all) => all.length), 4, "histogram, error, scatter, channels");
   const [download] = await Promise.all([page.waitForEvent("download"), page.click("#npy-b")]);
   const npy = readFileSync(await download.path());
   ok(npy.subarray(npy.length - b.length * 4).equals(Buffer.from(b.buffer, b.byteOffset, b.length * 4)), "npy");

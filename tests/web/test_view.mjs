@@ -3,10 +3,10 @@
 // The session is of a small model with a planted fault (test_resnet18.mjs has a real one). Values on screen are checked
 // against the blobs of the session, read here without plumb.
 import { execFileSync, spawnSync } from "node:child_process";
-import { closeSync, existsSync, ftruncateSync, openSync, readFileSync, readdirSync, writeFileSync, writeSync } from "node:fs";
+import { closeSync, existsSync, ftruncateSync, openSync, readFileSync, readdirSync, symlinkSync, writeFileSync, writeSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
-import { COMPILES, analyze, ask, becomes, blob, dir, drawn, equal, figures, finish, idle, make, ok, open, plumb, report, serve, settled, shots, test, text, until, values } from "./harness.mjs";
+import { COMPILES, analyze, ask, becomes, blob, dir, drawn, equal, figures, finish, idle, make, ok, open, plumb, report, serve, settled, shots, tab, test, text, until, values } from "./harness.mjs";
 
 // ---- the report, from disk ----
 
@@ -21,7 +21,10 @@ await test("report: opens from disk, the fault is found by sorting and seen in a
   const rows = await values(page);
   equal(rows.length, session.sync_points.length, "rows");
   const order = [...session.sync_points].sort((a, b) => Number(a.metrics.psnr === "inf" ? 1e9 : a.metrics.psnr) - Number(b.metrics.psnr === "inf" ? 1e9 : b.metrics.psnr)).map((p) => p.value);
-  equal(rows.slice(0, 4), order.slice(0, 4), "by similarity");
+  equal(rows[0], culprit, "blame first");
+  ok((await text(page, "#rows .blamed")).includes("scale 1.05"), "with the kind of error");
+  await page.selectOption("#sort", "similarity");
+  equal((await values(page)).slice(0, 4), order.slice(0, 4), "by similarity");
   await page.selectOption("#sort", "operation");
   equal(await values(page), session.sync_points.map((p) => p.value), "by operation");
   await page.locator(`#rows [data-value="${culprit}"]`).click();
@@ -46,13 +49,14 @@ await test("report: a cell of the difference heatmap is what the recording holds
   const [a, b] = [blob(join(dir, "s"), point.metadata.a), blob(join(dir, "s"), point.metadata.b)];
   const shape = point.metadata.a.shape, heat = page.locator("#heat-d");
   const box = await heat.boundingBox();
-  for (const [fx, fy] of [[0.1, 0.1], [0.5, 0.5], [0.93, 0.7]]) {
+  for (const [fx, fy] of [[0.11, 0.11], [0.52, 0.51], [0.93, 0.71]]) {
     await heat.hover({ position: { x: box.width * fx, y: box.height * fy } });
     const got = await page.locator("#readout").evaluate((e) => ({ ...e.dataset }));
     const index = got.index.split(",").map(Number), flat = index.reduce((s, x, i) => s * shape[i] + x, 0);
     equal([Number(got.a), Number(got.b), Number(got.d)], [a[flat], b[flat], a[flat] - b[flat]], `[${index}]`);
     equal([index[2], index[3]], [Math.floor(fy * shape[2]), Math.floor(fx * shape[3])], "which cell");
   }
+  await tab(page, "elements");
   const worst = await page.locator("#worst button").first().innerText(), at = worst.replace(/[[\]]/g, "").split(",").map(Number);
   let flat = 0, most = -1;
   a.forEach((x, i) => { const d = Math.abs(x - b[i]); if (d > most) { most = d; flat = i; } });
@@ -73,7 +77,7 @@ await test("report: a cell of the difference heatmap is what the recording holds
 });
 
 await test("report: the metric changes scores, order, colours and limits", async () => {
-  const page = await open(link);
+  const page = await open(`${link}#sort=similarity`);
   await page.selectOption("#metric", "max_abs");
   const order = session.sync_points.filter((p) => p.class === "finite").sort((x, y) => y.metrics.max_abs - x.metrics.max_abs).map((p) => p.value);
   equal((await values(page)).slice(0, order.length), order);
@@ -88,9 +92,15 @@ await test("report: the metric changes scores, order, colours and limits", async
 
 await test("report: search by name, shape, attribute, metric, verdict; groups by module", async () => {
   const page = await open(link);
-  const found = async (query) => { await page.fill("#search", query); return (await values(page)).sort(); };
+  const all = async (query) => { await page.fill("#search", query); return (await values(page)).sort(); };
+  const found = async (query) => (await all(query)).filter((v) => session.sync_points.some((p) => p.value === v));
   const expect = (f) => session.sync_points.filter(f).map((p) => p.value).sort();
   equal(await found("conv1"), expect((p) => p.value.includes("conv1")), "name");
+  equal(await all("conv1"), [...new Set([...expect((p) => p.value.includes("conv1")), "/blocks.0/conv1/Conv_output_0", "/blocks.1/conv1/Conv_output_0", "blocks.0.conv1.weight", "blocks.1.conv1.weight"])].sort(), "with what is only in the graph");
+  equal(await all("nosuchthing"), [], "nothing");
+  ok(await page.locator("#nothing").isVisible(), "and it says so");
+  await page.click("#show-all");
+  equal((await values(page)).length, session.sync_points.length, "everything again");
   equal(await found("[1,8,*,24]"), expect(() => true), "shape");
   equal(await found("[1,9,*,24]"), [], "another shape");
   equal(await found("axis=1"), expect((p) => p.op === "Softmax"), "attribute");
@@ -142,6 +152,7 @@ await test("report: keys, help, state in the address, back button, dark", async 
   await page.keyboard.press("f");
   equal(await text(page, "#point-name"), session.first_divergence, "f");
   await page.keyboard.press("s");
+  await page.keyboard.press("s");
   await page.keyboard.press("g");
   await page.reload();
   await page.waitForSelector("#app[data-ready]");
@@ -169,7 +180,8 @@ await test("report: labels for screen readers: every control has a name, the lis
   const list = page.locator("#rows");
   equal(await list.getAttribute("role"), "listbox");
   const active = await list.getAttribute("aria-activedescendant");
-  ok((await page.locator(`#${active}`).getAttribute("aria-label")).includes("culprit"), "the active option tells its verdict");
+  const told = await page.locator(`#${active}`).textContent();
+  ok(["culprit", "red", "Conv"].every((x) => told.includes(x)), `the active option tells its verdict: ${told}`);
   await page.context().close();
 });
 
@@ -218,6 +230,18 @@ await test("server: token, Host, Origin, method, traversal, limits", async () =>
     ok([400, 404].includes((await ask(port, `/api/slice?${query}`, good)).status), `slice?${query}`);
   equal((await ask(port, "/api/notes", { ...good, "Content-Type": "application/json" }, "POST", '{"pins":[1]}')).status, 400, "bad notes");
   equal((await ask(port, "/api/analyze", { ...good, "Content-Type": "application/json" }, "POST", '{"backend":"cmd:touch /tmp/pwned"}')).status, 501, "programs are not for a page");
+  // The file browser: below the folder of the session, and nowhere else.
+  const files = async (path) => JSON.parse((await ask(port, `/api/files?path=${encodeURIComponent(path)}`, good)).body);
+  const top = await files("");
+  equal([top.kind, top.roots.length, top.names.some(([n, k]) => n === "s" && k === "folder"), top.names.some(([n]) => n === "small.onnx")], ["folder", 1, true, true], "its own folder");
+  const [home] = top.roots;
+  symlinkSync("/etc", join(dir, "out")), symlinkSync("/etc/passwd", join(dir, "out.onnx"));
+  for (const path of ["/etc/passwd", "/", "/etc", `${home}x`, "..", "small.onnx"]) equal((await files(path)).kind, "outside", path);
+  for (const path of [`${home}/..`, `${home}/../../etc/passwd`, `${home}/s/../../..`, `${home}/out/passwd`, `${home}/nothing`]) ok(["none", "other"].includes((await files(path)).kind), `${path}: ${(await files(path)).kind}`);
+  for (const path of [`${home}/out`, `${home}/out.onnx`]) ok(!["file", "folder"].includes((await files(path)).kind), `${path}: a link`);
+  ok(!(await files(home)).names.some(([n]) => n.startsWith("out")), "links are not listed");
+  for (const body of ['{"input": "x=/etc/passwd"}', '{"input": [1]}', '{"dim": {"a": 1}}']) equal((await ask(port, "/api/analyze", { ...good, "Content-Type": "application/json" }, "POST", body)).status, 400, body);
+  equal((await ask(port, "/api/stats?weight=nosuch", good)).status, 404, "no such weight");
   let closed = false;
   await ask(port, "/api/notes", { ...good, "Content-Type": "application/json" }, "POST", Buffer.alloc(3 << 20, 32)).then((a) => { closed = a.status >= 400; }, () => { closed = true; });
   ok(closed, "a body of 3 MB is refused");
@@ -287,6 +311,7 @@ await test("server: every slice of a tensor, pins and notes in the session, tens
   const got = await page.locator("#readout").evaluate((e) => ({ ...e.dataset }));
   equal([got.index, Number(got.a)], ["0,5,0,0", a[5 * shape[2] * shape[3]]]);
   await page.click("#pin");
+  await tab(page, "notes");
   await page.fill("#note", "scale <b>1.05</b>");
   await page.locator("#note").blur();
   const notes = () => JSON.parse(readFileSync(join(dir, "s/notes.json"), "utf8"));
@@ -315,6 +340,7 @@ await test("server: every slice of a tensor, pins and notes in the session, tens
 await test("server: a comparison is set up, started, cancelled and finished in the page", async () => {
   const server = await serve([model]);
   const page = await open(server.link);
+  await page.click("#open-setup");
   equal(await page.inputValue("#set-model"), model);
   await page.fill("#set-backend", "cmd:evil");
   await page.click("#compare");
@@ -327,7 +353,7 @@ await test("server: a comparison is set up, started, cancelled and finished in t
   await page.fill("#set-backend", "jit:inject=offset@Relu:1");
   await page.screenshot({ path: join(shots, "setup.png") });
   await page.click("#compare");
-  await page.waitForSelector("#verdict-badge", { timeout: 60000 });
+  await page.waitForSelector("#verdict-badge.wrong", { timeout: 60000 });
   equal(await text(page, "#verdict-badge"), "diverged");
   await page.waitForSelector("#app[data-ready]");
   await page.keyboard.press("w");
@@ -403,6 +429,7 @@ await test("pairs by hand: two unpaired values become a pair, a pair is undone; 
   const at = (s, v) => s.sync_points.find((p) => p.value === v);
   equal([at(first, culprit).counterpart, first.left_over.map((l) => l.value).sort()], ["", ["blob_17", "blob_4"]], "neither has a counterpart yet");
   const server = await serve([folder]), page = await open(`${server.link}#value=${encodeURIComponent(culprit)}`);
+  await tab(page, "notes");
   await page.fill("#pair-with", "blob_17");
   await page.click("#pair");
   await page.waitForSelector("#forget-pair");

@@ -1,46 +1,117 @@
-// Small drawings: histograms, scatter, bars. Each is a canvas with a label that says in words what it shows.
+// Small drawings: histograms, scatter, bars. Each is a canvas with a label that says in words what it shows, ticks on
+// its axes, and the value under the pointer. Ticks are ten lines of ours: d3-scale would be 30 kB for them.
 import type { Stats } from "./data";
-import { cssColour, h, number, sized } from "./dom";
+import { cssColour, h, number, sized, tip } from "./dom";
 
-function canvas(label: string, width: number, height: number): { e: HTMLCanvasElement; g: CanvasRenderingContext2D } {
-  const e = h("canvas", { role: "img", "aria-label": label, class: "chart" });
-  return { e, g: sized(e, width, height) };
+const LEFT = 34,
+  BOTTOM = 18;
+
+/** Round figures between lo and hi: steps of 1, 2 or 5 times a power of ten. */
+export function ticks(lo: number, hi: number, n: number): number[] {
+  const span = hi - lo;
+  if (!(span > 0) || !Number.isFinite(span)) return [lo];
+  const rough = span / Math.max(1, n),
+    power = 10 ** Math.floor(Math.log10(rough)),
+    step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough)!;
+  const out: number[] = [];
+  for (let k = Math.ceil(lo / step); k * step <= hi * (1 + 1e-12) && out.length < 20; k++)
+    out.push(Number((k * step).toPrecision(12)));
+  return out;
 }
+
+interface Chart {
+  e: HTMLCanvasElement;
+  g: CanvasRenderingContext2D;
+  width: number; // of the plot
+  height: number;
+}
+
+function chart(label: string, width: number, height: number, told: (x: number, y: number) => string): Chart {
+  const e = h("canvas", { role: "img", "aria-label": label, class: "chart" });
+  const g = sized(e, width, height);
+  const plot = { width: width - LEFT - 6, height: height - BOTTOM - 4 };
+  e.onmousemove = (ev) => {
+    const x = (ev.offsetX - LEFT) / plot.width,
+      y = (ev.offsetY - 4) / plot.height;
+    tip(x >= 0 && x < 1 && y >= 0 && y <= 1 ? told(x, y) : "", ev.clientX, ev.clientY);
+  };
+  e.onmouseleave = () => tip("");
+  g.translate(LEFT, 4);
+  g.font = "10px system-ui, sans-serif";
+  return { e, g, ...plot };
+}
+
+function axes(c: Chart, xs: [number, string][], ys: [number, string][]): void {
+  const { g, width, height } = c;
+  g.strokeStyle = cssColour("edge");
+  g.fillStyle = cssColour("soft");
+  g.lineWidth = 1;
+  for (const [y, text] of ys) {
+    const at = height * (1 - y);
+    g.beginPath();
+    g.moveTo(0, at);
+    g.lineTo(width, at);
+    g.stroke();
+    g.textAlign = "right";
+    g.fillText(text, -4, at + 3);
+  }
+  g.strokeStyle = cssColour("line");
+  g.beginPath();
+  g.moveTo(0, height);
+  g.lineTo(width, height);
+  g.stroke();
+  let free = -Infinity;
+  for (const [x, text] of xs) {
+    const w = g.measureText(text).width,
+      at = Math.min(width - w / 2, Math.max(w / 2 - LEFT + 4, x * width));
+    if (at - w / 2 < free) continue;
+    free = at + w / 2 + 6;
+    g.textAlign = "center";
+    g.fillText(text, at, height + 13);
+    g.beginPath();
+    g.moveTo(x * width, height);
+    g.lineTo(x * width, height + 3);
+    g.stroke();
+  }
+}
+
 const tall = (n: number, most: number): number => (n > 0 ? Math.log10(n + 1) / Math.log10(most + 1) : 0);
+/** Counts on a log scale: 1, 10, 100, … */
+function countTicks(most: number): [number, string][] {
+  const out: [number, string][] = [];
+  for (let n = 1; n <= most && out.length < 12; n *= 10) out.push([tall(n, most), number(n)]);
+  return out.length > 4 ? out.filter((_, i) => i % Math.ceil(out.length / 4) === 0) : out;
+}
+const figure = (title: string, c: Chart, ...more: (HTMLElement | null)[]): HTMLElement =>
+  h("figure", {}, h("figcaption", {}, h("strong", {}, title), ...more.filter((x) => x)), c.e);
 
 export function histogram(s: Stats, width: number): HTMLElement {
-  const height = 70,
-    a = s.bins_a ?? [],
+  const a = s.bins_a ?? [],
     b = s.bins_b ?? [],
-    n = Math.max(a.length, b.length);
-  const { e, g } = canvas(
-    `Histogram of A and B from ${number(s.lo)} to ${number(s.hi)}, counts on a log scale`,
-    width,
-    height,
+    n = Math.max(a.length, b.length, 1),
+    span = s.hi - s.lo;
+  const edge = (i: number): number => s.lo + (Number.isFinite(span) ? (span * i) / n : (s.hi / n) * i - (s.lo / n) * i);
+  const most = Math.max(1, ...a, ...b);
+  const c = chart(`Histogram from ${number(s.lo)} to ${number(s.hi)}, counts on a log scale`, width, 120, (x) => {
+    const i = Math.min(n - 1, Math.floor(x * n));
+    return `${number(edge(i))} … ${number(edge(i + 1))}\n${s.b ? `A ${a[i] ?? 0}, B ${b[i] ?? 0}` : `${a[i] ?? 0}`} elements`;
+  });
+  axes(
+    c,
+    ticks(s.lo, s.hi, 5).map((x) => [span > 0 ? (x - s.lo) / span : 0.5, number(x, 3)]),
+    countTicks(most),
   );
-  const most = Math.max(1, ...a, ...b),
-    w = width / n;
+  const w = c.width / n;
   for (let i = 0; i < n; i++) {
-    g.fillStyle = cssColour("b");
-    const hb = tall(b[i] ?? 0, most) * height;
-    g.fillRect(i * w, height - hb, w, hb);
-    g.strokeStyle = cssColour("a");
-    g.lineWidth = 1.5;
-    const ha = tall(a[i] ?? 0, most) * height;
-    if (ha) g.strokeRect(i * w + 0.5, height - ha + 0.5, w - 1, ha);
+    c.g.fillStyle = cssColour("b");
+    const hb = tall(b[i] ?? 0, most) * c.height;
+    c.g.fillRect(i * w, c.height - hb, Math.max(1, w - 0.5), hb);
+    c.g.strokeStyle = cssColour("a");
+    c.g.lineWidth = 1.5;
+    const ha = tall(a[i] ?? 0, most) * c.height;
+    if (ha) c.g.strokeRect(i * w + 0.5, c.height - ha + 0.5, Math.max(1, w - 1), ha);
   }
-  return h(
-    "figure",
-    {},
-    e,
-    h(
-      "figcaption",
-      {},
-      h("span", {}, number(s.lo)),
-      h("span", {}, "A outlined, B filled, log counts"),
-      h("span", {}, number(s.hi)),
-    ),
-  );
+  return figure("Values", c, h("span", {}, s.b ? "A outlined, B filled; log counts" : "log counts"));
 }
 
 export function errorHistogram(s: Stats, width: number): HTMLElement | null {
@@ -59,79 +130,95 @@ export function errorHistogram(s: Stats, width: number): HTMLElement | null {
   while (!s.decades[last]) last--;
   const from = Math.max(0, first - 1),
     n = last - from + 2,
-    height = 60;
-  const low = from + (s.decade_first ?? 0);
-  const { e, g } = canvas(`Histogram of the error by powers of ten from 1e${low}`, width, height);
-  const most = Math.max(1, ...s.decades),
-    w = width / n;
-  g.fillStyle = cssColour("bad");
-  for (let i = 0; i < n; i++) {
-    const t = tall(s.decades[from + i] ?? 0, most) * height;
-    g.fillRect(i * w + 1, height - t, w - 2, t);
-  }
-  return h(
-    "figure",
-    {},
-    e,
-    h(
-      "figcaption",
-      {},
-      h("span", {}, `1e${low}`),
-      h("span", {}, `|A − B|, log counts; ${s.equal} equal${wild ? `, ${wild} NaN or Inf` : ""}`),
-      h("span", {}, `1e${low + n}`),
-    ),
+    low = from + (s.decade_first ?? 0),
+    most = Math.max(1, ...s.decades);
+  const c = chart(`Histogram of the error by powers of ten from 1e${low}`, width, 100, (x) => {
+    const i = Math.min(n - 1, Math.floor(x * n));
+    return `1e${low + i} … 1e${low + i + 1}\n${s.decades![from + i] ?? 0} elements`;
+  });
+  axes(
+    c,
+    Array.from({ length: n + 1 }, (_, i) => [i / n, `1e${low + i}`]),
+    countTicks(most),
   );
+  const w = c.width / n;
+  c.g.fillStyle = cssColour("bad");
+  for (let i = 0; i < n; i++) {
+    const t = tall(s.decades[from + i] ?? 0, most) * c.height;
+    c.g.fillRect(i * w + 1, c.height - t, Math.max(1, w - 2), t);
+  }
+  return figure("|A − B|", c, h("span", {}, `log counts; ${s.equal} equal${wild ? `, ${wild} NaN or Inf` : ""}`));
 }
 
 export function scatter(s: Stats, width: number): HTMLElement | null {
   const points = s.scatter;
   if (!points?.length) return null;
-  const height = 120,
-    { e, g } = canvas("Scatter plot: B horizontal, A vertical; the line is A = B", width, height);
   const half = Number.isFinite(s.hi - s.lo) ? 1 : 0.5,
     lo = s.lo * half,
     span = s.hi * half - lo || 1;
-  const at = (x: number, size: number): number => ((x * half - lo) / span) * (size - 6) + 3;
+  const share = (x: number): number => (x * half - lo) / span;
+  const c = chart("Scatter plot: B horizontal, A vertical; the line is A = B", width, 170, (x, y) => {
+    let best = -1,
+      near = 0.002;
+    for (let i = 0; i + 1 < points.length; i += 2) {
+      const d = (share(points[i]) - x) ** 2 + (1 - share(points[i + 1]) - y) ** 2;
+      if (d < near) [best, near] = [i, d];
+    }
+    return best < 0 ? "" : `B ${number(points[best], 6)}\nA ${number(points[best + 1], 6)}`;
+  });
+  const marks = ticks(s.lo, s.hi, 4).map((x): [number, string] => [share(x), number(x, 3)]);
+  axes(c, marks, marks);
+  const { g, width: w, height: hgt } = c;
   g.strokeStyle = cssColour("line");
   g.beginPath();
-  g.moveTo(3, height - 3);
-  g.lineTo(width - 3, 3);
+  g.moveTo(0, hgt);
+  g.lineTo(w, 0);
   g.stroke();
+  const far: [number, number][] = [];
   g.fillStyle = cssColour("a");
-  for (let i = 0; i + 1 < points.length; i += 2)
-    if (Number.isFinite(points[i]) && Number.isFinite(points[i + 1]))
-      g.fillRect(at(points[i], width) - 1, height - at(points[i + 1], height) - 1, 2.5, 2.5);
-  return h(
-    "figure",
-    {},
-    e,
-    h("figcaption", {}, h("span", {}, "B →"), h("span", {}, "A against B"), h("span", {}, "↑ A")),
-  );
+  g.globalAlpha = 0.55;
+  for (let i = 0; i + 1 < points.length; i += 2) {
+    if (!Number.isFinite(points[i]) || !Number.isFinite(points[i + 1])) continue;
+    const [x, y] = [share(points[i]) * w, (1 - share(points[i + 1])) * hgt];
+    if (Math.abs(share(points[i]) - share(points[i + 1])) > 0.05) far.push([x, y]);
+    else g.fillRect(x - 1, y - 1, 2.5, 2.5);
+  }
+  g.globalAlpha = 1;
+  g.fillStyle = cssColour("bad"); // what is off the line stays visible under a thousand that are on it
+  for (const [x, y] of far) {
+    g.beginPath();
+    g.arc(x, y, 3, 0, 7);
+    g.fill();
+  }
+  return figure("A against B", c, h("span", {}, "B →, A ↑; red: off by more than 5 % of the range"));
 }
 
 export function channels(s: Stats, width: number, pick: (channel: number) => void): HTMLElement | null {
-  const c = s.channels;
-  if (!c?.length) return null;
-  const height = 60,
-    { e, g } = canvas(`Largest error of each of ${c.length} channels of axis ${s.channel_axis}`, width, height);
-  const most = Math.max(...c.filter(Number.isFinite), 1e-300),
-    w = width / c.length;
-  c.forEach((x, i) => {
-    g.fillStyle = Number.isFinite(x) ? cssColour("bad") : "#f0f";
-    const t = Number.isFinite(x) ? (x / most) * height : height;
-    g.fillRect(i * w, height - t, Math.max(1, w - 0.5), t);
-  });
-  e.onclick = (ev) => pick(Math.min(c.length - 1, Math.floor((ev.offsetX / width) * c.length)));
-  return h(
-    "figure",
-    {},
-    e,
-    h(
-      "figcaption",
-      {},
-      h("span", {}, "0"),
-      h("span", {}, `largest error by index of axis ${s.channel_axis}`),
-      h("span", {}, String(c.length - 1)),
-    ),
+  const errors = s.channels;
+  if (!errors?.length) return null;
+  const most = Math.max(...errors.filter(Number.isFinite), 1e-300),
+    n = errors.length;
+  const at = (x: number): number => Math.min(n - 1, Math.floor(x * n));
+  const c = chart(
+    `Largest error of each of ${n} channels of axis ${s.channel_axis}`,
+    width,
+    100,
+    (x) => `index ${at(x)} of axis ${s.channel_axis}: ${number(errors[at(x)])}\nclick to show it`,
   );
+  axes(
+    c,
+    ticks(0, n, 6).map((x) => [x / n, String(x)]),
+    [
+      [1, number(most, 2)],
+      [0.5, number(most / 2, 2)],
+    ],
+  );
+  const w = c.width / n;
+  errors.forEach((x, i) => {
+    c.g.fillStyle = Number.isFinite(x) ? cssColour("bad") : "#f0f";
+    const t = Number.isFinite(x) ? (x / most) * c.height : c.height;
+    c.g.fillRect(i * w, c.height - t, Math.max(1, w - 0.5), t);
+  });
+  c.e.onclick = (ev) => pick(at(Math.max(0, (ev.offsetX - LEFT) / c.width)));
+  return figure(`Largest error along axis ${s.channel_axis}`, c, h("span", {}, "click to show a channel"));
 }

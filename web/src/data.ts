@@ -27,6 +27,25 @@ export interface Blame {
   effect: number | null;
   score: number | null;
   reason: string;
+  module: string;
+  source: string;
+}
+/** What the verdict rests on. */
+export interface Coverage {
+  outputs: number;
+  outputs_compared: number;
+  verified: number;
+  unverified: number;
+  unpaired: number;
+}
+/** A call of the source framework that its exporter lost. */
+export interface LostCall {
+  status: string;
+  op: string;
+  module: string;
+  file: string;
+  line: number;
+  source: string;
 }
 export interface Point {
   index: number;
@@ -36,6 +55,7 @@ export interface Point {
   module: string;
   source: string;
   counterpart: string;
+  counterpart_op: string; // as the recording of B names it
   paired_by: string;
   confidence: number | null;
   relation: string;
@@ -46,6 +66,9 @@ export interface Point {
   match: boolean;
   measured: boolean;
   zero: boolean;
+  fails: boolean; // an output beyond its bound
+  model_wrong: boolean;
+  nonfinite: [number, number] | null; // NaN, Inf on one side only
   metadata_reason: string;
   a: Side | null;
   b: Side | null;
@@ -76,7 +99,11 @@ export interface Run {
 }
 export interface Session {
   plumb: string;
+  kind: "session" | "model"; // model: nothing was compared yet
   verdict: string;
+  at_fault: string;
+  coverage: Coverage | null;
+  lost_calls: LostCall[];
   reason: string;
   created: string;
   model: { path: string; hash: string; nodes: number };
@@ -143,6 +170,7 @@ export interface Stats {
   n: number;
   seen: number;
   why: string;
+  gold?: boolean; // b is the fp64 run, because B has no counterpart
   a?: SideStats;
   b?: SideStats;
   lo: number;
@@ -188,12 +216,15 @@ export interface SourceText {
   lines: string[];
 }
 
+/** The tensors of a sync point, by its number, or a weight of the model, by its name. */
+export type TensorOf = number | string;
+
 export interface Source {
   readonly live: boolean; // a server is behind it
   session(): Promise<Session | null>;
   graph(of?: GraphOf): Promise<Graph | null>;
-  stats(point: number): Promise<Stats>;
-  slice(point: number, request: SliceRequest | null): Promise<Picture>;
+  stats(of: TensorOf): Promise<Stats>;
+  slice(of: TensorOf, request: SliceRequest | null): Promise<Picture>;
   source(file: string, line: number): Promise<SourceText>;
 }
 
@@ -278,6 +309,18 @@ class Row implements Point {
   get zero(): boolean {
     return !!(this.get("flags") & 32);
   } // the reference is 0 everywhere, A is not
+  get fails(): boolean {
+    return !!(this.get("flags") & 64);
+  }
+  get model_wrong(): boolean {
+    return !!(this.get("flags") & 128);
+  }
+  get nonfinite(): [number, number] | null {
+    return this.get("nonfinite") ?? null;
+  }
+  get counterpart_op(): string {
+    return this.get("counterpart_op") ?? "";
+  }
   get metadata_reason(): string {
     return this.get("metadata_reason");
   }
@@ -357,7 +400,16 @@ export function readSession(raw: any): Session | null {
     for (let k = 0; k < m.length; k++) if (typeof m[k] === "string") m[k] = num(m[k]);
     points[i] = new Row(rows[i], t, i);
   }
-  return { ...raw, tol: num(raw.tol), blame, points };
+  return {
+    ...raw,
+    kind: "session",
+    at_fault: raw.at_fault ?? "",
+    coverage: raw.coverage ?? null,
+    lost_calls: raw.lost_calls ?? [],
+    tol: num(raw.tol),
+    blame,
+    points,
+  };
 }
 
 export function readGraph(raw: any): Graph | null {
@@ -461,7 +513,7 @@ function crop(p: Picture, r: SliceRequest): Picture {
 
 class Inlined implements Source {
   readonly live = false;
-  private pictures = new Map<number, Picture[]>();
+  private pictures = new Map<TensorOf, Picture[]>();
   private tensors: any = null; // parsed when first asked for
   constructor(private data: any) {}
   async session(): Promise<Session | null> {
@@ -471,17 +523,18 @@ class Inlined implements Source {
     if (of === "executed") throw new Error("the graph that A executed is not in a report; use `plumb view`");
     return readGraph(of === "given" ? this.data.graph : this.data.reference);
   }
-  private entry(point: number): any {
+  private entry(point: TensorOf): any {
     this.tensors ??= JSON.parse(document.getElementById("tensor-data")?.textContent || "{}");
     const entry = this.tensors[point];
+    if (typeof point === "string") throw new Error("weights are not in a report; use `plumb view`");
     if (!entry)
       throw new Error("the tensors of this value are not in the report (plumb report --max-size, or plumb view)");
     return entry;
   }
-  async stats(point: number): Promise<Stats> {
+  async stats(point: TensorOf): Promise<Stats> {
     return readStats(this.entry(point).stats);
   }
-  async slice(point: number, request: SliceRequest | null): Promise<Picture> {
+  async slice(point: TensorOf, request: SliceRequest | null): Promise<Picture> {
     let stored = this.pictures.get(point);
     if (!stored) {
       stored = (this.entry(point).slices as string[]).map((text) => {
@@ -509,6 +562,8 @@ class Inlined implements Source {
   }
 }
 
+const tensor = (of: TensorOf): string => (typeof of === "number" ? `point=${of}` : `weight=${encodeURIComponent(of)}`);
+
 class Server implements Source {
   readonly live = true;
   readonly token = new URLSearchParams(location.search).get("token") ?? "";
@@ -519,7 +574,7 @@ class Server implements Source {
   // 428: it would start a compiler or a runtime, which a stranger's session must not do unasked.
   private mayRun = false;
   async get(path: string): Promise<Response> {
-    const ask = (p: string) => fetch(this.of(p), { headers: { "X-Plumb-Token": this.token }, cache: "no-store" });
+    const ask = (p: string) => this.reach(this.of(p), { headers: { "X-Plumb-Token": this.token }, cache: "no-store" });
     let answer = await ask(path);
     if (answer.status === 428 && (this.mayRun ||= confirm((await answer.clone().json()).error)))
       answer = await ask(`${path}${path.includes("?") ? "&" : "?"}run=yes`);
@@ -527,8 +582,20 @@ class Server implements Source {
       throw new Error((await answer.json().catch(() => ({}))).error ?? `${answer.status} ${answer.statusText}`);
     return answer;
   }
+  /** Told when the server cannot be reached, and when it can again. */
+  onreach: (there: boolean) => void = () => {};
+  private async reach(path: string, request: RequestInit): Promise<Response> {
+    try {
+      const answer = await fetch(path, request);
+      this.onreach(true);
+      return answer;
+    } catch (e) {
+      if ((e as Error).name !== "AbortError") this.onreach(false);
+      throw new Error("plumb view does not answer: it has ended, or the network is down");
+    }
+  }
   async post(path: string, body: unknown): Promise<any> {
-    const answer = await fetch(this.of(path), {
+    const answer = await this.reach(this.of(path), {
       method: "POST",
       headers: { "X-Plumb-Token": this.token, "Content-Type": "application/json" },
       body: JSON.stringify(body),
@@ -542,17 +609,19 @@ class Server implements Source {
     this.serial = raw?.serial ?? 0;
     return readSession(raw);
   }
-  async graph(of: GraphOf = "given"): Promise<Graph | null> {
-    return readGraph(await (await this.get(`/api/graph?of=${of}`)).json());
+  async graph(of: GraphOf = "given", dims = ""): Promise<Graph | null> {
+    return readGraph(
+      await (await this.get(`/api/graph?of=${of}${dims ? `&dims=${encodeURIComponent(dims)}` : ""}`)).json(),
+    );
   }
-  async stats(point: number): Promise<Stats> {
-    return readStats(await (await this.get(`/api/stats?point=${point}`)).json());
+  async stats(of: TensorOf): Promise<Stats> {
+    return readStats(await (await this.get(`/api/stats?${tensor(of)}`)).json());
   }
-  async slice(point: number, r: SliceRequest | null): Promise<Picture> {
+  async slice(of: TensorOf, r: SliceRequest | null): Promise<Picture> {
     const query = r
       ? `&axes=${r.axes.join()}&index=${r.index.join()}&at=${r.at.join()}&of=${r.of.join()}&mode=${r.mode}&max=${r.max}`
       : "&max=256";
-    return readPicture(await (await this.get(`/api/slice?point=${point}${query}`)).arrayBuffer());
+    return readPicture(await (await this.get(`/api/slice?${tensor(of)}${query}`)).arrayBuffer());
   }
   async emitted(): Promise<{ schedule: string; c: string }> {
     return (await this.get("/api/emitted")).json();

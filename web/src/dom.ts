@@ -89,3 +89,46 @@ export function sized(canvas: HTMLCanvasElement, width: number, height: number):
 export function cssColour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
+
+/** Rows of text; the first cell of each is its heading. */
+export function table(rows: string[][]): HTMLElement {
+  return h(
+    "table",
+    {},
+    ...rows.map((r) =>
+      h("tr", {}, ...r.map((c, i) => (i === 0 ? h("th", { scope: "row" }, c) : h("td", { class: "mono" }, c)))),
+    ),
+  );
+}
+
+/** A small button that puts a text on the clipboard, and says so. */
+export function copyButton(text: string, title: string): HTMLElement {
+  const e = h("button", { class: "copy", title, "aria-label": title }, "Copy");
+  e.onclick = () => {
+    const done = (ok: boolean): void => {
+      e.textContent = ok ? "Copied" : "No clipboard";
+      setTimeout(() => (e.textContent = "Copy"), 1200);
+    };
+    const written = navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("no clipboard"));
+    written.then(
+      () => done(true),
+      () => done(false),
+    );
+  };
+  return e;
+}
+
+let tipBox: HTMLElement | null = null;
+/** A tooltip at the pointer; "" takes it away. */
+export function tip(text: string, x = 0, y = 0): void {
+  if (!tipBox) {
+    tipBox = h("div", { class: "tip", role: "tooltip", id: "tip" });
+    document.body.append(tipBox);
+  }
+  tipBox.hidden = !text;
+  if (!text) return;
+  tipBox.textContent = text;
+  const { offsetWidth: w, offsetHeight: hgt } = tipBox;
+  tipBox.style.left = `${Math.max(4, Math.min(innerWidth - w - 4, x + 14))}px`;
+  tipBox.style.top = `${y + 16 + hgt > innerHeight ? Math.max(4, y - hgt - 8) : y + 16}px`;
+}

@@ -141,6 +141,11 @@ export function outline(graph: Graph): Outline {
   return { parents: parents.map((p, g) => (gone.has(g) ? -2 : p)), labels, ids, nodeGroup, nodeLabel, edges, order };
 }
 
+/** "*" unfolds all, "!ID" folds one of these. */
+export function isUnfolded(open: Set<string>, id: string): boolean {
+  return open.has("*") ? !open.has(`!${id}`) : open.has(id);
+}
+
 /** Lays out what is open: each open group on its own, from the inside out. */
 export function scene(o: Outline, open: Set<string>): Scene {
   const kids: number[][] = o.ids.map(() => []),
@@ -152,7 +157,7 @@ export function scene(o: Outline, open: Set<string>): Scene {
     if (g >= 0) nodes[g].push(n);
   });
   const depth = o.parents.map(() => 0);
-  const isOpen = (g: number): boolean => g === 0 || open.has(o.ids[g]);
+  const isOpen = (g: number): boolean => g === 0 || isUnfolded(open, o.ids[g]);
   // For an edge, the two children of the lowest open group that holds both ends.
   const chain = (n: number): number[] => {
     const up: number[] = [];
@@ -162,7 +167,7 @@ export function scene(o: Outline, open: Set<string>): Scene {
   interface Local {
     members: { node: number; group: number }[];
     at: Map<number, number>;
-    edges: Map<string, { e: [number, number]; value: number; count: number }>;
+    edges: Map<string, { e: [number, number]; ends: [number, number, number][] }>; // ends: nodes, and the value
   }
   const locals = new Map<number, Local>();
   const make = (g: number, d: number): void => {
@@ -200,9 +205,16 @@ export function scene(o: Outline, open: Set<string>): Scene {
     if (i === undefined || j === undefined || i === j) continue;
     const key = `${i},${j}`,
       old = local.edges.get(key);
-    if (old) old.count++;
-    else local.edges.set(key, { e: [i, j], value, count: 1 });
+    if (old) old.ends.push([u, v, value]);
+    else local.edges.set(key, { e: [i, j], ends: [[u, v, value]] });
   }
+  // What stands for a node on the screen: itself, or the outermost folded group around it.
+  const standsFor = (n: number): string => {
+    const folded = chainOf(n).find((g) => !isOpen(g));
+    return folded === undefined ? `n${n}` : o.ids[folded];
+  };
+  const itemOf = new Map<string, number>();
+  const pending: { from: number; to: number; lane: number; ends: [number, number, number][] }[] = [];
   const items: Item[] = [],
     edges: Edge[] = [];
   const place = (g: number): { width: number; height: number; put(x: number, y: number): void } => {
@@ -240,6 +252,7 @@ export function scene(o: Outline, open: Set<string>): Scene {
           const [px, py] = [x + PAD + p.x[i], y + PAD + (g ? HEAD : 0) + p.y[i]];
           base[i] = items.length;
           const open = inner[i];
+          if (!open) itemOf.set(m.group >= 0 ? o.ids[m.group] : `n${m.node}`, items.length);
           if (open) open.put(px, py);
           else
             items.push(
@@ -273,19 +286,41 @@ export function scene(o: Outline, open: Set<string>): Scene {
         let lane = 0;
         for (const {
           e: [i, j],
-          value,
-          count,
+          ends,
         } of list) {
           const long = Math.abs(p.layer[j] - p.layer[i]) > 1;
           const right = x + PAD + p.width + (long ? (lane++ % Math.max(1, p.lanes)) * LANE + 4 : 0);
-          edges.push({ from: base[i], to: base[j], lane: long ? right : NaN, value, count });
+          pending.push({ from: base[i], to: base[j], lane: long ? right : NaN, ends });
         }
       },
     };
   };
   const root = place(0);
   root.put(0, 0);
+  for (const { from, to, lane, ends } of pending) {
+    const seen = new Map<string, Edge>();
+    for (const [u, v, value] of ends) {
+      const a = itemOf.get(standsFor(u)),
+        b = itemOf.get(standsFor(v));
+      if (a === undefined || b === undefined) continue;
+      const old = seen.get(`${a},${b}`);
+      if (old) {
+        old.count++;
+        continue;
+      }
+      const edge = { from: a, to: b, lane: Number.isNaN(lane) ? aside(items, from, to, a, b) : lane, value, count: 1 };
+      seen.set(`${a},${b}`, edge);
+      edges.push(edge);
+    }
+  }
   return { items, edges, width: root.width, height: root.height };
+}
+
+/** An edge that goes deep into a group, or comes from deep inside one, runs along its border instead of across it. */
+function aside(items: Item[], from: number, to: number, a: number, b: number): number {
+  if (items[b].y - items[a].y - items[a].height < 90) return NaN;
+  const frame = items[to].open ? items[to] : items[from].open ? items[from] : null;
+  return frame ? frame.x + 5 : NaN;
 }
 
 /** Colours of every group, with all below it; pointOf by node. */

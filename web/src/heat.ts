@@ -80,3 +80,32 @@ export function paint(
     image.data.set([c[0], c[1], c[2], 255], i * 4);
   }
 }
+
+/** How many cells are not a number, and which. */
+export function wildOf(cells: ArrayLike<number>): { nan: number; plus: number; minus: number } {
+  const n = { nan: 0, plus: 0, minus: 0 };
+  for (let i = 0; i < cells.length; i++) {
+    if (Number.isNaN(cells[i])) n.nan++;
+    else if (cells[i] === Infinity) n.plus++;
+    else if (cells[i] === -Infinity) n.minus++;
+  }
+  return n;
+}
+
+/** The value whose colour stands at t, from 0 to 1, of the colour bar: what paint() does, backwards. */
+export function valueAt(t: number, kind: "value" | "difference", range: Range, log: boolean): number {
+  const most = Math.max(Math.abs(range.lo), Math.abs(range.hi));
+  const wide = (x: number): number => Math.sign(x) * ((10 ** (4 * Math.abs(x)) - 1) / 9999) * most;
+  if (kind === "difference") return log ? wide(2 * t - 1) : (2 * t - 1) * most;
+  if (log) return wide(2 * t - 1);
+  return range.lo * (1 - t) + range.hi * t;
+}
+
+export function paintScale(canvas: HTMLCanvasElement, kind: "value" | "difference"): void {
+  canvas.width = 128;
+  canvas.height = 1;
+  const g = canvas.getContext("2d")!,
+    image = g.createImageData(128, 1);
+  for (let i = 0; i < 128; i++) image.data.set([...at(kind === "value" ? viridis : diverging, i / 127), 255], i * 4);
+  g.putImageData(image, 0, 0);
+}

@@ -19,6 +19,7 @@ export function keys(
   const table: [string[], string, () => void][] = [
     [["j", "ArrowDown"], "next sync point", () => app.step(1)],
     [["k", "ArrowUp"], "previous sync point", () => app.step(-1)],
+    [["c"], "next culprit", () => app.culprit()],
     [["n"], "next red", () => app.step(1, true)],
     [["p"], "previous red", () => app.step(-1, true)],
     [["f"], "first divergence", () => app.first()],
@@ -37,8 +38,8 @@ export function keys(
     ],
     [
       ["s"],
-      "sort by similarity or by operation",
-      () => store.set({ sort: cycle(["similarity", "operation"] as const, app.state.sort) }),
+      "sort by blame, similarity or operation",
+      () => store.set({ sort: cycle(["blame", "similarity", "operation"] as const, app.state.sort) }),
     ],
     [
       ["g"],
@@ -81,7 +82,7 @@ export function keys(
       "p",
       { class: "quiet" },
       "Search: words, shapes [1,64,*], attributes axis=1, fields op=Conv verdict=culprit dtype=float module=a.b, metrics psnr<40 q>4; a leading - negates a term, quotes allow spaces. " +
-        "Graph: drag or scroll to move, Ctrl + wheel to zoom, double-click to fold. Letters: = same, . within, C culprit, i inherited, a amplified, N nondeterministic, M mismatch, - unpaired, ? unverified.",
+        "Graph: drag or scroll to move, Ctrl + wheel to zoom; with the focus on it, the arrow keys go along the edges and Enter folds. Pictures: drag to zoom, arrow keys move the cursor.",
     ),
     h("button", { onclick: () => toggle() }, "Close"),
   );

@@ -1,37 +1,51 @@
 // The list of sync points: only the rows on screen exist, so that 100,000 scroll as well as ten.
-import { colourNames, colourVars, dots, opOf, type App } from "./app";
+import { colourNames, colourVars, dots, figureOf, opOf, shapeOf, verdictWords, type App } from "./app";
 import type { Point } from "./data";
-import { clean, cssColour, fill, h, keepFocus, score, sized } from "./dom";
-import { colourOf, type Heading } from "./rows";
+import { clean, cssColour, fill, h, keepFocus, number, score, sized } from "./dom";
+import { colourOf, signOf, type Heading, type Row } from "./rows";
 
-const ROW = 24;
+const heights = { point: 42, culprit: 62, heading: 30 };
+const heightOf = (r: Row): number => (r.heading ? heights.heading : r.culprit ? heights.culprit : heights.point);
+
+/** The end of a name tells values apart, the start where they are: what is cut is the middle. */
+export function middle(name: string, tail = 22): HTMLElement[] {
+  const text = clean(name.replace(/_output_0$/, ""), 200);
+  const at = text.length > tail ? text.length - tail : 0;
+  return [h("span", { class: "start" }, text.slice(0, at)), h("span", { class: "end" }, text.slice(at))];
+}
 
 export class Navigator {
   readonly element: HTMLElement;
-  private scroller = h("div", { class: "rows", tabIndex: 0, role: "listbox", "aria-label": "Sync points", id: "rows" });
-  private inner = h("div", { class: "rows-inner" });
+  private scroller = h("div", {
+    class: "rows",
+    tabIndex: 0,
+    role: "listbox",
+    "aria-label": "Sync points",
+    id: "rows",
+  });
+  private inner = h("div", { class: "rows-inner", role: "presentation" });
+  private nothing = h("div", { class: "nothing", id: "nothing", hidden: true });
   private count = h("span", { class: "count", id: "row-count", role: "status" });
   private plot = h("canvas", { class: "plot", id: "plot", role: "img" });
-  private search = h("input", {
-    type: "search",
-    id: "search",
-    placeholder: "name  [1,64,*]  axis=1  psnr<40",
-    "aria-label": "Search sync points",
-  });
+  private search = h("input", { type: "search", id: "search", "aria-label": "Search" });
   private words = h("datalist", { id: "search-words" });
   private legend = h("div", { class: "legend", id: "legend" });
   private metric = h("select", { id: "metric", "aria-label": "Metric" });
   private sort = h("select", { id: "sort", "aria-label": "Sort" });
   private group = h("select", { id: "group", "aria-label": "Group" });
   private verdict = h("select", { id: "verdict", "aria-label": "Verdict" });
-  private colours = h("span", { class: "colours" });
+  private colours = h("span", { class: "chips" });
+  private tops: number[] = [0]; // of each row, and the end
 
   constructor(private app: App) {
-    const { session, store } = app;
+    const { session, store } = app,
+      model = session.kind === "model";
+    this.search.placeholder = model ? "name, op=Conv, [1,64,*], axis=1" : "name, op=Conv, [1,64,*], psnr<40";
     for (const m of session.metrics) this.metric.append(h("option", { value: m.name, title: m.long }, clean(m.name)));
     for (const [v, t] of [
-      ["similarity", "similarity"],
-      ["operation", "operation"],
+      ["blame", "by blame"],
+      ["similarity", "by similarity"],
+      ["operation", "by operation"],
     ])
       this.sort.append(h("option", { value: v }, t));
     for (const [v, t] of [
@@ -40,11 +54,13 @@ export class Navigator {
       ["op", "ops"],
     ])
       this.group.append(h("option", { value: v }, t));
-    this.verdict.append(h("option", { value: "" }, "all verdicts"));
+    this.verdict.append(h("option", { value: "" }, model ? "everything" : "all verdicts"));
     const n: Record<string, number> = {};
     for (const p of session.points) n[p.verdict] = (n[p.verdict] ?? 0) + 1;
-    for (const v of Object.keys(session.verdicts))
-      if (n[v]) this.verdict.append(h("option", { value: v }, `${v} (${n[v]})`));
+    const kinds = model ? ["input", "not recorded", "weight"] : Object.keys(session.verdicts);
+    const label = (v: string): string => (v === "not recorded" ? "operation" : v);
+    for (const v of kinds)
+      if (n[v]) this.verdict.append(h("option", { value: v, title: verdictWords[v] ?? "" }, `${label(v)} (${n[v]})`));
     this.search.setAttribute("list", "search-words");
     this.search.onfocus = () => this.suggest();
     this.metric.onchange = () => store.set({ metric: this.metric.value });
@@ -58,6 +74,9 @@ export class Navigator {
       const points = session.points;
       app.select(points[Math.min(points.length - 1, Math.floor((e.offsetX / this.plot.clientWidth) * points.length))]);
     };
+    const step = (id: string, label: string, title: string, f: () => void): HTMLElement =>
+      h("button", { id, title, "aria-label": title, onclick: f }, label);
+    for (const e of [this.metric, this.sort, this.plot, this.legend]) e.hidden = model;
     this.element = h(
       "section",
       { class: "pane navigator", "aria-label": "Navigator" },
@@ -66,27 +85,15 @@ export class Navigator {
       h(
         "div",
         { class: "bar" },
-        this.colours,
-        h(
-          "button",
-          {
-            id: "prev-red",
-            title: "previous red (p)",
-            "aria-label": "Previous red",
-            onclick: () => app.step(-1, true),
-          },
-          "▲ prev",
-        ),
-        h(
-          "button",
-          { id: "next-red", title: "next red (n)", "aria-label": "Next red", onclick: () => app.step(1, true) },
-          "▲ next",
-        ),
+        model ? null : this.colours,
+        model ? null : step("prev-red", "↑", "Previous red (p)", () => app.step(-1, true)),
+        model ? null : step("next-red", "↓", "Next red (n)", () => app.step(1, true)),
         this.count,
       ),
       this.plot,
       this.legend,
       this.scroller,
+      this.nothing,
     );
     new ResizeObserver(() => {
       this.draw();
@@ -103,13 +110,14 @@ export class Navigator {
       if (p.a) found.add(`dtype=${p.a.dtype}`);
       if (p.module && p.module.length < 200 && !/\s/.test(p.module)) found.add(`module=${p.module}`);
     }
+    const metrics = this.app.session.metrics.filter((m) => m.name);
     fill(
       this.words,
       ...[...found]
         .sort()
         .slice(0, 500)
         .map((w) => h("option", { value: w })),
-      ...this.app.session.metrics.map((m) => h("option", { value: `${m.name}${m.higher ? "<" : ">"}` })),
+      ...metrics.map((m) => h("option", { value: `${m.name}${m.higher ? "<" : ">"}` })),
     );
   }
 
@@ -122,29 +130,60 @@ export class Navigator {
   }
 
   update(): void {
-    const { state, session } = this.app;
+    const { state, session, listing } = this.app;
     this.metric.value = session.metrics[this.app.metric].name;
     this.sort.value = state.sort;
     this.group.value = state.group;
     this.verdict.value = state.verdict;
     if (this.search.value !== state.query) this.search.value = state.query;
-    const rows = this.app.listing.rows;
-    this.count.textContent = `${this.app.listing.shown.length} of ${session.points.length}`;
-    this.inner.style.height = `${rows.length * ROW}px`;
+    const own = listing.shown.filter((p) => p.index >= 0).length,
+      only = listing.shown.length - own;
+    this.count.textContent = `${own} of ${session.points.length}${only ? `, ${only} only in the graph` : ""}`;
+    this.tops = [0];
+    for (const r of listing.rows) this.tops.push(this.tops[this.tops.length - 1] + heightOf(r));
+    this.inner.style.height = `${this.tops[listing.rows.length]}px`;
+    this.drawNothing();
     this.drawColours();
     this.drawLegend();
     this.draw();
     this.drawPlot();
   }
 
+  private drawNothing(): void {
+    const { state, session, listing } = this.app,
+      empty = !listing.rows.length;
+    this.nothing.hidden = !empty;
+    this.scroller.hidden = empty;
+    if (!empty) return;
+    const narrowed = state.query || state.hide || state.verdict;
+    fill(
+      this.nothing,
+      h(
+        "p",
+        {},
+        narrowed ? "Nothing matches." : session.points.length ? "Nothing to list." : "No values were recorded.",
+      ),
+      state.query
+        ? h("p", { class: "quiet" }, `Searched names, operations, modules and source for “${clean(state.query, 80)}”.`)
+        : null,
+      narrowed
+        ? h(
+            "button",
+            { id: "show-all", onclick: () => this.app.store.set({ query: "", hide: "", verdict: "" }) },
+            "Show everything",
+          )
+        : null,
+    );
+  }
+
   /** Brings the selection on screen. */
   reveal(): void {
     const at = this.app.listing.rows.findIndex((r) => r.point?.value === this.app.state.value);
     if (at >= 0) {
-      const top = at * ROW,
+      const [top, end] = [this.tops[at], this.tops[at + 1]],
         view = this.scroller;
-      if (top < view.scrollTop) view.scrollTop = top - ROW;
-      else if (top + ROW > view.scrollTop + view.clientHeight) view.scrollTop = top + 2 * ROW - view.clientHeight;
+      if (top < view.scrollTop) view.scrollTop = top - 24;
+      else if (end > view.scrollTop + view.clientHeight) view.scrollTop = end + 24 - view.clientHeight;
     }
     this.draw();
     this.drawPlot();
@@ -157,7 +196,7 @@ export class Navigator {
     if (this.counted !== app.metric) {
       this.counted = app.metric;
       this.counts = { g: 0, y: 0, r: 0, "-": 0 };
-      for (const p of app.session.points) this.counts[colourOf(p, app.metric)]++;
+      for (const p of app.session.points) this.counts[signOf(p, app.metric)]++;
     }
     const n = this.counts;
     keepFocus(this.colours, () =>
@@ -170,7 +209,8 @@ export class Navigator {
             {
               class: `chip ${colourVars[c]}`,
               "aria-pressed": String(!hidden),
-              "aria-label": `${colourNames[c]}: ${n[c]}`,
+              title: `${hidden ? "show" : "hide"} ${colourNames[c]}`,
+              "aria-label": `${dots[c]} ${n[c]} ${colourNames[c]}`,
               "data-colour": c,
               onclick: () => app.store.set({ hide: hidden ? app.state.hide.replace(c, "") : app.state.hide + c }),
             },
@@ -192,21 +232,37 @@ export class Navigator {
     fill(
       this.legend,
       `${clean(m.long)}${unit ? ` (${unit})` : ""}, ${m.higher ? "higher" : "lower"} is better`,
-      limits ? ` · ${dots.g} ${cmp} ${score(limits[0])} · ${dots.y} ${cmp} ${score(limits[1])} · ${dots.r} else` : "",
+      p?.nonfinite ? " · NaN or Inf on one side: no figure, always red" : "",
+      limits && !p?.nonfinite
+        ? ` · ${dots.g} ${cmp} ${score(limits[0])} · ${dots.y} ${cmp} ${score(limits[1])} · ${dots.r} else`
+        : "",
       limits && p?.precision ? ` (${p.precision})` : "",
     );
+  }
+
+  /** The row at a height: the last that begins above it. */
+  private rowAt(y: number): number {
+    let lo = 0,
+      hi = this.tops.length - 1;
+    while (lo < hi) {
+      const mid = (lo + hi + 1) >> 1;
+      if (this.tops[mid] <= y) lo = mid;
+      else hi = mid - 1;
+    }
+    return lo;
   }
 
   private draw(): void {
     const rows = this.app.listing.rows,
       view = this.scroller;
-    const first = Math.max(0, Math.floor(view.scrollTop / ROW) - 4);
-    const last = Math.min(rows.length, Math.ceil((view.scrollTop + view.clientHeight) / ROW) + 4);
+    const first = Math.max(0, this.rowAt(view.scrollTop) - 4);
+    const last = Math.min(rows.length, this.rowAt(view.scrollTop + view.clientHeight) + 5);
     const out: HTMLElement[] = [];
     for (let i = first; i < last; i++) {
       const row = rows[i];
-      const e = row.point ? this.pointRow(row.point, i) : this.headingRow(row.heading);
-      e.style.top = `${i * ROW}px`;
+      const e = row.point ? this.pointRow(row.point, i, !!row.culprit) : this.headingRow(row.heading);
+      e.style.top = `${this.tops[i]}px`;
+      e.style.height = `${this.tops[i + 1] - this.tops[i]}px`;
       if (row.depth) e.style.setProperty("--depth", String(row.depth));
       out.push(e);
     }
@@ -216,58 +272,89 @@ export class Navigator {
     else view.removeAttribute("aria-activedescendant");
   }
 
-  private pointRow(p: Point, i: number): HTMLElement {
+  private pointRow(p: Point, i: number, culprit: boolean): HTMLElement {
     const { app } = this,
-      c = colourOf(p, app.metric),
-      letter = app.session.verdicts[p.verdict] ?? "?";
-    const b = app.opOfB(p),
-      figure = score(p.metrics[app.metric]);
+      c = signOf(p, app.metric),
+      b = app.opOfB(p),
+      bare = p.index < 0 || app.session.kind === "model",
+      side = p.a ?? p.b;
+    const figure = bare
+      ? side
+        ? `${side.dtype}[${side.shape.map((d) => (Number.isNaN(d) ? "?" : d)).join(",")}]`
+        : ""
+      : figureOf(p, app.metric);
     const selected = p.value === app.state.value;
     return h(
       "div",
       {
-        class: `row${selected ? " selected" : ""}`,
+        class: `row${selected ? " selected" : ""}${culprit ? " blamed" : ""}`,
         role: "option",
         id: `row-${i}`,
         "aria-selected": String(selected),
         "data-value": p.value,
         "aria-setsize": app.listing.rows.length,
         "aria-posinset": i + 1,
-        title: `${clean(p.value)}\n${clean(p.reason)}`,
-        "aria-label": `${clean(opOf(p), 60)} ${clean(p.value, 120)}, ${figure}, ${p.verdict}, ${colourNames[c]}`,
+        title: `${clean(p.value)}\n${p.verdict}: ${verdictWords[p.verdict] ?? ""}${p.reason ? `\n${clean(p.reason)}` : ""}`,
         onclick: () => {
           app.select(p);
         },
       },
-      h("span", { class: `dot ${colourVars[c]}` }, dots[c]),
-      h("span", { class: "letter" }, letter),
-      h("span", { class: "op" }, clean(opOf(p), 60)),
-      h("span", { class: "op b" }, clean(b || "–", 60)),
-      h("span", { class: "score" }, figure),
-      h("span", { class: "name" }, h("bdi", {}, clean(p.value.replace(/_output_0$/, ""), 160))),
-      h("span", { class: `verdict ${p.verdict}` }, p.verdict),
+      h(
+        "span",
+        { class: `dot ${colourVars[c]}` },
+        h("span", { "aria-hidden": "true" }, shapeOf(p, app.metric)),
+        h("span", { class: "sr" }, bare ? "" : colourNames[c]),
+      ),
+      h(
+        "span",
+        { class: "ops" },
+        h("span", { class: "op" }, clean(opOf(p), 60)),
+        b && b !== p.op ? h("span", { class: "op b" }, clean(b, 60)) : null,
+      ),
+      h("span", { class: `score ${bare ? "quiet" : colourVars[p.nonfinite ? "r" : colourOf(p, app.metric)]}` }, figure),
+      h(
+        "span",
+        { class: "name" },
+        ...middle(p.value),
+        bare ? null : h("span", { class: `verdict ${p.verdict}` }, p.verdict),
+      ),
+      culprit ? this.about(p) : null,
+    );
+  }
+
+  /** Why it is on top. */
+  private about(p: Point): HTMLElement {
+    const b = p.blame!,
+      kind = [b.kind, b.where].filter((x) => x).join(", ");
+    return h(
+      "span",
+      { class: "about" },
+      h("span", { class: "kind" }, clean(kind || "local error", 80)),
+      b.effect === null ? null : h("span", { class: "effect" }, `effect ${number(b.effect, 3)}`),
+      h("span", { class: "module quiet" }, clean(b.module || p.module, 80)),
     );
   }
 
   private headingRow(g: Heading): HTMLElement {
     const { app } = this;
     const toggle = (): void =>
-      app.store.set({
-        closed: g.closed ? app.state.closed.filter((x) => x !== g.group) : [...app.state.closed, g.group],
-      });
+      app.store.set(
+        g.fold === "rest"
+          ? { rest: !app.state.rest }
+          : { closed: g.closed ? app.state.closed.filter((x) => x !== g.group) : [...app.state.closed, g.group] },
+      );
     return h(
       "div",
       {
         class: "row heading",
         role: "option",
         "aria-selected": "false",
-        "aria-expanded": String(!g.closed),
         "data-group": g.group,
-        title: `${clean(g.group)}: ${g.count} values`,
+        title: `${clean(g.group.replace(/^~.*/, "")) || clean(g.label)}: ${g.count} values; click to ${g.closed ? "unfold" : "fold"}`,
         onclick: toggle,
       },
       h("span", { class: "fold" }, g.closed ? "▸" : "▾"),
-      h("span", { class: "name" }, clean(g.label, 160)),
+      h("span", { class: "label" }, clean(g.label, 160)),
       h(
         "span",
         { class: "roll" },
@@ -275,7 +362,7 @@ export class Navigator {
           .filter((c) => g.colours[c])
           .map((c) => h("span", { class: colourVars[c] }, `${dots[c]}${g.colours[c]} `)),
       ),
-      h("span", { class: `verdict ${g.worst}` }, g.worst),
+      g.worst ? h("span", { class: `verdict ${g.worst}` }, g.worst) : null,
     );
   }
 
@@ -330,7 +417,7 @@ export class Navigator {
     const bar = Math.max(1, Math.floor(width / points.length) - 0.5);
     of.forEach((p, x) => {
       if (!p) return;
-      g.fillStyle = colours[colourOf(p, m)];
+      g.fillStyle = colours[signOf(p, m)];
       g.fillRect(x, height - tall[x] * height, bar, tall[x] * height);
     });
     if (app.point) {

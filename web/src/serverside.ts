@@ -5,7 +5,6 @@ import { clean, fill, h } from "./dom";
 import type { Inspector } from "./inspector";
 import { behind } from "./keys";
 import { follow, setupForm, type Setup } from "./setup";
-import type { Structure } from "./structure";
 
 interface Pair {
   a: string | null;
@@ -182,15 +181,28 @@ function pairing(app: App, noted: Noted, value: string, now: string): HTMLElemen
   );
 }
 
-export function addServerSide(
-  server: Server,
-  app: App,
-  inspector: Inspector,
-  structure: Structure,
-  tools: HTMLElement,
-): void {
-  const pins = h("span", { id: "pins" }),
-    dialog = h("dialog", { id: "setup-dialog" });
+/** Compare…: the form in a dialog, for a session and for a model alone. */
+export function addCompare(server: Server, app: App, tools: HTMLElement): HTMLDialogElement {
+  const dialog = h("dialog", { id: "setup-dialog", "aria-label": "Compare" });
+  const open = async (): Promise<void> => {
+    const setup: Setup = await (await server.get("/api/setup")).json();
+    fill(
+      dialog,
+      setup.offered
+        ? setupForm(server, setup, app)
+        : h("p", {}, "This server cannot start comparisons. Use plumb analyze, then plumb view SESSION."),
+      h("button", { onclick: () => dialog.close() }, "Close"),
+    );
+    dialog.showModal();
+  };
+  const look = app.session.kind === "model" ? "primary" : "";
+  tools.append(h("button", { id: "open-setup", class: look, onclick: () => void open().catch(alerts) }, "Compare…"));
+  document.body.append(dialog);
+  return dialog;
+}
+
+export function addServerSide(server: Server, app: App, inspector: Inspector, tools: HTMLElement): void {
+  const pins = h("span", { id: "pins" });
   const undo = h(
     "button",
     {
@@ -208,6 +220,8 @@ export function addServerSide(
     hidden: true,
     onclick: () => void download(server, "/api/baseline", "baseline.json").catch(alerts),
   });
+  tools.append(pins, undo, baseline);
+  const dialog = addCompare(server, app, tools);
   const noted = new Noted(server, app, (typed) => {
     const { notes } = noted;
     fill(
@@ -217,7 +231,7 @@ export function addServerSide(
         .map((v, i) =>
           h(
             "button",
-            { title: clean(v), "aria-label": `Pin ${i + 1}: ${clean(v, 80)}`, onclick: () => noted.go(i) },
+            { title: clean(v), "aria-label": `${i + 1}: pin ${clean(v, 80)}`, onclick: () => noted.go(i) },
             String(i + 1),
           ),
         ),
@@ -226,18 +240,22 @@ export function addServerSide(
     baseline.hidden = !notes.accepted.length;
     baseline.textContent = `Baseline (${notes.accepted.length})`;
     if (typed) return; // a button that is being pressed must not be made anew
-    if (app.point) inspector.update();
-    else if (shownNode) inspector.showNode(shownNode);
+    if (app.selected) inspector.update();
   });
-  let shownNode: GraphNode | null = null;
-  inspector.onpoint = (p: Point, into: HTMLElement) => {
+  inspector.onpoint = (p: Point, into: HTMLElement, more: HTMLElement) => {
     const { notes } = noted;
-    shownNode = null;
+    const button = (id: string, label: string, title: string, on: boolean | null, f: () => void): HTMLElement =>
+      h("button", { id, title, "aria-pressed": on === null ? undefined : String(on), onclick: f }, label);
+    const node = app.graph?.producer.get(p.value);
+    if (p.index < 0) {
+      if (canPair(app) && node) more.append(pairing(app, noted, p.value, ""));
+      return;
+    }
     const text = h("textarea", {
       id: "note",
-      rows: 2,
+      rows: 3,
       "aria-label": "Note",
-      placeholder: "note",
+      placeholder: "A note on this value",
       value: notes.notes[p.value] ?? "",
     });
     text.onchange = () =>
@@ -245,66 +263,52 @@ export function addServerSide(
         if (text.value) n.notes[p.value] = text.value;
         else delete n.notes[p.value];
       }, true);
-    const button = (id: string, label: string, title: string, on: boolean | null, f: () => void): HTMLElement =>
-      h("button", { id, title, "aria-pressed": on === null ? undefined : String(on), onclick: f }, label);
     const pinned = notes.pins.includes(p.value),
-      accepted = notes.accepted.includes(p.value),
-      node = app.graph?.producer.get(p.value);
+      accepted = notes.accepted.includes(p.value);
     const canShrink = app.session.model.path !== "" && app.session.a.spec !== "";
-    fill(
-      into,
-      h(
-        "div",
-        { class: "bar" },
-        button("pin", pinned ? "Unpin" : "Pin", "pin this value (b)", pinned, () => noted.toggle("pins", p.value)),
-        button(
-          "accept",
-          accepted ? "Accepted ✓" : "Accept",
-          "accept this divergence: add it to the baseline",
-          accepted,
-          () => noted.toggle("accepted", p.value),
-        ),
-        ...(["a", "b"] as const)
-          .filter((s) => p[s]?.kept)
-          .map((s) =>
-            button(
-              `npy-${s}`,
-              `${s.toUpperCase()}.npy`,
-              "save the tensor",
-              null,
-              () => void save(server, p, s).catch(alerts),
-            ),
-          ),
-        canShrink && node
-          ? button(
-              "repro",
-              "Repro of this op",
-              "extract this operation as a repro",
-              null,
-              () => void minify(server, app, dialog, node),
-            )
-          : null,
-        canShrink && p.blame
-          ? button(
-              "minify",
-              "Minify",
-              "shrink the model to the smallest that fails in the same way",
-              null,
-              () => void minify(server, app, dialog, null),
-            )
-          : null,
+    into.append(
+      button("pin", pinned ? "Unpin" : "Pin", "pin this value (b)", pinned, () => noted.toggle("pins", p.value)),
+      button(
+        "accept",
+        accepted ? "Accepted ✓" : "Accept",
+        "accept this divergence: add it to the baseline",
+        accepted,
+        () => noted.toggle("accepted", p.value),
       ),
-      text,
-      canPair(app) && !p.input ? pairing(app, noted, p.value, p.counterpart) : null,
     );
-  };
-  structure.onnowhere = (node) => {
-    shownNode = node;
-    inspector.showNode(node);
-  };
-  inspector.onnode = (node: GraphNode, into: HTMLElement) => {
-    const value = app.graph?.values[node.outputs[0]] ?? "";
-    if (canPair(app) && app.graph?.producer.get(value) === node) into.append(pairing(app, noted, value, ""));
+    if (canShrink && p.blame)
+      into.append(
+        button(
+          "minify",
+          "Minify",
+          "shrink the model to the smallest that fails in the same way",
+          null,
+          () => void minify(server, app, dialog, null),
+        ),
+      );
+    if (canShrink && node)
+      into.append(
+        button(
+          "repro",
+          "Repro of this op",
+          "extract this operation as a repro",
+          null,
+          () => void minify(server, app, dialog, node),
+        ),
+      );
+    for (const s of ["a", "b"] as const)
+      if (p[s]?.kept)
+        into.append(
+          button(
+            `npy-${s}`,
+            `${s.toUpperCase()}.npy`,
+            "save the tensor",
+            null,
+            () => void save(server, p, s).catch(alerts),
+          ),
+        );
+    more.append(text);
+    if (canPair(app) && !p.input) more.append(pairing(app, noted, p.value, p.counterpart));
   };
   addEventListener("keydown", (e) => {
     const typing =
@@ -320,22 +324,6 @@ export function addServerSide(
     if (/^[1-9]$/.test(e.key)) noted.go(Number(e.key) - 1);
     if (e.key === "b" && app.point) noted.toggle("pins", app.point.value);
   });
-  const open = async (): Promise<void> => {
-    const setup: Setup = await (await server.get("/api/setup")).json();
-    fill(
-      dialog,
-      setup.offered ? setupForm(server, setup, app) : h("p", {}, "this server cannot start comparisons"),
-      h("button", { onclick: () => dialog.close() }, "Close"),
-    );
-    dialog.showModal();
-  };
-  tools.append(
-    pins,
-    undo,
-    baseline,
-    h("button", { id: "open-setup", onclick: () => void open().catch(alerts) }, "Compare…"),
-  );
-  document.body.append(dialog);
   noted.load();
   addEventListener("focus", () => noted.load());
 }

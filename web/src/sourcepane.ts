@@ -2,7 +2,24 @@
 import { colourVars, dots, type App } from "./app";
 import { isServer, type GraphNode, type Point } from "./data";
 import { clean, fill, h } from "./dom";
-import { colourOf, rankOf } from "./rows";
+import { rankOf, signOf } from "./rows";
+
+/** Comments, strings, numbers, keywords of Python and C: enough to read by. Everything stays text. */
+const words: Record<"py" | "c", RegExp> = {
+  py: /(#.*)|("""[^]*?"""|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")|\b(\d[\w.]*)\b|\b(and|as|assert|async|await|break|class|continue|def|del|elif|else|except|False|finally|for|from|global|if|import|in|is|lambda|None|not|or|pass|raise|return|self|True|try|while|with|yield)\b/g,
+  c: /(\/\*[^]*?\*\/|\/\/.*)|("(?:[^"\\\n]|\\.)*")|\b(\d[\w.]*)\b|\b(auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|if|inline|int|int32_t|int64_t|long|restrict|return|size_t|static|struct|switch|typedef|uint8_t|unsigned|void|while)\b/g,
+};
+export function highlight(text: string, language: "py" | "c"): (Node | string)[] {
+  const out: (Node | string)[] = [];
+  let at = 0;
+  for (const m of text.matchAll(words[language])) {
+    if (m.index > at) out.push(text.slice(at, m.index));
+    out.push(h("span", { class: `tok-${m[1] ? "c" : m[2] ? "s" : m[3] ? "n" : "k"}` }, m[0]));
+    at = m.index + m[0].length;
+  }
+  out.push(text.slice(at));
+  return out;
+}
 
 export class SourcePane {
   private body = h("div", { class: "scroll", id: "source-body", tabIndex: 0 });
@@ -15,9 +32,11 @@ export class SourcePane {
   constructor(private app: App) {}
 
   update(): void {
-    const p = this.app.point;
+    const p = this.app.selected;
     if (!p) {
-      fill(this.body, ...this.modules());
+      fill(this.body, this.lost(), ...this.modules());
+      if (!this.body.childElementCount)
+        fill(this.body, h("p", { class: "quiet" }, "Select a value to see the line of the program that makes it."));
       return;
     }
     const node = this.app.graph?.producer.get(p.value) ?? null;
@@ -25,62 +44,105 @@ export class SourcePane {
     fill(
       this.body,
       this.crumbs(p),
-      this.line(p, node),
-      file,
+      this.line(p, node, file),
       h("h3", {}, "ONNX"),
       h("pre", { class: "onnx", id: "onnx-text" }, this.text(p, node)),
       this.emitted(p),
+      this.lost(p),
       ...this.modules(),
     );
+    this.body.scrollTop = 0;
     if (this.app.source.live && node?.file && node.file.length < 1000 && node.line > 0)
-      void this.load(file, node.file, node.line);
+      void this.load(file, node.file, node.line, node.code);
   }
 
   private crumbs(p: Point): HTMLElement {
     const parts = p.module ? p.module.slice(0, 1000).split(".") : [];
     const nav = h("nav", { class: "crumbs", id: "crumbs", "aria-label": "Module path" });
     const go = (module: string) => () =>
-      this.app.store.set({ query: !module ? "" : /\s/.test(module) ? `module="${module}"` : `module=${module}` });
-    nav.append(h("button", { onclick: go("") }, "model"));
+      this.app.store.set({
+        query: !module ? "" : /\s/.test(module) ? `module="${module}"` : `module=${module}`,
+      });
+    nav.append(h("button", { onclick: go(""), title: "list all values" }, "model"));
     parts.forEach((part, i) =>
-      nav.append(" › ", h("button", { onclick: go(parts.slice(0, i + 1).join(".")) }, clean(part, 80))),
+      nav.append(
+        " › ",
+        h(
+          "button",
+          { onclick: go(parts.slice(0, i + 1).join(".")), title: "list the values of this module" },
+          clean(part, 80),
+        ),
+      ),
     );
     return nav;
   }
 
-  private line(p: Point, node: GraphNode | null): HTMLElement {
+  private line(p: Point, node: GraphNode | null, file: HTMLElement): HTMLElement {
     const where = p.source || (node?.file ? `${node.file}:${node.line}` : "");
+    if (node?.code) fill(file, h("pre", { class: "lit" }, ...highlight(clean(node.code), "py")));
     return h(
       "div",
       {},
       h("h3", {}, "Program"),
       where
         ? h("div", { class: "mono", id: "source-line" }, clean(where))
-        : h("div", { class: "quiet" }, "not recorded in the model (export with torch 2.5 or later)"),
-      node?.code ? h("pre", { class: "lit" }, clean(node.code)) : null,
+        : h(
+            "div",
+            { class: "quiet" },
+            "The model does not say which line made this (export with torch 2.5 or later, or use save_intermediates).",
+          ),
+      file,
     );
   }
 
-  private async load(into: HTMLElement, file: string, line: number): Promise<void> {
+  /** The lines around, with the line itself in the middle of the view. */
+  private async load(into: HTMLElement, file: string, line: number, code: string): Promise<void> {
     try {
       const text = await this.app.source.source(file, line);
-      fill(
-        into,
+      const lines = text.lines.map((t, i) =>
         h(
-          "pre",
-          {},
-          ...text.lines.map((t, i) =>
-            h(
-              "div",
-              { class: text.first + i === line ? "lit" : "" },
-              `${String(text.first + i).padStart(5)}  ${clean(t)}`,
-            ),
-          ),
+          "div",
+          { class: text.first + i === line ? "lit" : "" },
+          h("span", { class: "no" }, String(text.first + i)),
+          ...highlight(clean(t), "py"),
         ),
       );
+      const pre = h("pre", { class: "code", id: "source-text", tabIndex: 0 }, ...lines);
+      fill(into, pre);
+      const lit = pre.querySelector<HTMLElement>(".lit");
+      if (lit) pre.scrollTop = lit.offsetTop - pre.offsetTop - pre.clientHeight / 2;
     } catch {
-      /* the file is not below --source: the recorded line stands above */
+      // Not below --source: the recorded line stands above.
+      into.append(
+        h(
+          "p",
+          { class: "quiet", id: "source-hint" },
+          code ? "" : "The file is not shown. ",
+          "To see the lines around it: plumb view … --source DIR, with the folder of the program.",
+        ),
+      );
     }
+  }
+
+  /** Calls that the exporter lost, for a finding that is the exporter's. */
+  private lost(p?: Point): HTMLElement | null {
+    const calls = this.app.session.lost_calls.filter((c) => !p || c.module === p.module || p.model_wrong);
+    if (!calls.length) return null;
+    return h(
+      "div",
+      { id: "lost" },
+      h("h3", {}, "Calls that the exporter lost"),
+      ...calls
+        .slice(0, 20)
+        .map((c) =>
+          h(
+            "div",
+            {},
+            h("div", { class: "mono" }, clean(`${c.file}:${c.line}  ${c.op} ${c.status}`)),
+            c.source ? h("pre", { class: "lit" }, ...highlight(clean(c.source), "py")) : null,
+          ),
+        ),
+    );
   }
 
   private text(p: Point, node: GraphNode | null): string {
@@ -109,7 +171,7 @@ export class SourcePane {
     const show = async (): Promise<void> => {
       try {
         this.emittedText ??= source.emitted();
-        code.textContent = step(await this.emittedText, p.value);
+        fill(code, ...highlight(step(await this.emittedText, p.value), "c"));
       } catch (error) {
         this.emittedText = null;
         code.textContent = clean((error as Error).message);
@@ -133,7 +195,7 @@ export class SourcePane {
   private modules(): HTMLElement[] {
     const bad = new Map<string, { n: number; worst: Point }>();
     for (const p of this.app.session.points) {
-      const c = colourOf(p, this.app.metric);
+      const c = signOf(p, this.app.metric);
       if (c !== "r" && rankOf(p.verdict) < 5) continue;
       const old = bad.get(p.module);
       if (!old) bad.set(p.module, { n: 1, worst: p });
@@ -150,7 +212,7 @@ export class SourcePane {
         "ul",
         { class: "modules", id: "modules" },
         ...rows.map(([m, { n, worst }]) => {
-          const c = colourOf(worst, this.app.metric);
+          const c = signOf(worst, this.app.metric);
           return h(
             "li",
             {},

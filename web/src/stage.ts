@@ -1,9 +1,9 @@
 // One graph on a canvas: folded by module, only what is visible is laid out and drawn.
-import { colourVars, type App } from "./app";
+import { colourVars, figureOf, opOf, shapeOf, verdictWords, type App } from "./app";
 import type { Graph, GraphNode, Point } from "./data";
-import { clean, cssColour, fill, h, sized } from "./dom";
-import { outline, rollUp, scene, type Edge, type Item, type Outline, type Scene } from "./groups";
-import { colourOf } from "./rows";
+import { clean, cssColour, fill, h, sized, tip } from "./dom";
+import { isUnfolded, outline, rollUp, scene, type Edge, type Item, type Outline, type Scene } from "./groups";
+import { signOf } from "./rows";
 import type { Change } from "./variants";
 
 declare const WORKER_SOURCE: string;
@@ -19,6 +19,14 @@ export interface Scenery {
   nodeOf(p: Point): GraphNode | null;
 }
 const signs: Record<Change, string> = { same: "", changed: "≠", added: "+", removed: "−", fused: "⊂", folded: "k" };
+
+/** Colours of a model that nothing was compared with: what computes, what bends, what norms, what only moves. */
+const families: [string, RegExp][] = [
+  ["a", /^(Conv|Gemm|MatMul|QLinear|Einsum|Attention|LSTM|GRU|RNN)/],
+  ["key", /(Relu|Sigmoid|Tanh|Gelu|Softmax|Erf|Swish|Elu)$/i],
+  ["b", /Norm/],
+];
+const family = (op: string): string => families.find(([, test]) => test.test(op))?.[0] ?? "-";
 
 export class Stage {
   readonly canvas = h("canvas", { tabIndex: 0, id: "graph", role: "img", "aria-label": "Graph" });
@@ -44,14 +52,10 @@ export class Stage {
   private fitNext = true;
   private colours: Record<string, string> = {};
 
-  /** nowhere: a node was chosen that has no sync point. */
-  constructor(
-    private app: App,
-    private nowhere: (node: GraphNode, told: string) => void,
-  ) {
+  constructor(private app: App) {
     this.listen();
     new ResizeObserver(() => {
-      if (this.fitNext) this.fit();
+      if (this.fitNext) this.settle();
       else this.redraw();
     }).observe(this.element);
   }
@@ -103,9 +107,15 @@ export class Stage {
       return;
     }
     const open = new Set(this.app.state.open);
-    const before = open.size;
-    for (let g = this.outline.nodeGroup[node.index]; g > 0; g = this.outline.parents[g]) open.add(this.outline.ids[g]);
-    if (open.size > before) this.app.store.set({ open: [...open] });
+    let changed = false;
+    for (let g = this.outline.nodeGroup[node.index]; g > 0; g = this.outline.parents[g]) {
+      const id = this.outline.ids[g];
+      if (isUnfolded(open, id)) continue;
+      changed = true;
+      if (open.has("*")) open.delete(`!${id}`);
+      else open.add(id);
+    }
+    if (changed) this.app.store.set({ open: [...open] });
     else this.centre();
   }
 
@@ -121,9 +131,23 @@ export class Stage {
   recolour(): void {
     const { app } = this;
     if (!this.scenery || !this.outline) return;
-    this.rolled = rollUp(this.outline, this.scenery.pointOf, (p) => colourOf(p, app.metric));
+    this.rolled = rollUp(this.outline, this.scenery.pointOf, (p) => signOf(p, app.metric));
     for (const c of "gyr-") this.colours[c] = cssColour(colourVars[c]);
-    for (const name of ["text", "line", "panel", "panel2", "select", "faint", "soft", "good", "mid"])
+    for (const name of [
+      "bad-tint",
+      "key",
+      "a",
+      "b",
+      "text",
+      "line",
+      "panel",
+      "panel2",
+      "select",
+      "faint",
+      "soft",
+      "good",
+      "mid",
+    ])
       this.colours[name] = cssColour(name);
     this.trace();
     this.redraw();
@@ -137,8 +161,8 @@ export class Stage {
   private take(s: Scene): void {
     this.shown = s;
     this.laid = this.asked;
-    if (this.fitNext) this.fit();
-    if (this.app.point) this.centre();
+    if (this.fitNext) this.settle();
+    if (this.app.selected) this.centre();
     else this.redraw();
     const n = s.items.filter((i) => i.node >= 0).length,
       folded = s.items.length - n;
@@ -148,7 +172,8 @@ export class Stage {
   }
 
   private selectedNode(): GraphNode | null {
-    return (this.app.point && this.scenery?.nodeOf(this.app.point)) || null;
+    const p = this.app.selected;
+    return (p && this.scenery?.nodeOf(p)) || null;
   }
 
   /** The item that stands for the selection: its node, or the folded group around it. */
@@ -196,13 +221,20 @@ export class Stage {
         this.keptGroups.add(o.ids[g]);
   }
 
+  /** All of it, however small. */
   fit(): void {
+    this.place(0.02);
+  }
+  /** At first a tall graph is readable at its top rather than whole and tiny. */
+  private settle(): void {
+    this.place(0.35);
+  }
+  private place(least: number): void {
     const { clientWidth: w, clientHeight: hgt } = this.box;
     if (!w || !this.shown.width) return;
     this.fitNext = false;
-    this.k = Math.min(1.2, Math.max(0.02, Math.min(w / (this.shown.width + 40), hgt / (this.shown.height + 40))));
-    // A tall graph is readable at its top rather than whole and tiny.
-    if (this.k < 0.35) this.k = Math.min(0.8, Math.max(this.k, w / (this.shown.width + 40)));
+    this.k = Math.min(1.2, Math.max(0.005, Math.min(w / (this.shown.width + 40), hgt / (this.shown.height + 40))));
+    if (this.k < least) this.k = Math.min(0.8, Math.max(this.k, w / (this.shown.width + 40)));
     this.x = w / 2 - (this.shown.width * this.k) / 2;
     this.y = Math.max(20, hgt / 2 - (this.shown.height * this.k) / 2);
     if (this.shown.height * this.k > hgt) this.y = 20;
@@ -229,9 +261,12 @@ export class Stage {
 
   toggle(id: string): void {
     const open = this.app.state.open;
-    this.app.store.set({
-      open: open.includes(id) ? open.filter((g) => g !== id && !g.startsWith(`${id}.`)) : [...open, id],
-    });
+    if (open.includes("*"))
+      this.app.store.set({ open: open.includes(`!${id}`) ? open.filter((g) => g !== `!${id}`) : [...open, `!${id}`] });
+    else
+      this.app.store.set({
+        open: open.includes(id) ? open.filter((g) => g !== id && !g.startsWith(`${id}.`)) : [...open, id],
+      });
   }
 
   foldSelection(): void {
@@ -239,7 +274,7 @@ export class Stage {
       o = this.outline;
     if (!node || !o) return;
     let g = o.nodeGroup[node.index];
-    while (g > 0 && !this.app.state.open.includes(o.ids[g])) g = o.parents[g];
+    while (g > 0 && !isUnfolded(new Set(this.app.state.open), o.ids[g])) g = o.parents[g];
     if (g > 0) this.toggle(o.ids[g]);
   }
 
@@ -249,7 +284,7 @@ export class Stage {
     if (!node || !o) return;
     const up: number[] = [];
     for (let g = o.nodeGroup[node.index]; g > 0; g = o.parents[g]) up.unshift(g);
-    const next = up.find((g) => !this.app.state.open.includes(o.ids[g]));
+    const next = up.find((g) => !isUnfolded(new Set(this.app.state.open), o.ids[g]));
     if (next !== undefined) this.toggle(o.ids[next]);
   }
 
@@ -261,7 +296,9 @@ export class Stage {
     };
     this.canvas.onpointermove = (e) => {
       if (!drag) {
-        this.canvas.style.cursor = this.at(e.offsetX, e.offsetY) ? "pointer" : "grab";
+        const item = this.at(e.offsetX, e.offsetY);
+        this.canvas.style.cursor = item ? "pointer" : "grab";
+        tip(item ? this.tell(item) : "", e.clientX, e.clientY);
         return;
       }
       const [dx, dy] = [e.clientX - drag.x, e.clientY - drag.y];
@@ -273,6 +310,8 @@ export class Stage {
       drag.y = e.clientY;
       this.redraw();
     };
+    this.canvas.onpointerleave = () => tip("");
+    this.canvas.onkeydown = (e) => this.key(e);
     this.canvas.onpointerup = (e) => {
       const clicked = drag && !drag.moved;
       drag = null;
@@ -323,21 +362,95 @@ export class Stage {
     return best;
   }
 
+  /** What a box is, for the pointer. */
+  private tell(i: Item): string {
+    const s = this.scenery!;
+    if (i.node < 0) {
+      const roll = this.rolled.get(i.group);
+      const parts = roll
+        ? [
+            roll.C ? `${roll.C} ${roll.C === 1 ? "culprit" : "culprits"}` : "",
+            roll.r ? `${roll.r} red` : "",
+            roll.y ? `${roll.y} yellow` : "",
+            roll.g ? `${roll.g} green` : "",
+            roll["-"] ? `${roll["-"]} ${this.app.session.kind === "model" ? "operations" : "not compared"}` : "",
+          ].filter((x) => x)
+        : [];
+      return `${clean(i.group.replace(/#.*/, "") || i.label, 120)}\n${parts.join(", ")}\nclick to ${i.open ? "fold" : "unfold"}`;
+    }
+    const n = s.graph.nodes[i.node],
+      p = s.pointOf[i.node],
+      name = s.graph.values[n.outputs.find((v) => v >= 0) ?? -1] ?? n.name;
+    const b = p ? this.app.opOfB(p) : "";
+    return [
+      p ? (b && b !== p.op ? `${opOf(p)} ↔ ${b}` : opOf(p)) : n.op,
+      clean(name, 160),
+      p && p.verdict !== "not recorded" ? `${p.verdict}: ${verdictWords[p.verdict] ?? ""}` : "",
+      p && p.measured ? figureOf(p, this.app.metric) : "",
+      clean(s.graph.types[n.outputs[0]] ?? "", 80),
+      s.told(i.node),
+    ]
+      .filter((x) => x)
+      .join("\n");
+  }
+
+  /** Along the edges: down to what reads the selection, up to what it reads, sideways to its siblings. */
+  private key(e: KeyboardEvent): void {
+    const o = this.outline,
+      s = this.scenery;
+    if (!o || !s || e.ctrlKey || e.altKey || e.metaKey) return;
+    if (e.key === "Enter") {
+      const item = this.selectedItem();
+      if (item && item.node < 0) this.toggle(item.group);
+      return;
+    }
+    if (!["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"].includes(e.key)) return;
+    e.preventDefault();
+    e.stopPropagation();
+    const now = this.selectedNode()?.index ?? -1;
+    const down = o.edges.filter(([u]) => u === now).map(([, v]) => v),
+      up = o.edges.filter(([, v]) => v === now).map(([u]) => u);
+    let to: number | undefined;
+    if (now < 0) to = o.nodeGroup.findIndex((g) => g >= 0);
+    else if (e.key === "ArrowDown") to = down[0];
+    else if (e.key === "ArrowUp") to = up[0];
+    else {
+      const beside = new Set<number>();
+      for (const [u, v] of o.edges) {
+        if (up.includes(u)) beside.add(v);
+        if (down.includes(v)) beside.add(u);
+      }
+      beside.add(now);
+      const all = [...beside].sort((x, y) => x - y),
+        at = all.indexOf(now) + (e.key === "ArrowRight" ? 1 : -1);
+      to = all[(at + all.length) % all.length];
+    }
+    if (to !== undefined && to >= 0 && to !== now) this.pick(to);
+  }
+
+  private pick(node: number): void {
+    const s = this.scenery!,
+      p = s.pointOf[node],
+      n = s.graph.nodes[node];
+    if (p) this.app.select(p);
+    else {
+      const name = n.outputs.map((v) => s.graph.values[v]).find((v) => this.app.others.has(v));
+      if (name !== undefined) this.app.selectValue(name);
+    }
+  }
+
   private click(px: number, py: number): void {
     const item = this.at(px, py);
+    tip("");
     if (!item) return;
     if (item.node >= 0) {
       const s = this.scenery!,
         p = s.pointOf[item.node],
         told = s.told(item.node);
-      this.note.textContent = [clean(item.label, 60), p ? "" : "no sync point (not materialised by A)", told]
-        .filter((x) => x)
-        .join(": ");
-      if (p) {
-        this.app.select(p);
-        if (told) this.note.textContent = `${clean(item.label, 60)}: ${told}`;
-      } else this.nowhere(s.graph.nodes[item.node], told);
-    } else if ((py - this.y) / this.k < item.y + 26) this.toggle(item.group);
+      this.pick(item.node);
+      this.note.textContent = [clean(item.label, 60), p ? "" : "not recorded by A", told].filter((x) => x).join(": ");
+      if (p && !told) fill(this.note);
+    } else if ((py - this.y) / this.k < item.y + 26 || !item.open) this.toggle(item.group);
   }
 
   redraw(): void {
@@ -430,14 +543,28 @@ export class Stage {
     g.lineWidth = 1;
   }
 
+  /** The colour of a box: of its verdict, or of what kind of operation it is when nothing was compared. */
+  private paintOf(i: Item): string {
+    if (i.node < 0) {
+      const roll = this.rolled.get(i.group);
+      return this.colours[!roll ? "-" : roll.r ? "r" : roll.y ? "y" : roll.g ? "g" : "-"];
+    }
+    const p = this.scenery!.pointOf[i.node];
+    if (!p) return this.colours.faint;
+    if (this.app.session.kind === "model") return this.colours[family(p.op)];
+    return this.colours[signOf(p, this.app.metric)];
+  }
+
   private drawBox(g: CanvasRenderingContext2D, i: Item, selected: boolean): void {
     const p = i.node >= 0 ? this.scenery!.pointOf[i.node] : null,
-      change = i.node >= 0 ? (this.scenery!.change?.[i.node] ?? null) : null;
+      change = i.node >= 0 ? (this.scenery!.change?.[i.node] ?? null) : null,
+      culprit = p?.verdict === "culprit",
+      paint = this.paintOf(i);
     const gone = change === "removed" || change === "fused" || change === "folded";
     g.globalAlpha = this.isKept(i) ? 1 : 0.25;
-    g.fillStyle = this.colours.panel;
-    g.strokeStyle = p ? this.colours[colourOf(p, this.app.metric)] : this.colours.line;
-    g.lineWidth = p?.verdict === "culprit" ? 3 : 1.5;
+    g.fillStyle = this.k < 0.35 ? paint : culprit ? this.colours["bad-tint"] : this.colours.panel;
+    g.strokeStyle = i.node < 0 || !p ? this.colours.line : paint;
+    g.lineWidth = culprit ? 2.5 : 1.2;
     g.setLineDash(
       change === "fused" || (!change && p && p.relation !== "1:1" && p.relation !== "")
         ? [6, 3]
@@ -446,69 +573,97 @@ export class Stage {
           : [],
     );
     g.beginPath();
-    g.roundRect(i.x, i.y, i.width, i.height, 5);
+    g.roundRect(i.x, i.y, i.width, i.height, 6);
     g.fill();
     g.stroke();
     g.setLineDash([]);
-    if (i.node >= 0) {
-      g.fillStyle = p ? this.colours[colourOf(p, this.app.metric)] : this.colours.faint;
-      g.fillRect(i.x, i.y + 1, 18, i.height - 2);
-    } else this.drawBar(g, i);
-    if (this.k > 0.3) {
-      g.fillStyle = this.colours.text;
-      g.font = "12px system-ui, sans-serif";
-      if (i.node < 0) g.fillText(`▸ ${clean(i.label, 60)}`, i.x + 8, i.y + 18, i.width - 16);
-      else {
-        const sign = change ? signs[change] : "";
-        if (gone) g.fillStyle = this.colours.soft;
-        g.fillText(clean(i.label, 60), i.x + 24, i.y + 19, i.width - (sign ? 46 : 30));
-        g.font = "700 12px ui-monospace, monospace";
-        if (sign) {
-          g.fillStyle = this.colours[change === "added" ? "good" : change === "changed" ? "select" : "mid"];
-          g.fillText(sign, i.x + i.width - 14, i.y + 19);
-        }
-        g.fillStyle = "#fff";
-        if (p) g.fillText(this.app.session.verdicts[p.verdict] ?? "?", i.x + 5, i.y + 19);
-      }
+    if (this.k >= 0.35) {
+      if (i.node >= 0) this.drawOperation(g, i, paint, change, gone);
+      else this.drawGroup(g, i);
     }
     g.globalAlpha = 1;
     if (selected) this.outlineOf(g, i);
   }
 
-  /** How the values inside a folded group are: a bar of its colours. */
-  private drawBar(g: CanvasRenderingContext2D, i: Item): void {
+  private drawOperation(
+    g: CanvasRenderingContext2D,
+    i: Item,
+    paint: string,
+    change: Change | null,
+    gone: boolean,
+  ): void {
+    const p = this.scenery!.pointOf[i.node],
+      sign = change ? signs[change] : "",
+      model = this.app.session.kind === "model";
+    g.fillStyle = paint;
+    g.font = "12px system-ui, sans-serif";
+    if (model) {
+      g.beginPath();
+      g.roundRect(i.x, i.y, 6, i.height, [6, 0, 0, 6]);
+      g.fill();
+    } else if (p) g.fillText(shapeOf(p, this.app.metric), i.x + 8, i.y + 19);
+    g.fillStyle = gone ? this.colours.soft : this.colours.text;
+    g.font = `${p?.verdict === "culprit" ? "650 " : ""}12px system-ui, sans-serif`;
+    const left = model ? 14 : p ? 25 : 10;
+    g.fillText(clean(i.label, 60), i.x + left, i.y + 19, i.width - left - (sign ? 22 : 6));
+    if (!sign) return;
+    g.font = "700 12px ui-monospace, monospace";
+    g.fillStyle = this.colours[change === "added" ? "good" : change === "changed" ? "select" : "mid"];
+    g.fillText(sign, i.x + i.width - 14, i.y + 19);
+  }
+
+  /** How the values inside a folded group are: a bar of its colours, and how many of them are culprits. */
+  private drawGroup(g: CanvasRenderingContext2D, i: Item): void {
     const roll = this.rolled.get(i.group);
-    if (!roll) return;
-    const total = roll.g + roll.y + roll.r + roll["-"];
-    let at = i.x + 8;
-    const width = i.width - 16;
-    for (const c of "ryg-") {
-      const part = (roll[c] / total) * width;
-      if (!part) continue;
-      g.fillStyle = this.colours[c];
-      g.fillRect(at, i.y + 26, Math.max(part, 1.5), 8);
-      at += part;
+    g.fillStyle = this.colours.text;
+    g.font = "600 12px system-ui, sans-serif";
+    let room = i.width - 16;
+    if (roll) {
+      const total = roll.g + roll.y + roll.r + roll["-"],
+        width = i.width - 16;
+      let at = i.x + 8;
+      for (const c of "ryg-") {
+        const part = (roll[c] / total) * width;
+        if (!part) continue;
+        g.fillStyle = this.colours[c === "-" ? "faint" : c];
+        g.fillRect(at, i.y + 29, Math.max(part - 1, 1.5), 5);
+        at += part;
+      }
+      g.font = "11px system-ui, sans-serif";
+      const text = roll.C ? `▲ ${roll.C} of ${total}` : String(total),
+        w = g.measureText(text).width;
+      g.fillStyle = roll.C ? this.colours.r : this.colours.soft;
+      g.fillText(text, i.x + i.width - 8 - w, i.y + 18);
+      room -= w + 6;
     }
-    if (this.k > 0.3) {
-      g.fillStyle = this.colours.text;
-      g.font = "10px system-ui, sans-serif";
-      const text = roll.C ? `C${roll.C} · ${total}` : String(total);
-      g.fillText(text, i.x + i.width - 8 - g.measureText(text).width, i.y + 17);
-    }
+    g.fillStyle = this.colours.text;
+    g.font = "600 12px system-ui, sans-serif";
+    g.fillText(`▸ ${clean(i.label, 60)}`, i.x + 8, i.y + 18, room);
   }
 
   private drawMini(): void {
     const s = Math.min(140 / this.shown.width, 100 / this.shown.height),
       { x, y, k } = this;
+    const whole =
+      x >= 0 &&
+      y >= 0 &&
+      x + this.shown.width * k <= this.box.clientWidth &&
+      y + this.shown.height * k <= this.box.clientHeight;
+    this.mini.hidden = whole; // all of it is seen anyway
+    if (whole) return;
     const g = sized(this.mini, Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s));
+    const red: Item[] = [];
     for (const i of this.shown.items) {
-      const p = i.node >= 0 ? this.scenery!.pointOf[i.node] : null,
-        roll = i.node < 0 ? this.rolled.get(i.group) : null;
       if (i.open) continue;
-      g.fillStyle = this.colours[p ? colourOf(p, this.app.metric) : roll?.r ? "r" : roll?.y ? "y" : roll ? "g" : "-"];
+      const roll = i.node < 0 ? this.rolled.get(i.group) : null;
+      if (roll?.C || this.scenery!.pointOf[i.node]?.verdict === "culprit") red.push(i);
+      g.fillStyle = this.paintOf(i);
       g.fillRect(i.x * s, i.y * s, Math.max(1.5, i.width * s), Math.max(1.5, i.height * s));
     }
+    g.fillStyle = this.colours.r;
+    for (const i of red) g.fillRect(i.x * s - 2, i.y * s - 1, i.width * s + 4, Math.max(4, i.height * s + 2));
     g.strokeStyle = this.colours.select;
+    g.lineWidth = 1.5;
     g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.clientWidth / k) * s, (this.box.clientHeight / k) * s);
   }
 

@@ -3,13 +3,17 @@
 export interface State {
   value: string; // the selected sync point, by name
   metric: string;
-  sort: "similarity" | "operation";
+  sort: "blame" | "similarity" | "operation";
   group: "none" | "module" | "op";
   query: string;
   hide: string; // colours that are not shown, of "gyr-"
   verdict: string; // only this one
+  rest: boolean; // constants and unpaired values are listed, too
   closed: string[]; // groups folded in the navigator
-  open: string[]; // groups unfolded in the graph
+  open: string[]; // groups unfolded in the graph; "*": all but those with a "!"
+  tab: string; // of the inspector
+  pane: string; // on a narrow screen, the one that is shown
+  dims: string; // of a model that nothing was compared with: "batch=2"
   graph: string; // which one, or two: "given", "executed", "given+executed" (merged), "given|executed" (side by side), …
   trace: boolean;
   axes: string; // "row,col" of the heatmaps; "" = chosen by plumb
@@ -26,13 +30,17 @@ export interface State {
 export const defaults: State = {
   value: "",
   metric: "",
-  sort: "similarity",
+  sort: "blame",
   group: "none",
   query: "",
   hide: "",
   verdict: "",
+  rest: false,
   closed: [],
   open: [],
+  tab: "tensors",
+  pane: "navigator",
+  dims: "",
   graph: "given",
   trace: false,
   axes: "",
@@ -71,7 +79,9 @@ export function decode(text: string): State {
   const one = (key: keyof State, ...of: string[]): void => {
     if (!of.includes(s[key])) s[key] = defaults[key];
   };
-  one("sort", "similarity", "operation");
+  one("sort", "blame", "similarity", "operation");
+  one("tab", "tensors", "error", "distribution", "elements", "operation", "notes");
+  one("pane", "navigator", "structure", "source", "inspector");
   one("group", "none", "module", "op");
   one(
     "graph",

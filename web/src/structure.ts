@@ -33,7 +33,6 @@ export class Structure {
   private legend = h("span", { class: "quiet", id: "graph-legend", role: "status" });
   private graphs = new Map<GraphOf, Promise<Graph | null>>();
   private asked = 0;
-  onnowhere: ((node: GraphNode) => void) | null = null; // a node without a sync point was chosen
 
   constructor(private app: App) {
     const button = (id: string, label: string, title: string, f: () => void): HTMLElement =>
@@ -48,7 +47,9 @@ export class Structure {
         h("strong", {}, "Structure"),
         this.picker,
         button("fit", "Fit", "fit (space)", () => this.fit()),
+        app.session.blame.length ? button("next-culprit", "▲ next", "next culprit (c)", () => app.culprit()) : null,
         button("fold-all", "Fold all", "fold everything", () => app.store.set({ open: [] })),
+        button("unfold-all", "Unfold all", "unfold everything", () => app.store.set({ open: ["*"] })),
         button("unfold", "Unfold", "unfold the selection's module (])", () => this.unfoldSelection()),
         button("fold", "Fold", "fold the selection's module ([)", () => this.foldSelection()),
         button("trace", "Trace", "dim everything that is not upstream or downstream (t)", () =>
@@ -65,7 +66,7 @@ export class Structure {
   private arrange(n: number): void {
     while (this.stages.length > n) this.stages.pop()!.close();
     while (this.stages.length < n) {
-      const s = new Stage(this.app, (node) => this.onnowhere?.(node));
+      const s = new Stage(this.app);
       s.canvas.id = this.stages.length ? "graph-b" : "graph";
       this.stages.push(s);
     }
@@ -159,7 +160,7 @@ export class Structure {
   private put(name: string, sceneries: Scenery[]): void {
     this.arrange(sceneries.length);
     sceneries.forEach((s, i) => this.stages[i].show(s));
-    if (this.app.point) this.reveal();
+    if (this.app.selected) this.reveal();
     this.element.dataset.shown = name;
   }
 

@@ -179,7 +179,10 @@ static pl_status judged(pl_analysis *x, const pl_value *value, const pl_datum *a
                   record != NULL       ? &record->hash
                   : x->foreign != NULL ? &none
                                        : &x->b.hash[value->id]);
-        if (record != NULL) p->b.key = pl_analysis_keep(x, record->key);
+        if (record != NULL) {
+            p->b.key = pl_analysis_keep(x, record->key);
+            p->counterpart_op = pl_analysis_keep(x, record->op);
+        }
         p->counterpart = record == NULL ? pl_analysis_keep(x, value->name) : p->b.key;
         p->paired_by = x->pairs.method[value->id];
         p->relation = x->pairs.relation[value->id];
@@ -230,6 +233,7 @@ pl_status pl_analysis_unseen(void *ctx, const pl_value *value, const pl_datum *g
         p->sample = (int64_t)x->sample;
         fill_side(&p->b, recorded, &record->hash);
         p->b.key = p->counterpart = pl_analysis_keep(x, record->key);
+        p->counterpart_op = pl_analysis_keep(x, record->op);
         p->paired_by = x->pairs.method[value->id];
         p->relation = x->pairs.relation[value->id];
         p->confidence = x->pairs.confidence[value->id];
