@@ -514,6 +514,16 @@ typedef enum plumb_pair_class { /* of two tensors, from best to worst */
 PLUMB_API plumb_status plumb_measure(const plumb_tensor *a, const plumb_tensor *r, double *values,
                                      plumb_pair_class *pair_class, plumb_error *err);
 
+/* Metrics of logits: kl, kl_reverse, nll, nll_reference, top_k, flip, margin, drift. */
+PLUMB_API size_t plumb_logit_metric_count(void);
+PLUMB_API const char *plumb_logit_metric_name(size_t i); /* NULL beyond the last */
+/* The mean of each over the rows of a against the reference r: floats of one shape, the vocabulary
+ * on the last axis. tokens: what came next, one for each row; NULL = the reference's choices.
+ * values[i] belongs to plumb_logit_metric_name(i) and may be infinite, never NaN. */
+PLUMB_API plumb_status plumb_measure_logits(const plumb_tensor *a, const plumb_tensor *r,
+                                            const int64_t *tokens, size_t n_tokens, double *values,
+                                            plumb_error *err);
+
 /* PyTorch's same(ref, res, fp64_ref), with its names and quirks. */
 typedef struct plumb_same_options {
     size_t size;

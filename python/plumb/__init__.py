@@ -18,7 +18,7 @@ from ._errors import (BackendError, ExistsError, InputError, LibraryError, NotFo
 from ._minify import Repro, dump_repro, minify, minify_query, read_repro
 from ._model import Model
 from ._run import Recorder, RecordResult, RunResult, Tensors, load, record, run
-from ._same import Same, measure, same
+from ._same import Same, measure, measure_logits, same
 from ._session import Blame, Session, SyncPoint, SyncPoints, open_session, view
 from ._tools import (CheckResult, TestReport, backends, check, faults_missed, ops, store_gc, store_ls, store_verify, test,
                      version)
@@ -33,7 +33,7 @@ __all__ = [
     "InputError", "LibraryError", "Model", "NotFoundError",
     "PlumbError", "RecordResult", "Recorder", "Recording", "Repro", "RunResult", "Same", "Session", "SyncPoint", "SyncPoints",
     "TroubleError", "Tensors", "TestReport", "__version__", "analyze", "assert_close", "backends", "check", "compare",
-    "dump_repro", "faults_missed", "load", "measure", "minify", "minify_query", "open_session", "ops", "read_repro", "record",
+    "dump_repro", "faults_missed", "load", "measure", "measure_logits", "minify", "minify_query", "open_session", "ops", "read_repro", "record",
     "run", "same", "save_intermediates", "store_gc", "store_ls", "store_verify", "test", "version", "view",
     "watch",
 ]

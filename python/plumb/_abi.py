@@ -561,6 +561,10 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_metric_count": (c_size_t, []),
     "plumb_metric_name": (c_char_p, [c_size_t]),
     "plumb_measure": (c_int, [c_void_p, c_void_p, POINTER(c_double), POINTER(c_int), POINTER(plumb_error)]),
+    "plumb_logit_metric_count": (c_size_t, []),
+    "plumb_logit_metric_name": (c_char_p, [c_size_t]),
+    "plumb_measure_logits": (c_int, [
+        c_void_p, c_void_p, POINTER(c_int64), c_size_t, POINTER(c_double), POINTER(plumb_error)]),
     "plumb_same_options_parse": (c_int, [c_char_p, POINTER(plumb_same_options), POINTER(plumb_error)]),
     "plumb_same": (c_int, [
         c_void_p, c_void_p, c_void_p, POINTER(plumb_same_options), POINTER(plumb_same_result), POINTER(plumb_error)]),

@@ -189,6 +189,7 @@ static void test_null__never_crashes_a_call(void **state) {
         plumb_test(NULL, 0, NULL, NULL, NULL),
         plumb_test_report_write(NULL, NULL, NULL, NULL),
         plumb_measure(NULL, NULL, NULL, NULL, NULL),
+        plumb_measure_logits(NULL, NULL, NULL, 0, NULL, NULL),
         plumb_same_options_parse(NULL, NULL, NULL),
         plumb_same(NULL, NULL, NULL, NULL, NULL, NULL),
         plumb_recorder_open(NULL, NULL, NULL, NULL),
