@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ._analyze import analyze, assert_close, compare
 from ._errors import (BackendError, ExistsError, InputError, LibraryError, NotFoundError, PlumbError,
                       TroubleError)
+from ._generate import Generation, explain_inputs, generate
 from ._minify import Repro, dump_repro, minify, minify_query, read_repro
 from ._model import Model
 from ._run import Recorder, RecordResult, RunResult, Tensors, load, record, run
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from ._save import Recording, save_intermediates
 
 __all__ = [
-    "AccuracyError", "BackendError", "Blame", "CheckResult", "CompileError", "ExistsError",
+    "AccuracyError", "BackendError", "Blame", "CheckResult", "CompileError", "ExistsError", "Generation",
     "InputError", "LibraryError", "Model", "NotFoundError",
     "PlumbError", "RecordResult", "Recorder", "Recording", "Repro", "RunResult", "Same", "Session", "SyncPoint", "SyncPoints",
     "TroubleError", "Tensors", "TestReport", "__version__", "analyze", "assert_close", "backends", "check", "compare",
-    "dump_repro", "faults_missed", "load", "measure", "measure_logits", "minify", "minify_query", "open_session", "ops", "read_repro", "record",
+    "dump_repro", "explain_inputs", "faults_missed", "generate", "load", "measure", "measure_logits", "minify", "minify_query",
+    "open_session", "ops",
+    "read_repro", "record",
     "run", "same", "save_intermediates", "store_gc", "store_ls", "store_verify", "test", "version", "view",
     "watch",
 ]
