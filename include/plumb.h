@@ -104,7 +104,8 @@ typedef enum plumb_options_kind {
     PLUMB_OPTIONS_REPRO,
     PLUMB_OPTIONS_WRAP,
     PLUMB_OPTIONS_STYLE,
-    PLUMB_OPTIONS_CORPUS
+    PLUMB_OPTIONS_CORPUS,
+    PLUMB_OPTIONS_GENERATE
 } plumb_options_kind;
 /* Sets options->size to `size` and everything else to its default. Callers in C use the typed
  * functions below each struct: their `size` is that of the header they were compiled with. */
@@ -518,6 +519,16 @@ typedef enum plumb_pair_class { /* of two tensors, from best to worst */
 PLUMB_API plumb_status plumb_measure(const plumb_tensor *a, const plumb_tensor *r, double *values,
                                      plumb_pair_class *pair_class, plumb_error *err);
 
+/* Metrics of logits: kl, kl_reverse, nll, nll_reference, top_k, flip, margin, drift. */
+PLUMB_API size_t plumb_logit_metric_count(void);
+PLUMB_API const char *plumb_logit_metric_name(size_t i); /* NULL beyond the last */
+/* The mean of each over the rows of a against the reference r: floats of one shape, the vocabulary
+ * on the last axis. tokens: what came next, one for each row; NULL = the reference's choices.
+ * values[i] belongs to plumb_logit_metric_name(i) and may be infinite, never NaN. */
+PLUMB_API plumb_status plumb_measure_logits(const plumb_tensor *a, const plumb_tensor *r,
+                                            const int64_t *tokens, size_t n_tokens, double *values,
+                                            plumb_error *err);
+
 /* PyTorch's same(ref, res, fp64_ref), with its names and quirks. */
 typedef struct plumb_same_options {
     size_t size;
@@ -737,6 +748,112 @@ PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
 /* The whole analysis: which operation is to blame. That A or B fails is a result, not an error. */
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
                                      plumb_session **out, plumb_error *err);
+
+/* ---- generating: many steps with state ---- */
+
+/* A model whose outputs are fed back (KV cache, RNN state) is run over steps on both sides. What
+ * each input gets is found by rule from its name; plumb_generate_explain tells which. */
+typedef struct plumb_generate_options {
+    size_t size;
+    /* May be NULL. For inputs that no rule feeds; several sets or samples: one for each step. */
+    const plumb_inputs *inputs;
+    const char *backend;         /* spec of A, the run under test; NULL = eager */
+    const char *reference;       /* B: a spec or a model file; NULL = eager */
+    const char *reference_model; /* another model for B, run as `reference` says; NULL = none */
+    double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
+    uint64_t memory_limit; /* bytes behind the guard; 0 = none */
+    int threads;           /* of plumb's own pool; 0 = all */
+    int64_t steps;         /* after the prompt; 16 */
+    const int64_t *prompt; /* token ids; NULL = 4 that depend on the seed */
+    size_t n_prompt;
+    int64_t chunk;     /* tokens of the prompt in one step; 0 = all of them */
+    const char *force; /* who chooses the next token: "reference" (NULL), "a", or "none": each side
+                          for itself until they choose differently */
+    const int64_t *forced; /* tokens that follow the prompt instead; NULL = as `force` says */
+    size_t n_forced;
+    const char *cache;         /* "shared" (NULL): both sides get A's state; "own": each its own */
+    const char *const *states; /* "OUTPUT:INPUT", with one '*' on each side or none; before rules */
+    size_t n_states;
+    const char *const *feeds; /* "INPUT=RULE"; before what its name says */
+    size_t n_feeds;
+    const char *logits; /* that output; NULL = found by rule */
+    int skip_analysis;  /* logits and state only: nothing is recorded */
+    const char *output; /* folder for a session of each analysed step; NULL = none is written */
+    const char *save;   /* tensors in them, as in plumb_analyze_options */
+    int64_t save_step;  /* A's feed of this step goes to output/feed-STEP; -1 = none */
+    /* Instead of a reference: rules that A itself must keep, "all" or some of "prefill", "chunks",
+     * "batch", "padding", "left-padding", comma-separated; NULL = none. */
+    const char *self_test;
+    const plumb_progress *progress; /* may be NULL */
+    int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
+} plumb_generate_options;
+PLUMB_OPTIONS_INIT(plumb_generate_options, PLUMB_OPTIONS_GENERATE)
+
+/* Read by any number of threads. */
+typedef struct plumb_generation plumb_generation;
+/* First step, layer and operation that goes wrong. That they differ, or that a backend fails, is a
+ * result. */
+PLUMB_API plumb_status plumb_generate(plumb_model *model, const plumb_generate_options *options,
+                                      plumb_generation **out, plumb_error *err);
+/* What each input gets, by which rule, and which outputs are fed back; nothing is run. */
+PLUMB_API plumb_status plumb_generate_explain(plumb_model *model,
+                                              const plumb_generate_options *options,
+                                              plumb_format format, char **text, plumb_error *err);
+/* Token ids from a text, "1,2,3" or "[1, 2]", or from a text file of that name; release with
+ * plumb_free. */
+PLUMB_API plumb_status plumb_ids_read(const char *text, int64_t **ids, size_t *n_ids,
+                                      plumb_error *err);
+PLUMB_API void plumb_generation_free(plumb_generation *generation); /* NULL is fine */
+typedef struct plumb_generation_summary {                           /* no string is NULL */
+    size_t size;
+    int exit_code;       /* 0 agree, 1 diverged, 2 nothing to say, 3 A or B failed */
+    const char *verdict; /* "agree", "diverged", "nondeterministic", "failed", "inconclusive" */
+    const char *reason;
+    size_t n_steps, n_analyses, n_tests;
+    int64_t first_divergent_step;         /* -1 = none */
+    int64_t first_flip;                   /* first step whose choices differ; -1 */
+    size_t n_flips, n_ties;               /* those that rounding explains are ties */
+    const char *node, *op, *value, *kind; /* to blame; "" = none */
+    int64_t layer;                        /* by its name; -1 = not known */
+    const char *carried_by; /* "computation": that step; "state": an earlier one; "both": the step
+                               is wrong and so is the state that it leaves; "" */
+    double perplexity, perplexity_reference; /* of the tokens fed; NAN = no logits */
+} plumb_generation_summary;
+PLUMB_API int plumb_generation_get(const plumb_generation *generation,
+                                   plumb_generation_summary *out);
+typedef struct plumb_step {
+    size_t size;
+    int64_t past, n_tokens;     /* tokens before it and in it */
+    int64_t token;              /* fed next; -1 = none */
+    int64_t choice_a, choice_b; /* most likely tokens; -1 = no logits */
+    int flip, tie;              /* the choices differ; rounding explains it */
+    int divergent;              /* 1 yes, 0 no, -1 not analysed */
+    double error;               /* rms of the logits' difference, relative */
+    double state_error;         /* of the worst state; NAN = no state */
+    const char *state;          /* that one; "" */
+    const double *logits;       /* by plumb_logit_metric_name; NULL = no logits */
+    size_t analysis;            /* of plumb_generation_session; PLUMB_NONE = not analysed */
+} plumb_step;
+PLUMB_API size_t plumb_generation_steps(const plumb_generation *generation);
+PLUMB_API int plumb_generation_step(const plumb_generation *generation, size_t i, plumb_step *out);
+/* The analysis of one step (may be NULL); lives with the generation. */
+PLUMB_API size_t plumb_generation_analyses(const plumb_generation *generation);
+PLUMB_API const plumb_session *plumb_generation_session(const plumb_generation *generation,
+                                                        size_t i, int64_t *step);
+typedef struct plumb_self_test { /* no string is NULL */
+    size_t size;
+    const char *name;
+    const char *status; /* "pass", "fail", "skip" */
+    const char *reason;
+    double error, bound;           /* relative rms; NAN = not known */
+    const char *node, *op, *value; /* that breaks the rule; "" */
+} plumb_self_test;
+PLUMB_API size_t plumb_generation_tests(const plumb_generation *generation);
+PLUMB_API int plumb_generation_test(const plumb_generation *generation, size_t i,
+                                    plumb_self_test *out);
+PLUMB_API plumb_status plumb_generation_write(const plumb_generation *generation,
+                                              const plumb_write_options *options, char **text,
+                                              plumb_error *err);
 
 /* ---- looking at a session ---- */
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from ._analyze import analyze, assert_close, compare
 from ._errors import (BackendError, ExistsError, InputError, LibraryError, NotFoundError, PlumbError,
                       TroubleError)
+from ._generate import Generation, explain_inputs, generate
 from ._minify import Repro, dump_repro, minify, minify_query, read_repro
 from ._model import Model
 from ._run import Recorder, RecordResult, RunResult, Tensors, load, record, run
-from ._same import Same, measure, same
+from ._same import Same, measure, measure_logits, same
 from ._session import Blame, Session, SyncPoint, SyncPoints, open_session, view
 from ._tools import (CheckResult, Corpus, TestReport, backends, check, corpus, corpus_merge, corpus_plan, faults_missed,
                      info_tensors, open_corpus, ops, store_gc, store_ls, store_verify, test, version)
@@ -36,6 +37,7 @@ __all__ = [
     "dump_repro", "faults_missed", "info_tensors", "load", "measure", "minify", "minify_query", "open_session", "ops", "read_repro",
     "record", "run", "same", "save_intermediates", "store_gc", "store_ls", "store_verify", "test", "version", "view",
     "corpus", "corpus_merge", "corpus_plan", "open_corpus",
+    "Generation", "explain_inputs", "generate", "measure_logits",
     "watch",
 ]
 

@@ -44,6 +44,7 @@ PLUMB_OPTIONS_REPRO = 17
 PLUMB_OPTIONS_WRAP = 18
 PLUMB_OPTIONS_STYLE = 19
 PLUMB_OPTIONS_CORPUS = 20
+PLUMB_OPTIONS_GENERATE = 21
 PLUMB_FLOAT = 1
 PLUMB_UINT8 = 2
 PLUMB_INT8 = 3
@@ -196,6 +197,22 @@ class plumb_compare_options(Structure):
 
 
 class plumb_analyze_options(Structure):
+    pass
+
+
+class plumb_generate_options(Structure):
+    pass
+
+
+class plumb_generation_summary(Structure):
+    pass
+
+
+class plumb_step(Structure):
+    pass
+
+
+class plumb_self_test(Structure):
     pass
 
 
@@ -393,6 +410,27 @@ plumb_analyze_options._fields_ = [
     ("bisect", c_int), ("amp", c_char_p), ("advise", c_int), ("advise_out", c_char_p), ("map", c_char_p),
     ("baseline", c_char_p), ("write_baseline", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int),
     ("advise_metric", c_char_p)]
+plumb_generate_options._fields_ = [
+    ("size", c_size_t), ("inputs", POINTER(plumb_inputs)), ("backend", c_char_p), ("reference", c_char_p),
+    ("reference_model", c_char_p), ("timeout", c_double), ("memory_limit", c_uint64), ("threads", c_int),
+    ("steps", c_int64), ("prompt", POINTER(c_int64)), ("n_prompt", c_size_t), ("chunk", c_int64), ("force", c_char_p),
+    ("forced", POINTER(c_int64)), ("n_forced", c_size_t), ("cache", c_char_p), ("states", POINTER(c_char_p)),
+    ("n_states", c_size_t), ("feeds", POINTER(c_char_p)), ("n_feeds", c_size_t), ("logits", c_char_p),
+    ("skip_analysis", c_int), ("output", c_char_p), ("save", c_char_p), ("save_step", c_int64),
+    ("self_test", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int)]
+plumb_generation_summary._fields_ = [
+    ("size", c_size_t), ("exit_code", c_int), ("verdict", c_char_p), ("reason", c_char_p), ("n_steps", c_size_t),
+    ("n_analyses", c_size_t), ("n_tests", c_size_t), ("first_divergent_step", c_int64), ("first_flip", c_int64),
+    ("n_flips", c_size_t), ("n_ties", c_size_t), ("node", c_char_p), ("op", c_char_p), ("value", c_char_p),
+    ("kind", c_char_p), ("layer", c_int64), ("carried_by", c_char_p), ("perplexity", c_double),
+    ("perplexity_reference", c_double)]
+plumb_step._fields_ = [
+    ("size", c_size_t), ("past", c_int64), ("n_tokens", c_int64), ("token", c_int64), ("choice_a", c_int64),
+    ("choice_b", c_int64), ("flip", c_int), ("tie", c_int), ("divergent", c_int), ("error", c_double),
+    ("state_error", c_double), ("state", c_char_p), ("logits", POINTER(c_double)), ("analysis", c_size_t)]
+plumb_self_test._fields_ = [
+    ("size", c_size_t), ("name", c_char_p), ("status", c_char_p), ("reason", c_char_p), ("error", c_double),
+    ("bound", c_double), ("node", c_char_p), ("op", c_char_p), ("value", c_char_p)]
 plumb_session_summary._fields_ = [
     ("size", c_size_t), ("exit_code", c_int), ("verdict", c_char_p), ("reason", c_char_p), ("folder", c_char_p),
     ("created", c_char_p), ("model_path", c_char_p), ("model_hash", c_char_p), ("n_nodes", c_size_t),
@@ -598,6 +636,10 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_metric_count": (c_size_t, []),
     "plumb_metric_name": (c_char_p, [c_size_t]),
     "plumb_measure": (c_int, [c_void_p, c_void_p, POINTER(c_double), POINTER(c_int), POINTER(plumb_error)]),
+    "plumb_logit_metric_count": (c_size_t, []),
+    "plumb_logit_metric_name": (c_char_p, [c_size_t]),
+    "plumb_measure_logits": (c_int, [
+        c_void_p, c_void_p, POINTER(c_int64), c_size_t, POINTER(c_double), POINTER(plumb_error)]),
     "plumb_same_options_parse": (c_int, [c_char_p, POINTER(plumb_same_options), POINTER(plumb_error)]),
     "plumb_same": (c_int, [
         c_void_p, c_void_p, c_void_p, POINTER(plumb_same_options), POINTER(plumb_same_result), POINTER(plumb_error)]),
@@ -631,6 +673,20 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
         c_char_p, c_char_p, POINTER(plumb_compare_options), POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_nearest": (c_char_p, [c_char_p, POINTER(c_char_p), c_size_t]),
     "plumb_analyze": (c_int, [c_void_p, POINTER(plumb_analyze_options), POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_generate": (c_int, [c_void_p, POINTER(plumb_generate_options), POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_generate_explain": (c_int, [
+        c_void_p, POINTER(plumb_generate_options), c_int, POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_ids_read": (c_int, [c_char_p, POINTER(POINTER(c_int64)), POINTER(c_size_t), POINTER(plumb_error)]),
+    "plumb_generation_free": (None, [c_void_p]),
+    "plumb_generation_get": (c_int, [c_void_p, POINTER(plumb_generation_summary)]),
+    "plumb_generation_steps": (c_size_t, [c_void_p]),
+    "plumb_generation_step": (c_int, [c_void_p, c_size_t, POINTER(plumb_step)]),
+    "plumb_generation_analyses": (c_size_t, [c_void_p]),
+    "plumb_generation_session": (c_void_p, [c_void_p, c_size_t, POINTER(c_int64)]),
+    "plumb_generation_tests": (c_size_t, [c_void_p]),
+    "plumb_generation_test": (c_int, [c_void_p, c_size_t, POINTER(plumb_self_test)]),
+    "plumb_generation_write": (c_int, [
+        c_void_p, POINTER(plumb_write_options), POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_session_open": (c_int, [c_char_p, POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_session_free": (None, [c_void_p]),
     "plumb_session_get": (c_int, [c_void_p, POINTER(plumb_session_summary)]),

@@ -96,3 +96,18 @@ def measure(a: Any, reference: Any) -> Dict[str, Any]:
     if kind.value != _abi.PLUMB_PAIR_STRUCTURAL:
         found.update((_lib.text_of(lib.plumb_metric_name(i)), values[i]) for i in range(n))
     return found
+
+
+def measure_logits(a: Any, reference: Any, tokens: Any = None) -> Dict[str, float]:
+    """Metrics of logits by name: kl, kl_reverse, nll, nll_reference, top_k, flip, margin, drift; means over the rows.
+
+    tokens   what came next, one for each row; None: the reference's choices. exp(nll) is the perplexity of these tokens
+    """
+    lib = _lib.lib()
+    n = lib.plumb_logit_metric_count()
+    values = (ctypes.c_double * n)()
+    given = None if tokens is None else [int(t) for t in tokens]
+    ids = None if given is None else (ctypes.c_int64 * len(given))(*given)
+    x, y = _tensor.to_tensor(a), _tensor.to_tensor(reference)
+    _lib.call("plumb_measure_logits", x.pointer, y.pointer, ids, 0 if given is None else len(given), values)
+    return {_lib.text_of(lib.plumb_logit_metric_name(i)): values[i] for i in range(n)}

@@ -15,16 +15,17 @@ typedef struct group {
 
 /* clang-format off */
 static const group groups[] = {
-    { "Inputs", " input inputs seed range fill dim function from to filter " },
+    { "Inputs", " input inputs seed range fill dim function from to filter"
+                " prompt-ids chunk state feed " },
     { "Backends", " backend reference reference-model reference-amp amp eval no-eval fp64 backward loss-output"
                   " grad-seed timeout memory-limit sandbox threads jobs inject explain fresh-cache shard deaths worker debug-dir repro-level"
                   " no-data repeat profile-nodes plugin trust " },
     { "What to compare", " accuracy strict-accuracy no-accuracy profile same tol rtol atol metric map strict-pairs keep-views limits"
                          " baseline write-baseline reuse skip-determinism skip-gold skip-search bisect advise advise-metric name op"
                          " module runs check fail-code fail-regex check-str signature query max-queries max-time"
-                         " checkpoints resume strip-weights keep-other merge diff " },
+                         " checkpoints resume strip-weights keep-other merge diff steps force cache logits skip-analysis self-test " },
     { "Output", " output save save-as format json limit sort by detail export-map advise-out no-session pack nodes external"
-                " max-elements stats-only max-size port host no-open insecure-host source dry-run good stable-output zip " },
+                " max-elements stats-only max-size port host no-open insecure-host source dry-run good stable-output zip explain-inputs save-step " },
     { "General", " quiet verbose help " },
 };
 /* clang-format on */

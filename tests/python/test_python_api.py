@@ -227,6 +227,19 @@ def test_same_and_measure(_folder):
     m = plumb.measure(a + 1, a)
     assert m["class"] == "finite" and abs(m["mae"] - 1) < 1e-5 and plumb.measure(a, a)["class"] == "exact"
     assert plumb.measure(a, a[:3])["class"] == "structural"
+    rng = np.random.default_rng(3)
+    r = rng.standard_normal((5, 40)).astype(np.float32) * 3
+    a = (r + rng.standard_normal(r.shape).astype(np.float32)).astype(np.float32)
+    tokens = rng.integers(0, 40, 5)
+    p, q = [np.exp(x - np.log(np.exp(x).sum(1, keepdims=True))) for x in (r.astype(np.float64), a.astype(np.float64))]
+    rows = np.arange(5)
+    want = {"kl": (p * np.log(p / q)).sum(1).mean(), "kl_reverse": (q * np.log(q / p)).sum(1).mean(),
+            "nll": -np.log(q[rows, tokens]).mean(), "nll_reference": -np.log(p[rows, tokens]).mean(),
+            "flip": (p.argmax(1) != q.argmax(1)).mean(),
+            "top_k": np.mean([len(set(x) & set(y)) / 10 for x, y in zip(np.argsort(-p, 1)[:, :10], np.argsort(-q, 1)[:, :10])])}
+    m = plumb.measure_logits(a, r, tokens)
+    assert set(m) == set(want) | {"margin", "drift"} and all(abs(m[k] - v) < 1e-12 for k, v in want.items()), (m, want)
+    assert raises(plumb.InputError, plumb.measure_logits, a, r, tokens[:2])
 
 
 def test_the_rest(folder):

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "flows/api/options.h"
+#include "metric/logits.h"
 #include "metric/metrics.h"
 #include "metric/same.h"
 
@@ -32,6 +33,26 @@ plumb_status plumb_measure(const plumb_tensor *a, const plumb_tensor *r, double 
     *pair_class = (plumb_pair_class)pl_accumulators_class(&acc);
     for (size_t i = 0; values != NULL && i < pl_n_metrics; i++)
         values[i] = pl_metrics[i].value(&acc);
+    return PLUMB_OK;
+}
+
+size_t plumb_logit_metric_count(void) {
+    return PL_N_LOGIT_METRICS;
+}
+
+const char *plumb_logit_metric_name(size_t i) {
+    return i < PL_N_LOGIT_METRICS ? pl_logit_metrics[i].name : NULL;
+}
+
+plumb_status plumb_measure_logits(const plumb_tensor *a, const plumb_tensor *r,
+                                  const int64_t *tokens, size_t n_tokens, double *values,
+                                  plumb_error *err) {
+    double own[PL_N_LOGIT_METRICS];
+    PL_REQUIRE(a);
+    PL_REQUIRE(r);
+    PL_REQUIRE(values);
+    PL_TRY(pl_measure_logits(pl_api_tensor(a), pl_api_tensor(r), tokens, n_tokens, own, err));
+    memcpy(values, own, sizeof(own));
     return PLUMB_OK;
 }
 

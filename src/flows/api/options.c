@@ -26,6 +26,9 @@ static const plumb_viewer_options viewer = { .size = sizeof(viewer) };
 static const plumb_minify_options minify = { .size = sizeof(minify), .fail_code = -1 };
 static const plumb_repro_options repro = { .size = sizeof(repro), .level = 2 };
 static const plumb_wrap_options wrap = { .size = sizeof(wrap), .level = 2 };
+static const plumb_generate_options generate = { .size = sizeof(generate),
+                                                 .steps = 16,
+                                                 .save_step = -1 };
 static const plumb_style style = { .size = sizeof(style) };
 static const plumb_corpus_options corpus = {
     .size = sizeof(corpus), .timeout = 600, .max_queries = 200, .max_deaths = 2
@@ -57,6 +60,7 @@ static const row rows[] = {
     [PLUMB_OPTIONS_MINIFY] = { "plumb_minify_options", &minify, sizeof(minify) },
     [PLUMB_OPTIONS_REPRO] = { "plumb_repro_options", &repro, sizeof(repro) },
     [PLUMB_OPTIONS_WRAP] = { "plumb_wrap_options", &wrap, sizeof(wrap) },
+    [PLUMB_OPTIONS_GENERATE] = { "plumb_generate_options", &generate, sizeof(generate) },
     [PLUMB_OPTIONS_STYLE] = { "plumb_style", &style, sizeof(style) },
     [PLUMB_OPTIONS_CORPUS] = { "plumb_corpus_options", &corpus, sizeof(corpus) },
 };
