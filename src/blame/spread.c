@@ -14,6 +14,7 @@
 typedef struct noisy {
     pl_model *model;
     pl_datum *const *in;
+    const pl_arithmetic *arithmetic;
     uint64_t seed;
     size_t run; /* 0 = without noise */
 } noisy;
@@ -48,7 +49,9 @@ static pl_status disturb(const noisy *n, pl_replay *r, const pl_value *value, pl
 }
 
 static pl_status run_noisy(const noisy *n, pl_pool *pool, pl_replay **out, pl_err *err) {
-    const pl_replay_options options = { .pool = pool, .seed = n->seed, .no_bounds = n->run == 0 };
+    const pl_replay_options options = {
+        .pool = pool, .seed = n->seed, .arithmetic = n->arithmetic, .no_bounds = n->run == 0
+    };
     const pl_graph *graph = n->model->graph;
     PL_TRY(pl_replay_new(n->model, &options, out, err));
     for (size_t i = 0; i < graph->n_inputs; i++)
@@ -77,12 +80,13 @@ static double distance(const pl_tensor *x, const pl_tensor *y) {
     return sqrt(sum / (double)x->n_elements);
 }
 
-pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, pl_pool *pool, uint64_t seed,
-                             const pl_progress *progress, double *spread, pl_err *err) {
+pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, const pl_arithmetic *arithmetic,
+                             pl_pool *pool, uint64_t seed, const pl_progress *progress,
+                             double *spread, pl_err *err) {
     const pl_graph *graph = model->graph;
     pl_replay *plain = NULL;
     pl_err trouble = PL_ERR_INIT;
-    noisy n = { .model = model, .in = in, .seed = seed };
+    noisy n = { .model = model, .in = in, .arithmetic = arithmetic, .seed = seed };
     for (size_t k = 0; k < graph->n_outputs; k++)
         spread[k] = (double)NAN;
     pl_status st = run_noisy(&n, pool, &plain, &trouble);

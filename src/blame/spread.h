@@ -10,13 +10,16 @@
 #include "base/progress.h"
 #include "base/threads.h"
 #include "graph/graph.h"
+#include "ops/arithmetic.h"
 #include "tensor/datum.h"
 
 enum { PL_SPREAD_RUNS = 6 };
 
 /* spread[k]: the largest rms distance of output k between these runs and the one without noise; NAN
- * where it cannot be said. The model is resolved and inferred, in[] are its inputs. */
-pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, pl_pool *pool, uint64_t seed,
-                             const pl_progress *progress, double *spread, pl_err *err);
+ * where it cannot be said. Bounds are those of the precision profile. The model is resolved and
+ * inferred, in[] are its inputs. */
+pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, const pl_arithmetic *arithmetic,
+                             pl_pool *pool, uint64_t seed, const pl_progress *progress,
+                             double *spread, pl_err *err);
 
 #endif
