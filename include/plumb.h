@@ -743,6 +743,7 @@ typedef struct plumb_analyze_options {
     const plumb_progress *progress; /* may be NULL */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
     const char *advise_metric;      /* layers are chosen by: "top1"; NULL = `metric` */
+    const char *precision_profile;  /* what A's arithmetic may do (docs/blame.md); NULL = by A */
 } plumb_analyze_options;
 PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
 /* The whole analysis: which operation is to blame. That A or B fails is a result, not an error. */
@@ -894,8 +895,10 @@ PLUMB_API int plumb_session_exit_code(const plumb_session *session);
 typedef struct plumb_side_info { /* no string is NULL */
     size_t size;
     const char *backend, *spec, *version, *path, *hash;
-    const char *failure; /* "" = none */
-    int signal;          /* that ended it; 0 = none */
+    const char *failure;           /* "" = none */
+    int signal;                    /* that ended it; 0 = none */
+    const char *device;            /* that it computed on; "" = the CPU */
+    const char *precision_profile; /* by which its arithmetic was judged; "" */
 } plumb_side_info;
 PLUMB_API int plumb_session_side(const plumb_session *session, char side, /* 'a' or 'b' */
                                  plumb_side_info *out);
@@ -1388,6 +1391,17 @@ typedef struct plumb_backend {
     const char *const *passes;
     /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
     const char *const *levels;
+    /* ---- since 0.2.0; n_bytes tells whether they are there ---- */
+    /* The device that it computes on, "SwiftShader (software) of /usr/lib/chromium"; lives with
+     * self. (optional: "", the CPU) */
+    const char *(*device)(void *self);
+    /* Which node runs where, for a backend that splits a model over several places: one line
+     * "PLACE\tOP\tNODE\n" per node of the graph that it executes; lives with the program.
+     * (optional: it is one place) */
+    plumb_status (*placement)(void *program, const char **text, plumb_error *err);
+    /* Options of a spec that choose a device, "providers=WebGPU", ended by NULL: `plumb backends`
+     * tries each. (optional: none) */
+    const char *const *devices;
 } plumb_backend;
 
 /* A metric of a plugin: one number for two tensors of the same shape, a under test and r the

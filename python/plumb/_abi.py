@@ -409,7 +409,7 @@ plumb_analyze_options._fields_ = [
     ("skip_search", c_int), ("profile", c_char_p), ("same", c_char_p), ("tol", c_double), ("metric", c_char_p),
     ("bisect", c_int), ("amp", c_char_p), ("advise", c_int), ("advise_out", c_char_p), ("map", c_char_p),
     ("baseline", c_char_p), ("write_baseline", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int),
-    ("advise_metric", c_char_p)]
+    ("advise_metric", c_char_p), ("precision_profile", c_char_p)]
 plumb_generate_options._fields_ = [
     ("size", c_size_t), ("inputs", POINTER(plumb_inputs)), ("backend", c_char_p), ("reference", c_char_p),
     ("reference_model", c_char_p), ("timeout", c_double), ("memory_limit", c_uint64), ("threads", c_int),
@@ -442,7 +442,7 @@ plumb_session_summary._fields_ = [
     ("peak_memory", c_int64), ("lines", c_char_p), ("at_fault", c_char_p)]
 plumb_side_info._fields_ = [
     ("size", c_size_t), ("backend", c_char_p), ("spec", c_char_p), ("version", c_char_p), ("path", c_char_p),
-    ("hash", c_char_p), ("failure", c_char_p), ("signal", c_int)]
+    ("hash", c_char_p), ("failure", c_char_p), ("signal", c_int), ("device", c_char_p), ("precision_profile", c_char_p)]
 plumb_sync_point._fields_ = [
     ("size", c_size_t), ("value", c_char_p), ("node", c_char_p), ("op", c_char_p), ("module", c_char_p),
     ("source", c_char_p), ("counterpart", c_char_p), ("paired_by", c_char_p), ("relation", c_char_p),
@@ -546,7 +546,8 @@ plumb_backend._fields_ = [
     ("record_modes", CFUNCTYPE(POINTER(c_char_p), c_void_p)),
     ("executed", CFUNCTYPE(c_int, c_void_p, POINTER(c_void_p), POINTER(c_size_t), POINTER(plumb_error))),
     ("synchronize", CFUNCTYPE(c_int, c_void_p, POINTER(plumb_error))), ("free", CFUNCTYPE(None, c_void_p)),
-    ("passes", POINTER(c_char_p)), ("levels", POINTER(c_char_p))]
+    ("passes", POINTER(c_char_p)), ("levels", POINTER(c_char_p)), ("device", CFUNCTYPE(c_char_p, c_void_p)),
+    ("placement", CFUNCTYPE(c_int, c_void_p, POINTER(c_char_p), POINTER(plumb_error))), ("devices", POINTER(c_char_p))]
 plumb_metric._fields_ = [
     ("abi", c_uint32), ("n_bytes", c_uint32), ("name", c_char_p), ("summary", c_char_p), ("unit", c_char_p),
     ("higher_is_better", c_int),

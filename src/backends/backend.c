@@ -31,7 +31,7 @@ struct pl_backend {
     pl_backend_options options;
     pl_guard *guard;
     pl_guard_child *probe; /* answered the questions at opening; serves the first program */
-    char version[64];
+    char version[64], device[256];
     uint64_t cpu; /* features of the CPU that it runs on (kernels/cpu.h) */
     const char *modes[PL_GUARD_MODES_MAX + 1]; /* of a guarded backend; texts live in mode_text */
     char mode_text[256];
@@ -110,7 +110,7 @@ pl_status pl_backend_check_vtable(const plumb_backend *v, pl_err *err) {
         return pl_fail(err, PL_E_BACKEND, "the plugin's ABI version is %u, expected %u", v->abi,
                        PLUMB_ABI);
     }
-    if (v->n_bytes < sizeof(plumb_backend)) {
+    if (v->n_bytes < offsetof(plumb_backend, device)) { /* as of 0.1.0 */
         return pl_fail(err, PL_E_BACKEND, "the plugin's vtable has %u bytes, expected %zu",
                        v->n_bytes, sizeof(plumb_backend));
     }
@@ -134,6 +134,10 @@ static pl_status open_here(pl_backend *b, pl_err *err) {
         const char *version = b->vtable->version(b->self);
         snprintf(b->version, sizeof(b->version), "%s", version == NULL ? "" : version);
     }
+    if (st == PL_OK && b->vtable->device != NULL) {
+        const char *device = b->vtable->device(b->self);
+        snprintf(b->device, sizeof(b->device), "%s", device == NULL ? "" : device);
+    }
     return st;
 }
 
@@ -153,10 +157,16 @@ static pl_status start_child(pl_backend *b, pl_guard_child **out, pl_err *err) {
     PL_TRY(pl_guard_child_new(b->guard, b->spec, b->options.timeout_seconds,
                               b->options.memory_limit, out, err));
     pl_guard_child_watch(*out, b->options.progress);
-    const pl_status st = pl_guard_child_open(*out, first ? b->version : NULL, sizeof(b->version),
-                                             first ? b->mode_text : NULL, sizeof(b->mode_text),
-                                             &b->cpu, &b->failure, err);
-    if (st == PL_OK) return PL_OK;
+    pl_guard_opened opened;
+    const pl_status st = pl_guard_child_open(*out, &opened, &b->failure, err);
+    if (st == PL_OK) {
+        b->cpu = opened.cpu;
+        if (!first) return PL_OK;
+        snprintf(b->version, sizeof(b->version), "%s", opened.version);
+        snprintf(b->device, sizeof(b->device), "%s", opened.device);
+        snprintf(b->mode_text, sizeof(b->mode_text), "%s", opened.modes);
+        return PL_OK;
+    }
     pl_guard_child_free(*out);
     *out = NULL;
     return st;
@@ -228,6 +238,10 @@ const char *pl_backend_name(const pl_backend *b) {
 
 const char *pl_backend_sandbox(const pl_backend *b) {
     return pl_confine_state(b->vtable, b->options.sandbox);
+}
+
+const char *pl_backend_device(const pl_backend *b) {
+    return b->device;
 }
 
 const char *pl_backend_spec(const pl_backend *b) {
@@ -415,6 +429,15 @@ pl_status pl_program_executed(pl_program *p, pl_bytes *onnx, pl_err *err) {
     }
     *onnx = (pl_bytes){ data, n };
     return PL_OK;
+}
+
+pl_status pl_program_placement(pl_program *p, const char **text, pl_err *err) {
+    const plumb_backend *v = p->backend->vtable;
+    *text = "";
+    if (v->placement == NULL) return PL_OK;
+    if (p->child != NULL)
+        return pl_guard_child_placement(p->child, text, &p->backend->failure, err);
+    return v->placement(p->program, text, err);
 }
 
 /* ---- running ---- */

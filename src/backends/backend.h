@@ -66,6 +66,7 @@ const char *pl_backend_name(const pl_backend *backend);
 const char *pl_backend_spec(const pl_backend *backend);
 const char *pl_backend_version(const pl_backend *backend); /* "" when it has none */
 const char *pl_backend_sandbox(const pl_backend *backend); /* "on", or why not */
+const char *pl_backend_device(const pl_backend *backend);  /* "" = the CPU, or it does not tell */
 /* What the CPU of its process has (kernels/cpu.h); an emulator shows another one than ours. */
 uint64_t pl_backend_cpu(const pl_backend *backend);
 /* 1, 0, or -1 when only compiling tells. A guarded backend is asked in its child. */
@@ -110,6 +111,9 @@ pl_status pl_program_record_gently(pl_program *p, pl_datum *const *in, const pl_
                                    pl_err *err);
 /* The graph that the backend executes; the model's own bytes when it does not tell. */
 pl_status pl_program_executed(pl_program *program, pl_bytes *onnx, pl_err *err);
+/* Lines "PLACE\tOP\tNODE\n" (placement.h reads them), "" when it is one place or not known; lives
+ * with the program. */
+pl_status pl_program_placement(pl_program *program, const char **text, pl_err *err);
 /* How the child ended when the last call on this backend or one of its programs failed. */
 const pl_failure *pl_backend_failure(const pl_backend *backend);
 

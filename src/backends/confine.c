@@ -62,10 +62,24 @@ static pl_status add_list(pl_confinement *c, const char *list, pl_err *err) {
     return PL_OK;
 }
 
+/* Vulkan drivers that the user chose (ort_device.c); those of the system lie in folders that every
+ * confined process may read. */
+static pl_status add_drivers(pl_confinement *c, pl_err *err) {
+    static const char *const lists[] = { "VK_ICD_FILENAMES", "VK_DRIVER_FILES" };
+    const char *folder = getenv("PLUMB_SWIFTSHADER");
+    if (folder != NULL && folder[0] != '\0') PL_TRY(pl_confinement_add(c, "--read", folder, err));
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        const char *file = getenv(lists[i]);
+        if (file != NULL && pl_path_exists(file)) PL_TRY(add_folder_of(c, "--read", file, err));
+    }
+    return PL_OK;
+}
+
 /* Folders in which the dynamic linker, ONNX Runtime and the compiler are looked for. */
 static pl_status add_environment(pl_confinement *c, bool programs, pl_err *err) {
     const char *ort = getenv("PLUMB_ORT_LIB");
     if (ort != NULL && ort[0] != '\0') PL_TRY(add_folder_of(c, "--read", ort, err));
+    PL_TRY(add_drivers(c, err));
     PL_TRY(add_list(c, getenv("LD_LIBRARY_PATH"), err));
     return programs ? add_list(c, getenv("PATH"), err) : PL_OK;
 }

@@ -144,6 +144,27 @@ static plumb_status plugin_synchronize(void *program, plumb_error *err) {
     return pp->plugin->vtable->synchronize(pp->program, err);
 }
 
+/* Was the plugin built with the slots that came with 0.2.0? */
+static bool has_places(const plumb_backend *v) {
+    return v->n_bytes >= sizeof(plumb_backend);
+}
+
+static const char *plugin_device(void *self) {
+    const plugin *p = self;
+    if (!has_places(p->vtable) || p->vtable->device == NULL) return "";
+    return p->vtable->device(p->self);
+}
+
+static plumb_status plugin_placement(void *program, const char **text, plumb_error *err) {
+    const plugin_program *pp = program;
+    const plumb_backend *v = pp->plugin->vtable;
+    *text = "";
+    if (!has_places(v) || v->placement == NULL) return PLUMB_OK;
+    const plumb_status st = v->placement(pp->program, text, err);
+    if (st == PLUMB_OK && *text == NULL) *text = "";
+    return st;
+}
+
 static const plumb_option_def options[] = {
     { "", "FILE.so", "a shared library" },
     { "backend", "NAME", "backend of the plugin to use (default: the first)" },
@@ -166,4 +187,6 @@ const plumb_backend pl_backend_plugin = {
     .record_modes = plugin_record_modes,
     .synchronize = plugin_synchronize,
     .free = plugin_free,
+    .device = plugin_device,
+    .placement = plugin_placement,
 };

@@ -403,7 +403,9 @@ static pl_status put_inputs(pl_blaming *j, pl_err *err) {
 }
 
 static pl_status judge_init(pl_blaming *j, pl_err *err) {
-    const pl_replay_options local = { .pool = j->options->pool, .seed = j->options->seed };
+    const pl_replay_options local = { .pool = j->options->pool,
+                                      .seed = j->options->seed,
+                                      .arithmetic = j->a->arithmetic };
     pl_replay_options gold = local;
     pl_blame *out = j->out;
     gold.no_bounds = true;

@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "blame/local_error.h"
 #include "graph/graph.h"
+#include "ops/arithmetic.h"
 #include "session/session.h"
 #include "tensor/datum.h"
 
@@ -25,6 +26,7 @@ typedef struct pl_run_data {
     bool has_copies;
     /* May be NULL. The run is of another model, which gives this value another shape. */
     bool (*reshaped)(void *ctx, const pl_value *value);
+    const pl_arithmetic *arithmetic; /* what the run's may do; NULL = rounding only */
 } pl_run_data;
 
 typedef struct pl_judgement { /* of one value of the main graph that the run has */

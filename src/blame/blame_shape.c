@@ -121,7 +121,9 @@ static pl_status put_own(pl_blaming *j, pl_replay *r, const pl_value *value, pl_
 static pl_status follows_from_shapes(pl_blaming *j, const pl_segment *segment,
                                      const pl_value *value, const pl_tensor *a, bool *ran,
                                      bool *yes, pl_err *err) {
-    const pl_replay_options options = { .pool = j->options->pool, .seed = j->options->seed };
+    const pl_replay_options options = { .pool = j->options->pool,
+                                        .seed = j->options->seed,
+                                        .arithmetic = j->a->arithmetic };
     pl_replay *r = NULL;
     pl_err trouble = PL_ERR_INIT;
     pl_local_error e;

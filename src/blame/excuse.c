@@ -371,6 +371,7 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
                                 pl_replay **out, pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
                                         .seed = j->options->seed,
+                                        .arithmetic = j->a->arithmetic,
                                         .native = (bits & NATIVE) != 0,
                                         .otherwise = (bits & OTHERWISE) != 0 };
     PL_TRY(pl_replay_new(j->model, &options, out, err));

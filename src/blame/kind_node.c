@@ -27,7 +27,9 @@ static pl_datum *input_of(const pl_blaming *j, const pl_node *node, uint32_t i) 
 /* Replays the node with its first two inputs the other way round. */
 static pl_status try_swapped(pl_blaming *j, const pl_node *node, pl_datum *const in[2],
                              const pl_value *value, const pl_tensor *a, bool *yes, pl_err *err) {
-    const pl_replay_options options = { .pool = j->options->pool, .seed = j->options->seed };
+    const pl_replay_options options = { .pool = j->options->pool,
+                                        .seed = j->options->seed,
+                                        .arithmetic = j->a->arithmetic };
     pl_replay *r = NULL;
     pl_err trouble = PL_ERR_INIT;
     pl_local_error e;
@@ -80,6 +82,7 @@ static pl_status explained_by(pl_blaming *j, const pl_segment *segment, const pl
                               const pl_tensor *a, double u, bool *yes, pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
                                         .seed = j->options->seed,
+                                        .arithmetic = j->a->arithmetic,
                                         .u_acc = u };
     pl_replay *r = NULL;
     pl_local_error e;

@@ -272,6 +272,7 @@ pl_status pl_kind_saturated(pl_blaming *j, const pl_segment *segment, const pl_v
                             pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
                                         .seed = j->options->seed,
+                                        .arithmetic = j->a->arithmetic,
                                         .kernels = &pl_provider_saturate };
     pl_replay *r = NULL;
     pl_err trouble = PL_ERR_INIT;

@@ -15,6 +15,7 @@
 typedef struct noisy {
     pl_model *model;
     pl_datum *const *in;
+    const pl_arithmetic *arithmetic;
     uint64_t seed;
     size_t run; /* 0 = without noise */
 } noisy;
@@ -66,7 +67,9 @@ static pl_status disturb(const noisy *n, pl_replay *r, const pl_value *value, pl
 }
 
 static pl_status run_noisy(const noisy *n, pl_pool *pool, pl_replay **out, pl_err *err) {
-    const pl_replay_options options = { .pool = pool, .seed = n->seed, .no_bounds = n->run == 0 };
+    const pl_replay_options options = {
+        .pool = pool, .seed = n->seed, .arithmetic = n->arithmetic, .no_bounds = n->run == 0
+    };
     const pl_graph *graph = n->model->graph;
     PL_TRY(pl_replay_new(n->model, &options, out, err));
     for (size_t i = 0; i < graph->n_inputs; i++)
@@ -129,12 +132,13 @@ double pl_code_step(const pl_value *output) {
     return scale == NULL ? 0 : pl_tensor_max_abs(scale);
 }
 
-pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, pl_pool *pool, uint64_t seed,
-                             const pl_progress *progress, pl_spread *spread, pl_err *err) {
+pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, const pl_arithmetic *arithmetic,
+                             pl_pool *pool, uint64_t seed, const pl_progress *progress,
+                             pl_spread *spread, pl_err *err) {
     const pl_graph *graph = model->graph;
     pl_replay *plain = NULL;
     pl_err trouble = PL_ERR_INIT;
-    noisy n = { .model = model, .in = in, .seed = seed };
+    noisy n = { .model = model, .in = in, .arithmetic = arithmetic, .seed = seed };
     for (size_t k = 0; k < graph->n_outputs; k++)
         spread[k] = (pl_spread){ .rms = (double)NAN };
     pl_status st = run_noisy(&n, pool, &plain, &trouble);

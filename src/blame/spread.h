@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/threads.h"
 #include "graph/graph.h"
+#include "ops/arithmetic.h"
 #include "tensor/datum.h"
 
 enum { PL_SPREAD_RUNS = 6 };
@@ -21,9 +22,10 @@ typedef struct pl_spread {
     int64_t n_changed; /* elements that are not the same */
 } pl_spread;
 
-/* spread[k] of output k. The model is resolved and inferred, in[] are its inputs. */
-pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, pl_pool *pool, uint64_t seed,
-                             const pl_progress *progress, pl_spread *spread, pl_err *err);
+/* spread[k] of output k. Bounds are those of the precision profile. The model is resolved and inferred, in[] are its inputs. */
+pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, const pl_arithmetic *arithmetic,
+                             pl_pool *pool, uint64_t seed, const pl_progress *progress,
+                             pl_spread *spread, pl_err *err);
 
 /* What one code of a value is worth: 1 for integers; the scale of the DequantizeLinear before it,
  * with nothing but other shapes between. 0 = not known. */

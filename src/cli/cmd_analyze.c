@@ -39,6 +39,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     o->advise_metric = pl_args_value(args, "advise-metric");
     o->advise = pl_args_flag(args, "advise") || o->advise_out != NULL || o->advise_metric != NULL;
     o->profile = pl_args_value(args, "profile");
+    o->precision_profile = pl_args_value(args, "precision-profile");
     o->same = pl_args_value(args, "same");
     if (o->same != NULL && (o->profile == NULL || strcmp(o->profile, "torch") != 0))
         return pl_args_fail(err, PLUMB_E_USAGE, "--same requires --profile torch");
@@ -135,6 +136,8 @@ static const pl_option options[] = {
       "choose int8 layers by top1 (agreement with the float model) or metric (default)" },
     { 0, "profile", "NAME", "rule for outputs: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same()" },
+    { 0, "precision-profile", "NAME",
+      "what A's arithmetic may do: ieee, wgsl, wgsl-f16, f16-storage (default: by A's device)" },
     { 0, "tol", "X",
       "tolerance for outputs when no operation is to blame (default 1e-4 of their size)" },
     { 0, "metric", "NAME", "metric used for colours and sorting (default psnr)" },

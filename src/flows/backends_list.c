@@ -16,6 +16,7 @@ typedef struct row {
     char version[64], cpu[PL_CPU_TEXT];
     bool available;
     char reason[PL_ERR_MESSAGE_MAX];
+    char device[256]; /* "" = the CPU */
 } row;
 
 static bool needs_file(const plumb_backend *b) {
@@ -34,6 +35,7 @@ static void probe_spec(const char *spec, row *out) {
         out->available = true;
         snprintf(out->version, sizeof(out->version), "%s", pl_backend_version(opened));
         pl_cpu_features_text(pl_backend_cpu(opened), out->cpu, sizeof(out->cpu));
+        snprintf(out->device, sizeof(out->device), "%s", pl_backend_device(opened));
     } else {
         snprintf(out->reason, sizeof(out->reason), "%s", err.message);
     }
@@ -61,7 +63,40 @@ static void probe_kernels(const pl_provider *by, row *out) {
     probe_spec(spec, out);
 }
 
-static void put_json(const row *r, pl_json *j) {
+/* One choice of a device, "providers=WebGPU". */
+static void probe_device(const plumb_backend *b, const char *options, row *out) {
+    char spec[120];
+    *out = (row){ .name = options, .summary = "", .sandbox = "" };
+    snprintf(spec, sizeof(spec), "%s:%s", b->name, options);
+    probe_spec(spec, out);
+}
+
+static void put_devices_json(const plumb_backend *b, pl_json *j) {
+    pl_json_key(j, "devices");
+    pl_json_array_begin(j);
+    for (size_t i = 0; b->devices != NULL && b->devices[i] != NULL; i++) {
+        row r;
+        probe_device(b, b->devices[i], &r);
+        pl_json_object_begin(j);
+        pl_json_put_string(j, "options", r.name);
+        pl_json_put_bool(j, "available", r.available);
+        pl_json_put_string(j, "device", r.device);
+        pl_json_put_string(j, "reason", r.reason);
+        pl_json_object_end(j);
+    }
+    pl_json_array_end(j);
+}
+
+static void put_devices_text(const plumb_backend *b, pl_buf *out) {
+    for (size_t i = 0; b->devices != NULL && b->devices[i] != NULL; i++) {
+        row r;
+        probe_device(b, b->devices[i], &r);
+        pl_buf_printf(out, "%20s%s on this machine: %s%s\n", "", r.name,
+                      r.available ? "" : "not available: ", r.available ? r.device : r.reason);
+    }
+}
+
+static void put_json(const row *r, const plumb_backend *b, pl_json *j) {
     pl_json_object_begin(j);
     pl_json_put_string(j, "name", r->name);
     pl_json_put_string(j, "version", r->version);
@@ -69,6 +104,7 @@ static void put_json(const row *r, pl_json *j) {
     pl_json_put_string(j, "reason", r->reason);
     pl_json_put_string(j, "cpu", r->cpu);
     pl_json_put_string(j, "sandbox", r->sandbox);
+    put_devices_json(b, j);
     pl_json_object_end(j);
 }
 
@@ -98,6 +134,7 @@ static void put_text(const row *r, const plumb_backend *b, pl_buf *out) {
         pl_buf_printf(out, "%20s%s%s%s: %s\n", "", o->key, o->values == NULL ? "" : "=",
                       o->values == NULL ? "" : o->values, o->help);
     }
+    if (r->available) put_devices_text(b, out);
 }
 
 static void put_sandbox(pl_buf *out) {
@@ -180,7 +217,7 @@ plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) 
         row r;
         probe(pl_backend_rows[i], &r);
         if (format == PLUMB_JSON) {
-            put_json(&r, &j);
+            put_json(&r, pl_backend_rows[i], &j);
         } else {
             put_text(&r, pl_backend_rows[i], &out);
             if (!told &&

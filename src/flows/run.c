@@ -165,6 +165,16 @@ static pl_status keep_nodes(const run *r, pl_run_result *to, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status keep_places(const run *r, pl_run_result *to, pl_err *err) {
+    const char *text = "";
+    to->device = r->backend == NULL ? "" : keep(to, pl_backend_device(r->backend));
+    if (to->device == NULL) return pl_fail_memory(err, 1);
+    if (r->program == NULL) return PL_OK;
+    /* A backend that cannot tell is no worse for it. */
+    if (pl_program_placement(r->program, &text, NULL) != PL_OK) return PL_OK;
+    return pl_placement_parse(text, to->arena, &to->placement, err);
+}
+
 /* Takes the outputs and the names of their files. */
 static pl_status keep_result(run *r, double load_seconds, pl_run_result *to, pl_err *err) {
     to->first = r->seconds[0];
@@ -180,6 +190,7 @@ static pl_status keep_result(run *r, double load_seconds, pl_run_result *to, pl_
         if (to->names[i] == NULL) return pl_fail_memory(err, 1);
     }
     if (r->options->profile) PL_TRY(keep_nodes(r, to, err));
+    PL_TRY(keep_places(r, to, err));
     to->n_out = r->n_out;
     to->out = r->out;
     to->files = r->files;

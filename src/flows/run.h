@@ -2,6 +2,7 @@
 #ifndef PL_RUN_H
 #define PL_RUN_H
 
+#include "backends/placement.h"
 #include "base/buf.h"
 #include "flows/api.h"
 #include "tensor/datum.h"
@@ -21,6 +22,8 @@ typedef struct pl_run_result { /* strings and arrays live in the arena */
     size_t n_runs;
     pl_run_node *nodes; /* NULL = not asked for */
     size_t n_nodes;
+    const char *device;     /* "" = the CPU */
+    pl_placement placement; /* which node ran where */
 } pl_run_result;
 
 /* Shares nothing with the model but tensors. */

@@ -25,6 +25,8 @@ void pl_run_put_json(const pl_run_result *r, pl_buf *out) {
     pl_json_put_double(&j, "median_ms", 1e3 * r->median);
     pl_json_put_int(&j, "runs", (int64_t)r->n_runs);
     pl_json_object_end(&j);
+    if (r->device[0] != '\0') pl_json_put_string(&j, "device", r->device);
+    if (r->placement.n_places > 0) pl_placement_put_json(&r->placement, "placement", &j);
     if (r->nodes != NULL) {
         pl_json_key(&j, "nodes");
         pl_json_array_begin(&j);
@@ -86,6 +88,16 @@ static void put_profile(const pl_run_result *r, pl_buf *out) {
 void pl_run_put_text(const pl_run_result *r, pl_buf *out) {
     for (size_t i = 0; i < r->n_out; i++) {
         pl_output_put_text(out, r->names[i], r->out[i], r->files[i]);
+    }
+    if (r->device[0] != '\0') {
+        pl_buf_puts(out, "device: ");
+        pl_buf_put_clean(out, r->device);
+        pl_buf_putc(out, '\n');
+    }
+    if (r->placement.n_places > 0) {
+        pl_buf_puts(out, "nodes: ");
+        pl_placement_put_text(&r->placement, out);
+        pl_buf_putc(out, '\n');
     }
     pl_buf_printf(out, "load %.1f ms, run %.2f ms", 1e3 * r->load, 1e3 * r->first);
     if (r->n_runs > 1) {

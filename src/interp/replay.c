@@ -317,7 +317,9 @@ static bool has_output(const pl_node *node) {
 static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
     if (!has_output(k->node)) return PL_OK;
     const pl_dtype own = own_type(k);
-    const double u = own == PL_UNDEFINED ? 0 : pl_dtype_unit_roundoff(own);
+    const pl_arithmetic *arithmetic = k->r->options.arithmetic;
+    double u = own == PL_UNDEFINED ? 0 : pl_dtype_unit_roundoff(own);
+    if (arithmetic != NULL && own != PL_UNDEFINED) u = fmax(u, arithmetic->storage);
     const double most = k->r->options.u_acc > 0 ? k->r->options.u_acc : 0x1p-24;
     pl_bound c = { .node = k->node,
                    .n_in = (int)k->node->n_in,
@@ -332,7 +334,8 @@ static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
                    .u = own == PL_F64 ? 2 * u : u,
                    .u_acc = own == PL_F64 ? 2 * u : most,
                    .otherwise = k->r->options.otherwise,
-                   .tiny = tiny_of(own),
+                   .tiny = tiny_of(arithmetic != NULL && arithmetic->storage > 0 ? PL_F16 : own),
+                   .arithmetic = arithmetic,
                    .exact = input_exact,
                    .run_body = bound_body,
                    .runner = k,

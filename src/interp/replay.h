@@ -11,6 +11,7 @@
 
 #include "base/threads.h"
 #include "graph/graph.h"
+#include "ops/arithmetic.h"
 #include "tensor/datum.h"
 
 typedef struct pl_replay pl_replay;
@@ -23,6 +24,7 @@ typedef struct pl_replay_options {
     bool otherwise; /* the other reading of what ONNX leaves open (pl_eval.otherwise) */
     uint64_t seed;
     const struct pl_provider *kernels; /* of integer products; NULL = the default */
+    const pl_arithmetic *arithmetic;   /* of bounds: the precision profile; NULL = rounding only */
     double u_acc; /* unit roundoff of accumulators; 0 = the default, at most 2^-24 */
 } pl_replay_options;
 

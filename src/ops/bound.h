@@ -11,6 +11,7 @@
 #ifndef PL_BOUND_H
 #define PL_BOUND_H
 
+#include "ops/arithmetic.h"
 #include "ops/eval.h"
 
 struct pl_bound {
@@ -32,6 +33,7 @@ struct pl_bound {
     pl_status (*run_body)(pl_bound *c, pl_graph *body, pl_datum *const *in, pl_tensor *const *e_in,
                           size_t n_in, pl_datum **out, pl_tensor **e_out, size_t n_out);
     void *runner;
+    const pl_arithmetic *arithmetic; /* the precision profile; NULL = rounding only */
     double p[4]; /* a rule's own numbers (attributes), for its element function */
     pl_pool *pool;
     pl_arena *scratch; /* reset after the node */
@@ -56,6 +58,11 @@ static inline double pl_b_round(const pl_bound *c, double y) {
  */
 static inline double pl_b_stored(const pl_bound *c, double y) {
     return c->u > c->u_acc ? pl_b_round(c, y) : 0;
+}
+/* What a function at argument x may add to the bound of its result y, by the precision profile. */
+static inline double pl_b_maths(const pl_bound *c, pl_maths fn, double x, double y) {
+    if (c->arithmetic == NULL || c->u == 0) return 0;
+    return pl_arithmetic_error(c->arithmetic, fn, c->u_acc, x, y);
 }
 /* c(K) of a sum of K terms: min(K + 1, 2 + sqrt(K)/2). */
 double pl_b_chain(double k);

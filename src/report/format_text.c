@@ -69,6 +69,21 @@ static void put_side(const char *name, const pl_side_info *i, pl_buf *out) {
         pl_buf_put_clean(out, i->failure);
     }
     pl_buf_putc(out, '\n');
+    if (i->device[0] != '\0') {
+        pl_buf_puts(out, "     device: ");
+        pl_buf_put_clean(out, i->device);
+        pl_buf_putc(out, '\n');
+    }
+    if (i->precision_profile[0] != '\0' && strcmp(i->precision_profile, "ieee") != 0) {
+        pl_buf_puts(out, "     precision profile: ");
+        pl_buf_put_clean(out, i->precision_profile);
+        pl_buf_putc(out, '\n');
+    }
+    if (i->placement.n_places > 0) {
+        pl_buf_puts(out, "     nodes: ");
+        pl_placement_put_text(&i->placement, out);
+        pl_buf_putc(out, '\n');
+    }
 }
 
 static void put_numbers(const int64_t *numbers, size_t n, pl_buf *out) {

@@ -52,7 +52,16 @@ void pl_side_describe(pl_side *side, const pl_datum *d) {
     memcpy(side->strides, t->strides, sizeof(side->strides));
 }
 
-static const pl_side_info no_side = { "", "", "", "", "", "", 0, "", "" };
+static const pl_side_info no_side = { .backend = "",
+                                      .spec = "",
+                                      .version = "",
+                                      .path = "",
+                                      .hash = "",
+                                      .failure = "",
+                                      .sandbox = "",
+                                      .cpu = "",
+                                      .device = "",
+                                      .precision_profile = "" };
 
 pl_status pl_session_new(pl_session **out, pl_err *err) {
     pl_arena *arena = pl_arena_new();

@@ -8,6 +8,7 @@
 #ifndef PL_SESSION_H
 #define PL_SESSION_H
 
+#include "backends/placement.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
@@ -113,7 +114,10 @@ typedef struct pl_side_info { /* "a", "b" of the JSON */
     const char *failure; /* "" = none */
     int signal;
     const char *sandbox; /* "on", or why not; "" = unknown */
-    const char *cpu; /* what its CPU has that changes numbers, "x86-64 fma avx2"; "" = unknown */
+    const char *cpu;    /* what its CPU has that changes numbers, "x86-64 fma avx2"; "" = unknown */
+    const char *device; /* that it computes on; "" = the CPU */
+    const char *precision_profile; /* of A: what its arithmetic may do (ops/precision.h); "" */
+    pl_placement placement;        /* which node ran where; no places = one, or not known */
 } pl_side_info;
 
 typedef struct pl_left_over { /* a value of B without a counterpart in A */

@@ -64,9 +64,12 @@ static void copy_entry(copier *c, pl_blame_entry *e) {
 }
 
 static void copy_side(copier *c, pl_side_info *i) {
-    const char **const fields[] = { &i->backend, &i->spec,    &i->version, &i->path,
-                                    &i->hash,    &i->failure, &i->cpu,     &i->sandbox };
+    const char **const fields[] = {
+        &i->backend, &i->spec, &i->version, &i->path,   &i->hash,
+        &i->failure, &i->cpu,  &i->sandbox, &i->device, &i->precision_profile
+    };
     texts(c, fields, sizeof(fields) / sizeof(fields[0]));
+    if (pl_placement_copy(&i->placement, c->arena, &i->placement) != PL_OK) c->failed = true;
 }
 
 static void copy_advice(copier *c, pl_session *s) {

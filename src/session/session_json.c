@@ -156,6 +156,9 @@ void pl_session_put_side(pl_json *j, const char *key, const pl_side_info *i) {
     put_text(j, "spec", i->spec);
     put_text(j, "version", i->version);
     put_text(j, "cpu", i->cpu);
+    put_text(j, "device", i->device);
+    put_text(j, "precision_profile", i->precision_profile);
+    if (i->placement.n_places > 0) pl_placement_put_json(&i->placement, "placement", j);
     put_text(j, "sandbox", i->sandbox);
     put_text(j, "path", i->path);
     put_text(j, "hash", i->hash);

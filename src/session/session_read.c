@@ -316,6 +316,10 @@ static void read_side_info(reader *r, const pl_json_value *root, const char *key
     i->spec = get_text(r, o, "spec", "");
     i->version = get_text(r, o, "version", "");
     i->cpu = get_text(r, o, "cpu", "");
+    i->device = get_text(r, o, "device", "");
+    i->precision_profile = get_text(r, o, "precision_profile", "");
+    if (r->st == PL_OK)
+        r->st = pl_placement_read_json(find(o, "placement"), r->arena, &i->placement, r->err);
     i->sandbox = get_text(r, o, "sandbox", "");
     i->path = get_text(r, o, "path", "");
     i->hash = get_text(r, o, "hash", "");

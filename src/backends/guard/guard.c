@@ -40,6 +40,11 @@ struct pl_guard {
         *children; /* alive; the guard may report the end of one while we wait for another */
 };
 
+typedef struct pl_mapped { /* from a child's sealed memfd; NULL = none */
+    void *data;
+    size_t n_bytes;
+} pl_mapped;
+
 struct pl_guard_child {
     pl_guard *guard;
     pl_guard_child *next;
@@ -51,8 +56,7 @@ struct pl_guard_child {
     uint64_t n_threads; /* after opening the backend */
     bool ended;
     pl_msg_ended end; /* valid when ended */
-    void *executed;   /* mapping */
-    size_t n_executed;
+    pl_mapped executed, places;
 };
 
 /* ---- starting ---- */
@@ -331,7 +335,8 @@ void pl_guard_child_free(pl_guard_child *c) {
     }
     if (!c->ended) send_kill(c, false); /* before it sees the socket close: its end is not news */
     close(c->socket);
-    if (c->executed != NULL) munmap(c->executed, c->n_executed);
+    if (c->executed.data != NULL) munmap(c->executed.data, c->executed.n_bytes);
+    if (c->places.data != NULL) munmap(c->places.data, c->places.n_bytes);
     pl_free(c->spec);
     pl_free(c);
 }
@@ -510,17 +515,18 @@ static pl_status ask(pl_guard_child *c, const char *doing, const pl_guard_msg *r
     return st;
 }
 
-pl_status pl_guard_child_open(pl_guard_child *c, char *version, size_t n_version, char *modes,
-                              size_t n_modes, uint64_t *cpu, pl_failure *failure, pl_err *err) {
+pl_status pl_guard_child_open(pl_guard_child *c, pl_guard_opened *out, pl_failure *failure,
+                              pl_err *err) {
     pl_guard_msg m, reply;
     pl_guard_msg_init(&m, PL_MSG_OPEN);
     (void)PL_GUARD_SET(m.open.spec, c->spec); /* checked in pl_guard_child_new */
     PL_TRY(ask(c, "open", &m, PL_MSG_OPENED, &reply, failure, err));
     pl_guard_msg_close(&reply);
     c->n_threads = reply.opened.n_threads;
-    *cpu = reply.opened.cpu;
-    if (version != NULL) snprintf(version, n_version, "%s", reply.opened.version);
-    if (modes != NULL) snprintf(modes, n_modes, "%s", reply.opened.modes);
+    out->cpu = reply.opened.cpu;
+    snprintf(out->version, sizeof(out->version), "%s", reply.opened.version);
+    snprintf(out->device, sizeof(out->device), "%s", reply.opened.device);
+    snprintf(out->modes, sizeof(out->modes), "%s", reply.opened.modes);
     return PL_OK;
 }
 
@@ -684,28 +690,44 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
     return st;
 }
 
+/* Maps the bytes that came with a reply: sealed, so that the child cannot take them back. */
+static pl_status map_reply(const pl_guard_child *c, const pl_guard_msg *reply, const char *what,
+                           pl_mapped *out, pl_err *err) {
+    struct stat info;
+    const int fd = reply->fds[0];
+    const int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &info) != 0 || info.st_size <= 0)
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid %s", c->spec, what);
+    if (out->data != NULL) munmap(out->data, out->n_bytes);
+    out->n_bytes = (size_t)info.st_size;
+    out->data = mmap(NULL, out->n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (out->data != MAP_FAILED) return PL_OK;
+    out->data = NULL;
+    return pl_fail_memory(err, out->n_bytes);
+}
+
 pl_status pl_guard_child_executed(pl_guard_child *c, pl_bytes *onnx, pl_failure *failure,
                                   pl_err *err) {
     pl_guard_msg m, reply;
-    struct stat info;
     pl_guard_msg_init(&m, PL_MSG_TELL_GRAPH);
     PL_TRY(ask(c, "returning its graph", &m, PL_MSG_GRAPH, &reply, failure, err));
-    const int seals = reply.fds[0] < 0 ? -1 : fcntl(reply.fds[0], F_GET_SEALS);
-    pl_status st = PL_OK;
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(reply.fds[0], &info) != 0 ||
-        info.st_size <= 0) {
-        st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid graph", c->spec);
-    } else {
-        if (c->executed != NULL) munmap(c->executed, c->n_executed);
-        c->n_executed = (size_t)info.st_size;
-        c->executed = mmap(NULL, c->n_executed, PROT_READ, MAP_PRIVATE, reply.fds[0], 0);
-        if (c->executed == MAP_FAILED) {
-            c->executed = NULL;
-            st = pl_fail_memory(err, c->n_executed);
-        } else {
-            *onnx = (pl_bytes){ c->executed, c->n_executed };
-        }
-    }
+    const pl_status st = map_reply(c, &reply, "graph", &c->executed, err);
+    if (st == PL_OK) *onnx = (pl_bytes){ c->executed.data, c->executed.n_bytes };
     pl_guard_msg_close(&reply);
     return st;
+}
+
+pl_status pl_guard_child_placement(pl_guard_child *c, const char **text, pl_failure *failure,
+                                   pl_err *err) {
+    pl_guard_msg m, reply;
+    pl_guard_msg_init(&m, PL_MSG_TELL_PLACES);
+    PL_TRY(ask(c, "telling where its nodes run", &m, PL_MSG_PLACES, &reply, failure, err));
+    pl_status st = map_reply(c, &reply, "placement", &c->places, err);
+    pl_guard_msg_close(&reply);
+    PL_TRY(st);
+    const char *bytes = c->places.data;
+    if (bytes[c->places.n_bytes - 1] != '\0')
+        return pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid placement", c->spec);
+    *text = bytes;
+    return PL_OK;
 }

@@ -35,10 +35,14 @@ void pl_guard_child_set_timeout(pl_guard_child *child, double seconds);
 /* From now on `progress` (may be NULL) is asked while the child is waited for; a wish to cancel
  * ends the child and the call with PL_E_CANCELLED. */
 void pl_guard_child_watch(pl_guard_child *child, const pl_progress *progress);
-/* Opens the backend. Texts may be NULL; modes are separated by commas; `cpu`: features of
- * its CPU (kernels/cpu.h). `failure` may be NULL. */
-pl_status pl_guard_child_open(pl_guard_child *child, char *version, size_t n_version, char *modes,
-                              size_t n_modes, uint64_t *cpu, pl_failure *failure, pl_err *err);
+typedef struct pl_guard_opened { /* what a backend tells of itself */
+    char version[2048], device[2048];
+    char modes[2048]; /* of recording, separated by commas */
+    uint64_t cpu;     /* features of its CPU (kernels/cpu.h) */
+} pl_guard_opened;
+/* Opens the backend. `failure` may be NULL. */
+pl_status pl_guard_child_open(pl_guard_child *child, pl_guard_opened *out, pl_failure *failure,
+                              pl_err *err);
 /* 1, 0 or -1 into *answer. */
 pl_status pl_guard_child_supports(pl_guard_child *child, const char *domain, const char *op,
                                   int opset, int *answer, pl_failure *failure, pl_err *err);
@@ -49,6 +53,9 @@ pl_status pl_guard_child_run(pl_guard_child *child, const plumb_run_args *args, 
 /* The bytes live until the child is freed. */
 pl_status pl_guard_child_executed(pl_guard_child *child, pl_bytes *onnx, pl_failure *failure,
                                   pl_err *err);
+/* The text lives until the child is freed or asked again. */
+pl_status pl_guard_child_placement(pl_guard_child *child, const char **text, pl_failure *failure,
+                                   pl_err *err);
 void pl_guard_child_free(pl_guard_child *child); /* NULL is fine */
 
 #endif

@@ -45,6 +45,7 @@ static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, p
     opened->n_threads = pl_guard_count_threads();
     opened->cpu = pl_cpu_features();
     (void)PL_GUARD_SET(opened->version, pl_backend_version(c->backend));
+    (void)PL_GUARD_SET(opened->device, pl_backend_device(c->backend));
     const char *const *modes = pl_backend_record_modes(c->backend);
     size_t n = 0;
     for (size_t i = 0; modes[i] != NULL && n < sizeof(opened->modes); i++) {
@@ -237,6 +238,14 @@ static pl_status do_executed(child *c, pl_guard_msg *reply, pl_err *err) {
     return pl_parcel_write_bytes(onnx.data, onnx.n_bytes, &reply->fds[0], err);
 }
 
+static pl_status do_places(child *c, pl_guard_msg *reply, pl_err *err) {
+    const char *text = "";
+    if (c->program == NULL) return pl_fail(err, PL_E_INTERNAL, "no model is compiled");
+    PL_TRY(pl_program_placement(c->program, &text, err));
+    pl_guard_msg_init(reply, PL_MSG_PLACES);
+    return pl_parcel_write_bytes(text, strlen(text) + 1, &reply->fds[0], err);
+}
+
 static pl_status do_supports(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
     const pl_msg_supports *asked = &m->supports;
     if (c->backend == NULL) return pl_fail(err, PL_E_INTERNAL, "no backend is open");
@@ -259,6 +268,7 @@ int pl_guard_child_serve(int socket, pl_backend *warm) {
         case PL_MSG_COMPILE: st = do_compile(&c, &m, &reply, &err); break;
         case PL_MSG_RUN: st = do_run(&c, &m, &reply, &err); break;
         case PL_MSG_TELL_GRAPH: st = do_executed(&c, &reply, &err); break;
+        case PL_MSG_TELL_PLACES: st = do_places(&c, &reply, &err); break;
         case PL_MSG_SUPPORTS: st = do_supports(&c, &m, &reply, &err); break;
         default: st = pl_fail(&err, PL_E_INTERNAL, "unknown message %u", (unsigned)m.type); break;
         }

@@ -12,6 +12,8 @@
 
 enum { LOG_ERRORS = 3, ALL_OPTIMISATIONS = 99, DISABLE_SINCE = 18, FOLDER_SINCE = 22 };
 
+static pl_status add_providers(const pl_ort *ort, void *options, pl_err *err);
+
 /* ---- opening ---- */
 
 static int level_of(const char *opt) {
@@ -24,8 +26,10 @@ static void ort_close(void *self) {
     if (ort == NULL) return;
     const pl_ort_api *api = &ort->env.api;
     if (ort->env.cpu != NULL) api->ReleaseMemoryInfo(ort->env.cpu);
-    if (ort->env.env != NULL) api->ReleaseEnv(ort->env.env);
-    pl_ort_api_close(&ort->env.api);
+    /* ONNX Runtime 1.27 crashes when it releases an environment whose device could not start. The
+     * child is about to end, so both are left. */
+    if (ort->env.env != NULL && !ort->device_failed) api->ReleaseEnv(ort->env.env);
+    if (!ort->device_failed) pl_ort_api_close(&ort->env.api);
     pl_free(ort->disable);
     pl_free(ort->providers);
     pl_free(ort);
@@ -50,6 +54,25 @@ static pl_status copy_list(const char *list, char separator, char **out, pl_err 
         if (*at == '+') *at = separator;
     }
     return PL_OK;
+}
+
+/* Finds the device that a provider needs, and tries it: a provider that cannot start says so here
+ * and not in the middle of a run. */
+static pl_status open_device(pl_ort *ort, const char *wish, pl_err *err) {
+    const pl_ort_api *api = &ort->env.api;
+    void *options = NULL;
+    if (!pl_ort_device_wanted(ort->providers)) {
+        if (wish == NULL) return PL_OK;
+        return pl_fail(err, PL_E_USAGE, "device= requires providers=WebGPU");
+    }
+    pl_ort_device_find(wish, &ort->device);
+    const pl_status used = pl_ort_device_use(&ort->device, err);
+    if (used != PL_OK) return pl_err_wrap(err, used, "provider 'WebGPU'");
+    PL_TRY(pl_ort_check(api, api->CreateSessionOptions(&options), "create options", err));
+    const pl_status st = add_providers(ort, options, err);
+    ort->device_failed = st != PL_OK;
+    api->ReleaseSessionOptions(options);
+    return st;
 }
 
 /* What an old library would ignore in silence. */
@@ -80,6 +103,7 @@ static plumb_status ort_open(const plumb_host *host, const plumb_option *o, size
     if (st == PL_OK) st = copy_list(pl_option_value(o, n, "providers"), '+', &ort->providers, err);
     if (st == PL_OK) st = open_env(ort, pl_option_value(o, n, "lib"), err);
     if (st == PL_OK) st = check_options(ort, err);
+    if (st == PL_OK) st = open_device(ort, pl_option_value(o, n, "device"), err);
     if (st == PL_OK) {
         *self = ort;
     } else {
@@ -90,6 +114,10 @@ static plumb_status ort_open(const plumb_host *host, const plumb_option *o, size
 
 static const char *ort_version(void *self) {
     return ((const pl_ort *)self)->env.api.version;
+}
+
+static const char *ort_device(void *self) {
+    return ((const pl_ort *)self)->device.text;
 }
 
 /* ---- sessions ---- */
@@ -148,6 +176,7 @@ static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args,
                                   args->folder));
     }
     if (args->save_to != NULL) SET(SetOptimizedModelFilePath(options, args->save_to));
+    if (args->profile != NULL) SET(EnableProfiling(options, args->profile));
 #undef SET
     return add_providers(ort, options, err);
 }
@@ -252,6 +281,7 @@ static void ort_free(void *program) {
     if (p->session != NULL) p->ort->env.api.ReleaseSession(p->session);
     pl_free(p->optional);
     pl_free(p->folder);
+    pl_ort_places_release(p);
     pl_free(p);
 }
 
@@ -319,6 +349,7 @@ static plumb_status ort_run(void *program, const plumb_run_args *args, plumb_err
     pl_status st = pl_ort_session_run(p, p->session, args, p->source.outputs, p->source.n_outputs,
                                       values, err);
     if (st == PL_OK) st = pl_ort_outputs_read(p, values, (pl_datum **)args->out, err);
+    if (st == PL_OK) st = pl_ort_places_keep(p, args, err);
     pl_ort_values_release(p, values, p->source.n_outputs);
     pl_free(values);
     return st;
@@ -379,14 +410,24 @@ static plumb_status ort_executed(void *program, const void **onnx, size_t *n_onn
     return PLUMB_OK;
 }
 
+static plumb_status ort_placement(void *program, const char **text, plumb_error *err) {
+    pl_ort_program *p = program;
+    const pl_status st = pl_ort_places_read(p, err);
+    if (st == PL_OK) *text = pl_buf_str(&p->places);
+    return st;
+}
+
 static const plumb_option_def options[] = {
     { "opt", "off|basic|extended|all", "graph optimisation level (default all)" },
     { "threads", "N", "threads within an operator; 0 = all" },
     { "lib", "FILE", "path of libonnxruntime.so" },
     { "deterministic", NULL, "ask for deterministic kernels (1.18 and later)" },
     { "disable", "NAME+NAME", "optimisers to disable, by name (1.18 and later)" },
-    { "providers", "X+Y", "execution providers in order: CUDA, TensorRT, XNNPACK, ..." },
+    { "providers", "X+Y", "execution providers in order: WebGPU, CUDA, TensorRT, XNNPACK, ..." },
+    { "device", "system|software", "Vulkan driver of WebGPU: the system's, or SwiftShader" },
 };
+
+static const char *const devices[] = { "providers=WebGPU", NULL };
 
 static const char *const levels[] = { "off", "basic", "extended", "all", NULL };
 
@@ -407,4 +448,7 @@ const plumb_backend pl_backend_ort = {
     .free = ort_free,
     .passes = pl_ort_passes,
     .levels = levels,
+    .device = ort_device,
+    .placement = ort_placement,
+    .devices = devices,
 };

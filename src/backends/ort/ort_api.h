@@ -22,6 +22,7 @@ typedef void *pl_ort_status; /* NULL is success */
     X(9,   12, Run, pl_ort_status, (void *, void *, const char *const *, void *const *, size_t, const char *const *, size_t, void **)) \
     X(10,  12, CreateSessionOptions, pl_ort_status, (void **))                                                                 \
     X(11,  12, SetOptimizedModelFilePath, pl_ort_status, (void *, const char *))                                               \
+    X(14,  12, EnableProfiling, pl_ort_status, (void *, const char *))                                                         \
     X(22,  12, SetSessionLogSeverityLevel, pl_ort_status, (void *, int))                                                       \
     X(23,  12, SetSessionGraphOptimizationLevel, pl_ort_status, (void *, int))                                                 \
     X(24,  12, SetIntraOpNumThreads, pl_ort_status, (void *, int))                                                             \
@@ -40,6 +41,7 @@ typedef void *pl_ort_status; /* NULL is success */
     X(65,  12, GetTensorTypeAndShape, pl_ort_status, (void *, void **))                                                        \
     X(67,  12, GetValueType, pl_ort_status, (void *, int *))                                                                   \
     X(69,  12, CreateCpuMemoryInfo, pl_ort_status, (int, int, void **))                                                        \
+    X(76,  12, AllocatorFree, pl_ort_status, (void *, void *))                                                                 \
     X(78,  12, GetAllocatorWithDefaultOptions, pl_ort_status, (void **))                                                       \
     X(80,  12, GetValue, pl_ort_status, (void *, int, void *, void **))                                                        \
     X(81,  12, GetValueCount, pl_ort_status, (void *, size_t *))                                                               \
@@ -52,6 +54,7 @@ typedef void *pl_ort_status; /* NULL is success */
     X(98,  12, ReleaseTypeInfo, void, (void *))                                                                                \
     X(99,  12, ReleaseTensorTypeAndShapeInfo, void, (void *))                                                                  \
     X(100, 12, ReleaseSessionOptions, void, (void *))                                                                          \
+    X(110, 12, SessionEndProfiling, pl_ort_status, (void *, void *, char **))                                                  \
     X(125, 12, GetAvailableProviders, pl_ort_status, (char ***, int *))                                                        \
     X(126, 12, ReleaseAvailableProviders, pl_ort_status, (char **, int))                                                       \
     X(130, 12, AddSessionConfigEntry, pl_ort_status, (void *, const char *, const char *))                                     \

@@ -3,6 +3,7 @@
 #define PL_ORT_INT_H
 
 #include "backends/backend.h"
+#include "backends/ort/ort_device.h"
 #include "backends/ort/ort_map.h"
 #include "backends/ort/ort_value.h"
 
@@ -11,8 +12,10 @@ typedef struct pl_ort {
     int level;   /* of graph optimisation: 0, 1, 2, 99 */
     int threads; /* -1: as the model's source wishes */
     bool deterministic;
-    char *disable;   /* names of optimisers, separated by ';'; NULL = none */
-    char *providers; /* separated by '+'; NULL = CPU */
+    char *disable;        /* names of optimisers, separated by ';'; NULL = none */
+    char *providers;      /* separated by '+'; NULL = CPU */
+    pl_ort_device device; /* of the provider WebGPU; text "" = not asked for */
+    bool device_failed;   /* to start */
 } pl_ort;
 
 typedef struct pl_ort_session_args {
@@ -23,6 +26,7 @@ typedef struct pl_ort_session_args {
     const char *save_to; /* where ORT writes the model as optimised; NULL = nowhere */
     int level;
     int threads;
+    const char *profile; /* where ORT writes the profile of its runs, a prefix; NULL = nowhere */
 } pl_ort_session_args;
 
 typedef struct pl_ort_program {
@@ -32,6 +36,9 @@ typedef struct pl_ort_program {
     void *session;
     bool *optional; /* per output: declared optional(...) */
     char *folder;
+    /* ort_place.c: "PROVIDER\tOP\tNODE\n", and the inputs of the last plain run, to read it with */
+    pl_buf places;
+    pl_datum **last_in;
     /* ort_record.c: the optimised graph that ORT saved, and a session that shows its values */
     pl_file_map *saved;
     pl_model *graph;
@@ -60,6 +67,11 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err);
 pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
 void pl_ort_record_release(pl_ort_program *p);
 extern const char *const pl_ort_record_modes[];
+
+/* ort_place.c: which node runs on which provider, as the vtable's placement has it. */
+pl_status pl_ort_places_keep(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
+pl_status pl_ort_places_read(pl_ort_program *p, pl_err *err);
+void pl_ort_places_release(pl_ort_program *p);
 
 extern const char *const pl_ort_passes[]; /* ort_passes.c */
 

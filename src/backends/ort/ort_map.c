@@ -1,6 +1,7 @@
 /* Mapping ONNX Runtime's optimised graph back to the model. */
 #include "backends/ort/ort_map.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -61,8 +62,21 @@ static const pl_value *find_value(const pl_ort_map *map, const char *name, size_
     return v != NULL ? v : pl_strmap_get_n(&map->in_bodies, name, n);
 }
 
+/* Length of a name without "_XExecutionProvider", which ORT appends to copies on a device. */
+static size_t length_without_provider(const char *name) {
+    static const char tail[] = "ExecutionProvider";
+    const size_t n = strlen(name), n_tail = sizeof(tail) - 1;
+    if (n <= n_tail || strcmp(name + n - n_tail, tail) != 0) return n;
+    size_t at = n - n_tail;
+    while (at > 0 && name[at - 1] != '_')
+        at--;
+    return at > 1 ? at - 1 : n;
+}
+
 static const pl_node *find_node(const pl_ort_map *map, const char *name) {
-    return pl_strmap_get_n(&map->node_names, name, length_without_token(name));
+    const pl_node *node = pl_strmap_get_n(&map->node_names, name, length_without_token(name));
+    if (node != NULL) return node;
+    return pl_strmap_get_n(&map->node_names, name, length_without_provider(name));
 }
 
 typedef struct users {
@@ -182,6 +196,7 @@ static place by_name(const pl_ort_map *map, const pl_value *v) {
     const char *name = skip_cast(v->name);
     const pl_value *of = find_value(map, v->name, strlen(v->name));
     if (of == NULL) of = find_value(map, name, strlen(name));
+    if (of == NULL) of = find_value(map, name, length_without_provider(name));
     /* V before a QuantizeLinear that was moved up to it. */
     if (of == NULL && ends_with(name, PRE_Q))
         of = find_value(map, name, strlen(name) - strlen(PRE_Q));
@@ -430,7 +445,7 @@ static bool keeps_layout(const pl_node *node) {
 static bool layout_of(const pl_ort_map *map, const pl_node *node, const pl_value *of, place *out) {
     const place *common = NULL;
     bool has_data = false;
-    if (flag(node, "channels_last")) {
+    if (flag(node, "channels_last") || strcmp(node->domain, PL_ORT_NHWC) == 0) {
         *out = channels_last(of);
         return true;
     }
@@ -448,6 +463,19 @@ static bool layout_of(const pl_ort_map *map, const pl_node *node, const pl_value
     return out->layout == PL_ORT_PLAIN || keeps_layout(node);
 }
 
+/* What a node computes that also applies the activation that followed it; NULL: not known. */
+static const pl_value *activated(const pl_ort_map *map, const pl_node *node, const pl_value *v) {
+    const pl_attr *a = pl_node_attr(node, "activation");
+    if (v == NULL || a == NULL || strcmp(node->domain, PL_ORT_NHWC) != 0) return v;
+    char op[32];
+    snprintf(op, sizeof(op), "%.*s", (int)pl_size_min(a->s.n_bytes, sizeof(op) - 1), a->s.data);
+    return op[0] == '\0' ? v : follow(map, v, op, 0);
+}
+
+static bool is_transfer(const pl_node *node) {
+    return is_op(node, "MemcpyToHost") || is_op(node, "MemcpyFromHost");
+}
+
 /* ---- building ---- */
 
 static place place_output(const pl_ort_map *map, const pl_node *node, uint32_t k) {
@@ -462,10 +490,12 @@ static place place_output(const pl_ort_map *map, const pl_node *node, uint32_t k
         return blocked(place_of(map, node->in[0])->of);
     }
     if (nchwc) return blocked(p.of != NULL ? p.of : of_nchwc_node(map, node));
+    if (is_transfer(node)) return *place_of(map, node->in[0]);
     if (p.of != NULL) return p;
     if (is_op(node, "Transpose")) return transposed(node, place_of(map, node->in[0]));
     const pl_value *of = by_node_name(map, node, k);
     if (of == NULL) of = by_inputs(map, node, k);
+    of = activated(map, node, of);
     return of != NULL && layout_of(map, node, of, &p) ? p : plain(NULL);
 }
 

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 
 #define PL_ORT_NCHWC "com.microsoft.nchwc" /* domain of nodes on blocked values */
+#define PL_ORT_NHWC "com.ms.internal.nhwc" /* domain of nodes with channels last */
 
 typedef enum pl_ort_layout { PL_ORT_PLAIN, PL_ORT_BLOCKED, PL_ORT_PERMUTED } pl_ort_layout;
 

@@ -91,6 +91,28 @@ static const char *reference_spec(const pl_analysis *x) {
     return given == NULL || is_file ? "eager" : given;
 }
 
+static const char *arithmetic_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return pl_arithmetics[i].name;
+}
+
+static pl_status find_arithmetic(pl_analysis *x, pl_err *err) {
+    const char *name = x->options->precision_profile;
+    pl_buf text = PL_BUF_INIT;
+    if (name == NULL) return PL_OK;
+    x->arithmetic = pl_arithmetic_find(name);
+    if (x->arithmetic != NULL) return PL_OK;
+    pl_nearest_put(&text, name, strlen(name), arithmetic_at, NULL);
+    pl_buf_puts(&text, " (available:");
+    for (size_t i = 0; pl_arithmetics[i].name != NULL; i++)
+        pl_buf_printf(&text, "%s %s", i > 0 ? "," : "", pl_arithmetics[i].name);
+    pl_buf_putc(&text, ')');
+    const pl_status st =
+        pl_fail(err, PL_E_USAGE, "no precision profile '%s'%s", name, pl_buf_str(&text));
+    pl_buf_release(&text);
+    return st;
+}
+
 static pl_status warn_model(pl_analysis *x, pl_err *err) {
     pl_buf text = PL_BUF_INIT;
     pl_status st = PL_OK;
@@ -109,6 +131,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     /* What plumb does not know a backend may. */
     const pl_ready level = pl_backend_is_own(backend_spec(x)) ? PL_READY_TYPED : PL_READY_KNOWN;
     PL_TRY(pl_make_ready(x->model, level, &x->m->edited, err));
+    PL_TRY(find_arithmetic(x, err));
     x->pool = pl_pool_new(o->threads);
     x->in = pl_calloc(graph->n_inputs + 1, sizeof(pl_datum *));
     if (x->pool == NULL || x->in == NULL) return pl_fail_memory(err, 1);
@@ -190,6 +213,7 @@ pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const c
                               .sandbox = o->sandbox,
                               .seed = x->inputs->seed,
                               .threads = o->threads,
+                              .arithmetic = x->arithmetic,
                               .spool_memory = SPOOL_MEMORY,
                               .progress = &x->progress,
                               .phase = phase };
@@ -206,7 +230,19 @@ static void describe_side(pl_analysis *x, const pl_side_run *run, pl_side_info *
         pl_cpu_features_text(pl_backend_cpu(run->backend), cpu, sizeof(cpu));
         info->cpu = pl_analysis_keep(x, cpu);
         info->sandbox = pl_backend_sandbox(run->backend);
+        info->device = pl_analysis_keep(x, pl_backend_device(run->backend));
     }
+}
+
+/* Which node runs where. A backend that cannot tell is no worse for it. */
+static pl_status read_placement(pl_analysis *x, const pl_side_run *run, pl_side_info *info,
+                                pl_err *err) {
+    const char *text = "";
+    pl_err trouble = PL_ERR_INIT;
+    pl_status st = pl_program_placement(run->program, &text, &trouble);
+    if (st == PL_OK) st = pl_placement_parse(text, x->arena, &info->placement, &trouble);
+    if (st == PL_OK || st == PL_E_MEMORY) return st;
+    return pl_analysis_note(x, err, "where the nodes ran is not known: %.300s", trouble.message);
 }
 
 /* The random operator that a value comes from, itself included; NULL = none is near. */
@@ -287,6 +323,12 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
         st = pl_side_run_repeat(run, in, &trouble);
     }
     if (st != PL_OK) return side_failed(x, run, info, who, doing, &trouble, err);
+    PL_TRY(read_placement(x, run, info, err));
+    if (is_a) {
+        info->precision_profile = run->arithmetic->name;
+        if (run->arithmetic->storage > 0 && x->accuracy.precision < PL_PRECISION_F16)
+            x->accuracy.precision = PL_PRECISION_F16;
+    }
     const char *last = x->options->skip_determinism ? "record" : "determinism";
     PL_TRY(timed_side(x, last, name, err));
     return say_unstable(x, run, name, err);

@@ -18,8 +18,8 @@ static pl_status measure_spread(pl_analysis *x, pl_err *err) {
     if (x->spread != NULL) return PL_OK;
     x->spread = pl_arena_array(x->arena, x->replayed->graph->n_outputs + 1, sizeof(pl_spread));
     if (x->spread == NULL) return pl_fail_memory(err, x->replayed->graph->n_outputs);
-    PL_TRY(pl_rounding_spread(x->replayed, x->replayed_in, x->pool, x->inputs->seed, &x->progress,
-                              x->spread, err));
+    PL_TRY(pl_rounding_spread(x->replayed, x->replayed_in, x->a.arithmetic, x->pool,
+                              x->inputs->seed, &x->progress, x->spread, err));
     return pl_analysis_timed(x, "spread", err);
 }
 
@@ -112,4 +112,19 @@ pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err) {
                             "rounding alone moves it by %.2g of its size; codes first flip at '%s'",
                             most->value, most->acc.max_abs, pl_analysis_relative(most),
                             v->scale > 0 ? spread / v->scale : spread, born->value);
+}
+
+pl_status pl_analysis_device(pl_analysis *x, pl_sync_point *p, const pl_judgement *v, bool *fails,
+                             pl_err *err) {
+    if (x->a.arithmetic == NULL || x->a.arithmetic == &pl_arithmetics[0] || !(v->propagated >= 0))
+        return PL_OK;
+    PL_TRY(measure_spread(x, err));
+    const double spread = spread_of(x, p->replayed);
+    if (!(v->propagated <= SPREAD_RATIO * spread)) return PL_OK;
+    *fails = false;
+    p->excuse = x->a.arithmetic->name;
+    return pl_analysis_note(x, err,
+                            "output '%s' is off by %.2g (rms); correct arithmetic of the precision "
+                            "profile %s gives up to %.2g",
+                            p->value, v->propagated, x->a.arithmetic->name, SPREAD_RATIO * spread);
 }

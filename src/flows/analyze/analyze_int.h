@@ -52,6 +52,7 @@ typedef struct pl_analysis {
     const char **clipped;        /* by value id of `model`: what its quantiser clips; NULL */
     pl_precision *precision;     /* by value id of `model`: what it went through */
     pl_progress progress;
+    const pl_arithmetic *arithmetic; /* the precision profile asked for; NULL = by A */
     pl_accuracy accuracy;     /* when do outputs agree? The same object as of run and minify */
     struct pl_spread *spread; /* by output of `replayed`, in the arena: what rounding does; NULL =
                                  not asked */
@@ -122,6 +123,10 @@ pl_status pl_analysis_spread(pl_analysis *x, const pl_value *output, struct pl_s
  * fails. */
 pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
                             double tol, bool *fails, pl_err *err);
+/* An output that fails though no operation is to blame: *fails becomes false when the precision
+ * profile of A explains it. */
+pl_status pl_analysis_device(pl_analysis *x, pl_sync_point *p, const pl_judgement *v, bool *fails,
+                             pl_err *err);
 /* A note on outputs that differ and do not fail; *said when there are some. */
 pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
 

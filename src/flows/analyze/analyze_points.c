@@ -313,6 +313,9 @@ static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgeme
         *fails = figures.relative > tol;
     } else {
         *fails = pl_accuracy_output_fails(&x->accuracy, &figures);
+        if (*fails && x->blame.n_groups == 0 && !figures.structural && !figures.nonfinite &&
+            !no_gold)
+            PL_TRY(pl_analysis_device(x, p, v, fails, err));
         if (*fails && x->blame.n_groups == 0) return pl_analysis_excuse(x, p, &figures, fails, err);
     }
     return PL_OK;

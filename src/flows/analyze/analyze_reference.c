@@ -262,7 +262,8 @@ pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
                           .get = mapped_get,
                           .ctx = m,
                           .has_copies = run->n_unknown > 0 || run->marked || run->mode > 0,
-                          .reshaped = mapped_reshaped };
+                          .reshaped = mapped_reshaped,
+                          .arithmetic = run->arithmetic };
 }
 
 static bool record_has(void *ctx, const pl_value *value) {

@@ -65,8 +65,13 @@ pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err) {
         x->session->a.version = pl_analysis_keep(x, old->a.version);
         x->session->a.cpu = pl_analysis_keep(x, old->a.cpu);
         x->session->a.sandbox = pl_analysis_keep(x, old->a.sandbox);
+        x->session->a.device = pl_analysis_keep(x, old->a.device);
+        if (x->a.arithmetic == NULL) x->a.arithmetic = pl_arithmetic_find(old->a.precision_profile);
+        if (x->a.arithmetic != NULL) x->session->a.precision_profile = x->a.arithmetic->name;
+        if (pl_placement_copy(&old->a.placement, x->arena, &x->session->a.placement) != PL_OK)
+            st = pl_fail_memory(err, 1);
         x->session->a.path = pl_analysis_keep(x, x->options->reuse);
-        st = pl_analysis_timed(x, "reuse A", err);
+        if (st == PL_OK) st = pl_analysis_timed(x, "reuse A", err);
     }
     pl_session_free(old);
     return st;

@@ -25,6 +25,7 @@ pl_status pl_side_run_prepare(pl_side_run *r, pl_model *model, const pl_side_opt
                               pl_err *err) {
     const size_t n_values = (size_t)model->n_values + 1;
     *r = (pl_side_run){ .model = model, .options = *options, .by_name = PL_STRMAP_INIT };
+    r->arithmetic = options->arithmetic;
     r->entry = pl_calloc(n_values, sizeof(size_t));
     r->hash = pl_calloc(n_values, sizeof(pl_hash128));
     r->plain = pl_calloc(model->graph->n_outputs + 1, sizeof(pl_datum *));
@@ -74,9 +75,28 @@ void pl_side_run_release(pl_side_run *r) {
     *r = (pl_side_run){ .model = NULL };
 }
 
+/* The precision profile of the first place of the placement that has one. A backend without a
+ * device is not asked: it is the CPU. One that cannot tell is taken for it. */
+static void find_arithmetic(pl_side_run *r) {
+    const char *at = "";
+    if (r->arithmetic != NULL) return;
+    r->arithmetic = &pl_arithmetics[0];
+    if (pl_backend_device(r->backend)[0] == '\0') return;
+    if (pl_program_placement(r->program, &at, NULL) != PL_OK) return;
+    while (*at != '\0' && r->arithmetic == &pl_arithmetics[0]) {
+        char place[64];
+        snprintf(place, sizeof(place), "%.*s", (int)strcspn(at, "\t\n"), at);
+        r->arithmetic = pl_arithmetic_of(place);
+        at += strcspn(at, "\n");
+        at += *at == '\n';
+    }
+}
+
 pl_status pl_side_run_plain(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     drop(r->plain, r->model->graph->n_outputs);
-    return pl_program_run(r->program, in, r->plain, err);
+    PL_TRY(pl_program_run(r->program, in, r->plain, err));
+    find_arithmetic(r);
+    return PL_OK;
 }
 
 /* ---- what the hook sees ---- */
@@ -354,5 +374,7 @@ static pl_status get(void *ctx, const pl_value *value, pl_datum **out, pl_err *e
 }
 
 pl_run_data pl_side_run_data(const pl_side_run *run) {
-    return (pl_run_data){ .has = has, .get = get, .ctx = (void *)(uintptr_t)run };
+    return (pl_run_data){
+        .has = has, .get = get, .ctx = (void *)(uintptr_t)run, .arithmetic = run->arithmetic
+    };
 }

@@ -20,7 +20,8 @@ typedef struct pl_side_options {
     int sandbox; /* PLUMB_SANDBOX_* */
     uint64_t seed;
     int threads;
-    uint64_t spool_memory; /* bytes kept in memory before the file */
+    const pl_arithmetic *arithmetic; /* precision profile; NULL = by where the nodes run */
+    uint64_t spool_memory;           /* bytes kept in memory before the file */
     const pl_progress *progress;
     const char *phase; /* "A", "B": for progress */
 } pl_side_options;
@@ -41,10 +42,11 @@ typedef struct pl_side_run {
     bool refused;         /* the backend refuses models with more outputs, and that is all */
     bool outputs_differ;  /* those of the recorded run are kept, not those of the plain one */
     bool observer_effect; /* the first way to record changed the outputs */
-    size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
-    const pl_value *unstable;     /* first value whose second run differed; NULL = none */
-    char difference[160];         /* its tuples: "a != b" */
-    char record_trouble[320];     /* recording failed where the plain run did not; "" */
+    size_t n_recorded, n_unknown;    /* values of the model; names that it does not have */
+    const pl_value *unstable;        /* first value whose second run differed; NULL = none */
+    char difference[160];            /* its tuples: "a != b" */
+    char record_trouble[320];        /* recording failed where the plain run did not; "" */
+    const pl_arithmetic *arithmetic; /* never NULL after a plain run */
     bool (*wants)(void *ctx, const pl_value *value); /* NULL = every value is kept */
     void *wants_ctx;
 } pl_side_run;

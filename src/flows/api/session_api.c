@@ -116,6 +116,8 @@ int plumb_session_side(const plumb_session *h, char side, plumb_side_info *out) 
                                 .path = str(i->path),
                                 .hash = str(i->hash),
                                 .failure = str(i->failure),
+                                .device = str(i->device),
+                                .precision_profile = str(i->precision_profile),
                                 .signal = i->signal };
     return pl_struct_fill(out, &x, sizeof(x));
 }

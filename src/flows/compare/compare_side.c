@@ -100,7 +100,9 @@ pl_status pl_compare_side_describe(const pl_compare_side *side, pl_session *s, p
                            .hash = "",
                            .failure = "",
                            .cpu = "",
-                           .sandbox = "" };
+                           .sandbox = "",
+                           .device = "",
+                           .precision_profile = "" };
     PL_TRY(hash_of(side, s->arena, &out->hash, err));
     out->backend = pl_arena_strdup(s->arena, side->recording->format);
     if (out->backend == NULL) return pl_fail_memory(err, 1);

@@ -203,7 +203,9 @@ static double score_error(const pl_bound *c, const pl_b_attention *a, const atte
 /* Relative error of probabilities and of their average. */
 static double average_error(const pl_bound *c, const attention_stats *s, double score) {
     const double own = c->u_acc * (pl_b_chain(s->length) + 6 + log(fmax(s->length, 1))) + 2 * c->u;
-    return fmin(2 * score, 2) + own + s->local;
+    /* Most of what counts lies within a few units of the largest score. */
+    const double maths = pl_b_maths(c, PL_MATHS_EXP, 8, 1) + pl_b_maths(c, PL_MATHS_DIV, 1, 1);
+    return fmin(2 * score, 2) + own + maths + s->local;
 }
 
 /* ---- the average of |v|, and of its errors ---- */

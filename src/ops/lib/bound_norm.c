@@ -41,7 +41,8 @@ pl_status pl_b_spread(pl_bound *c, const pl_tensor *t, const double *data, const
 typedef struct norm_job {
     const pl_b_norm *norm;
     double u, u_low, tiny, chain;
-    bool low; /* the result is stored in less precision than it is computed in */
+    double root; /* relative error of 1 / sqrt and a division, by the precision profile */
+    bool low;    /* the result is stored in less precision than it is computed in */
 } norm_job;
 
 typedef struct row_stats {
@@ -101,13 +102,13 @@ static void one_row(const norm_job *j, int64_t row) {
     moved /= (double)n->n;
     const double v = (variance_error(j, &s) + 2 * moved) / s.variance;
     if (n->e_mean != NULL) n->e_mean[row] = j->u * j->chain * s.abs_mean + s.e_mean;
-    if (n->e_inverse != NULL) n->e_inverse[row] = s.inverse * (v / 2 + 2 * j->u);
+    if (n->e_inverse != NULL) n->e_inverse[row] = s.inverse * (v / 2 + 2 * j->u + j->root);
     for (int64_t i = 0; n->e != NULL && i < n->n; i++) {
         const double hat = (x[i] - s.mean) * s.inverse;
         const double c = centre_error(j, &s, x[i], ex == NULL ? 0 : ex[i]);
         const double g = n->scale == NULL ? 1 : fabs(n->scale[at + i]);
         const double b = n->bias == NULL ? 0 : fabs(n->bias[at + i]);
-        double e = g * (c * s.inverse + fabs(hat) * (v / 2 + 2 * j->u));
+        double e = g * (c * s.inverse + fabs(hat) * (v / 2 + 2 * j->u + j->root));
         e += j->u * (fabs(n->y[at + i]) + b);
         if (n->e_scale != NULL) e += fabs(hat) * n->e_scale[at + i];
         if (n->e_bias != NULL) e += n->e_bias[at + i];
@@ -127,6 +128,8 @@ void pl_b_norm_rule(const pl_bound *c, const pl_b_norm *norm) {
                          .u_low = c->u,
                          .tiny = c->tiny,
                          .low = c->u > c->u_acc,
+                         .root =
+                             pl_b_maths(c, PL_MATHS_SQRT, 1, 1) + pl_b_maths(c, PL_MATHS_DIV, 1, 1),
                          .chain = pl_b_chain((double)norm->n) };
     if (norm->n == 0) return;
     pl_pool_for(c->pool, norm->rows, norm->n > 4096 ? 1 : 4096 / norm->n + 1, norm_rows,

@@ -26,7 +26,8 @@ static double shared_error(const bound_job *j, int64_t from, double max) {
         const double p = j->log ? exp(j->y[at]) : j->y[at];
         const double far = isfinite(j->x[at]) ? max - j->x[at] : 0;
         if (!(p > 0)) continue;
-        const double own = p * u * ((j->log ? 1 : 2) + far);
+        const double own =
+            p * (u * ((j->log ? 1 : 2) + far) + pl_b_maths(j->c, PL_MATHS_EXP, far, 1));
         came_in += j->e != NULL ? p * j->e[at] : 0;
         squares += own * own;
         sum += own;
@@ -44,7 +45,10 @@ static void bound_row(const bound_job *j, int64_t from) {
     for (int64_t k = 0; k < n; k++) {
         const int64_t at = from + k * step;
         const double y = j->y[at], far = isfinite(j->x[at]) ? max - j->x[at] : 0;
-        const double rounded = j->c->u_acc * ((j->log ? 1 : 1.5) + far);
+        const double rounded = j->c->u_acc * ((j->log ? 1 : 1.5) + far) +
+                               (j->log ? pl_b_maths(j->c, PL_MATHS_LOG, 1, y)
+                                       : pl_b_maths(j->c, PL_MATHS_EXP, far, 1) +
+                                             pl_b_maths(j->c, PL_MATHS_DIV, 1, 1));
         const double all = rounded + (j->e != NULL ? j->e[at] : 0) + shared;
         if (j->log) {
             j->out[at] = isfinite(y) ? all + pl_b_round(j->c, y) : 0;

@@ -41,7 +41,7 @@ static double quotient_error(const double *x, const double *e, double quotient) 
 }
 static double div_element(const pl_bound *c, const double *x, const double *e, double y) {
     if (x[1] != 0 && fabs(x[1]) < c->tiny && isfinite(y)) return HUGE_VAL;
-    return pl_b_round(c, y) + quotient_error(x, e, y);
+    return pl_b_round(c, y) + pl_b_maths(c, PL_MATHS_DIV, x[0], y) + quotient_error(x, e, y);
 }
 static double div_int_element(const pl_bound *c, const double *x, const double *e, double y) {
     (void)c;
@@ -79,9 +79,16 @@ static double pow_error(const double *x, const double *e, double y) {
     const double by_exponent = e[1] == 0 || x[0] == 0 ? 0 : fabs(y * log(fabs(x[0]))) * e[1];
     return base_error(x[0], x[1], e[0], y) + by_exponent;
 }
+/* As exp2(p log2(x)): the exponent's error grows with p. */
+static double pow_maths(const pl_bound *c, const double *x, double y) {
+    const double l = x[0] == 0 ? 0 : log(fabs(x[0])), exponent = x[1] * l;
+    if (c->arithmetic == NULL) return 0;
+    return pl_b_maths(c, PL_MATHS_EXP, exponent, y) +
+           fabs(y * x[1]) * pl_b_maths(c, PL_MATHS_LOG, x[0], l);
+}
 static double pow_element(const pl_bound *c, const double *x, const double *e, double y) {
     if (!isfinite(y)) return 0;
-    return 2 * pl_b_round(c, y) + pow_error(x, e, y);
+    return 2 * pl_b_round(c, y) + pow_maths(c, x, y) + pow_error(x, e, y);
 }
 /* Truncated after the power was taken in floating point, when an operand is a float. */
 static double pow_int_element(const pl_bound *c, const double *x, const double *e, double y) {

@@ -155,7 +155,9 @@ pl_status pl_reduce_l2_bound(pl_bound *c) {
         double change = c->u_acc * pl_b_chain(p.k) * square + fmin(p.k * p.tiny, 3 * square);
         if (inherited != NULL) change += inherited[i];
         /* Not change / 2y, which is the same for small ones and nothing for y = 0. */
-        p.e[i] = change == 0 ? 0 : change / (sqrt(square + change) + y) + pl_b_round(c, y);
+        p.e[i] = change == 0 ? 0
+                             : change / (sqrt(square + change) + y) + pl_b_round(c, y) +
+                                   pl_b_maths(c, PL_MATHS_SQRT, 1, y);
         if (isfinite(y) && square >= square_limit(c)) p.e[i] = HUGE_VAL;
         if (!is_float) p.e[i] = 1; /* truncated from a root in floating point */
     }
@@ -179,7 +181,8 @@ pl_status pl_reduce_log_sum_bound(pl_bound *c) {
     for (int64_t i = 0; i < p.y->n_elements; i++) {
         const double change = (p.k > 1 ? c->u_acc * pl_b_chain(p.k) * size[i] : 0) +
                               (inherited == NULL ? 0 : inherited[i]);
-        p.e[i] = 2 * pl_b_round(c, p.out[i]) + log_change(exp(p.out[i]), change);
+        p.e[i] = 2 * pl_b_round(c, p.out[i]) + pl_b_maths(c, PL_MATHS_LOG, 1, p.out[i]) +
+                 log_change(exp(p.out[i]), change);
         if (!pl_dtype_is_float(c->out_native[0])) p.e[i] = 1;
     }
     return PL_OK;
@@ -203,7 +206,8 @@ pl_status pl_reduce_log_sum_exp_bound(pl_bound *c) {
     for (int64_t i = 0; i < p.x->n_elements; i++) {
         const double far = p.out[at] - x[i];
         w[i] = isfinite(far)
-                   ? exp(-far) * (c->u_acc * (2 + fabs(far)) + (e == NULL ? 0 : expm1(e[i])))
+                   ? exp(-far) * (c->u_acc * (2 + fabs(far)) + pl_b_maths(c, PL_MATHS_EXP, far, 1) +
+                                  (e == NULL ? 0 : expm1(e[i])))
                    : 0;
         for (int d = p.x->rank - 1; d >= 0; d--) {
             at += stride[d];

@@ -185,27 +185,43 @@ static double unit(double x) { /* into the domain of asin */
     return x < -1 ? -1 : x > 1 ? 1 : x;
 }
 
+/* asinh, acosh and atanh on a device are log(x + sqrt(x^2 +- 1)) and log((1 + x) / (1 - x)) / 2,
+ * which cancel near 0: a few roundings of the argument, then the logarithm. */
+static double log_of_sum(const pl_bound *c, double x, double y) {
+    const double error = pl_b_maths(c, PL_MATHS_LOG, x, y);
+    return error == 0 ? 0 : error + pl_b_maths(c, PL_MATHS_SQRT, x, 1) + 2 * c->u_acc;
+}
+
 /* Functions that one program computes and another approximates: 2u where runtimes were measured, 3u
  * where not, 4u where a runtime was seen to need it. The second derivative's share is added where
  * the first can vanish. */
-BOUND(exp, u *y *(2 + fabs(x)), y *expm1(e))
-BOUND(tanh, u *(2 * fabs(y) + fabs(x) * (1 - y * y)), ((1 - y * y) + 0.4 * e) * e)
-BOUND(sin, 2 * u * fabs(y), (fabs(cos(x)) + 0.5 * e) * e)
-BOUND(cos, 2 * u * fabs(y), (fabs(sin(x)) + 0.5 * e) * e)
-BOUND(sqrt, is_denormal(c, x) ? y : 2 * u * y, larger_change(y, sqrt(fmax(x - e, 0)), sqrt(x + e)))
-BOUND(log, is_denormal(c, x) ? HUGE_VAL : 2 * u * fabs(y), x > e ? e / (x - e) : HUGE_VAL)
-BOUND(reciprocal, is_denormal(c, x) ? HUGE_VAL : 2 * u * fabs(y),
+BOUND(exp, u *y *(2 + fabs(x)) + pl_b_maths(c, PL_MATHS_EXP, x, y), y *expm1(e))
+BOUND(tanh, u *(2 * fabs(y) + fabs(x) * (1 - y * y)) + pl_b_maths(c, PL_MATHS_TANH, x, y),
+      ((1 - y * y) + 0.4 * e) * e)
+BOUND(sin, 2 * u * fabs(y) + pl_b_maths(c, PL_MATHS_SIN, x, y), (fabs(cos(x)) + 0.5 * e) * e)
+BOUND(cos, 2 * u * fabs(y) + pl_b_maths(c, PL_MATHS_SIN, x, y), (fabs(sin(x)) + 0.5 * e) * e)
+BOUND(sqrt, is_denormal(c, x) ? y : 2 * u * y + pl_b_maths(c, PL_MATHS_SQRT, x, y),
+      larger_change(y, sqrt(fmax(x - e, 0)), sqrt(x + e)))
+BOUND(log, is_denormal(c, x) ? HUGE_VAL : 2 * u * fabs(y) + pl_b_maths(c, PL_MATHS_LOG, x, y),
+      x > e ? e / (x - e) : HUGE_VAL)
+BOUND(reciprocal,
+      is_denormal(c, x) ? HUGE_VAL : 2 * u * fabs(y) + pl_b_maths(c, PL_MATHS_DIV, x, y),
       fabs(x) > e ? e / (fabs(x) - e) * fabs(y) : HUGE_VAL)
-BOUND(acos, 4 * u * fabs(y), larger_change(y, acos(unit(x - e)), acos(unit(x + e))))
-BOUND(asin, 4 * u * fabs(y), larger_change(y, asin(unit(x - e)), asin(unit(x + e))))
-BOUND(acosh, 3 * u * fabs(y), larger_change(y, acosh(fmax(x - e, 1)), acosh(x + e)))
-BOUND(asinh, 3 * u * fabs(y), (1 / sqrt(1 + x * x) + 0.4 * e) * e)
-BOUND(atan, 3 * u * fabs(y), (1 / (1 + x * x) + 0.4 * e) * e)
-BOUND(atanh, 3 * u * fabs(y),
+BOUND(acos, 4 * u * fabs(y) + pl_b_maths(c, PL_MATHS_ASIN, x, y),
+      larger_change(y, acos(unit(x - e)), acos(unit(x + e))))
+BOUND(asin, 4 * u * fabs(y) + pl_b_maths(c, PL_MATHS_ASIN, x, y),
+      larger_change(y, asin(unit(x - e)), asin(unit(x + e))))
+BOUND(acosh, 3 * u * fabs(y) + log_of_sum(c, fabs(x), y),
+      larger_change(y, acosh(fmax(x - e, 1)), acosh(x + e)))
+BOUND(asinh, 3 * u * fabs(y) + log_of_sum(c, fabs(x), y), (1 / sqrt(1 + x * x) + 0.4 * e) * e)
+BOUND(atan, 3 * u * fabs(y) + pl_b_maths(c, PL_MATHS_ATAN, x, y), (1 / (1 + x * x) + 0.4 * e) * e)
+BOUND(atanh, 3 * u * fabs(y) + log_of_sum(c, 1, y),
       fabs(x) + e < 1 ? larger_change(y, atanh(x - e), atanh(x + e)) : HUGE_VAL)
-BOUND(cosh, u *y *(2 + fabs(x)), sinh(fabs(x) + e) * e)
-BOUND(sinh, u *(2 * fabs(y) + fabs(x) * cosh(x)), cosh(fabs(x) + e) * e)
-BOUND(tan, 3 * u * fabs(y), (1 + y * y) * e < 0.5 ? 2 * (1 + y * y) * e : HUGE_VAL)
+BOUND(cosh, u *y *(2 + fabs(x)) + pl_b_maths(c, PL_MATHS_EXP, x, y), sinh(fabs(x) + e) * e)
+BOUND(sinh, u *(2 * fabs(y) + fabs(x) * cosh(x)) + pl_b_maths(c, PL_MATHS_EXP, x, cosh(x)),
+      cosh(fabs(x) + e) * e)
+BOUND(tan, 3 * u * fabs(y) + (1 + fabs(y)) * (1 + fabs(y)) * pl_b_maths(c, PL_MATHS_SIN, x, 1),
+      (1 + y * y) * e < 0.5 ? 2 * (1 + y * y) * e : HUGE_VAL)
 
 /* Integers go through float, whose erf may reach 1 before the exact one does. */
 BOUND(erf_float, u *(2 * fabs(y) + fabs(x) * M_2_SQRTPI * exp(-x * x)),

@@ -113,15 +113,22 @@ RULE(hard_swish)
 
 /* ---- exponentials ---- */
 
+/* 1 / (1 + exp(-x)) on a device. */
+static double sigmoid_maths(const pl_bound *c, double x, double y) {
+    if (c->arithmetic == NULL) return 0;
+    return y * (1 - y) * pl_b_maths(c, PL_MATHS_EXP, x, 1) + pl_b_maths(c, PL_MATHS_DIV, x, y);
+}
 /* The tails are clamped by fast implementations: 2u_acc is absolute. */
-BOUND(sigmoid, 2 * c->u_acc + (u > c->u_acc ? 2 * u * y : 0) + u * fabs(x) * y * (1 - y) +
-                   (y * (1 - y) + 0.05 * e) * e)
+BOUND(sigmoid, sigmoid_maths(c, x, y) + 2 * c->u_acc + (u > c->u_acc ? 2 * u * y : 0) +
+                   u * fabs(x) * y * (1 - y) + (y * (1 - y) + 0.05 * e) * e)
 RULE(sigmoid)
 
-BOUND(softplus, 3 * u * y + (sigmoid(x) + 0.13 * e) * e)
+BOUND(softplus, 3 * u * y + sigmoid(x) * pl_b_maths(c, PL_MATHS_EXP, x, 1) +
+                    pl_b_maths(c, PL_MATHS_LOG, x, y) + (sigmoid(x) + 0.13 * e) * e)
 RULE(softplus)
 
-BOUND(softsign, 2 * u * fabs(y) + e / ((1 + fabs(x)) * (1 + fabs(x))) + e * e)
+BOUND(softsign, 2 * u * fabs(y) + pl_b_maths(c, PL_MATHS_DIV, x, y) +
+                    e / ((1 + fabs(x)) * (1 + fabs(x))) + e * e)
 RULE(softsign)
 
 /* Elu and its kin: x < 0 ? negative * (exp(x / width) - 1) : positive * x, as exp(x) - 1, not
@@ -129,8 +136,10 @@ RULE(softsign)
 static double elu_element(const pl_bound *c, const double *px, const double *pe, double y) {
     const double x = px[0], e = pe[0], width = c->p[0], negative = c->p[1], positive = c->p[2];
     if (isnan(x) || isinf(y)) return 0;
-    double bound = x > 0 ? (positive == 1 ? 0 : 2 * c->u * fabs(y))
-                         : 2 * (c->u * fabs(y) + c->u_acc * fabs(negative));
+    double bound =
+        x > 0 ? (positive == 1 ? 0 : 2 * c->u * fabs(y))
+              : 2 * (c->u * fabs(y) + c->u_acc * fabs(negative)) +
+                    fabs(negative) * pl_b_maths(c, PL_MATHS_EXP, x / width, exp(x / width));
     if (x == 0) bound = 0;
     const double above = x + 8 * e > 0 ? fabs(positive) : 0;
     const double steepest = exp((width > 0 ? fmin(x + e, 0) : x - e) / width);
@@ -158,10 +167,12 @@ pl_status pl_selu_bound(pl_bound *c) {
 
 /* ---- x times a squashing function, whose error is absolute ---- */
 
-BOUND(gelu, 2 * c->u_acc * fabs(x) + (u > c->u_acc ? 2 * u * fabs(y) : 0) + 1.13 * e)
+BOUND(gelu, fabs(x) / 2 * pl_b_maths(c, PL_MATHS_TANH, x, 1) + 2 * c->u_acc * fabs(x) +
+                (u > c->u_acc ? 2 * u * fabs(y) : 0) + 1.13 * e)
 RULE(gelu)
 
-BOUND(mish, 2 * c->u_acc * fabs(x) + 2 * u * fabs(y) + 1.09 * e)
+BOUND(mish, fabs(x) * pl_b_maths(c, PL_MATHS_TANH, x, 1) + 2 * c->u_acc * fabs(x) +
+                2 * u * fabs(y) + 1.09 * e)
 RULE(mish)
 
 /* The slope of x * sigmoid(alpha x). */
@@ -172,7 +183,8 @@ static double swish_slope(double alpha, double x) {
 static double swish_error(const pl_bound *c, double x, double e, double y) {
     const double alpha = c->p[0], s = sigmoid(alpha * x);
     const double own = c->u_acc * (2 + fabs(alpha * x) * s * (1 - s)) * fabs(x) + c->u * fabs(y);
-    return own + (fabs(swish_slope(alpha, x)) + 0.3 * fabs(alpha) * e) * e;
+    return own + fabs(x) * sigmoid_maths(c, alpha * x, s) +
+           (fabs(swish_slope(alpha, x)) + 0.3 * fabs(alpha) * e) * e;
 }
 BOUND(swish, swish_error(c, x, e, y))
 pl_status pl_swish_bound(pl_bound *c) {

@@ -259,7 +259,8 @@ static void bound_fixed(pl_bound *c, const pl_axis_view *v, const sides *s, doub
         const int64_t ch = i / v->inner % v->n;
         const double m = s->x[IN_MEAN][ch], var = s->x[IN_VAR][ch] + epsilon;
         const double k = fabs(s->x[IN_SCALE][ch]) / sqrt(var), d = fabs(x[i] - m);
-        e[i] = c->u_acc * (4 * k * (fabs(x[i]) + fabs(m)) + fabs(s->x[IN_BIAS][ch]));
+        e[i] = k * d * (pl_b_maths(c, PL_MATHS_SQRT, 1, 1) + pl_b_maths(c, PL_MATHS_DIV, 1, 1));
+        e[i] += c->u_acc * (4 * k * (fabs(x[i]) + fabs(m)) + fabs(s->x[IN_BIAS][ch]));
         e[i] += k * ((ex == NULL ? 0 : ex[i]) + error_at(s, IN_MEAN, ch));
         e[i] += d * (error_at(s, IN_SCALE, ch) / sqrt(var) + k * error_at(s, IN_VAR, ch) / var / 2);
         e[i] += error_at(s, IN_BIAS, ch);

@@ -380,7 +380,7 @@ static pl_status average_rule(pl_bound *c, double longest, const double *counts,
     if (st == PL_OK && c->e_in[0] != NULL) st = pl_b_map(c, c->e_in[0], pl_b_square, &x[0]);
     if (st == PL_OK && x[0] != NULL) st = pl_b_apply(c, x, PL_F64, 0, &inherited);
     for (int64_t i = 0; st == PL_OK && i < y->n_elements; i++) {
-        e[i] = factor * ((const double *)s->data)[i];
+        e[i] = factor * ((const double *)s->data)[i] + pl_b_maths(c, PL_MATHS_DIV, 1, py[i]);
         if (inherited == NULL) continue;
         const double n = counts == NULL ? longest : counts[i % cells];
         e[i] += sqrt(((const double *)inherited->data)[i] / fmax(n, 1));

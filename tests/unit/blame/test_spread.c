@@ -24,7 +24,7 @@ static pl_spread whole_spread_of(const char *text) {
     if (pl_model_parse_graph(text, 18, &model, &err) != PL_OK ||
         pl_ops_resolve(model, &err) != PL_OK || pl_model_infer(model, NULL, &err) != PL_OK ||
         pl_inputs_make(model, &source, in, &err) != PL_OK ||
-        pl_rounding_spread(model, in, NULL, 1, NULL, spread, &err) != PL_OK) {
+        pl_rounding_spread(model, in, NULL, NULL, 1, NULL, spread, &err) != PL_OK) {
         fail_msg("%s", err.message);
     }
     for (size_t i = 0; i < model->graph->n_inputs; i++)

@@ -1,0 +1,23 @@
+# A device that is lost, hangs or runs out of memory: exit 3 with the cause, nothing left running, and the next run works.
+source "$TESTS/webgpu/common.inc"
+cat >m.onnxtxt <<'TEXT'
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,N] x) => (float[N,N] y) { a = MatMul(x, x) y = Add(a, x) }
+TEXT
+"$PLUMB" run m.onnxtxt --dim N=2000 --save none --repro-level 0 --backend "$GPU" --timeout 0.2 2>&1 | sed 's/ in [a-z]*;.*//; s/ in [a-z]*$//'
+echo "exit ${PIPESTATUS[0]}"
+"$PLUMB" run m.onnxtxt --dim N=3000 --save none --repro-level 0 --backend "$GPU" --memory-limit 100 2>&1 | sed 's/ in [a-z]*;.*//; s/ in [a-z]*$//'
+echo "exit ${PIPESTATUS[0]}"
+"$PLUMB" run m.onnxtxt --dim N=3000 --save none --repro-level 0 --backend "$GPU" >lost.txt 2>&1 &
+plumb=$!
+for _ in $(seq 200); do
+    guard=$(pgrep -P $plumb plumb-guard) && child=$(pgrep -P "$guard") && break
+    sleep 0.02
+done
+kill -9 $child
+wait $plumb
+echo "exit $?"
+sed 's/ in [a-z]*;.*//; s/ in [a-z]*$//' lost.txt
+kill -0 $guard 2>/dev/null && echo "guard left"
+kill -0 $child 2>/dev/null && echo "child left"
+"$PLUMB" run m.onnxtxt --dim N=4 --save none --backend "$GPU" >/dev/null && echo works
