@@ -78,10 +78,18 @@ void pl_lost_calls_put_json(const pl_session *s, pl_json *j) {
     pl_json_array_end(j);
 }
 
+/* Calls that the exported run makes otherwise follow from a number that was frozen before them: a
+ * condition, a count. Rows are in the order of the calls. */
+static const pl_lost_call *cause_of(const pl_session *s, size_t i) {
+    for (size_t k = 0; k < i && strcmp(s->lost[i].status, "changed") == 0; k++)
+        if (strcmp(s->lost[k].status, "frozen") == 0) return &s->lost[k];
+    return &s->lost[i];
+}
+
 const pl_lost_call *pl_lost_calls_for(const pl_session *s, const char *value) {
     for (size_t i = 0; i < s->n_lost; i++)
         for (size_t k = 0; k < s->lost[i].n_affects; k++)
-            if (strcmp(s->lost[i].affects[k], value) == 0) return &s->lost[i];
+            if (strcmp(s->lost[i].affects[k], value) == 0) return cause_of(s, i);
     return s->n_lost > 0 ? &s->lost[0] : NULL;
 }
 

@@ -1,8 +1,12 @@
-"""The table of exporter_traps.py is true, and recordings name the calls that the exporter lost. Prints TAP.
+"""The table of exporter_traps.py is true, recordings name the calls that the exporter lost, and analyze accuses the right party. Prints TAP.
 
 Truth is torch's own output against the exported model on ONNX Runtime and on plumb's interpreter: where both differ from torch
 the model is wrong, where ONNX Runtime alone does, the runtime."""
 
+import json
+import os
+import re
+import subprocess
 import sys
 import warnings
 
@@ -16,6 +20,7 @@ from torch_versions import TORCH2  # noqa: E402
 from exporter_traps import TRAPS  # noqa: E402
 from tap import Skip  # noqa: E402
 
+PLUMB = os.path.abspath(os.environ.get("PLUMB", "build/plumb"))
 WRONG = 1e-4  # of the largest element; fp32 rounding of these modules stays below 1e-6
 
 
@@ -89,6 +94,42 @@ def test_dropped_calls_say_what_they_affect(folder):
         outputs_of = [o.name for o in onnx.load(result.onnx_path).graph.output]
         assert rows[0]["affects"] and set(rows[0]["affects"]) <= set(result.mapped), (trap.name, rows)
         assert trap.name == "AliasReadLater" or rows[0]["affects"] == outputs_of, (trap.name, rows)
+
+
+def analyzed(folder, trap, result):
+    """what `plumb analyze --reference run.safetensors` says: the document and its text"""
+    done = subprocess.run([PLUMB, "analyze", result.onnx_path, "--backend", "ort", "--reference", result.path, "--skip-search", "--json", "-o",
+                           folder / f"{trap.name}-session"], capture_output=True, text=True, check=False)
+    assert done.stdout, (trap.name, done.returncode, done.stderr[-400:])
+    return done.returncode, json.loads(done.stdout)
+
+
+def lines_named(document):
+    """lines of exporter_traps.py in the reason and in the value that diverges first"""
+    texts = [document["reason"]] + [p.get("source") or "" for p in document["sync_points"] if p["value"] == document["first_divergence"]]
+    return {int(n) for t in texts for n in re.findall(r"exporter_traps\.py:(\d+)", t)}
+
+
+def wrong_verdict(folder, trap):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result, _ = recorded(folder, trap)
+    code, document = analyzed(folder, trap, result)
+    if document["at_fault"] != trap.at_fault or code != (trap.at_fault != "none"):
+        return f"{trap.name}: at fault {document['at_fault']}, exit {code}; expected {trap.at_fault}: {document['reason'][:200]}"
+    if trap.at_fault != "none" and trap.line() is not None and trap.line() not in lines_named(document):
+        return f"{trap.name}: line {trap.line()} is not named ({lines_named(document)}): {document['reason'][:300]}"
+    return None
+
+
+def test_verdict(folder):
+    """The right party is accused, and the PyTorch line is the right one; a part of the modules without --full."""
+    if TORCH2:
+        raise Skip("the table is that of torch 1.13's exporter")
+    traps = TRAPS if "--full" in sys.argv else TRAPS[::5]
+    bad = [why for why in (wrong_verdict(folder, t) for t in traps) if why]
+    assert not bad, "\n".join(bad)
+    return f"{len(traps)} of {len(TRAPS)} modules"
 
 
 if __name__ == "__main__":
