@@ -18,6 +18,11 @@ typedef struct contents {
     pl_recording *recording;
 } contents;
 
+static const char *format_of(const contents *c) {
+    if (c->gguf != NULL) return "gguf";
+    return c->recording != NULL ? c->recording->format : "";
+}
+
 typedef struct tensor_line {
     const char *name, *type; /* type: of the blocks, or of the elements */
     bool has_shape;
@@ -27,7 +32,8 @@ typedef struct tensor_line {
 } tensor_line;
 
 static size_t count_lines(const contents *c) {
-    return c->gguf != NULL ? c->gguf->n_entries : c->recording->n_records;
+    if (c->gguf != NULL) return c->gguf->n_entries;
+    return c->recording != NULL ? c->recording->n_records : 0;
 }
 
 static tensor_line line_at(const contents *c, size_t i) {
@@ -68,7 +74,7 @@ static void put_text(const contents *c, pl_buf *out) {
     if (c->gguf != NULL)
         pl_buf_printf(out, "GGUF version %u", c->gguf->version);
     else
-        pl_buf_puts(out, c->recording->format);
+        pl_buf_puts(out, format_of(c));
     pl_buf_printf(out, ", %zu tensor%s (%.1f MB)", n, pl_plural(n), 1e-6 * (double)n_bytes);
     pl_escape_end_line(out, at);
     if (c->gguf != NULL) put_metadata(c->gguf, out);
@@ -110,7 +116,7 @@ static void put_json(const contents *c, pl_buf *out) {
     pl_json_init(&j, out, true);
     pl_json_object_begin(&j);
     pl_json_put_string(&j, "path", c->path);
-    pl_json_put_string(&j, "format", c->gguf != NULL ? "gguf" : c->recording->format);
+    pl_json_put_string(&j, "format", format_of(c));
     if (c->gguf != NULL) {
         pl_json_put_int(&j, "version", c->gguf->version);
         put_metadata_json(c->gguf, &j);

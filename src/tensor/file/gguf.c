@@ -356,6 +356,7 @@ static void put_text(pl_buf *out, const uint8_t *data, size_t n) {
 static void put_number(pl_buf *out, pl_gguf_kind kind, const uint8_t *p) {
     const size_t n = kinds[kind].n_bytes;
     uint64_t bits = 0;
+    if (n == 0) return; /* not a number */
     for (size_t i = 0; i < n; i++)
         bits |= (uint64_t)p[i] << (8 * i);
     if (kind == PL_GGUF_BOOL) {
