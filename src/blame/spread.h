@@ -22,7 +22,8 @@ typedef struct pl_spread {
     int64_t n_changed; /* elements that are not the same */
 } pl_spread;
 
-/* spread[k] of output k. Bounds are those of the precision profile. The model is resolved and inferred, in[] are its inputs. */
+/* spread[k] of output k. Bounds are those of the precision profile. The model is resolved and
+ * inferred, in[] are its inputs. */
 pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, const pl_arithmetic *arithmetic,
                              pl_pool *pool, uint64_t seed, const pl_progress *progress,
                              pl_spread *spread, pl_err *err);
