@@ -86,7 +86,7 @@ plumb_status plumb_corpus_run(const char *list, const plumb_corpus_options *opti
     PL_TRY(read_job(list, &o, &job, err));
     if (o.output == NULL) return pl_fail(err, PL_E_USAGE, "plumb_corpus_options.output is NULL");
     if (o.n_backends == 0)
-        return pl_fail(err, PL_E_USAGE, "no backend to test; give at least one --backend");
+        return pl_fail(err, PL_E_USAGE, "no backend to test; option 'backend' is required");
     pl_status st = pl_corpus_run(&job, &c, err);
     if (st == PL_OK) st = write_baseline(c, o.write_baseline, err);
     if (st == PL_OK) return handle_take(c, out, err);
@@ -107,7 +107,7 @@ plumb_status plumb_corpus_plan(const char *list, const plumb_corpus_options *opt
     o.progress = pl_watch_init(&watch, o.progress);
     PL_TRY(read_job(list, &o, &job, err));
     if (o.n_backends == 0)
-        return pl_fail(err, PL_E_USAGE, "no backend to test; give at least one --backend");
+        return pl_fail(err, PL_E_USAGE, "no backend to test; option 'backend' is required");
     const pl_status st = pl_corpus_plan(&job, format == PLUMB_JSON, &out, err);
     if (st == PL_OK) return pl_api_text_take(&out, text, err);
     pl_buf_release(&out);

@@ -119,7 +119,7 @@ pl_status pl_corpus_merge(const char *const *folders, size_t n_folders, const pl
         return st;
     }
     if (job.output == NULL)
-        return pl_fail(err, PL_E_USAGE, "--merge of several folders requires -o");
+        return pl_fail(err, PL_E_USAGE, "merging several folders requires option 'output'");
     if (pl_path_exists(job.output))
         return pl_fail(err, PL_E_EXISTS, "'%s' already exists", job.output);
     PL_TRY(pl_dir_stage(job.output, &staged, err));

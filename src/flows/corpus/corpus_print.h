@@ -9,7 +9,7 @@ pl_status pl_corpus_print(const pl_corpus *corpus, const char *format, pl_buf *o
 /* "agree 3, diverged 1" */
 void pl_corpus_put_counts(const pl_corpus *corpus, pl_buf *out);
 /* Without the path of a library: "ort 1.27.0 opt=all". */
-void pl_corpus_put_backend(const pl_corpus *corpus, size_t backend, pl_buf *out);
+void pl_corpus_put_backend(const pl_corpus *corpus, size_t at, pl_buf *out);
 
 #define PL_CORPUS_FORMAT_MAP(X)                                                                    \
     X("text", text)                                                                                \

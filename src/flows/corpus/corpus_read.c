@@ -113,7 +113,8 @@ static pl_status read_all(pl_corpus *c, const pl_dir *dir, pl_err *err) {
     const pl_json_value *root = NULL;
     if (pl_dir_look(dir, PL_CORPUS_RESULT, NULL) != PL_KIND_FILE)
         return pl_fail(err, PL_E_NOT_FOUND,
-                       "'%s' has no " PL_CORPUS_RESULT ": not a corpus, or not finished (--resume)",
+                       "'%s' has no " PL_CORPUS_RESULT
+                       ": not a corpus, or not finished (see option 'resume')",
                        pl_dir_path(dir));
     PL_TRY(pl_dir_map(dir, PL_CORPUS_RESULT, &map, err));
     pl_status st = pl_json_read((const char *)map->data, map->n_bytes, c->arena, &root, err);

@@ -38,9 +38,10 @@ static pl_status settle_items(run *r, pl_err *err) {
         st = pl_dir_map(r->dir, PL_CORPUS_ITEMS, &map, err);
         if (st == PL_OK &&
             (map->n_bytes != text.n_bytes || memcmp(map->data, text.data, text.n_bytes) != 0)) {
-            st = pl_fail(err, PL_E_EXISTS,
-                         "'%s' was begun with other models, backends or seeds; choose another -o",
-                         r->job->output);
+            st = pl_fail(
+                err, PL_E_EXISTS,
+                "'%s' was begun with other models, backends or seeds; choose another output",
+                r->job->output);
         }
         pl_file_map_unref(map);
     }

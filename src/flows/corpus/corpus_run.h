@@ -18,15 +18,15 @@ typedef struct pl_corpus_job {
 } pl_corpus_job;
 
 /* Runs what is not done yet. One shard of several: *out has no groups and is_part. */
-pl_status pl_corpus_run(const pl_corpus_job *job, pl_corpus **out, pl_err *err);
+pl_status pl_corpus_run(const pl_corpus_job *given, pl_corpus **out, pl_err *err);
 /* What would be done, how long it will take. */
-pl_status pl_corpus_plan(const pl_corpus_job *job, bool json, pl_buf *out, pl_err *err);
+pl_status pl_corpus_plan(const pl_corpus_job *given, bool json, pl_buf *out, pl_err *err);
 
 /* corpus_finish.c: groups, with the questions that they need, and OUT/corpus.json. */
 pl_status pl_corpus_finish(const pl_dir *dir, const pl_corpus_job *job, pl_corpus **out,
                            pl_err *err);
-/* corpus_merge.c: joins the outputs of shards into job->output, then finishes. */
-pl_status pl_corpus_merge(const char *const *folders, size_t n_folders, const pl_corpus_job *job,
+/* corpus_merge.c: joins the outputs of shards into given->output, then finishes. */
+pl_status pl_corpus_merge(const char *const *folders, size_t n_folders, const pl_corpus_job *given,
                           pl_corpus **out, pl_err *err);
 
 #endif

@@ -134,7 +134,7 @@ static void put_loose(const pl_corpus *c, pl_buf *out) {
         pl_escape_end_line(out, at);
     }
     if (c->is_part) {
-        pl_buf_puts(out, "\nthe items of this shard are done; next: plumb corpus --merge\n");
+        pl_buf_puts(out, "\nthe items of this shard are done; next: merge the shards\n");
     } else if (c->n_of[PL_ITEM_MISSING] > 0) {
         pl_buf_putc(out, '\n');
         pl_buf_put_count(out, c->n_of[PL_ITEM_MISSING], "item");

@@ -134,11 +134,10 @@ static pl_status run_task(shared *s, size_t i, pl_err *err) {
     crew->request(crew->ctx, i, &request);
     if (!pl_buf_ok(&request)) st = pl_fail_memory(err, request.n_bytes);
     const char *const argv[] = { crew->program, "corpus", "--worker", pl_buf_str(&request), NULL };
-    const int64_t begin = pl_clock_ns();
+    const int64_t begin = pl_clock_ms();
     if (st == PL_OK) st = note_start(crew, key, err);
     if (st == PL_OK) st = pl_process_run(argv, &options, &r, err);
-    if (st == PL_OK)
-        st = note_done(crew, key, (double)((pl_clock_ns() - begin) / 1000000) / 1e3, &r, err);
+    if (st == PL_OK) st = note_done(crew, key, (double)(pl_clock_ms() - begin) / 1e3, &r, err);
     pl_process_result_release(&r);
     pl_buf_release(&request);
     return st;

@@ -132,9 +132,10 @@ pl_status pl_journal_open(const pl_dir *out_dir, const char *name, bool resume, 
         goto fail;
     }
     if (end > 0 && !resume) {
-        st = pl_fail(err, PL_E_EXISTS,
-                     "'%s' already exists; --resume goes on with it, or choose another -o",
-                     out->path);
+        st = pl_fail(
+            err, PL_E_EXISTS,
+            "'%s' already exists; option 'resume' goes on with it, or choose another output",
+            out->path);
         goto fail;
     }
     if (lseek(out->fd, 0, SEEK_END) >= 0 && pl_sync_fd(out->fd))
