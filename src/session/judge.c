@@ -194,7 +194,7 @@ static pl_status judge_plumb(const pl_judge *j, pl_pool *pool, const pl_judge_pa
     fail_elements(out, acc);
     const size_t n = strlen(out->reason);
     if (narrow && isnan(j->tol) && acc->max_abs <= 1)
-        snprintf(out->reason + n, sizeof out->reason - n, "; --tol 1 accepts one code");
+        snprintf(out->reason + n, sizeof out->reason - n, "; option 'tol' of 1 accepts one code");
     return PL_OK;
 }
 
