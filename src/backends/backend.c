@@ -162,9 +162,11 @@ static pl_status start_child(pl_backend *b, pl_guard_child **out, pl_err *err) {
     if (st == PL_OK) {
         b->cpu = opened.cpu;
         if (!first) return PL_OK;
-        snprintf(b->version, sizeof(b->version), "%.*s", (int)sizeof(b->version) - 1, opened.version);
+        snprintf(b->version, sizeof(b->version), "%.*s", (int)sizeof(b->version) - 1,
+                 opened.version);
         snprintf(b->device, sizeof(b->device), "%.*s", (int)sizeof(b->device) - 1, opened.device);
-        snprintf(b->mode_text, sizeof(b->mode_text), "%.*s", (int)sizeof(b->mode_text) - 1, opened.modes);
+        snprintf(b->mode_text, sizeof(b->mode_text), "%.*s", (int)sizeof(b->mode_text) - 1,
+                 opened.modes);
         return PL_OK;
     }
     pl_guard_child_free(*out);

@@ -75,7 +75,8 @@ void pl_ort_device_find(const char *wish, pl_ort_device *out) {
         snprintf(out->text, sizeof(out->text), "SwiftShader (software) of %s", out->folder);
     } else {
         snprintf(out->text, sizeof(out->text),
-                 "no GPU (/dev/dri/renderD128), and " DRIVER " with " LOADER " not found in %.100s; "
+                 "no GPU (/dev/dri/renderD128), and " DRIVER " with " LOADER
+                 " not found in %.100s; "
                  "install chromium (Debian: apt-get install chromium), or set PLUMB_SWIFTSHADER to "
                  "a folder that has both",
                  out->folder[0] == '\0' ? "/usr/lib/chromium" : out->folder);

@@ -121,7 +121,8 @@ static pl_status measure_spread(pl_accuracy_moves *m, pl_err *err) {
     m->spread = pl_calloc(n + 1, sizeof(pl_spread));
     if (m->spread == NULL) return pl_fail_memory(err, n);
     if (m->tell != NULL) m->tell(m->ctx, 0, PL_ACCURACY_MOVES);
-    return pl_rounding_spread(m->model, m->in, NULL, m->accuracy->pool, m->seed, NULL, m->spread, err);
+    return pl_rounding_spread(m->model, m->in, NULL, m->accuracy->pool, m->seed, NULL, m->spread,
+                              err);
 }
 
 /* Does the rule for floats alone hold, or the coarse one where the spread is not known? */
