@@ -249,6 +249,8 @@ static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_ten
             v->excuse = "picked a different element of equal value";
         }
     }
+    if (e.kind == PL_LOCAL_SHAPE)
+        PL_TRY(pl_excuse_shape(j, &segment, value, a, &e, &v->excuse, err));
     v->q = e.q;
     if (e.q > PL_Q_UNUSUAL && e.kind != PL_LOCAL_SHAPE) {
         PL_TRY(pl_excuse_try(j, &segment, value, a, &e, &v->q_ref, &v->excuse, err));

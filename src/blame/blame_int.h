@@ -33,6 +33,10 @@ extern const char pl_excuse_otherwise[]; /* ONNX leaves it open */
 pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err);
+/* A shape that follows from data (boxes that NonMaxSuppression keeps): *e becomes the error against
+ * the model's own precision where that has the same shape and elements. */
+pl_status pl_excuse_shape(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                          const pl_tensor *a, pl_local_error *e, const char **excuse, pl_err *err);
 /* What the run had at the edge of the segment; blame's replay has freed some of it. */
 pl_status pl_blaming_put_edges(pl_blaming *j, pl_replay *r, const pl_segment *segment, pl_err *err);
 /* An integer output of an operator that picks: are the elements it picked as good as those that the

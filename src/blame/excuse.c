@@ -496,6 +496,30 @@ done:
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
+pl_status pl_excuse_shape(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                          const pl_tensor *a, pl_local_error *e, const char **excuse, pl_err *err) {
+    pl_replay *r = NULL;
+    pl_err trouble = PL_ERR_INIT;
+    pl_local_error again;
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < segment->n_inputs; i++) { /* a wrong shape that came in explains it */
+        const pl_judgement *in = &j->out->of[segment->inputs[i]->id];
+        if (in->judged && in->local_class == PL_LOCAL_SHAPE) return PL_OK;
+    }
+    const bool ran = replay_segment(j, segment, NATIVE, &r, &trouble) == PL_OK;
+    const pl_tensor *own = ran ? result_of(r, value) : NULL;
+    if (own != NULL && pl_tensor_same_shape(own, a)) {
+        st = pl_local_error_measure(j->options->pool, a, own, NULL, pl_blaming_native(j, value, a),
+                                    &again, err);
+        if (st == PL_OK && again.kind == PL_LOCAL_MEASURED && again.q <= PL_Q_UNUSUAL) {
+            *e = again;
+            *excuse = "the model's own precision picks the same";
+        }
+    }
+    pl_replay_free(r);
+    return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
+}
+
 /* *e becomes that of the row's replay when it is the smaller one. */
 static pl_status try_row(pl_blaming *j, const excuse_row *row, const pl_segment *segment,
                          const pl_value *value, const pl_tensor *a, pl_local_error *e, bool *helped,

@@ -291,10 +291,32 @@ static const char *find_hint(const char *command, const char *message) {
     return NULL;
 }
 
+/* The library calls an option by its name, option 'dim'; on the command line it is --dim. */
+static void print_message(const pl_args *args, const char *message) {
+    static const char mark[] = "option '";
+    for (const char *at; (at = strstr(message, mark)) != NULL;) {
+        const char *name = at + sizeof(mark) - 1;
+        const size_t n = strcspn(name, "'");
+        char option[64];
+        const bool fits = name[n] == '\'' && n > 0 && n < sizeof(option);
+        if (fits) snprintf(option, sizeof(option), "%.*s", (int)n, name);
+        if (fits && pl_args_has(args->command, option)) {
+            fprintf(stderr, "%.*s--%s", (int)(at - message), message, option);
+            message = name + n + 1;
+        } else {
+            fprintf(stderr, "%.*s", (int)(name - message), message);
+            message = name;
+        }
+    }
+    fputs(message, stderr);
+}
+
 int pl_command_fail(const pl_args *args, const plumb_error *err) {
     const char *hint = find_hint(args->command->name, err->message);
-    fprintf(stderr, "plumb %s: %s%s%s%s\n", args->command->name, err->message,
-            hint == NULL ? "" : " (", hint == NULL ? "" : hint, hint == NULL ? "" : ")");
+    fprintf(stderr, "plumb %s: ", args->command->name);
+    print_message(args, err->message);
+    fprintf(stderr, "%s%s%s\n", hint == NULL ? "" : " (", hint == NULL ? "" : hint,
+            hint == NULL ? "" : ")");
     return plumb_exit_code(err->status);
 }
 

@@ -25,7 +25,7 @@ pl_status pl_dim_map_init(pl_dim_map *map, const char *const *dims, size_t n_dim
         const long long n = equals == NULL ? -1 : strtoll(equals + 1, &end, 10);
         if (equals == NULL || equals == dims[i] || end == equals + 1 || *end != '\0' || n < 0 ||
             errno != 0) {
-            return pl_fail(err, PL_E_USAGE, "--dim is '%s', expected NAME=N", dims[i]);
+            return pl_fail(err, PL_E_USAGE, "option 'dim' is '%s', expected NAME=N", dims[i]);
         }
         int64_t *slot = pl_arena_alloc(map->arena, sizeof(*slot));
         const char *key = pl_arena_strndup(map->arena, dims[i], (size_t)(equals - dims[i]));
@@ -85,7 +85,8 @@ static pl_status read_named(const pl_graph *graph, const char *text, pl_datum **
     }
     if (equals == NULL) {
         const char *e = strchr(text, '=');
-        if (e == NULL) return pl_fail(err, PL_E_USAGE, "--input is '%s', expected NAME=FILE", text);
+        if (e == NULL)
+            return pl_fail(err, PL_E_USAGE, "option 'input' is '%s', expected NAME=FILE", text);
         return fail_input(graph, text, (size_t)(e - text), err);
     }
     char *name = pl_strndup(text, (size_t)(equals - text));
@@ -215,7 +216,7 @@ static pl_status check_dims(const pl_graph *graph, const plumb_inputs *source, p
         pl_buf hint = PL_BUF_INIT;
         pl_nearest_put(&hint, source->dims[i], n, dim_at, graph);
         const pl_status st =
-            pl_fail(err, PL_E_USAGE, "--dim %s: the inputs have no dimension '%.*s'%s",
+            pl_fail(err, PL_E_USAGE, "option 'dim' %s: the inputs have no dimension '%.*s'%s",
                     source->dims[i], (int)(n > 200 ? 200 : n), source->dims[i],
                     hint.n_bytes == 0 ? "; all of them are fixed" : pl_buf_str(&hint));
         pl_buf_release(&hint);

@@ -31,8 +31,8 @@ pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_
     } else if (st != PL_OK && st != PL_E_MEMORY) {
         st = pl_fail(err, PL_E_INVALID,
                      "the generated inputs do not suit the model: eager cannot run it either "
-                     "(%s); set dimensions with --dim NAME=N and values with --range "
-                     "NAME=LO:HI or --input NAME=FILE",
+                     "(%s); set dimensions with option 'dim' NAME=N and values with option "
+                     "'range' NAME=LO:HI or option 'input' NAME=FILE",
                      trouble.message);
     }
 done:

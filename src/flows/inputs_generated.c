@@ -24,8 +24,9 @@ static const char *input_at(const void *ctx, size_t i) {
 static pl_status fail_range(const pl_graph *graph, const char *text, size_t n, pl_err *err) {
     pl_buf hint = PL_BUF_INIT;
     pl_nearest_put(&hint, text, n, input_at, graph);
-    const pl_status st = pl_fail(err, PL_E_USAGE, "--range %s: the model has no such input%s", text,
-                                 pl_buf_str(&hint));
+    const pl_status st =
+        pl_fail(err, PL_E_USAGE, "option 'range' %s: the model has no such input%s", text,
+                pl_buf_str(&hint));
     pl_buf_release(&hint);
     return st;
 }
@@ -39,7 +40,7 @@ static pl_status parse_range(const pl_graph *graph, const plumb_inputs *source, 
         const char *equals = strrchr(text, '=');
         char *end = NULL;
         if (equals == NULL) {
-            return pl_fail(err, PL_E_USAGE, "--range is '%s', expected NAME=LO:HI", text);
+            return pl_fail(err, PL_E_USAGE, "option 'range' is '%s', expected NAME=LO:HI", text);
         }
         bool known = false;
         for (size_t k = 0; k < graph->n_inputs && !known; k++) {
@@ -57,7 +58,8 @@ static pl_status parse_range(const pl_graph *graph, const plumb_inputs *source, 
         if (ok) out->high = pl_strtod(second, &end);
         if (!ok || end == second || *end != '\0' || !(out->low <= out->high) ||
             !isfinite(out->low) || !isfinite(out->high)) {
-            return pl_fail(err, PL_E_USAGE, "--range is '%s', expected NAME=LO:HI, LO <= HI", text);
+            return pl_fail(err, PL_E_USAGE, "option 'range' is '%s', expected NAME=LO:HI, LO <= HI",
+                           text);
         }
         out->given = true;
     }
@@ -281,6 +283,7 @@ pl_status pl_generate_input(const pl_model *model, size_t input, const plumb_inp
     if (type != NULL && type->kind == PL_TYPE_OPTIONAL && type->elem != NULL) {
         return generate_optional(model, input, source, dims, out, err);
     }
-    return pl_fail(err, PL_E_USAGE, "cannot generate input '%s': its type is unknown; use --input",
+    return pl_fail(err, PL_E_USAGE,
+                   "cannot generate input '%s': its type is unknown; use option 'input'",
                    value->name);
 }

@@ -43,7 +43,8 @@ static pl_status refuse(const pl_recording *rec, const pl_value *input, const pl
     char x[100], y[100];
     return pl_fail(err, PL_E_INVALID,
                    "input '%s' (%s) differs from the one in recording '%s' (%s), so the runs "
-                   "cannot be compared; without --input and --inputs the recorded inputs are used",
+                   "cannot be compared; without option 'input' and option 'inputs' the recorded "
+                   "inputs are used",
                    input->name, pl_datum_describe(given, x, sizeof(x)), rec->path,
                    pl_datum_describe(recorded, y, sizeof(y)));
 }
@@ -59,10 +60,10 @@ pl_status pl_inputs_make_recorded(const pl_model *model, const plumb_inputs *sou
         pl_status st = recorded_input(rec, graph->inputs[i], &recorded, err);
         if (st == PL_OK && in[i] == NULL && recorded == NULL && graph->inputs[i]->init == NULL &&
             !says_how(source) && !lenient) {
-            st = pl_fail(
-                err, PL_E_INVALID,
-                "recording '%s' has no input '%s'; pass the one it was made with: --input %s=FILE",
-                rec->path, graph->inputs[i]->name, graph->inputs[i]->name);
+            st = pl_fail(err, PL_E_INVALID,
+                         "recording '%s' has no input '%s'; pass the one it was made with: option "
+                         "'input' %s=FILE",
+                         rec->path, graph->inputs[i]->name, graph->inputs[i]->name);
         }
         if (st == PL_OK && in[i] == NULL && recorded == NULL && graph->inputs[i]->init == NULL)
             st = pl_inputs_generate(model, source, i, &in[i], err);

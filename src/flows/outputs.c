@@ -94,7 +94,7 @@ pl_status pl_outputs_write(const char *path, const char *save_as, const pl_named
                            size_t n_items, char **files, pl_err *err) {
     if (save_as == NULL) save_as = "npy";
     if (strcmp(save_as, "npy") != 0 && strcmp(save_as, "pb") != 0) {
-        return pl_fail(err, PL_E_USAGE, "--save-as is '%s', expected npy or pb", save_as);
+        return pl_fail(err, PL_E_USAGE, "option 'save-as' is '%s', expected npy or pb", save_as);
     }
     PL_TRY(check_new(path, err));
     if (is_file_format(path)) {

@@ -196,11 +196,13 @@ static pl_status count_loss(const pl_graph *graph, const char *only, size_t n_lo
         if (only != NULL && strcmp(only, y->name) != 0) continue;
         if (only != NULL && !is_float(y))
             return pl_fail(err, PL_E_USAGE,
-                           "--loss-output '%s' is not a float tensor: it has no gradient", only);
+                           "option 'loss-output' '%s' is not a float tensor: it has no gradient",
+                           only);
         *n += is_float(y);
     }
     if (only == NULL || *n > 0) return PL_OK;
-    return pl_fail(err, PL_E_USAGE, "--loss-output '%s' is not an output of the model", only);
+    return pl_fail(err, PL_E_USAGE, "option 'loss-output' '%s' is not an output of the model",
+                   only);
 }
 
 static bool has_parameters(const pl_graph *graph) {

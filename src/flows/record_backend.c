@@ -31,7 +31,8 @@ pl_status pl_record_backend_prepare(pl_record_job *r, pl_err *err) {
                                          .seed = o->inputs->seed,
                                          .threads = o->threads,
                                          .record = true };
-    if (o->fp64) return pl_fail(err, PL_E_USAGE, "--fp64 requires the eager backend (eager:fp64)");
+    if (o->fp64)
+        return pl_fail(err, PL_E_USAGE, "option 'fp64' requires the eager backend (eager:fp64)");
     pl_ops_resolve_known(r->model, NULL); /* for generated inputs; unknown operators may be */
     PL_TRY(index_names(r, err));
     PL_TRY(pl_progress_step(&r->progress, "compile", 0, 0, err));

@@ -89,7 +89,8 @@ pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char 
     const pl_status st =
         pl_fail(err, PL_E_USAGE,
                 "%s on the same model, so there is nothing to compare; choose what to test "
-                "with --backend (available: %s; see 'plumb backends'), or another --reference",
+                "with option 'backend' (available: %s; see 'plumb backends'), or another option "
+                "'reference'",
                 pl_buf_str(&sides), pl_buf_str(&known));
     pl_buf_release(&sides);
     pl_buf_release(&known);

@@ -19,7 +19,7 @@ typedef struct magic_row {
 /* The first that fits. */
 /* clang-format off */
 static const magic_row rows[] = {
-    { 0, "PK\x03\x04", 4, ".npz", "an npz archive of tensors, without a graph; give it to 'plumb compare', --inputs or --reference" },
+    { 0, "PK\x03\x04", 4, ".npz", "an npz archive of tensors, without a graph; use it as inputs, as the reference or in 'plumb compare'" },
     { 0, "PK\x03\x04", 4, ".keras", "a Keras file; convert it with tf2onnx" },
     { 0, "PK\x03\x04", 4, ".zip", "a zip archive; unpack it and pass the .onnx file in it" },
     { 0, "PK\x03\x04", 4, NULL, PYTORCH },
@@ -27,8 +27,8 @@ static const magic_row rows[] = {
     { 4, "TFL3", 4, NULL, "a TensorFlow Lite model; convert it with tf2onnx --tflite" },
     { 0, "GGUF", 4, NULL, "a GGUF file: weights without a graph; export the model to ONNX" },
     { 0, "\x89HDF", 4, NULL, "an HDF5 file (Keras); convert it with tf2onnx" },
-    { 0, "\x93NUMPY", 6, NULL, "an npy tensor; pass it with --input NAME=FILE or to 'plumb compare'" },
-    { 0, "\x7f" "ELF", 4, NULL, "a program or library; run it as --backend cmd:PROGRAM or plugin:FILE.so" },
+    { 0, "\x93NUMPY", 6, NULL, "an npy tensor; use it as an input or in 'plumb compare'" },
+    { 0, "\x7f" "ELF", 4, NULL, "a program or library; use it as a backend: cmd:PROGRAM or plugin:FILE.so" },
 };
 /* clang-format on */
 
@@ -54,14 +54,14 @@ const char *pl_not_onnx(const void *data, size_t n, const char *path, bool faile
         if (r->suffix == NULL || pl_path_has_suffix(path, r->suffix)) return r->what;
     }
     if (is_safetensors(p, n))
-        return "a safetensors file: tensors without a graph; pass it to 'plumb compare' or as "
-               "--reference";
+        return "a safetensors file: tensors without a graph; use it as the reference or in "
+               "'plumb compare'";
     if (!failed) return NULL;
     if (pl_path_has_suffix(path, ".mlmodel"))
         return "a Core ML model; convert the source model to ONNX";
     if (pl_path_has_suffix(path, ".pb"))
-        return "not an ONNX model; convert a TensorFlow graph with tf2onnx, pass a TensorProto "
-               "with --input NAME=FILE";
+        return "not an ONNX model; convert a TensorFlow graph with tf2onnx, use a TensorProto "
+               "as an input";
     if (is_text(p, n) && n > 11 && memcmp(p, "<ir_version", 11) == 0)
         return "the text form of a model; name it .onnxtxt";
     if (is_text(p, n)) return "text, not an ONNX model";

@@ -276,7 +276,7 @@ void pl_format_text(const pl_session_view *v, pl_buf *out) {
     pl_session_put_counts(s, out);
     if (s->quant != NULL) {
         pl_buf_putc(out, '\n');
-        pl_quant_put_text(s->quant, v->n_rows < s->n_points ? v->n_rows : 0, out);
+        pl_quant_put_text(s->quant, v->n_rows < s->n_points ? v->n_rows : 0, v->style->more, out);
     }
     put_blame(s, out);
     snprintf(head, sizeof head, "%s%s%s", v->metric, v->unit[0] != '\0' ? " " : "", v->unit);

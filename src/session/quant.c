@@ -45,7 +45,8 @@ static void put_summary(const pl_quantisation *q, pl_buf *out) {
                   *q->unit != '\0' ? " " : "", q->unit);
     if (!isnan(q->top1)) pl_buf_printf(out, "; top-1 agreement %.1f %%", 100 * q->top1);
     if (!q->float_weights)
-        pl_buf_puts(out, "; the rounding of weights is not in it (give --reference float.onnx)");
+        pl_buf_puts(out,
+                    "; weight rounding is not included (give the float model as the reference)");
 }
 
 static void put_name(const pl_quant_row *r, pl_buf *out) {
@@ -68,7 +69,7 @@ static bool is_shown(const pl_quant_row *r, size_t i, size_t limit) {
     return limit == 0 || i < limit || r->keep || *r->kind != '\0';
 }
 
-void pl_quant_put_text(const pl_quantisation *q, size_t limit, pl_buf *out) {
+void pl_quant_put_text(const pl_quantisation *q, size_t limit, const char *more, pl_buf *out) {
     size_t n = 0;
     put_summary(q, out);
     pl_buf_putc(out, '\n');
@@ -84,7 +85,11 @@ void pl_quant_put_text(const pl_quantisation *q, size_t limit, pl_buf *out) {
         pl_buf_putc(out, '\n');
         n++;
     }
-    if (n < q->n_rows) pl_buf_printf(out, "  and %zu more (--limit 0 shows all)\n", q->n_rows - n);
+    if (n < q->n_rows) {
+        pl_buf_printf(out, "  and %zu more", q->n_rows - n);
+        if (more != NULL) pl_buf_printf(out, " (%s)", more);
+        pl_buf_putc(out, '\n');
+    }
     pl_buf_printf(out,
                   "  share: of the outputs' error, each layer quantised alone; gain: in %s%s, "
                   "this layer alone kept in float\n",

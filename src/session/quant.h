@@ -31,7 +31,8 @@ typedef struct pl_quantisation {
     size_t n_rows;
 } pl_quantisation;
 
-void pl_quant_put_text(const pl_quantisation *q, size_t limit, pl_buf *out); /* limit 0 = all */
+/* limit 0 = all; `more` says how to see all (or NULL). */
+void pl_quant_put_text(const pl_quantisation *q, size_t limit, const char *more, pl_buf *out);
 void pl_quant_put_md(const pl_quantisation *q, size_t limit, pl_buf *out);
 void pl_quant_put_json(const pl_quantisation *q, pl_json *j); /* an object */
 

@@ -68,7 +68,7 @@ static pl_status add_arg(pl_server_job *job, const char *text, pl_err *err) {
     return PL_OK;
 }
 
-/* Every value is the argument of an option, "--key=value": none can become an option itself. */
+/* Every value is the argument of an option (--key=value), so none can become an option itself. */
 static pl_status add_option(pl_server_job *job, const char *key, const char *value, pl_err *err) {
     pl_buf text = PL_BUF_INIT;
     pl_buf_printf(&text, "--%s=%s", key, value);

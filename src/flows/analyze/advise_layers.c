@@ -361,9 +361,10 @@ static pl_status decide(search *s, pl_err *err) {
     PL_TRY(look_at_ends(s, err));
     if (!s->none.ran) return refuse(s, s->none.why, err);
     if (s->top1 && isnan(s->none.top1[PL_PART_SEARCH]))
-        return pl_fail(err, PL_E_USAGE,
-                       "--advise-metric top1: the first float output has no classes (it needs at "
-                       "least two dimensions)");
+        return pl_fail(
+            err, PL_E_USAGE,
+            "option 'advise-metric' top1: the first float output has no classes (it needs at "
+            "least two dimensions)");
     if (is_met(s, &s->none)) {
         s->advice->met = s->advice->one_minimal = true;
         return say(s,

@@ -272,7 +272,7 @@ static pl_status say_unstable(pl_analysis *x, const pl_side_run *run, const char
             : pl_arena_printf(
                   x->arena,
                   "%s returned a different '%s' when run again on the same inputs: %s '%s' "
-                  "draws random numbers (give it a seed, or use --eval for Dropout)",
+                  "draws random numbers (give it a seed, or evaluate Dropout as in inference)",
                   who, run->unstable->name, random->op, random->name);
     if (reason == NULL) return pl_fail_memory(err, 1);
     pl_verdict_unstable(x->session, pl_analysis_keep(x, run->unstable->name), reason);

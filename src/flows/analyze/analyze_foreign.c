@@ -43,7 +43,7 @@ pl_status pl_analysis_find_foreign(pl_analysis *x, const char *reference, pl_err
     x->session->b = (pl_side_info){ .spec = "eager:fp64", .backend = "eager" };
     return pl_analysis_note(
         x, err,
-        "%s cannot run this model: values are compared with fp64, which goes on "
+        "%s cannot run this model: values are compared with fp64, which continues "
         "from what the backend under test made",
         reference);
 }
@@ -74,7 +74,7 @@ void pl_analysis_doubt_foreign(pl_analysis *x, pl_sync_point *p) {
             : pl_arena_printf(
                   x->arena,
                   "it comes from '%s' (%s of domain '%s'), which only the backend under "
-                  "test can run; give --reference another runtime that can, or a "
+                  "test can run; use another runtime that can as the reference, or a "
                   "recording",
                   node->out[0] == NULL ? node->name : node->out[0]->name, node->op, node->domain);
     p->reason = why == NULL ? "" : why;

@@ -113,6 +113,6 @@ pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err) {
     if (x->n_unreached > 1) snprintf(more, sizeof(more), " (and %zu more)", x->n_unreached - 1);
     return pl_analysis_note(x, err,
                             "random inputs do not exercise everything: %s%s; a fault there would "
-                            "not show; use --range or real --inputs",
+                            "not show; use option 'range' or real inputs",
                             x->unreached, more);
 }

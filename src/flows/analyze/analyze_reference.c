@@ -68,8 +68,9 @@ pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err) {
     }
     if (o->map != NULL) {
         if (x->recording == NULL && x->reference_model == NULL)
-            return pl_fail(err, PL_E_USAGE,
-                           "--map requires a recording or another model as --reference");
+            return pl_fail(
+                err, PL_E_USAGE,
+                "option 'map' requires a recording or another model as option 'reference'");
         PL_TRY(pl_pair_map_open(o->map, &x->map, err));
     }
     return match_inputs(x, err);

@@ -33,9 +33,10 @@ static pl_status take_all(pl_analysis *x, const pl_session *old, pl_err *err) {
     pl_dir_close(dir);
     pl_dir_close(session);
     if (st == PL_OK && x->a.n_recorded == 0) {
-        st = pl_fail(err, PL_E_INVALID,
-                     "session '%s' holds no tensors of the run under test (--save all keeps them)",
-                     x->options->reuse);
+        st = pl_fail(
+            err, PL_E_INVALID,
+            "session '%s' holds no tensors of the run under test (option 'save' all keeps them)",
+            x->options->reuse);
     }
     return st;
 }
@@ -51,9 +52,10 @@ pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err) {
     }
     if (st == PL_OK && x->options->backend != NULL &&
         strcmp(x->options->backend, old->a.spec) != 0) {
-        st = pl_fail(err, PL_E_USAGE,
-                     "session '%s' holds a run of %s, but --backend is %s; give only one of them",
-                     x->options->reuse, old->a.spec, x->options->backend);
+        st = pl_fail(
+            err, PL_E_USAGE,
+            "session '%s' holds a run of %s, but option 'backend' is %s; give only one of them",
+            x->options->reuse, old->a.spec, x->options->backend);
     }
     if (st == PL_OK) st = pl_side_run_prepare(&x->a, x->model, &options, err);
     if (st == PL_OK) st = take_all(x, old, err);

@@ -48,7 +48,7 @@ static pl_status make_floats(pl_mixed *m, const char **why, pl_err *err) {
     PL_TRY_GOTO(done, st, pl_pass_run("bypass-pairs", &job, err));
     if (!is_float_now(m->floats))
         *why = "the model computes on codes: which layer loses how much takes its float model "
-               "(--reference float.onnx)";
+               "as the reference";
 done:
     pl_free(all);
     return st;

@@ -72,7 +72,7 @@ static void fill_point(const pl_check_run *r, size_t i, pl_sync_point *p) {
     p->model_wrong = c->model_wrong;
     p->reason = keep(r, c->why);
     if (c->ignored && ref != NULL)
-        p->reason = "it differs, and PyTorch's same() looks at floats only; --strict-accuracy "
+        p->reason = "it differs, and PyTorch's same() looks at floats only; the strict check "
                     "counts it";
     if (c->ignored && ref == NULL) p->reason = keep(r, c->rule);
 }

@@ -234,7 +234,8 @@ static pl_status failed(pl_check_run *r, side *s, const char *who, const char *w
     if (bad_inputs)
         return pl_fail(err, PL_E_INVALID,
                        "the reference cannot run on the generated inputs (%s); set dimensions with "
-                       "--dim NAME=N and values with --range NAME=LO:HI or --input NAME=FILE",
+                       "option 'dim' NAME=N and values with option 'range' NAME=LO:HI or option "
+                       "'input' NAME=FILE",
                        trouble->message);
     set_status(r, s->out_of_memory ? word_memory : word, 3);
     pl_buf next = PL_BUF_INIT;
@@ -318,7 +319,8 @@ static pl_status run_gold(pl_check_run *r, pl_err *err) {
     if (st == PL_E_CANCELLED) return pl_fail(err, st, "%s", trouble.message);
     drop(r->gold, r->n_ref);
     if (r->options->mode != PLUMB_CHECK_STRICT)
-        return pl_fail(err, st, "the fp64 run failed: %s; --strict-accuracy does not need it",
+        return pl_fail(err, st,
+                       "the fp64 run failed: %s; option 'strict-accuracy' does not need it",
                        trouble.message);
     snprintf(r->note, sizeof(r->note), "no fp64 run: %.200s", trouble.message);
     return PL_OK;

@@ -64,7 +64,7 @@ static pl_status read_rule(comparison *c, pl_err *err) {
     if (o->profile != NULL && !pl_profile_parse(o->profile, &j->profile))
         return pl_fail(err, PL_E_USAGE, "profile is '%s', expected plumb or torch", o->profile);
     if (o->same != NULL && j->profile != PL_PROFILE_TORCH)
-        return pl_fail(err, PL_E_USAGE, "--same requires --profile torch");
+        return pl_fail(err, PL_E_USAGE, "option 'same' requires option 'profile' torch");
     j->tol = o->has_tol ? o->tol : (double)NAN;
     pl_same_options_init(&j->same);
     if (o->has_tol) j->same.tol = o->tol;
@@ -284,7 +284,7 @@ static pl_status conclude(comparison *c, pl_err *err) {
         .every_value = true,
         .truth = is_truth(c),
         .only_claimed = true,
-        .advice = "--export-map FILE lists the candidates, --map FILE pairs by hand",
+        .advice = "option 'export-map' lists the candidates, option 'map' pairs by hand",
     };
     return pl_verdict_conclude(c->session, &claim, err);
 }

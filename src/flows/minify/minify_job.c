@@ -119,15 +119,15 @@ static pl_status check_trust(const plumb_minify_options *o, const pl_repro_info 
                              pl_err *err) {
     if (o->trust) return PL_OK;
     if (info->check[0] != '\0') {
-        return pl_fail(
-            err, PL_E_USAGE,
-            "%s names the command '%.200s'; check it, then allow it with --trust, or give --check",
-            o->signature, info->check);
+        return pl_fail(err, PL_E_USAGE,
+                       "%s names the command '%.200s'; check it, then allow it with option "
+                       "'trust', or give option 'check'",
+                       o->signature, info->check);
     }
     if (!pl_spec_is_foreign(info->backend)) return PL_OK;
     return pl_fail(err, PL_E_USAGE,
                    "%s names the backend '%.200s', which runs a program, loads a library or writes "
-                   "files; check it, then allow it with --trust, or give --backend",
+                   "files; check it, then allow it with option 'trust', or give option 'backend'",
                    o->signature, info->backend);
 }
 
@@ -180,7 +180,7 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     if (j->arena == NULL || m->arena == NULL || m->pool == NULL) return pl_fail_memory(err, 1);
     PL_TRY(read_signature(j, &info, err));
     if (j->options.check != NULL && j->options.backend != NULL) {
-        return pl_fail(err, PL_E_USAGE, "--check and --backend cannot be combined");
+        return pl_fail(err, PL_E_USAGE, "option 'check' and option 'backend' cannot be combined");
     }
     const pl_accuracy_options rule = pl_mini_rule(m);
     PL_TRY(pl_accuracy_read(&rule, &m->accuracy, err));
@@ -190,7 +190,8 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     m->with_data = j->options.check == NULL || strstr(j->options.check, "{dir}") != NULL;
     if (!m->with_data && !pl_context_is_plain(o->context)) {
         return pl_fail(err, PL_E_USAGE,
-                       "--eval, --amp and --backward require --backend, or a --check with {dir}; "
+                       "option 'eval', option 'amp' and option 'backward' require option "
+                       "'backend', or option 'check' with {dir}; "
                        "for {model}, transform the model first with `plumb convert`");
     }
     PL_TRY(pl_mini_work_open(m, err));

@@ -323,7 +323,7 @@ static pl_status judge_accuracy(pl_oracle *o, const pl_side_run *run, pl_mini_st
     pl_signature_init(&s);
     s.kind = PL_FAIL_DIVERGENCE;
     snprintf(s.value, sizeof(s.value), "%s", wrong->name);
-    snprintf(s.text, sizeof(s.text), "fails run --accuracy");
+    snprintf(s.text, sizeof(s.text), "fails the accuracy check");
     s.n_elements = elements_of(run, wrong);
     return pl_observed_add(out, &s, err);
 }

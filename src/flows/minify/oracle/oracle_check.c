@@ -240,12 +240,13 @@ pl_status pl_oracle_check_new(pl_mini *m, pl_oracle **out, pl_err *err) {
     c->wants_dir = strstr(command, "{dir}") != NULL;
     pl_status st = PL_OK;
     if (!c->wants_dir && strstr(command, "{model}") == NULL) {
-        st = pl_fail(err, PL_E_USAGE, "--check is '%s', expected {model} or {dir} in it", command);
+        st = pl_fail(err, PL_E_USAGE, "option 'check' is '%s', expected {model} or {dir} in it",
+                     command);
     } else if (m->options->fail_regex != NULL) {
         const int bad = regcomp(&c->regex, m->options->fail_regex, REG_EXTENDED | REG_NOSUB);
         c->has_regex = bad == 0;
         if (bad != 0) {
-            st = pl_fail(err, PL_E_USAGE, "--fail-regex '%s' is not a regular expression",
+            st = pl_fail(err, PL_E_USAGE, "option 'fail-regex' '%s' is not a regular expression",
                          m->options->fail_regex);
         }
     }

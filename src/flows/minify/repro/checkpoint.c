@@ -38,10 +38,10 @@ pl_status pl_mini_checkpoints_check(const pl_mini *m, pl_err *err) {
         any = any || is_checkpoint(list.names[i], false);
     pl_dir_list_free(&list);
     if (!any) return PL_OK;
-    return pl_fail(
-        err, PL_E_EXISTS,
-        "'%s' holds checkpoints of another run; continue it with --resume '%s', or remove it",
-        m->checkpoints, m->checkpoints);
+    return pl_fail(err, PL_E_EXISTS,
+                   "'%s' holds checkpoints of another run; continue it with option 'resume' '%s', "
+                   "or remove it",
+                   m->checkpoints, m->checkpoints);
 }
 
 void pl_mini_checkpoints_remove(const pl_mini *m) {

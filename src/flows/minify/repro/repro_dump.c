@@ -111,7 +111,7 @@ static bool is_too_large(const plumb_model *m, const plumb_repro_options *o, pl_
     const uint64_t n_bytes = weight_bytes(m->model->graph);
     if (o->level > UNASKED_LEVEL || n_bytes <= UNASKED_BYTES) return false;
     pl_buf_printf(log,
-                  "No checkpoint: the model has %.1f GB of weights; --repro-level 3 writes one, "
+                  "No checkpoint: the model has %.1f GB of weights; repro level 3 writes one, "
                   "`plumb minify` works on the model as it is\n",
                   1e-9 * (double)n_bytes);
     return true;

@@ -181,7 +181,7 @@ plumb_status plumb_wrap_backend(const plumb_backend *inner, void *self,
     PL_TRY(pl_options_read(PLUMB_OPTIONS_WRAP, options, &own, err));
     options = &own;
     if (own.level < 0 || own.level > 4)
-        return pl_fail(err, PL_E_USAGE, "--repro-level is %d, expected 0 to 4", own.level);
+        return pl_fail(err, PL_E_USAGE, "option 'repro-level' is %d, expected 0 to 4", own.level);
     plumb_wrapped *w = pl_calloc(1, sizeof(*w));
     if (w == NULL) return pl_fail_memory(err, sizeof(*w));
     w->inner = inner;
