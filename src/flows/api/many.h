@@ -28,7 +28,7 @@ typedef struct pl_many { /* in the arena; borrows the sessions */
 
 pl_status pl_many_init(pl_many *many, const plumb_session *const *sessions, size_t n, pl_err *err);
 void pl_many_release(pl_many *many);
-bool pl_many_is_bad(const char *verdict); /* of a sync point: further off than rounding explains */
+bool pl_many_is_bad(const char *verdict); /* of a sync point: off by more than rounding */
 
 /* many_print.c */
 void pl_many_put_text(const pl_many *many, const char *metric, size_t limit, pl_buf *out);

@@ -128,8 +128,7 @@ void pl_many_put_text(const pl_many *m, const char *metric, size_t limit, pl_buf
             put_row(m, &m->values[i], metric, out);
             n_shown++;
         }
-    if (n_shown < m->n_values)
-        pl_buf_printf(out, "and %zu more (--limit 0 shows all)\n", m->n_values - n_shown);
+    if (n_shown < m->n_values) pl_buf_printf(out, "and %zu more\n", m->n_values - n_shown);
 }
 
 void pl_many_put_md(const pl_many *m, const char *metric, size_t limit, pl_buf *out) {
