@@ -969,6 +969,21 @@ PLUMB_API plumb_status plumb_session_write(const plumb_session *session,
                                            const plumb_write_options *options, char **text,
                                            plumb_error *err);
 
+/* The same model on several backends, each analysed against the same reference on the same inputs;
+ * options->backend is not used. out[] receives n sessions, NULL where it did not come to one; they
+ * are the caller's to free, also after a failure. With options->output the sessions are OUTPUT/1,
+ * OUTPUT/2, … and their table is OUTPUT/many.json (docs/formats/many.md). */
+PLUMB_API plumb_status plumb_analyze_many(plumb_model *model, const plumb_analyze_options *options,
+                                          const char *const *backends, size_t n,
+                                          plumb_session **out, plumb_error *err);
+/* The worst: 3 when one failed, 1 when one diverged, else 2 when one has nothing to say. */
+PLUMB_API int plumb_sessions_exit_code(const plumb_session *const *sessions, size_t n);
+/* Sessions of one model as one table, a column for each: text, json or md. Says which of them agree
+ * with each other and not with the reference, as far as their tensors were kept. */
+PLUMB_API plumb_status plumb_sessions_write(const plumb_session *const *sessions, size_t n,
+                                            const plumb_write_options *options, char **text,
+                                            plumb_error *err);
+
 typedef struct plumb_report_options {
     size_t size;
     const char *format; /* "html" (NULL), or one of plumb_write_options */

@@ -709,6 +709,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_session_smallest": (c_int64, [c_void_p, c_size_t]),
     "plumb_session_tensor": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_session_write": (c_int, [c_void_p, POINTER(plumb_write_options), POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_analyze_many": (c_int, [
+        c_void_p, POINTER(plumb_analyze_options), POINTER(c_char_p), c_size_t, POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_sessions_exit_code": (c_int, [POINTER(c_void_p), c_size_t]),
+    "plumb_sessions_write": (c_int, [
+        POINTER(c_void_p), c_size_t, POINTER(plumb_write_options), POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_report": (c_int, [
         c_char_p, c_char_p, POINTER(plumb_report_options), POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_viewer_open": (c_int, [c_char_p, POINTER(plumb_viewer_options), POINTER(c_void_p), POINTER(plumb_error)]),

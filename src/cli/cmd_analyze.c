@@ -62,7 +62,69 @@ static void print_next(const pl_args *args, const char *session, int code) {
     printf("\n");
 }
 
-static int run(const pl_args *args) {
+/* ---- several backends ---- */
+
+enum { BACKENDS_MAX = 64 };
+
+static size_t read_backends(const pl_args *args, const char **out) {
+    size_t n = 0;
+    const char *spec;
+    while (n < BACKENDS_MAX && (spec = pl_args_nth(args, "backend", n)) != NULL)
+        out[n++] = spec;
+    return n;
+}
+
+/* What makes sense for one backend only. */
+static bool check_many(const pl_args *args, plumb_error *err) {
+    static const char *const single[] = { "inject",     "debug-dir",      "reuse",
+                                          "baseline",   "bisect",         "advise",
+                                          "advise-out", "write-baseline", "by" };
+    for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
+        if (pl_args_nth(args, single[i], 0) != NULL || pl_args_flag(args, single[i]))
+            return pl_args_fail(err, PLUMB_E_USAGE, "--%s requires a single --backend", single[i]);
+    return true;
+}
+
+static int run_many(const pl_args *args, const char *const *backends, size_t n) {
+    plumb_error err = { 0 };
+    plumb_analyze_options options;
+    plumb_inputs inputs;
+    plumb_write_options write;
+    plumb_session *sessions[BACKENDS_MAX] = { NULL };
+    const plumb_session *const *const read = (const plumb_session *const *)sessions;
+    plumb_model *model = NULL;
+    plumb_progress progress;
+    pl_cli_bar *bar = NULL;
+    char *text = NULL;
+    char output[512];
+    plumb_status st = PLUMB_E_USAGE;
+    if (!read_options(args, &options, &inputs, &write, &err) || !check_many(args, &err)) goto done;
+    pl_cli_default_output(args->positional[0], "", output, sizeof(output));
+    options.output = pl_args_value(args, "output");
+    if (options.output == NULL) options.output = output;
+    st = pl_args_open_model(args, args->positional[0], &model, &err);
+    if (st != PLUMB_OK) goto done;
+    bar = pl_cli_bar_of(args, &progress);
+    options.progress = &progress;
+    st = plumb_write_check(&write, &err);
+    if (st == PLUMB_OK) st = plumb_analyze_many(model, &options, backends, n, sessions, &err);
+    if (st == PLUMB_OK) st = plumb_sessions_write(read, n, &write, &text, &err);
+done:
+    pl_cli_bar_free(bar);
+    const int code = st != PLUMB_OK
+                         ? pl_command_fail(args, &err)
+                         : pl_command_print_take(args, text, plumb_sessions_exit_code(read, n));
+    if (st == PLUMB_OK && write.format == NULL)
+        printf("sessions: %s/1 to %s/%zu; table: %s/many.json\n", options.output, options.output, n,
+               options.output);
+    for (size_t i = 0; i < n; i++)
+        plumb_session_free(sessions[i]);
+    plumb_model_close(model);
+    pl_cli_inputs_release(&inputs);
+    return code;
+}
+
+static int run_one(const pl_args *args) {
     plumb_error err = { 0 };
     plumb_analyze_options options;
     plumb_inputs inputs;
@@ -114,6 +176,12 @@ done:
     return code;
 }
 
+static int run(const pl_args *args) {
+    const char *backends[BACKENDS_MAX];
+    const size_t n = read_backends(args, backends);
+    return n > 1 ? run_many(args, backends, n) : run_one(args);
+}
+
 static const pl_option options[] = {
     { 0, "reference", "SPEC|FILE",
       "the reference B: a backend (default eager), a recording or a model" },
@@ -159,14 +227,18 @@ const pl_command pl_command_analyze = {
     .name = "analyze",
     .usage = "MODEL --backend SPEC [options]",
     .summary = "find the operation to blame",
-    .details = "Runs MODEL on the backend under test and on a reference, records every value\nthat "
-               "the backend materialises, replays each one in fp64 on the backend's own\nvalues, "
-               "and names the operations whose error is larger than rounding can\nexplain.\nExit "
-               "code: 0 agree, 1 diverged or non-deterministic, 2 bad usage or bad input,\n3 a "
-               "backend failed, 4 disk or memory.",
+    .details =
+        "Runs MODEL on the backend under test and on a reference, records every value\nthat "
+        "the backend materialises, replays each one in fp64 on the backend's own\nvalues, "
+        "and names the operations whose error is larger than rounding can\nexplain. --backend "
+        "may be given several times: one table, a column for each.\nExit "
+        "code: 0 agree, 1 diverged or non-deterministic, 2 bad usage or bad input,\n3 a "
+        "backend failed, 4 disk or memory.",
     .examples = "  plumb analyze model.onnx --backend ort\n"
                 "  plumb analyze model.onnx --backend ort --bisect -o session\n"
-                "  plumb analyze int8.onnx --backend ort --reference float.onnx\n",
+                "  plumb analyze int8.onnx --backend ort --reference float.onnx\n"
+                "  plumb analyze model.onnx --backend jit --backend ort --backend "
+                "ort:providers=WebGPU\n",
     .options = options,
     .min_args = 1,
     .max_args = 1,
