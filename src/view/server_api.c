@@ -33,7 +33,7 @@ static pl_status read_int(const char *text, const char **end, int64_t *out, pl_e
 
 static pl_status query_int(const pl_request *r, const char *key, int64_t otherwise, int64_t *out,
                            pl_err *err) {
-    const char *text = pl_request_query(r, key), *end = NULL;
+    const char *text = pl_request_query(r, key), *end = "";
     *out = otherwise;
     if (text == NULL) return PL_OK;
     PL_TRY(read_int(text, &end, out, err));
@@ -96,7 +96,7 @@ static pl_status get_graph(const pl_request *r, pl_reply *reply, pl_err *err) {
 }
 
 static pl_status get_stats(const pl_request *r, pl_reply *reply, pl_err *err) {
-    pl_view_pair pair;
+    pl_view_pair pair = { 0 };
     int64_t worst = -1;
     PL_TRY(open_pair(r, &pair, &worst, err));
     const pl_status st = pl_figures_put(&pair, worst, &reply->body, err);
@@ -132,8 +132,8 @@ static pl_status read_slice(const pl_request *r, const pl_tensor *t, int64_t wor
 }
 
 static pl_status get_slice(const pl_request *r, pl_reply *reply, pl_err *err) {
-    pl_view_pair pair;
-    pl_slice slice;
+    pl_view_pair pair = { 0 };
+    pl_slice slice = { 0 };
     int64_t worst = -1;
     PL_TRY(open_pair(r, &pair, &worst, err));
     const pl_tensor *t = pl_view_is_numeric(pair.a) ? pair.a : pair.b;
@@ -149,7 +149,7 @@ enum { NPY_MAX = 256 << 20 };
 
 static pl_status get_npy(const pl_request *r, pl_reply *reply, pl_err *err) {
     const char *side = pl_request_query(r, "side");
-    pl_view_pair pair;
+    pl_view_pair pair = { 0 };
     if (side == NULL || (strcmp(side, "a") != 0 && strcmp(side, "b") != 0))
         return pl_fail(err, PL_E_USAGE, "missing parameter: side (a or b)");
     PL_TRY(open_pair(r, &pair, NULL, err));

@@ -28,7 +28,7 @@ static pl_status add_root(pl_server *s, const char *path, pl_err *err) {
 
 pl_status pl_files_init(pl_server *s, const char *folder, const char *path, pl_err *err) {
     if (folder != NULL && !pl_path_is_dir(folder))
-        return pl_fail(err, PL_E_USAGE, "--files: '%s' is not a folder", folder);
+        return pl_fail(err, PL_E_USAGE, "option 'files': '%s' is not a folder", folder);
     if (folder != NULL) PL_TRY(add_root(s, folder, err));
     if (path == NULL) return folder != NULL ? PL_OK : add_root(s, ".", err);
     char *parent = pl_path_dirname(path);
