@@ -127,7 +127,8 @@ static pl_status causal_mask(const pl_value *input, int rank, const pl_feed_wind
     const int64_t total = w->past + w->n;
     const int64_t dims[] = { w->batch, 1, w->n, total };
     const bool additive = input->type != NULL && pl_dtype_is_float(input->type->dtype);
-    const double hidden = input->type != NULL && input->type->dtype == PL_F16 ? -65504 : -FLT_MAX;
+    const double hidden =
+        input->type != NULL && input->type->dtype == PL_F16 ? -65504 : (double)-FLT_MAX;
     pl_tensor *t = NULL;
     PL_TRY(pl_tensor_new(PL_F64, rank, rank == 4 ? dims : dims + 1, &t, err));
     double *x = t->data;
