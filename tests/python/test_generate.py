@@ -254,7 +254,7 @@ def test_self_tests(folder):
     bad = decoders.model("opset23", "fp32")
     decoders.cache_shifted(bad, "opset23", 2, 3, N_PROMPT)
     found = self_test(folder, bad, "eager", "prefill")
-    assert found["prefill"]["status"] == "fail" and found["prefill"]["node"] == "model.layers.2.fault/Where", found
+    assert found["prefill"]["status"] == "fail" and "model.layers.2.fault/" in found["prefill"]["node"], found
 
 
 # ---- Python ----------------------------------------------------------------------------------------
