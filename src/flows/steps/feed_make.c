@@ -22,7 +22,7 @@ static pl_status cast_take(pl_tensor *t, const pl_value *input, pl_tensor **out,
 static pl_status fail_rank(const pl_value *input, const char *rule, int rank, pl_err *err) {
     return pl_fail(err, PL_E_UNSUPPORTED,
                    "input '%s' has rank %d, for which the rule %s is not defined; give it with "
-                   "--input, or another rule with --feed",
+                   "option 'input', or another rule with option 'feed'",
                    input->name, rank, rule);
 }
 
@@ -127,7 +127,8 @@ static pl_status causal_mask(const pl_value *input, int rank, const pl_feed_wind
     const int64_t total = w->past + w->n;
     const int64_t dims[] = { w->batch, 1, w->n, total };
     const bool additive = input->type != NULL && pl_dtype_is_float(input->type->dtype);
-    const double hidden = input->type != NULL && input->type->dtype == PL_F16 ? -65504 : -FLT_MAX;
+    const double hidden =
+        input->type != NULL && input->type->dtype == PL_F16 ? -65504 : (double)-FLT_MAX;
     pl_tensor *t = NULL;
     PL_TRY(pl_tensor_new(PL_F64, rank, rank == 4 ? dims : dims + 1, &t, err));
     double *x = t->data;
@@ -196,9 +197,10 @@ pl_status pl_feed_empty(const pl_feed *f, size_t i, int64_t batch, pl_datum **ou
     int64_t dims[PL_RANK_MAX];
     pl_tensor *t = NULL;
     if (type == NULL || type->kind != PL_TYPE_TENSOR || !type->has_rank)
-        return pl_fail(err, PL_E_INVALID,
-                       "the shape of state '%s' is not known; give its first value with --input",
-                       input->name);
+        return pl_fail(
+            err, PL_E_INVALID,
+            "the shape of state '%s' is not known; give its first value with option 'input'",
+            input->name);
     for (int axis = 0; axis < type->rank; axis++) {
         const pl_dim d = type->dims[axis];
         const int64_t told = size_told(f->source, d.name);

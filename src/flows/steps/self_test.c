@@ -428,8 +428,9 @@ pl_status pl_steps_self_tests(pl_steps *s, pl_err *err) {
     size_t n_failed = 0, n_passed = 0;
     PL_TRY(check_names(list, err));
     if (s->a.feed.n_tokens == 0)
-        return pl_fail(err, PL_E_INVALID,
-                       "self-tests require an input of token ids; name it with --feed NAME=tokens");
+        return pl_fail(
+            err, PL_E_INVALID,
+            "self-tests require an input of token ids; name it with option 'feed', NAME=tokens");
     for (size_t i = 0; i < N_SELF_TESTS; i++) {
         const self_test_row *row = &self_tests[i];
         if (!is_listed(list, row->name) && !(row->by_default && is_listed(list, "all"))) continue;

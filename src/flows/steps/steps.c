@@ -135,9 +135,10 @@ static pl_status match_sides(pl_steps *s, pl_err *err) {
         const bool is_state = s->b.feed.in[i].state != SIZE_MAX;
         s->state_of_b[i] = k != SIZE_MAX && s->a.feed.in[k].state != SIZE_MAX ? k : SIZE_MAX;
         if (is_state && s->state_of_b[i] == SIZE_MAX && s->shared)
-            return pl_fail(err, PL_E_INVALID,
-                           "state '%s' of the reference has no counterpart; use --cache own",
-                           b->inputs[i]->name);
+            return pl_fail(
+                err, PL_E_INVALID,
+                "state '%s' of the reference has no counterpart; set option 'cache' to own",
+                b->inputs[i]->name);
     }
     for (size_t i = 0; i < a->n_outputs; i++)
         s->output_of_b[i] = pl_ports_match(a->outputs, a->n_outputs, i, b->outputs, b->n_outputs);
@@ -458,7 +459,7 @@ static pl_status save_feed(pl_steps *s, pl_err *err) {
     const pl_graph *g = s->a.model->graph;
     if (o->save_step < 0) return PL_OK;
     if (o->output == NULL || (size_t)o->save_step >= s->n_steps)
-        return pl_fail(err, PL_E_USAGE, "--save-step %lld: %s", (long long)o->save_step,
+        return pl_fail(err, PL_E_USAGE, "option 'save-step' is %lld: %s", (long long)o->save_step,
                        o->output == NULL ? "requires an output folder" : "there is no such step");
     pl_buf path = PL_BUF_INIT;
     pl_named_datum *items = pl_calloc(g->n_inputs + 1, sizeof(*items));

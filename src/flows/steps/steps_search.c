@@ -242,9 +242,10 @@ static void conclude_clean(pl_steps *s, bool gave_up) {
                    "%zu step%s compared, %zu analysed; %zu flip%s, all of them ties", s->n_steps,
                    pl_plural(s->n_steps), s->n_analyses, n_flips, pl_plural(n_flips));
     if (n_ties == 0)
-        (void)snprintf(text, sizeof(text),
-                       "%zu step%s compared, %zu analysed; every choice is the same", s->n_steps,
-                       pl_plural(s->n_steps), s->n_analyses);
+        (void)snprintf(text, sizeof(text), "%zu step%s compared, %zu analysed; %s", s->n_steps,
+                       pl_plural(s->n_steps), s->n_analyses,
+                       s->steps[0].has_logits ? "every choice is the same"
+                                              : "outputs and state agree");
     say(s, PL_OUTCOME_AGREE, text);
 }
 
