@@ -110,7 +110,7 @@ pl_status pl_backend_check_vtable(const plumb_backend *v, pl_err *err) {
         return pl_fail(err, PL_E_BACKEND, "the plugin's ABI version is %u, expected %u", v->abi,
                        PLUMB_ABI);
     }
-    if (v->n_bytes < offsetof(plumb_backend, device)) { /* as of 0.1.0 */
+    if (v->n_bytes < offsetof(plumb_backend, device)) { /* as of the first release */
         return pl_fail(err, PL_E_BACKEND, "the plugin's vtable has %u bytes, expected %zu",
                        v->n_bytes, sizeof(plumb_backend));
     }

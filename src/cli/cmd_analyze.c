@@ -234,11 +234,9 @@ const pl_command pl_command_analyze = {
         "may be given several times: one table, a column for each.\nExit "
         "code: 0 agree, 1 diverged or non-deterministic, 2 bad usage or bad input,\n3 a "
         "backend failed, 4 disk or memory.",
-    .examples = "  plumb analyze model.onnx --backend ort\n"
-                "  plumb analyze model.onnx --backend ort --bisect -o session\n"
+    .examples = "  plumb analyze model.onnx --backend ort --bisect -o session\n"
                 "  plumb analyze int8.onnx --backend ort --reference float.onnx\n"
-                "  plumb analyze model.onnx --backend jit --backend ort --backend "
-                "ort:providers=WebGPU\n",
+                "  plumb analyze model.onnx --backend ort --backend ort:providers=WebGPU\n",
     .options = options,
     .min_args = 1,
     .max_args = 1,

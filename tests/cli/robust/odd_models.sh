@@ -11,7 +11,7 @@ def save(name, nodes, inputs, outputs, opset=17, weights=()):
 node = helper.make_node
 save("einsum.onnx", [node("Einsum", ["x", ""], ["y"], equation="ij,jk->ik")], [value("x", 1, [2, 3])], [value("y", 1, [2, 2])])
 save("concat.onnx", [node("Concat", ["x", "", "x"], ["y"], axis=0)], [value("x", 1, [2, 3])], [value("y", 1, [4, 3])])
-save("dft.onnx", [node("DFT", ["x", "n"], ["y"])], [value("x", 1, [1, 0, 1])], [value("y", 1, [1, 4, 2])],
+save("dft.onnx", [node("DFT", ["x", "n"], ["d"]), node("Relu", ["d"], ["y"])], [value("x", 1, [1, 0, 1])], [value("y", 1, [1, 4, 2])],
      weights=[helper.make_tensor("n", T.INT64, [], [4])])
 save("unnamed.onnx", [node("ConvTranspose", ["x", "w"], [""]), node("Relu", ["x"], ["y"])],
      [value("x", 1, [1, 1, 3, 3]), value("w", 1, [1, 1, 2, 2])], [value("y", 1, [1, 1, 3, 3])])
