@@ -157,8 +157,8 @@ const pl_command pl_command_generate = {
     .usage = "MODEL --backend SPEC [options]",
     .summary = "find the first step of a decoder that goes wrong",
     .details =
-        "Runs a model with state (KV cache, RNN state) over many steps on the backend under\n"
-        "test and on a reference, compares logits and state at each step, and analyses\nthe "
+        "Runs a model with state (KV cache, RNN state) over many steps on the backend\n"
+        "under test and on a reference, compares logits and state at each step, and\nanalyses the "
         "first step that differs, the one before it and the worst. Masks, positions,\ncache "
         "lengths and state are fed by rules (--explain-inputs).\nExit code: 0 agree, 1 "
         "diverged, 2 bad usage, bad input or nothing to say,\n3 a backend failed, 4 disk or "
