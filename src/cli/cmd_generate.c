@@ -156,13 +156,12 @@ const pl_command pl_command_generate = {
     .name = "generate",
     .usage = "MODEL --backend SPEC [options]",
     .summary = "find the first step of a decoder that goes wrong",
-    .details =
-        "Runs a model with state (KV cache, RNN state) over many steps on the backend\n"
-        "under test and on a reference, compares logits and state at each step, and\n"
-        "analyses the first step that differs, the one before it and the worst. Masks,\n"
-        "positions, cache lengths and state are fed by rules (--explain-inputs).\n"
-        "Exit code: 0 agree, 1 diverged, 2 bad usage, bad input or nothing to say,\n"
-        "3 a backend failed, 4 disk or memory.",
+    .details = "Runs a model with state (KV cache, RNN state) over many steps on the backend\n"
+               "under test and on a reference, compares logits and state at each step, and\n"
+               "analyses the first step that differs, the one before it and the worst. Masks,\n"
+               "positions, cache lengths and state are fed by rules (--explain-inputs).\n"
+               "Exit code: 0 agree, 1 diverged, 2 bad usage, bad input or nothing to say,\n"
+               "3 a backend failed, 4 disk or memory.",
     .examples = "  plumb generate model.onnx --backend ort --prompt-ids 1,15043,3186\n"
                 "  plumb generate bad.onnx --backend ort --reference good.onnx --force ids.txt\n"
                 "  plumb generate model.onnx --backend ort --self-test all\n",

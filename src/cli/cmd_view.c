@@ -151,7 +151,7 @@ const pl_command pl_command_view = {
     .summary = "open the debugger in the browser",
     .details =
         "Serves the debugger on the loopback interface and prints its link; every\nrequest "
-        "must carry the token in the link. With a model, it shows the graph and its\nweights; "
+        "must carry the token in the link. With a model, it shows the graph and\nits weights; "
         "a comparison is set up and started in the page. Stop it with\nCtrl-C.",
     .examples = "  plumb view session\n"
                 "  plumb view model.onnx\n"

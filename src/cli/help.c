@@ -25,7 +25,7 @@ static const group groups[] = {
                          " module runs check fail-code fail-regex check-str signature query max-queries max-time"
                          " checkpoints resume strip-weights keep-other merge diff steps force cache logits skip-analysis self-test " },
     { "Output", " output save save-as format json limit sort by detail export-map advise-out no-session pack nodes external"
-                " max-elements stats-only max-size port host no-open insecure-host source dry-run good stable-output zip explain-inputs save-step " },
+                " max-elements stats-only max-size port host no-open insecure-host source files dry-run good stable-output zip explain-inputs save-step " },
     { "General", " quiet verbose help " },
 };
 /* clang-format on */
