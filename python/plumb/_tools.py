@@ -137,7 +137,8 @@ def _corpus_options(given: Dict[str, Any], backends: Sequence[str], progress: An
 def corpus(list: PathLike, backends: Sequence[str], output: PathLike, *, progress: ProgressLike = None, **options: Any) -> Corpus:
     """`plumb corpus`: runs every model of a list, folder or file on every backend; failures with the same cause are one group.
 
-    options  reference, seeds, shard, jobs, timeout, memory_limit, max_queries, max_deaths, resume, baseline, write_baseline, program
+    options  reference, seeds, shard, jobs, timeout, memory_limit, max_queries, max_deaths, resume, baseline,
+             write_baseline, program
     """
     with Progress(progress) as p:
         made = _corpus_options(dict(options, output=os.fspath(output)), backends, p.struct)

@@ -30,6 +30,6 @@ pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, const pl_arit
 
 /* What one code of a value is worth: 1 for integers; the scale of the DequantizeLinear before it,
  * with nothing but other shapes between. 0 = not known. */
-double pl_code_step(const pl_value *value);
+double pl_code_step(const pl_value *output);
 
 #endif
