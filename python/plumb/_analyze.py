@@ -55,9 +55,8 @@ def analyze(model: Any, inputs: Any = None, *, backend: Optional[str] = None, ou
               that cancels by returning True. Ctrl-C cancels, too
     options   reference (a spec, a recording or a model file), reference_model, timeout, memory_limit, threads, save, reuse,
               skip_determinism, skip_gold, skip_search, profile, precision_profile, same, tol, metric, bisect, amp, advise,
-              advise_out,
-              advise_metric, map, baseline, write_baseline; of the inputs: dims, ranges, fill, seed; of a module: exporter,
-              training, opset_version, dynamic_axes, input_names, output_names, export_options, export_inputs
+              advise_out, advise_metric, map, baseline, write_baseline; of the inputs: dims, ranges, fill, seed; of a
+              module: exporter, training, opset_version, dynamic_axes, input_names, output_names, export_options, export_inputs
     """
     if is_module(model):
         return _analyze_module(model, inputs, backend, output, progress, options)
