@@ -186,12 +186,6 @@ static void put_matrix(const pl_corpus *c, const char *token, pl_buf *out) {
 void pl_corpus_put_page(const pl_corpus *c, const char *token, pl_buf *out) {
     pl_buf_puts(out, head);
     pl_buf_puts(out, "<h1>plumb corpus</h1>\n<p>");
-    pl_buf_put_count(out, c->n_models, "model");
-    pl_buf_puts(out, ", ");
-    pl_buf_put_count(out, c->n_backends, "backend");
-    pl_buf_puts(out, ", ");
-    pl_buf_put_count(out, c->n_cases, "item");
-    pl_buf_puts(out, ": ");
     pl_corpus_put_counts(c, out);
     pl_buf_puts(out, ".</p>\n");
     put_groups(c, token, out);

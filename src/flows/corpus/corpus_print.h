@@ -6,7 +6,7 @@
 
 /* PL_E_USAGE for a format that it does not have. NULL is text. */
 pl_status pl_corpus_print(const pl_corpus *corpus, const char *format, pl_buf *out, pl_err *err);
-/* "agree 3, diverged 1" */
+/* "2 models, 1 backend, 2 items: agree 1, diverged 1" */
 void pl_corpus_put_counts(const pl_corpus *corpus, pl_buf *out);
 /* Without the path of a library: "ort 1.27.0 opt=all". */
 void pl_corpus_put_backend(const pl_corpus *corpus, size_t at, pl_buf *out);

@@ -49,6 +49,12 @@ pl_status pl_corpus_report(const char *folder, const char *path, const char *for
 
 void pl_corpus_put_counts(const pl_corpus *c, pl_buf *out) {
     const char *comma = "";
+    pl_buf_put_count(out, c->n_models, "model");
+    pl_buf_puts(out, ", ");
+    pl_buf_put_count(out, c->n_backends, "backend");
+    pl_buf_puts(out, ", ");
+    pl_buf_put_count(out, c->n_cases, "item");
+    pl_buf_puts(out, ": ");
     for (int i = 0; i < PL_ITEM_STATUS_COUNT; i++) {
         if (c->n_of[i] == 0) continue;
         pl_buf_printf(out, "%s%s %zu", comma, pl_item_status_name((pl_item_status)i), c->n_of[i]);
@@ -143,12 +149,6 @@ static void put_loose(const pl_corpus *c, pl_buf *out) {
 }
 
 void pl_corpus_put_text(const pl_corpus *c, pl_buf *out) {
-    pl_buf_put_count(out, c->n_models, "model");
-    pl_buf_puts(out, ", ");
-    pl_buf_put_count(out, c->n_backends, "backend");
-    pl_buf_puts(out, ", ");
-    pl_buf_put_count(out, c->n_cases, "item");
-    pl_buf_puts(out, ": ");
     pl_corpus_put_counts(c, out);
     pl_buf_puts(out, "\n\n");
     put_backends(c, out);
