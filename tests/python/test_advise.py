@@ -28,7 +28,7 @@ LIBRARY = ROOT / ".cache/ort-1.27.0/libonnxruntime.so.1"
 FULL = "--full" in sys.argv
 BACKEND = "ort" if LIBRARY.exists() else "eager"
 MAKERS = {"cnn": (nets.cnn, nets.images), "transformer": (nets.transformer, nets.sequences)}
-made = {}
+made, known = {}, {}
 
 
 def plumb(*args, code=(0, 1)):
@@ -86,8 +86,10 @@ def side_by_side(models):
 
 
 def outputs(folder, models, x):
-    got = run(folder, side_by_side(models), x)
-    return [got[f"logits#{i}"] for i in range(len(models))]
+    """By key of the models; a key of which the logits are known is not run again."""
+    new = [key for key in models if key not in known]
+    got = run(folder, side_by_side([models[key]() for key in new]), x)
+    known.update({key: got[f"logits#{i}"] for i, key in enumerate(new)})
 
 
 def figures(logits, real, labels):
@@ -141,11 +143,15 @@ def advised(folder, name, form, per_channel, by):
     held, labels = data(2048, 99)
     rng = np.random.default_rng(3)
     picks = {frozenset(rng.choice(layers, k, replace=False)) for _ in range(50)} if 0 < k < len(layers) else set()
-    random = [nets.quantise(model, form, per_channel, ranges, keep=p) for p in sorted(picks, key=sorted)]
-    if advice["unsigned_weights"]:  # the random ones get the remedy of this CPU, too: only the choice of layers counts
-        random = [nets.unsigned_weights(m) for m in random]
-    real, low, best, *others = outputs(folder, [model, quantised, mixed, *random], held)
-    low, best, others = (figures(low, real, labels), figures(best, real, labels), [figures(o, real, labels) for o in others])
+    # The random ones get the remedy of this CPU, too: only the choice of layers counts.
+    remedy = nets.unsigned_weights if advice["unsigned_weights"] else lambda m: m
+    form_key = (name, form, per_channel)
+    random = {(form_key, remedy is nets.unsigned_weights, p): lambda p=p: remedy(nets.quantise(model, form, per_channel, ranges, keep=p))
+              for p in sorted(picks, key=sorted)}
+    advised_key = (form_key, by)
+    outputs(folder, {name: lambda: model, form_key: lambda: quantised, advised_key: lambda: mixed, **random}, held)
+    real = known[name]
+    low, best, *others = (figures(known[key], real, labels) for key in (form_key, advised_key, *random))
     most = {key: max((o[key] for o in others), default=best[key]) for key in best}
     note = (f"float {figures(real, real, labels)['accuracy']:.4f}, quantised {low['accuracy']:.4f}, {k} of {len(layers)} layers in float"
             f"{', uint8 weights' if advice['unsigned_weights'] else ''}: accuracy {best['accuracy']:.4f}, top-1 {best['top1']:.4f}, "
@@ -163,7 +169,7 @@ def row(*args):
     return test
 
 
-for name_, form_, channel_, by_ in [(n, f, c, b) for n in MAKERS for f in ("qdq", "dynamic", "qoperator") for c in (False, True) for b in ("psnr", "top1")]:
+for name_, form_, channel_, by_ in [(n, f, c, b) for f in ("qdq", "dynamic", "qoperator") for n in MAKERS for c in (False, True) for b in ("psnr", "top1")]:
     if FULL or (name_, form_, channel_, by_) in (("cnn", "qdq", False, "top1"), ("transformer", "dynamic", True, "psnr")):
         globals()[f"test_{name_} {form_} per {'channel' if channel_ else 'tensor'} by {by_}"] = row(name_, form_, channel_, by_)
 

@@ -41,7 +41,7 @@ def culprits(folder, net, values):
     at.mkdir()
     onnx.save(net, at / "m.onnx")
     np.savez(at / "run.npz", **values)
-    got = json.loads(plumb("compare", at / "run.npz", at / "m.onnx", "--json", "-o", at / "s"))
+    got = json.loads(plumb("compare", at / "run.npz", at / "m.onnx", "--tol", "1e-6", "--json", "-o", at / "s"))
     return {b["value"]: (b["kind"].split(":")[0], b["reason"]) for b in got["blame"]}
 
 
@@ -85,7 +85,6 @@ def test_products(folder):
 
 def test_flushed_denormals(folder):
     x = (rng.standard_normal(40) * 1e-39).astype(np.float32)
-    x[::4] = 1e-3
     net = model([helper.make_node("Mul", ["x", "c"], ["y"])], {"x": [40]}, ["y"], {"c": np.float32([1e30])})
     exact = (x.astype(np.float64) * np.float64(np.float32(1e30))).astype(np.float32)
     assert not culprits(folder, net, {"x": x, "y": exact})
@@ -95,7 +94,7 @@ def test_flushed_denormals(folder):
 
 def test_fused_multiply_add(folder):
     """a b - c with c near a b: once rounded there is something left, twice rounded there is not."""
-    a, b = (rng.uniform(1, 2, 64).astype(np.float32) for _ in range(2))
+    a, b = (rng.uniform(1000, 2000, 64).astype(np.float32) for _ in range(2))
     product = a * b
     once = np.float32([float(Fraction(float(p)) * Fraction(float(q)) - Fraction(float(r))) for p, q, r in zip(a, b, product)])
     net = model([helper.make_node("Mul", ["a", "b"], ["p"]), helper.make_node("Sub", ["p", "c"], ["y"])],
