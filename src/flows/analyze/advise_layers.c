@@ -481,8 +481,8 @@ static pl_status decide(search *s, pl_err *err) {
             err, PL_E_USAGE,
             "option 'advise-metric' top1: the first float output has no classes (it needs at "
             "least two dimensions)");
-    const bool enough = is_met(s, &s->none);
     const bool remedy = s->m->unsigned_weights && is_worth_it(s, &s->none);
+    const bool enough = is_met(s, remedy ? &s->none : &s->given);
     if (enough && !remedy) {
         s->advice->met = s->advice->one_minimal = true;
         return say(s,
