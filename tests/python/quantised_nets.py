@@ -152,7 +152,7 @@ def cnn(steps=200):
     return export(net, images(2, 3)[0])
 
 
-def transformer(steps=200):
+def transformer(steps=600):
     net = train(Transformer(), sequences, steps)
     unbalance_transformer(net)
     return export(net, sequences(2, 3)[0])
