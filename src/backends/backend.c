@@ -84,6 +84,10 @@ bool pl_backend_is_guarded(const char *spec) {
     return pl_backend_row(spec, &row, NULL) != PL_OK || (row->flags & PLUMB_IN_PROCESS) == 0;
 }
 
+const char *pl_backend_spec_or_default(const char *spec) {
+    return spec == NULL ? pl_backend_eager.name : spec;
+}
+
 bool pl_backend_is_interpreter(const char *spec) {
     return spec == NULL || strcmp(spec, pl_backend_eager.name) == 0;
 }

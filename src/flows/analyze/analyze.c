@@ -80,7 +80,7 @@ const char *pl_analysis_keep(pl_analysis *x, const char *s) {
 /* ---- prepare ---- */
 
 static const char *backend_spec(const pl_analysis *x) {
-    return x->options->backend == NULL ? "eager" : x->options->backend;
+    return pl_backend_spec_or_default(x->options->backend);
 }
 
 /* The spec of B: what --reference says unless that is a file. */

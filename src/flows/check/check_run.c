@@ -62,8 +62,8 @@ static pl_status read_options(pl_check_run *r, pl_err *err) {
                                        .same = o->same,
                                        .tol = o->tol };
     PL_TRY(pl_accuracy_read(&rule, a, err));
-    r->spec = o->run->backend == NULL ? "eager" : o->run->backend;
-    r->reference_spec = o->reference == NULL ? "eager" : o->reference;
+    r->spec = pl_backend_spec_or_default(o->run->backend);
+    r->reference_spec = pl_backend_spec_or_default(o->reference);
     a->any_float =
         strstr(r->spec, "eager:fp64") != NULL || strstr(r->reference_spec, "eager:fp64") != NULL;
     r->n_runs = o->run->repeat > 1 ? (size_t)o->run->repeat : 1;
@@ -230,7 +230,7 @@ static pl_status failed(pl_check_run *r, side *s, const char *who, const char *w
     }
     const plumb_inputs *in = r->options->run->inputs;
     const bool bad_inputs = strncmp(word, "eager_1st", 9) == 0 && in->n_files + in->n_sets == 0 &&
-                            strncmp(r->reference_spec, "eager", 5) == 0 && !s->out_of_memory;
+                            !pl_backend_is_guarded(r->reference_spec) && !s->out_of_memory;
     if (bad_inputs)
         return pl_fail(err, PL_E_INVALID,
                        "the reference cannot run on the generated inputs (%s); set dimensions with "

@@ -140,10 +140,6 @@ static pl_status record_side(comparison *c, int i, pl_err *err) {
     return pl_compare_side_record(&c->side[i], &record, c->side[1 - i].recording, &c->notes, err);
 }
 
-static const char *spec_of(const char *spec) {
-    return spec == NULL ? "eager" : spec;
-}
-
 /* Comparing a computation with itself would always agree. */
 static pl_status check_sides(const comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
@@ -153,8 +149,9 @@ static pl_status check_sides(const comparison *c, pl_err *err) {
                        "'%s' and '%s' are one file, so there is nothing to compare",
                        c->side[0].path, c->side[1].path);
     if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
-    return pl_two_sides_check(spec_of(o->backend), c->side[0].model->model, spec_of(o->reference),
-                              c->side[1].model->model, err);
+    return pl_two_sides_check(pl_backend_spec_or_default(o->backend), c->side[0].model->model,
+                              pl_backend_spec_or_default(o->reference), c->side[1].model->model,
+                              err);
 }
 
 /* Files of nothing but elements take type and shape from the value of their name. */
