@@ -50,6 +50,7 @@ typedef struct pl_advice {
     bool one_minimal;  /* and with any one of them left out they do not: run, too */
     const char *model; /* file that the raised model was written to; "" = none */
     /* of layers of a quantised model */
+    bool unsigned_weights;          /* int8 weights as uint8: no product is clipped at 16 bits */
     const char *by;                 /* what decides: a metric, "top1"; "" = the limit alone */
     double top1_before, top1_after; /* NAN */
     int64_t n_held;                 /* samples or rows that were held back */

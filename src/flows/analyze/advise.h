@@ -19,9 +19,10 @@ pl_status pl_advise(pl_analysis *of, size_t n_samples, const pl_advise_options *
 
 /* Is a value blamed for products that were clipped at 16 bits? */
 bool pl_advise_is_saturated(const pl_session *session);
-/* Tries the remedy; *done when it helps: it is the advice then. */
-pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const pl_advise_options *options,
-                              bool *done, pl_err *err);
+/* Tries unsigned weights, the remedy; *helps when nothing is clipped then: they are the advice, and
+ * the model goes to the file `out` (NULL = none). */
+pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const char *out, bool *helps,
+                              pl_err *err);
 
 struct pl_mixed;
 /* A quantised model, whose table of layers has been made: which of them to keep in float. The first

@@ -592,13 +592,15 @@ static pl_status weigh_layers(analyses *all, const plumb_analyze_options *o, pl_
     pl_status st = pl_mixed_open(&mixed, all->of, all->n, &why, err);
     if (st == PL_OK) st = pl_quant_table(&mixed, why, err);
     const pl_quantisation *q = first->session->quant;
-    const pl_advise_options saturated = { .out = o->advise_out };
-    bool advised = false;
+    const bool layers = q != NULL && q->n_rows > 0;
+    /* What the float model says is more than what the CPU clips: layers are chosen on top. */
+    const bool more = layers && first->reference_model != NULL;
     if (st == PL_OK && o->advise && pl_advise_is_saturated(first->session))
-        st = pl_advise_saturated(all->of, all->n, &saturated, &advised, err);
-    if (advised) {
+        st = pl_advise_saturated(all->of, all->n, more ? NULL : o->advise_out,
+                                 &mixed.unsigned_weights, err);
+    if (mixed.unsigned_weights && !more) {
         st = st == PL_OK ? pl_analysis_timed(first, "advice", err) : st;
-    } else if (st == PL_OK && o->advise && q != NULL && q->n_rows > 0) {
+    } else if (st == PL_OK && o->advise && layers) {
         const pl_advise_options options = { .out = o->advise_out };
         st = pl_advise_layers(&mixed, &options, err);
     } else if (st == PL_OK) {

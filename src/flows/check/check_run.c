@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "flows/analyze/quant_answer.h"
 #include "flows/inputs.h"
 #include "flows/inputs_recorded.h"
 #include "flows/outputs.h"
@@ -534,6 +535,18 @@ pl_status pl_check_conclude(pl_check_run *r, pl_err *err) {
     return PL_OK;
 }
 
+/* A quantised model that fails against its float model: which layer costs how much. */
+static pl_status weigh_layers(pl_check_run *r, pl_err *err) {
+    const plumb_check_options *o = r->options;
+    const pl_quant_question q = { .model = pl_api_model_file(r->m),
+                                  .floats = pl_api_model_file(r->reference_model),
+                                  .inputs = o->run->inputs,
+                                  .threads = o->run->threads,
+                                  .tol = o->tol };
+    if (o->context->amp != NULL || r->backward) return PL_OK;
+    return pl_quant_answer(&q, r->session, err);
+}
+
 static bool over(const pl_check_run *r) {
     return r->exit_code != 0;
 }
@@ -550,7 +563,10 @@ pl_status pl_check_run_all(pl_check_run *r, pl_err *err) {
     if (!over(r)) PL_TRY(run_candidate(r, err));
     PL_TRY(pl_check_fill_session(r, err));
     if (judged) PL_TRY(apply_baseline(r, err));
-    if (strcmp(r->status, "fail_accuracy") == 0) pl_check_put_error(r, r->error, sizeof(r->error));
+    if (strcmp(r->status, "fail_accuracy") == 0) {
+        pl_check_put_error(r, r->error, sizeof(r->error));
+        if (r->reference_model != NULL) PL_TRY(weigh_layers(r, err));
+    }
     return write_outputs(r, err);
 }
 

@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "base/same_file.h"
 #include "blame/sync.h"
+#include "flows/analyze/quant_answer.h"
 #include "flows/compare/compare_blame.h"
 #include "flows/compare/compare_side.h"
 #include "flows/provenance.h"
@@ -402,10 +403,24 @@ static void put_time(pl_session *s) {
     if (getrusage(RUSAGE_SELF, &usage) == 0) s->peak_rss = (int64_t)usage.ru_maxrss * 1024;
 }
 
+/* Two models, one of them quantised: which layer costs how much. */
+static pl_status weigh_layers(comparison *c, pl_err *err) {
+    const plumb_compare_options *o = c->options;
+    const pl_quant_question q = { .model = c->side[0].path,
+                                  .floats = c->side[1].path,
+                                  .inputs = o->inputs,
+                                  .metric = o->metric,
+                                  .threads = o->threads,
+                                  .tol = o->has_tol ? o->tol : 0 };
+    if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
+    return pl_quant_answer(&q, c->session, err);
+}
+
 static pl_status run(comparison *c, const char *a, const char *b, pl_err *err) {
     PL_TRY(prepare(c, err));
     PL_TRY(open_sides(c, a, b, err));
     PL_TRY(compare(c, err));
+    PL_TRY(weigh_layers(c, err));
     note_cpus(c);
     PL_TRY(put_notes(c, err));
     put_time(c->session);
