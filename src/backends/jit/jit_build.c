@@ -132,6 +132,13 @@ static bool stat_compiler(struct stat *info) {
     return false;
 }
 
+pl_status jit_compiler_check(pl_err *err) {
+    struct stat info;
+    if (stat_compiler(&info)) return PL_OK;
+    return pl_fail(err, PL_E_NOT_FOUND,
+                   "jit requires a C compiler: no 'cc' in PATH; install gcc or clang");
+}
+
 /* Text, flags, compiler and CPU: whatever changes the machine code. */
 static pl_status hash_all(jit_plan *plan, const char *const *flags, size_t n_flags, pl_err *err) {
     pl_hasher *h = pl_hasher_new();

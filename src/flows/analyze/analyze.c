@@ -103,10 +103,6 @@ static pl_status find_arithmetic(pl_analysis *x, pl_err *err) {
     x->arithmetic = pl_arithmetic_find(name);
     if (x->arithmetic != NULL) return PL_OK;
     pl_nearest_put(&text, name, strlen(name), arithmetic_at, NULL);
-    pl_buf_puts(&text, " (available:");
-    for (size_t i = 0; pl_arithmetics[i].name != NULL; i++)
-        pl_buf_printf(&text, "%s %s", i > 0 ? "," : "", pl_arithmetics[i].name);
-    pl_buf_putc(&text, ')');
     const pl_status st =
         pl_fail(err, PL_E_USAGE, "no precision profile '%s'%s", name, pl_buf_str(&text));
     pl_buf_release(&text);

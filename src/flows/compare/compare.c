@@ -141,6 +141,25 @@ static pl_status record_side(comparison *c, int i, pl_err *err) {
     return pl_compare_side_record(&c->side[i], &record, c->side[1 - i].recording, &c->notes, err);
 }
 
+/* What would run a model, where there is none to run. */
+static pl_status check_options(const comparison *c, pl_err *err) {
+    const plumb_compare_options *o = c->options;
+    const plumb_inputs *in = o->inputs;
+    const bool one = c->side[0].is_model || c->side[1].is_model;
+    const char *unused = NULL;
+    if (o->reference != NULL && !(c->side[0].is_model && c->side[1].is_model))
+        return pl_fail(err, PL_E_USAGE, "option 'reference' requires a model on both sides");
+    if (one) return PL_OK;
+    if (in->n_files + in->n_samples > 0) unused = "input";
+    if (in->n_sets > 0) unused = "inputs";
+    if (in->n_dims > 0) unused = "dim";
+    if (in->n_ranges > 0) unused = "range";
+    if (in->fill != PLUMB_FILL_RANDOM) unused = "fill";
+    if (o->backend != NULL) unused = "backend";
+    if (unused == NULL) return PL_OK;
+    return pl_fail(err, PL_E_USAGE, "option '%s' requires a model; A and B are recordings", unused);
+}
+
 /* Comparing a computation with itself would always agree. */
 static pl_status check_sides(const comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
@@ -167,6 +186,7 @@ static pl_status open_sides(comparison *c, const char *a, const char *b, pl_err 
     PL_TRY(pl_compare_side_open(&c->side[0], a, err));
     PL_TRY(pl_compare_side_open(&c->side[1], b, err));
     PL_TRY(timed(c, "open", err));
+    PL_TRY(check_options(c, err));
     PL_TRY(check_sides(c, err));
     for (int i = 0; i < 2; i++)
         if (c->side[i].is_model) PL_TRY(record_side(c, i, err));

@@ -46,6 +46,11 @@ pl_status pl_oracle_spec(pl_oracle *o, const pl_mini_state *state, pl_buf *out, 
     return pl_planted_spec(&u->planted, spec, state->model->graph, out, err);
 }
 
+const pl_backend *pl_oracle_backend(const pl_oracle *o) {
+    const under_test *u = o->self;
+    return u == NULL || o->m->options->check != NULL ? NULL : u->backend;
+}
+
 /* ---- errors ---- */
 
 static bool is_op_of(const pl_graph *graph, const char *word, size_t n) {
