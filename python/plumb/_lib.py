@@ -9,7 +9,7 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _abi
 from ._errors import LibraryError, error_of
@@ -124,12 +124,13 @@ def take_text(pointer: ctypes.c_void_p) -> str:
 class Handle:
     """An object of the library, freed when nothing refers to it any more."""
 
-    def __init__(self, kind: str, pointer: ctypes.c_void_p, free: str) -> None:
+    def __init__(self, kind: str, pointer: ctypes.c_void_p, free: Union[str, Callable[[Any], Any]]) -> None:
         self.pointer = pointer
         self.kind = kind
         with _lock:
             _handles[kind] = _handles.get(kind, 0) + 1
-        self.close: Callable[[], Any] = weakref.finalize(self, _release, kind, getattr(lib(), free), pointer.value)
+        self.close: Callable[[], Any] = weakref.finalize(self, _release, kind,
+                                                           getattr(lib(), free) if isinstance(free, str) else free, pointer.value)
 
 
 def _release(kind: str, free: Any, pointer: Optional[int]) -> None:
@@ -185,6 +186,11 @@ def _set(made: Any, name: str, kind: Any, value: Any) -> None:
 def strings(items: Sequence[Any]) -> Any:
     """An array of C strings."""
     return (ctypes.c_char_p * len(items))(*[os.fsencode(i) for i in items])
+
+
+def nearest(word: str, names: Sequence[str]) -> str:
+    """"did you mean": the name nearest to a word; "" when none is near."""
+    return text_of(lib().plumb_nearest(word.encode(), strings(names), len(names)))
 
 
 def fields(struct: str, function: str, *args: Any) -> Dict[str, Any]:
