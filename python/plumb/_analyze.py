@@ -25,7 +25,7 @@ def _analyze(model: Model, inputs: Any, backend: Optional[str], output: Optional
     """With output=None the session folder is removed together with the result."""
     folder = temporary_folder() if output is None else os.fspath(output)
     left = dict(options)
-    _lib.keep_memory()
+    _lib.free_large_block()
     given = take_inputs(inputs, model.inputs, left)
     try:
         with model.lock, Progress(progress) as p:
@@ -102,7 +102,7 @@ def analyze_many(model: Any, inputs: Any = None, *, backends: Sequence[str], out
             lost = []
         opened = open_model(model)
         setup = dict(left, inputs=inputs)
-        _lib.keep_memory()
+        _lib.free_large_block()
         given = take_inputs(inputs, opened.inputs, left)
         folder = os.path.join(temporary, "sessions") if output is None else os.fspath(output)
         with opened.lock, Progress(progress) as p:
