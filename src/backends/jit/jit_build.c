@@ -195,6 +195,9 @@ static pl_status compile(jit_plan *plan, const char *const *flags, size_t n_flag
     size_t n = 1;
     char *dir = NULL, *source = NULL, *made = NULL;
     pl_status st = PL_OK;
+    struct stat info; /* a process is not made in order to find that there is no compiler */
+    if (getenv("PATH") != NULL && !stat_compiler(&info))
+        return pl_fail_errno(err, ENOENT, "start", argv[0]);
     for (size_t i = 0; i < n_flags; i++)
         argv[n++] = flags[i];
     argv[n++] = "-o";
