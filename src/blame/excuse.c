@@ -419,7 +419,7 @@ static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_valu
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
-/* ---- NaN where nothing says who wins ---- */
+/* ---- NaN compared with numbers ---- */
 
 static bool has_nan(const pl_tensor *t) {
     if (t->dtype == PL_STRING || !pl_dtype_is_float(t->dtype)) return false;

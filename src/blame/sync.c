@@ -346,7 +346,7 @@ static pl_status run_works(syncing *s, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- what a run did not keep ---- */
+/* ---- values that were not recorded ---- */
 
 static uint32_t value_of(const pl_pair_graph *g, const pl_record *r) {
     return g->n_values == 0 ? PL_PAIR_NONE : pl_pair_graph_find(g, r->graph, r->value);

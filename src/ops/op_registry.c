@@ -300,7 +300,7 @@ bool pl_model_has_flag(const pl_model *model, unsigned flag) {
     return search.found;
 }
 
-/* ---- rules that are spelt, not written ---- */
+/* ---- placeholders for missing rules ---- */
 
 pl_status pl_grad_todo(pl_grad *c) {
     (void)c;

@@ -116,7 +116,7 @@ pl_status pl_dense_probe(const pl_dense *d, pl_hash128 *out, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- and back ---- */
+/* ---- reading ---- */
 
 static pl_status restore_strings(int rank, const int64_t *dims, pl_bytes bytes, pl_tensor **out,
                                  pl_err *err) {

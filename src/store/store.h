@@ -61,7 +61,7 @@ pl_status pl_store_index_read(const pl_store *store, const char *name, pl_store_
                               pl_err *err);
 void pl_store_index_release(pl_store_index *index);
 
-/* ---- care (store_care.c) ---- */
+/* ---- maintenance (store_care.c) ---- */
 
 /* Called for each blob file in order of name, then for each that an index names in vain and for
  * each index that cannot be read. `problem` is NULL, or what is wrong with it. */

@@ -46,7 +46,7 @@ static const char *header(struct MHD_Connection *c, const char *name) {
     return lib.MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-/* ---- who may ask ---- */
+/* ---- access ---- */
 
 /* Takes the same time wherever they differ. */
 static bool is_token(const pl_server *s, const char *given) {

@@ -31,7 +31,7 @@ static const char *const flags_fixed[] = {
     "-w",
 };
 
-/* ---- where things lie ---- */
+/* ---- the cache ---- */
 
 /* The cache is in $XDG_CACHE_HOME, $HOME/.cache or /tmp: the first that can be created. Code is
  * loaded from it, so no other user may write to it. */
@@ -270,7 +270,7 @@ done:
     return st;
 }
 
-/* ---- a planted compile error ---- */
+/* ---- an injected compile error ---- */
 
 pl_status jit_build_fails(const jit_program *p, const pl_node *node, pl_err *err) {
     static const char text[] = "#error planted fault: compile-error\n";

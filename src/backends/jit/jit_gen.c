@@ -216,7 +216,7 @@ static int value_of(gen *g, int prim, bool flat, const pl_emit_index *at, int st
     return compute(g, prim, at, stage);
 }
 
-/* ---- what is kept ---- */
+/* ---- kept values ---- */
 
 static bool is_dear(const jit_prim *p) {
     return p->kind == JIT_MAP && (strstr(p->expr, "px_") != NULL || strchr(p->expr, '/') != NULL);

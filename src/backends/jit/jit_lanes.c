@@ -11,7 +11,7 @@
 
 enum { LANES = 16, SUMS = 4, MIN_ROW = 8 };
 
-/* ---- what can be written so ---- */
+/* ---- what can be vectorised ---- */
 
 /* True for numbers, arguments, + - * / and functions that jit_maths.c has for vectors. */
 static bool expr_serves(const gen *g, const gen_instr *in) {

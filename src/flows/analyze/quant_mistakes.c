@@ -42,7 +42,7 @@ static pl_status found(look *l, const char *kind, const char *evidence, pl_err *
     return PL_OK;
 }
 
-/* ---- parameters on both ends ---- */
+/* ---- parameters of both ends ---- */
 
 static bool differ(const pl_value *x, const pl_value *y, double *a, double *b) {
     const pl_tensor *p = constant_of(x), *q = constant_of(y);

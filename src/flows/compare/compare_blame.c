@@ -100,7 +100,7 @@ static pl_status read_inputs(replaying *x, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- what it says ---- */
+/* ---- text ---- */
 
 static const char *keep(pl_session *s, const char *text) {
     const char *copy = pl_arena_strdup(s->arena, text == NULL ? "" : text);

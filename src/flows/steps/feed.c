@@ -232,7 +232,7 @@ static pl_status find_logits(pl_feed *f, const char *told, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 pl_status pl_feed_init(pl_feed *f, const pl_model *model, const plumb_generate_options *o,
                        pl_err *err) {

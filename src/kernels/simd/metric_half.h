@@ -76,7 +76,7 @@ INLINE __m512 half_dot(__m512 sum, __m512i x, __m512i y) {
     return sum;
 }
 
-/* ---- what is rare ---- */
+/* ---- rare cases ---- */
 /* Ulps of a run with pairs of opposite sign or more than a binade apart. */
 static __attribute__((noinline)) __m512i half_far_ulps(const char *a, const char *r,
                                                        int64_t *mismatch, __m512i *max_a) {

@@ -314,7 +314,7 @@ pl_status pl_b_attention_rule(pl_bound *c, const pl_b_attention *a) {
     return c->n_out > 3 ? bound_scores(c, a, &s) : PL_OK;
 }
 
-/* ---- turning ---- */
+/* ---- rotary embeddings ---- */
 
 /* x[i] := sign * |input i|, or of its error. A sign of 0 gives zeros. */
 static pl_status put_signed(pl_bound *c, int i, bool error, double sign, pl_tensor **x) {

@@ -51,7 +51,7 @@ void pl_b_norm_rule(const pl_bound *c, const pl_b_norm *norm);
 pl_status pl_b_spread(pl_bound *c, const pl_tensor *t, const double *data, const pl_tensor *like,
                       const double **out);
 
-/* ---- operators spelt in others ---- */
+/* ---- operators expanded into others ---- */
 /* A value in a program: x as replayed (floats as f64), its bound (NULL = exact) and its type in the
  * model. Owns its tensors. */
 typedef struct pl_b_term {

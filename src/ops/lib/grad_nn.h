@@ -8,7 +8,7 @@
 #include "ops/grad.h"
 #include "ops/lib/window.h"
 
-/* ---- spelling an operator in others ---- */
+/* ---- operators expanded into others ---- */
 /* Nodes that are appended from here on belong to the expansion. */
 size_t pl_g_mark(const pl_grad *c);
 /* y[k] is output k of the node, computed by the nodes since `mark` (NULL: it has no gradient).

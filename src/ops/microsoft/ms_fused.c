@@ -17,7 +17,7 @@ extern const pl_op_def pl_ops_ms_fused[];
 
 enum { BLOCK = 512 };
 
-/* ---- Gelu and kin ---- */
+/* ---- Gelu, FastGelu ---- */
 
 PL_UNARY_VMATH(gelu, gelu_erf)
 PL_UNARY_VMATH(fast_gelu, gelu_tanh)

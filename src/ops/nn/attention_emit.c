@@ -149,7 +149,7 @@ pl_status pl_emit_attention(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_kernel_call(c, &kernel, n, args));
 }
 
-/* ---- pl_emit_rotary_sides embeddings ---- */
+/* ---- rotary embeddings ---- */
 
 pl_status pl_emit_rotary(pl_emit *c) {
     const int rank = pl_emit_rank(c, 0);

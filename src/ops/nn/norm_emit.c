@@ -6,7 +6,7 @@
 #include "ops/nn/norm_int.h"
 #include "ops/nn/norm_rules.h"
 
-/* ---- pl_emit_rows: LayerNormalization and its kin ---- */
+/* ---- LayerNormalization, RMSNormalization ---- */
 
 static int first_axis(const pl_emit *c) {
     return pl_emit_axis(pl_attr_int(c->node, "axis"), pl_emit_rank(c, 0));

@@ -100,7 +100,7 @@ void pl_ahead_free(pl_ahead *a) {
     pl_free(a);
 }
 
-/* ---- which ways to look ---- */
+/* ---- choosing candidates ---- */
 
 static bool is_taken(const pl_ahead *a, path p) {
     for (int i = 0; i < a->n_scouts; i++)
@@ -225,7 +225,7 @@ void pl_ahead_send_again(pl_ahead *a) {
     if (may_send(a) && find_arrived(a) < 0 && a->n_scouts < a->jobs - 1) send_one(a, none);
 }
 
-/* ---- being one ---- */
+/* ---- the child process ---- */
 
 bool pl_ahead_assume(pl_ahead *a, bool *fails) {
     if (a->way.n_steps == 0) return false;
@@ -247,7 +247,7 @@ void pl_ahead_report(pl_ahead *a, const pl_report *report) {
     _exit(0); /* nothing here is ours to clean up */
 }
 
-/* ---- their answers ---- */
+/* ---- results of the children ---- */
 
 static bool read_report(int fd, pl_report *out) {
     char *to = (char *)out;
