@@ -1,11 +1,11 @@
 /* Which layers of a quantised model to keep in float: the fewest with which the outputs meet their
  * limit, and of that many the best that was found.
  *
- * Two orders are tried: greedily by what a layer gains on top of those that are kept already, and
- * by its share of the error (where two layers round the same numbers, keeping one of them gains
- * nothing: only the share shows them). The shorter beginning that meets the limit is taken, layers
- * are left out one at a time, then exchanged as long as that helps. Every answer is a run of that
- * model. Samples that were held back decide nothing but the last word. */
+ * Two orders are tried: greedy, by what a layer gains on top of those already kept, and by its
+ * share of the error (if two layers round the same numbers, keeping one gains nothing, and only the
+ * share shows them). The shorter prefix that meets the limit is taken; then layers are left out one
+ * at a time, and exchanged as long as that helps. Every result comes from a run of that model.
+ * Held-back samples are used only for the final validation. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +18,10 @@
 #include "session/advice.h"
 
 enum { MAX_RUNS = 400, EXCHANGE_MAX = 12 };
-static const double TOP1_GOAL = 0.99; /* of the rows */
+static const double TOP1_GOAL = 0.99; /* share of the rows */
 static const double MOST_OF_IT =
-    0.9; /* of what all layers in float give, when that is too little */
-static const double TOP1_WEIGHT = 0.02; /* what an error of 1 counts beside agreement of all rows */
+    0.9; /* if keeping all layers is not enough: share of what that gives */
+static const double TOP1_WEIGHT = 0.02; /* weight of the error against top-1 agreement */
 
 typedef struct search {
     pl_mixed *m;
@@ -29,9 +29,9 @@ typedef struct search {
     pl_advice *advice;
     pl_analysis *x;
     bool top1;
-    double goal; /* of the merit; NAN = the limit decides */
+    double goal; /* goal for the merit; NAN = the limit decides */
     double limit;
-    size_t *order; /* layers by share, the largest first */
+    size_t *order; /* layers by share, largest first */
     bool *keep, *best, *work;
     pl_mixed_score none, all, score; /* nothing kept, all kept, `best` */
 } search;
@@ -75,7 +75,7 @@ static size_t count(const search *s, const bool *keep) {
     return n;
 }
 
-/* The smaller set, or the better of two that are as large. */
+/* Keeps the smaller set, or the better of two of equal size. */
 static void offer(search *s, const bool *keep, const pl_mixed_score *score, bool *any) {
     const size_t n = count(s, keep), known = count(s, s->best);
     if (*any && (n > known || (n == known && !is_better(s, score, &s->score)))) return;
@@ -86,7 +86,7 @@ static void offer(search *s, const bool *keep, const pl_mixed_score *score, bool
 
 /* ---- two orders ---- */
 
-/* The shortest beginning of the order by share that meets the goal. */
+/* The shortest prefix, in the order by share, that meets the goal. */
 static pl_status by_share(search *s, bool *any, pl_err *err) {
     pl_mixed_score c;
     memset(s->work, 0, s->m->n_layers * sizeof(bool));
@@ -112,8 +112,8 @@ static double gain_of(const search *s, size_t layer) {
     return -(double)INFINITY;
 }
 
-/* Lazily: what a layer gained before is about the most that it can gain now, so the first one that
- * still leads when it is measured again is taken. */
+/* Lazy greedy: the earlier gain of a layer is about the most it can gain now, so take the first
+ * layer that is still best after measuring it again. */
 static pl_status greedily(search *s, bool *any, pl_err *err) {
     const size_t n = s->m->n_layers;
     double *gain = pl_calloc(n + 1, sizeof(double));
@@ -160,7 +160,7 @@ done:
 static pl_status leave_out(search *s, bool *minimal, pl_err *err) {
     pl_mixed_score c;
     *minimal = true;
-    for (size_t i = s->m->n_layers; i-- > 0;) { /* what costs least first */
+    for (size_t i = s->m->n_layers; i-- > 0;) { /* cheapest first */
         const size_t layer = s->order[i];
         if (!s->best[layer]) continue;
         if (is_spent(s)) {
@@ -177,7 +177,7 @@ static pl_status leave_out(search *s, bool *minimal, pl_err *err) {
     return PL_OK;
 }
 
-/* One out, one in: the rows at the top of the table, and those that gain most. */
+/* Swaps one layer out and one in: the top rows of the table, and those that gain most. */
 static pl_status exchange(search *s, pl_err *err) {
     pl_mixed_score c;
     bool again = true;
@@ -288,8 +288,8 @@ static pl_status fill_rows(search *s, pl_err *err) {
     return PL_OK;
 }
 
-/* The candidates may have run on another backend; the one under test has the last word, on the file
- * where there is one. */
+/* The candidates may have run on another backend; the final check is on the one under test, with
+ * the written file if there is one. */
 static pl_status verify(search *s, pl_err *err) {
     const char *path = s->options->out;
     const plumb_convert_options options = { .size = sizeof(options) };

@@ -1,5 +1,5 @@
-/* The remedy for products that the CPU clips at 16 bits: the same model with unsigned weights, run
- * on the backend under test, against what the model says. */
+/* The remedy for products that the CPU saturates at 16 bits: the same model with unsigned weights,
+ * run on the backend under test and compared with the expected outputs. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "session/advice.h"
 
 static const char KIND[] = "saturated products";
-/* Of an output's size: where a code flips at a tie. Clipping costs much more. */
+/* Relative to an output's size: allows a flipped code at a tie. Saturation costs much more. */
 static const double LIMIT = 0.02;
 
 bool pl_advise_is_saturated(const pl_session *s) {
@@ -44,7 +44,7 @@ static pl_status measure(const pl_analysis *x, pl_datum *const *a, pl_datum *con
     return PL_OK;
 }
 
-/* One sample on the backend: how far its outputs are from what the model says. */
+/* Runs one sample on the backend: how far are its outputs from the expected ones? */
 static pl_status off_by(const pl_analysis *x, pl_model *model, double *worst, pl_err *err) {
     const size_t n = x->model->graph->n_outputs;
     const pl_interp_options options = { .pool = x->pool,
@@ -106,7 +106,7 @@ pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const pl_advise
     if (st == PL_OK && n > 0) st = try_it(of, n_samples, remedy, a, &trouble);
     if (st == PL_E_MEMORY) {
         *err = trouble;
-    } else if (st != PL_OK || n == 0) { /* this backend cannot run it: no advice of this kind */
+    } else if (st != PL_OK || n == 0) { /* the backend cannot run it: no such advice */
         st = pl_analysis_note(x, err, "unsigned weights, the remedy for %s, cannot be tried: %s",
                               KIND, n == 0 ? "no int8 weights to change" : trouble.message);
     } else if (a->after < a->before && a->after <= LIMIT) {
