@@ -70,7 +70,7 @@ static pl_status read_rule(comparison *c, pl_err *err) {
     pl_same_options_init(&j->same);
     if (o->has_tol) j->same.tol = o->tol;
     if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &j->same, err));
-    /* A metric of a plugin sorts, plumb's own colour. */
+    /* A plugin's metric only sorts; plumb's own give the colours. */
     const pl_metric *m = pl_metric_find(o->metric != NULL ? o->metric : "psnr");
     j->metric = m != NULL ? m : pl_metric_find("psnr");
     return PL_OK;
@@ -174,7 +174,7 @@ static pl_status check_sides(const comparison *c, pl_err *err) {
                               err);
 }
 
-/* Files of nothing but elements take type and shape from the value of their name. */
+/* Raw element files take type and shape from the value of the same name. */
 static void retype(pl_compare_side *raw, const pl_compare_side *by) {
     for (size_t i = 0; i < by->recording->n_records; i++) {
         const pl_record *r = &by->recording->records[i];
@@ -264,7 +264,7 @@ static pl_status apply_baseline(comparison *c, pl_err *err) {
     return PL_OK;
 }
 
-/* With a model at hand, what diverges is explained by computing it again. */
+/* With a model, explains divergences by replaying. */
 static pl_status replay(comparison *c, pl_err *err) {
     const pl_session *s = c->session;
     size_t n_bad = 0;
@@ -275,8 +275,8 @@ static pl_status replay(comparison *c, pl_err *err) {
                             &c->progress, c->session, &c->notes, err);
 }
 
-/* A run of a model against a recording: what the run computed rightly and the recording has
- * otherwise is the model's fault. */
+/* A run of a model against a recording: if the run computed correctly and the recording differs,
+ * the model is at fault. */
 static bool is_truth(const comparison *c) {
     return c->side[0].is_model && !c->side[1].is_model;
 }
@@ -374,7 +374,7 @@ static pl_status put_notes(comparison *c, pl_err *err) {
     return PL_OK;
 }
 
-/* A recording made on the fly is gone afterwards: its tensors go to the store. */
+/* A recording made on the fly is deleted afterwards, so its tensors go to the store. */
 static pl_status pack(comparison *c, int i, pl_err *err) {
     pl_session *s = c->session;
     const pl_recording *rec = c->side[i].recording;
