@@ -1,4 +1,4 @@
-/* Building and questioning the IR. */
+/* Building and querying the IR. */
 #include "graph/graph.h"
 
 #include <stdio.h>
@@ -156,8 +156,8 @@ pl_status pl_graph_add_fresh_value(pl_graph *graph, const char *base, pl_value *
     const size_t n = strlen(base) + 24;
     char *name = pl_malloc(n);
     if (name == NULL) return pl_fail_memory(err, n);
-    /* Numbers are given out in order: double until one is free, then between the last two. A pass
-     * asks for thousands of names with the same base. */
+    /* Numbers are used in order: double until one is free, then bisect. A pass may ask for
+     * thousands of names with the same base. */
     size_t low = 0, high = 1;
     while (number_is_taken(graph, base, high, name, n)) {
         low = high;

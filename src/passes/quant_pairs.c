@@ -1,4 +1,4 @@
-/* Passing by the pairs of QuantizeLinear and DequantizeLinear around chosen nodes. */
+/* Bypasses pairs of QuantizeLinear and DequantizeLinear around selected nodes. */
 #include "passes/quant_pairs.h"
 
 #include <string.h>

@@ -59,7 +59,7 @@ size_t pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
     pl_buf_puts(out, "\nadvice: ");
     pl_buf_put_clean(out, a->reason);
     pl_buf_putc(out, '\n');
-    const bool layers = *a->by != '\0'; /* they stand in the table of layers */
+    const bool layers = *a->by != '\0'; /* they are in the table of layers */
     if (a->n_rows > 0 && !layers) {
         pl_buf_printf(out,
                       "    %-12s %9s %9s %9s %9s %9s %9s  op and value; * = raise to float32\n",

@@ -1,6 +1,6 @@
-/* A self-contained session: flows share strings with models, blame and recordings, a
- * finished session must not. Every string and list of the structs in session.h and advice.h is
- * copied here; a new pointer there needs a line here, or a row in columns.def. */
+/* Makes a session self-contained: during a flow it shares strings with models, blame and
+ * recordings, a finished session must not. Every string and list of the structs in session.h and
+ * advice.h is copied here; a new pointer there needs a line here, or a row in columns.def. */
 #include <string.h>
 
 #include "session/advice.h"

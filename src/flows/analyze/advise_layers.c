@@ -37,9 +37,9 @@ typedef struct search {
     pl_advice *advice;
     pl_analysis *x;
     bool top1;
-    double goal; /* of the merit; NAN = the limit decides */
+    double goal; /* goal for the merit; NAN = the limit decides */
     double limit;
-    size_t *order; /* layers by share, the largest first */
+    size_t *order; /* layers by share, largest first */
     bool *keep, *best, *work;
     pl_mixed_score given;            /* the model as it is */
     pl_mixed_score none, all, score; /* nothing kept, all kept, `best` */
@@ -98,7 +98,7 @@ static size_t count(const search *s, const bool *keep) {
     return n;
 }
 
-/* The smaller set, or the better of two that are as large. */
+/* Keeps the smaller set, or the better of two of equal size. */
 static void offer(search *s, const bool *keep, const pl_mixed_score *score, bool *any) {
     const size_t n = count(s, keep), known = count(s, s->best);
     if (*any && (n > known || (n == known && !is_better(s, score, &s->score)))) return;
@@ -109,7 +109,7 @@ static void offer(search *s, const bool *keep, const pl_mixed_score *score, bool
 
 /* ---- two orders ---- */
 
-/* The shortest beginning of the order by share that meets the goal. */
+/* The shortest prefix, in the order by share, that meets the goal. */
 static pl_status by_share(search *s, bool *any, pl_err *err) {
     pl_mixed_score c;
     memset(s->work, 0, s->m->n_layers * sizeof(bool));
@@ -132,8 +132,8 @@ static double gain_of(const search *s, size_t layer) {
     return -(double)INFINITY;
 }
 
-/* Lazily: what a layer gained before is about the most that it can gain now, so the first one that
- * still leads when it is measured again is taken. */
+/* Lazy greedy: the earlier gain of a layer is about the most it can gain now, so take the first
+ * layer that is still best after measuring it again. */
 static pl_status greedily(search *s, bool *any, pl_err *err) {
     const size_t n = s->m->n_layers;
     double *gain = pl_calloc(n + 1, sizeof(double));
@@ -183,7 +183,7 @@ done:
 static pl_status leave_out(search *s, bool *minimal, pl_err *err) {
     pl_mixed_score c;
     *minimal = true;
-    for (size_t i = s->m->n_layers; i-- > 0;) { /* what costs least first */
+    for (size_t i = s->m->n_layers; i-- > 0;) { /* cheapest first */
         const size_t layer = s->order[i];
         if (!s->best[layer]) continue;
         if (is_spent(s)) {
@@ -373,8 +373,8 @@ static pl_status fill_rows(search *s, pl_err *err) {
     return PL_OK;
 }
 
-/* The candidates may have run on another backend; the one under test has the last word, on the file
- * where there is one. */
+/* The candidates may have run on another backend; the final check is on the one under test, with
+ * the written file if there is one. */
 static pl_status verify(search *s, pl_err *err) {
     const char *path = s->options->out;
     const plumb_convert_options options = { .size = sizeof(options) };

@@ -156,7 +156,7 @@ pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const char *out
         x->session->n_blame - count_saturated(x->session->blame, x->session->n_blame);
     if (st == PL_E_MEMORY) {
         *err = trouble;
-    } else if (st != PL_OK || n == 0) { /* this backend cannot run it: no advice of this kind */
+    } else if (st != PL_OK || n == 0) { /* the backend cannot run it: no such advice */
         st = pl_analysis_note(x, err, "unsigned weights, the remedy for %s, cannot be tried: %s",
                               KIND, n == 0 ? "no int8 weights to change" : trouble.message);
     } else if (t.n_clipped == 0 && t.n_blamed <= others * n_samples) {

@@ -105,8 +105,8 @@ static bool same_constant(const pl_value *x, const pl_value *y) {
             memcmp(a->data, b->data, pl_tensor_bytes(a)) == 0);
 }
 
-/* A pool or another shape between two roundings to the same codes: the second changes nothing, and
- * to leave out one of them changes nothing either. */
+/* A pool or reshape between two roundings to the same codes: the second changes nothing, so leaving
+ * out one of them changes nothing either. */
 static bool passes_through(const pl_model *model, const pl_value *own) {
     const pl_node *maker = own->producer;
     const pl_node *back = maker->n_in > 0 && maker->in[0] != NULL ? maker->in[0]->producer : NULL;
@@ -219,7 +219,7 @@ void pl_mixed_close(pl_mixed *m) {
 
 /* ---- candidates ---- */
 
-/* What only passes values on to a kept layer is kept, too. */
+/* Values that only pass through to a kept layer are kept, too. */
 static void add_through(const pl_mixed *m, bool *keep, const pl_value *v, int depth) {
     const pl_node *node = v->producer;
     for (uint32_t i = 0; node != NULL && i < node->n_in && depth < 64; i++) {

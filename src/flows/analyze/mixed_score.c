@@ -1,4 +1,4 @@
-/* How near the outputs of a candidate come to the float model's. */
+/* How close the outputs of a candidate are to the float model's. */
 #include <math.h>
 #include <string.h>
 
@@ -6,9 +6,9 @@
 #include "flows/analyze/mixed.h"
 #include "interp/interp.h"
 
-/* One in HOLD is held back; fewer samples, or rows of one batch, than LEAST are all needed. */
+/* One in HOLD is held back; with fewer than LEAST samples or rows, all are used. */
 enum { HOLD = 4, LEAST_SAMPLES = 4, LEAST_ROWS = 8 };
-static const double BEST_DECIBELS = 200; /* an exact answer has infinitely many */
+static const double BEST_DECIBELS = 200; /* instead of infinity for an exact result */
 
 /* ---- the target ---- */
 
@@ -40,7 +40,7 @@ static const pl_tensor *float_tensor(const pl_datum *d) {
                                                                                          : NULL;
 }
 
-/* Inputs and float outputs share their first dimension: its rows are as good as samples. 0 = no. */
+/* Inputs and float outputs share their first dim: its rows count as samples. 0 = no. */
 static int64_t rows_of(const pl_mixed *m) {
     int64_t n = 0;
     for (size_t i = 0; i < m->model->graph->n_inputs; i++) {
@@ -82,7 +82,7 @@ static bool is_held(int64_t number) {
     return number % HOLD == HOLD - 1;
 }
 
-/* The rows of one part; a new reference of t itself when it is not split. */
+/* The rows of one part; a new reference to t itself when it is not split. */
 static pl_status rows_part(const pl_mixed *m, const pl_tensor *t, int part, pl_tensor **out,
                            pl_err *err) {
     pl_tensor *dense = NULL;

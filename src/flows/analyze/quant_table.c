@@ -1,5 +1,5 @@
-/* What quantisation costs, layer by layer: each one quantised alone, and each one alone in float.
- */
+/* The cost of quantisation, layer by layer: each one quantised alone, and each one alone in
+ * float. */
 #include "flows/analyze/quant_table.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "flows/analyze/mixed.h"
 #include "flows/analyze/quant_mistakes.h"
 
-/* Two runs for each layer; what comes after these is not measured. */
+/* Two runs per layer; layers beyond this are not measured. */
 enum { MEASURED_MAX = 256 };
 
 static double improves(const pl_metric *metric, double from, double to) {

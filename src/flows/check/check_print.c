@@ -1,4 +1,4 @@
-/* Describing a checked run: the session that other formats are made of, the error, JSON, text. */
+/* Describes a checked run: the session behind other formats, the error, JSON, text. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
