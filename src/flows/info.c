@@ -81,7 +81,7 @@ static int by_count(const void *a, const void *b) {
     return strcmp(x->op, y->op);
 }
 
-/* Inference that fails is a fact about the model, not a failure of info. */
+/* If inference fails, that is a fact about the model, not a failure of info. */
 static pl_status collect(facts *f, const plumb_info_options *options, pl_err *err) {
     const double start = pl_api_seconds();
     pl_dim_map dims = { 0 };
@@ -103,7 +103,7 @@ static pl_status collect(facts *f, const plumb_info_options *options, pl_err *er
     return st;
 }
 
-/* Resident pages that are ours alone: mapped weights are not counted. */
+/* Private resident pages: mapped weights do not count. */
 static int64_t private_kb(void) {
     long resident = 0, shared = 0;
     FILE *file = fopen("/proc/self/statm", "r");

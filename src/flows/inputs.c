@@ -1,4 +1,4 @@
-/* Reading inputs by name or number; see generate.c for making them up. */
+/* Reads inputs by name or number; inputs_generated.c generates them. */
 #include "flows/inputs.h"
 
 #include <errno.h>
@@ -72,11 +72,11 @@ static void set_input(pl_datum **in, size_t i, pl_datum *datum) {
     in[i] = pl_datum_ref(datum);
 }
 
-/* --input NAME=FILE: the file's only item, or the one of that name. */
+/* NAME=FILE: the only item of the file, or the one with that name. */
 static pl_status read_named(const pl_graph *graph, const char *text, pl_datum **in, pl_err *err) {
     size_t at = 0;
     const char *equals = NULL;
-    /* Names may hold '=': the longest prefix that is an input wins. */
+    /* Names may contain '=': the longest prefix that is an input wins. */
     for (const char *e = strchr(text, '='); e != NULL; e = strchr(e + 1, '=')) {
         char *name = pl_strndup(text, (size_t)(e - text));
         if (name == NULL) return pl_fail_memory(err, strlen(text));
@@ -108,7 +108,7 @@ static pl_status read_named(const pl_graph *graph, const char *text, pl_datum **
     return st;
 }
 
-/* A file of several inputs by name; a nameless tensor serves a model with one input. */
+/* A file of several inputs by name; an unnamed tensor is accepted for a model with one input. */
 static pl_status read_set_file(const pl_graph *graph, const char *path, pl_datum **in,
                                pl_err *err) {
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
@@ -143,7 +143,7 @@ static pl_status read_set_member(const pl_graph *graph, const pl_dir *dir, const
         if (find_input(graph, stem, &at, NULL) != PL_OK) at = SIZE_MAX;
         pl_free(stem);
     }
-    if (at >= graph->n_inputs) return PL_OK; /* outputs and notes stand in such folders, too */
+    if (at >= graph->n_inputs) return PL_OK; /* such folders also contain outputs and notes */
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
     pl_status st = pl_tensor_file_load_in(dir, name, graph->inputs[at]->type, &file, err);
     if (st == PL_OK && file.n_items != 1) {
@@ -177,7 +177,7 @@ static pl_status read_set(const pl_graph *graph, const char *path, pl_datum **in
     return st;
 }
 
-/* Tensors of the caller, by name. */
+/* Tensors from the caller, by name. */
 static pl_status take_tensors(const pl_graph *graph, const plumb_inputs *source, pl_datum **in,
                               pl_err *err) {
     for (size_t i = 0; i < source->n_tensors; i++) {
@@ -192,7 +192,7 @@ static pl_status take_tensors(const pl_graph *graph, const plumb_inputs *source,
     return PL_OK;
 }
 
-/* A dim that no input has would change nothing. */
+/* A dim that no input has would have no effect. */
 static const char *dim_at(const void *ctx, size_t i) {
     const pl_graph *graph = ctx;
     for (size_t k = 0; k < graph->n_inputs; k++) {
@@ -338,7 +338,7 @@ static pl_status expand_set(samples *s, const char *path, pl_err *err) {
         char *inner = pl_path_join(path, list.names[i]);
         st = inner == NULL ? pl_fail_memory(err, 1) : PL_OK;
         const pl_kind kind = pl_dir_look(dir, list.names[i], NULL);
-        if (st == PL_OK && kind == PL_KIND_OTHER) /* a link: a stranger's folder may have one */
+        if (st == PL_OK && kind == PL_KIND_OTHER) /* a link, possibly in an untrusted folder */
             st = pl_fail(err, PL_E_INVALID, "'%s' is a symbolic link, expected a folder", inner);
         if (st == PL_OK && kind == PL_KIND_FOLDER) st = add_sample(s, inner, err);
         pl_free(inner);

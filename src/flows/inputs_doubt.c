@@ -1,4 +1,4 @@
-/* The reference runs once on the inputs that a backend failed on. */
+/* Runs the reference once on the inputs that a backend failed on. */
 #include "flows/inputs_doubt.h"
 
 #include <stdio.h>
@@ -25,11 +25,11 @@ pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_
     if (out == NULL) return pl_fail_memory(err, n_out);
     pl_status st = pl_model_copy(model, &copy, err);
     if (st != PL_OK) goto done;
-    /* An operator that is missing here says nothing about the inputs. */
+    /* A missing operator says nothing about the inputs. */
     if (pl_interp_new(copy, &options, &interp, &trouble) != PL_OK) goto done;
     st = pl_interp_run(interp, in, out, &trouble);
     if (st == PL_E_TIMEOUT) {
-        st = PL_OK; /* slow says nothing about the inputs */
+        st = PL_OK; /* a time-out says nothing about the inputs */
     } else if (st != PL_OK && st != PL_E_MEMORY) {
         st = pl_fail(err, PL_E_INVALID,
                      "the generated inputs do not suit the model: eager cannot run it either "

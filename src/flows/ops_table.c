@@ -1,4 +1,4 @@
-/* The operator table as people and scripts read it. */
+/* The operator table for users and scripts. */
 #include <string.h>
 
 #include "base/json.h"
@@ -7,7 +7,7 @@
 #include "ops/emit.h"
 
 typedef struct totals {
-    size_t rows, grad, bound, emit; /* the last three: not written yet */
+    size_t rows, grad, bound, emit; /* the last three: missing rules */
 } totals;
 
 static const char *grad_word(const pl_op_def *row) {

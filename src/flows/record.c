@@ -15,7 +15,7 @@
 #include "kernels/provider.h"
 #include "store/graph_json.h"
 
-enum { TUPLE_BYTES = 700 }; /* in the header, generously; nearly all tuples are shorter */
+enum { TUPLE_BYTES = 700 }; /* estimated bytes per value in the header; nearly all need less */
 
 /* ---- choosing ---- */
 
@@ -54,7 +54,7 @@ static bool fits_op(const pl_record_filter *f, const pl_node *node) {
     return f->n_ops == 0;
 }
 
-/* "a.b" stands for itself and for "a.b.c", not for "a.bc". */
+/* "a.b" matches itself and "a.b.c", not "a.bc". */
 static bool fits_module(const pl_record_filter *f, const char *module) {
     for (size_t i = 0; i < f->n_modules; i++) {
         const size_t n = strlen(f->modules[i]);
@@ -178,7 +178,7 @@ static pl_status open_recorder(pl_record_job *r, pl_err *err) {
     pl_buf graph = PL_BUF_INIT;
     pl_status st = pl_graph_json(r->model, &graph, err);
     if (st == PL_OK) {
-        /* Escaped inside a string, the text grows; every other character may be a quote. */
+        /* Escaping makes the text longer: up to every second character may be a quote. */
         const size_t reserve =
             2 * graph.n_bytes + (size_t)r->model->n_values * TUPLE_BYTES + (64u << 10);
         const pl_recorder_options options = { .stats_only = o->stats_only != 0,

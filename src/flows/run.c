@@ -171,7 +171,7 @@ static pl_status keep_places(const run *r, pl_run_result *to, pl_err *err) {
     to->device = r->backend == NULL ? "" : keep(to, pl_backend_device(r->backend));
     if (to->device == NULL) return pl_fail_memory(err, 1);
     if (r->program == NULL) return PL_OK;
-    /* A backend that cannot tell is no worse for it. */
+    /* Optional: a backend may not know. */
     if (pl_program_placement(r->program, &text, NULL) != PL_OK) return PL_OK;
     return pl_placement_parse(text, to->arena, &to->placement, err);
 }

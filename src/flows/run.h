@@ -8,11 +8,11 @@
 #include "tensor/datum.h"
 
 typedef struct pl_run_node { /* time of one node, in the last run */
-    const char *value, *op;  /* value: NULL when it makes none */
+    const char *value, *op;  /* value: NULL when it has no output */
     double seconds;
 } pl_run_node;
 
-typedef struct pl_run_result { /* strings and arrays live in the arena */
+typedef struct pl_run_result { /* strings and arrays are in the arena */
     pl_arena *arena;
     size_t n_out;
     const char **names;
@@ -27,7 +27,7 @@ typedef struct pl_run_result { /* strings and arrays live in the arena */
     pl_placement placement; /* which node ran where */
 } pl_run_result;
 
-/* Shares nothing with the model but tensors. */
+/* Shares only tensors with the model. */
 pl_status pl_run(plumb_model *m, const plumb_run_options *options, pl_run_result **out,
                  pl_err *err);
 void pl_run_result_free(pl_run_result *result); /* NULL is fine */

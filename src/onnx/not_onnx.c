@@ -16,7 +16,7 @@ typedef struct magic_row {
 
 #define PYTORCH "a PyTorch file; export the module with torch.onnx.export (docs/pytorch.md)"
 
-/* The first that fits. */
+/* The first match wins. */
 /* clang-format off */
 static const magic_row rows[] = {
     { 0, "PK\x03\x04", 4, ".npz", "an npz archive of tensors, without a graph; use it as inputs, as the reference or in 'plumb compare'" },

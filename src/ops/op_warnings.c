@@ -1,4 +1,4 @@
-/* What a model has that is no error, but that its author should know. */
+/* Warnings about a model: not errors, but its author should know. */
 #include <string.h>
 
 #include "base/nearest.h"
@@ -21,7 +21,7 @@ const char *pl_op_unknown_attr(const pl_node *node) {
     return NULL;
 }
 
-typedef struct found { /* the first of each kind, and how many there are */
+typedef struct found { /* the first of each kind, and their count */
     const pl_node *attr, *import, *foreign;
     size_t n_attr, n_import, n_foreign;
 } found;

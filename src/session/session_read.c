@@ -1,9 +1,9 @@
 /* Reading session.json back.
  *
- * Nothing is believed: types, names, ranges and counts are checked, so that what is computed from a
- * session cannot overflow; metrics are taken from the accumulators, not from the text. Unknown keys
- * are ignored, missing ones have the value that pl_session_new gives. Sticky: the first fault is
- * kept in `st`, and readers go on with harmless values. */
+ * Everything is checked: types, names, ranges and counts, so that later computations cannot
+ * overflow; metrics are taken from the accumulators, not from the text. Unknown keys are ignored,
+ * missing ones keep the defaults of pl_session_new. Errors are sticky: the first one is kept in
+ * `st`, and readers continue with harmless values. */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@
 #include "store/blob.h"
 #include "store/recorder.h"
 
-enum { SCALE_MAX = 4096 }; /* of the accumulators; double's exponents end at 1074 */
+enum { SCALE_MAX = 4096 }; /* exponents of the accumulators; those of double end at 1074 */
 
 typedef struct reader {
     pl_session *session;
@@ -215,10 +215,10 @@ static void read_metadata(reader *r, const pl_json_value *point, pl_sync_point *
 }
 
 static void read_detail(reader *r, const pl_json_value *point, pl_sync_point *p) {
-    (void)r, (void)point, (void)p; /* worked out on demand */
+    (void)r, (void)point, (void)p; /* computed on request */
 }
 
-/* What columns.def leaves to the product. */
+/* Columns that columns.def marks as OWN. */
 typedef void (*read_own)(reader *r, const pl_json_value *point, pl_sync_point *p);
 #define READ_NO(name) NULL
 #define READ_YES(name) NULL
@@ -229,7 +229,7 @@ static const read_own own_columns[PL_N_COLUMNS] = {
 #undef PL_COLUMN
 };
 
-/* A column that is absent keeps what pl_sync_point_init gave it. */
+/* A missing column keeps the default of pl_sync_point_init. */
 static void read_column(reader *r, const pl_json_value *o, const pl_column *c, pl_sync_point *p) {
     void *field = pl_column_field(c, p);
     const char *name = NULL;

@@ -1,4 +1,4 @@
-/* plumb_viewer: the daemon, who may ask, and where a request goes. */
+/* plumb_viewer: the daemon, access checks, and routing of requests. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -47,9 +47,9 @@ static const char *header(struct MHD_Connection *c, const char *name) {
     return lib.MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-/* ---- who may ask ---- */
+/* ---- access ---- */
 
-/* Takes the same time wherever they differ. */
+/* Takes the same time wherever the strings differ. */
 static bool is_token(const pl_server *s, const char *given) {
     unsigned differs = 0;
     if (given == NULL || strlen(given) != SERVER_TOKEN - 1) return false;
@@ -58,7 +58,7 @@ static bool is_token(const pl_server *s, const char *given) {
     return differs == 0;
 }
 
-/* The address at which a request arrived: listening everywhere, the server has many. */
+/* The address at which a request arrived: a server on all interfaces has many. */
 static in_addr_t arrived_at(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
         lib.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -69,7 +69,7 @@ static in_addr_t arrived_at(struct MHD_Connection *c) {
     return address.sin_addr.s_addr;
 }
 
-/* A page elsewhere that resolves its own name to 127.0.0.1 comes with that name as Host. */
+/* DNS rebinding: a foreign page that resolves its own name to 127.0.0.1 sends that name as Host. */
 static bool is_own_host(const pl_server *s, struct MHD_Connection *c, const char *host) {
     char name[64], port[16];
     struct in_addr address;
@@ -178,7 +178,7 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, pl_status st, pl_rep
     return sent;
 }
 
-/* The matrix of a corpus; it has no script. */
+/* The matrix of a corpus; the page has no script. */
 static enum MHD_Result send_corpus(pl_server *s, struct MHD_Connection *c) {
     pl_buf page = PL_BUF_INIT;
     pl_corpus_put_page(s->corpus, s->token, &page);
@@ -319,7 +319,7 @@ static void come_or_go(void *cls, struct MHD_Connection *c, void **context,
     }
 }
 
-/* The body of a POST comes in parts; *state holds it. */
+/* The body of a POST arrives in parts; *state holds it. */
 static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *path,
                               const char *method, const char *version, const char *data,
                               size_t *n_data, void **state) {
@@ -367,7 +367,7 @@ static void quiet(void *cls, const char *format, va_list args) {
     (void)args;
 }
 
-/* Bound here and not by the daemon: the port is known before the first request is served. */
+/* Bound here and not by the daemon, so that the port is known before the first request. */
 static pl_status open_socket(pl_server *s, int port, int *out, pl_err *err) {
     struct sockaddr_in address = { .sin_family = AF_INET,
                                    .sin_port = htons((uint16_t)port),

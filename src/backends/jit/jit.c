@@ -117,7 +117,7 @@ static size_t count_values(const pl_graph *graph, size_t *hidden) {
     return n;
 }
 
-/* Inputs whose declared shapes leave nothing open, so that a plan can be made before the run. */
+/* True when all input shapes are declared completely, so that a plan can be made before the run. */
 static bool shapes_are_known(const jit_program *p) {
     if (p->any_shape) return false;
     for (size_t i = 0; i < p->model->graph->n_inputs; i++) {
@@ -149,7 +149,7 @@ static pl_status plan_for(jit_program *p, pl_datum *const *in, jit_plan **out, p
     p->n_plans++;
     if (p->n_plans > PLANS_MAX) drop_oldest(p);
     *out = fresh;
-    /* Debug output helps when something fails: a full disk must not hide the original error. */
+    /* A failure to write debug output (full disk) must not hide the original error. */
     if (p->explain_status == PL_OK) p->explain_status = jit_explain(p, fresh, &p->explain_err);
     return PL_OK;
 }

@@ -98,7 +98,7 @@ const char *plumb_model_output_name(const plumb_model *m, size_t i) {
     return i < plumb_model_outputs(m) ? m->model->graph->outputs[i]->name : NULL;
 }
 
-/* NULL when it is not known, or not that of a tensor. */
+/* NULL when it is unknown or not a tensor. */
 static const pl_type *input_type(const plumb_model *m, size_t i) {
     const pl_type *type = i < plumb_model_inputs(m) ? m->model->graph->inputs[i]->type : NULL;
     return type == NULL || type->kind != PL_TYPE_TENSOR ? NULL : type;

@@ -57,7 +57,7 @@ static pl_status open_folder(run *r, pl_err *err) {
     if (pl_dir_look(r->dir, PL_CORPUS_ITEMS, NULL) == PL_KIND_NONE) {
         pl_dir_list names = { 0 };
         PL_TRY(pl_dir_names(r->dir, ".", &names, err));
-        size_t n = 0; /* unfinished files are what a kill at the very beginning leaves */
+        size_t n = 0; /* a process killed at the start leaves only unfinished files */
         for (size_t i = 0; i < names.n_names; i++)
             n += names.names[i][0] != '.';
         pl_dir_list_free(&names);

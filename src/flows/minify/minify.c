@@ -1,8 +1,7 @@
-/* The minifier: strategies from the table in turn, each success checked again and written down.
+/* The minifier: runs the strategies in turn, checks each success again and saves it.
  *
- * A success is one only when the measure that the strategy names got smaller, no node was added,
- * and the candidate failed in the same way a second time. Log lines are PyTorch's where the moment
- * is the same. */
+ * A success counts only if the strategy's measure got smaller, no node was added, and the candidate
+ * failed the same way a second time. Log lines follow PyTorch's where possible. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -180,7 +179,7 @@ static pl_status refresh_values(pl_mini *m, pl_err *err) {
     return pl_mini_state_evaluate(m, m->best, &ok, err);
 }
 
-/* Every strategy of a stage in turn; again while one succeeds, when asked for. */
+/* Runs every strategy of a stage in turn; repeats while one succeeds, if asked to. */
 static pl_status run_stage(pl_mini *m, pl_stage stage, bool again, bool *any, pl_err *err) {
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool success = false;

@@ -1,5 +1,5 @@
-/* Inside flows/minify: one run of the minifier. The parts have headers of their own, in search/,
- * oracle/, strategy/ and repro/. */
+/* Private to flows/minify: one run of the minifier. The parts have headers of their own, in
+ * search/, oracle/, strategy/ and repro/. */
 #ifndef PL_MINIFY_INT_H
 #define PL_MINIFY_INT_H
 
@@ -30,7 +30,7 @@ struct pl_mini {
     bool one_minimal;
     bool resumed; /* from a checkpoint: n_nodes_before and the original's signature are known */
     size_t n_nodes_before;
-    char blamed[256];          /* value that blame names; "" */
+    char blamed[256];          /* blamed value; "" */
     const char **blamed_group; /* values of the group */
     size_t n_blamed_group;
     pl_arena *arena;
@@ -39,7 +39,7 @@ struct pl_mini {
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
     double last_checkpoint;
-    const pl_model *original; /* as it was given */
+    const pl_model *original; /* as given */
     plumb_context recorded;   /* what was done to the model, now or when the repro was made */
     pl_mini_fast *fast;
     size_t n_accepted;   /* successes so far */

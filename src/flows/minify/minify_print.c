@@ -1,4 +1,4 @@
-/* What minifying found, as JSON and as text. */
+/* The result of minifying, as JSON and as text. */
 #include "base/count.h"
 #include "base/json.h"
 #include "flows/minify/minify_job.h"

@@ -8,7 +8,7 @@
 #include "base/escape.h"
 #include "flows/minify/repro/repro.h"
 
-/* Lines of the programs; "@" is where their settings go. */
+/* Lines of the programs; "@" is replaced by their settings. */
 /* clang-format off */
 static const char *const python_lines[] = {
 #include "flows/minify/repro/repro_ort_py.inc"
@@ -54,9 +54,9 @@ static int level_of(const char *opt) {
     return strcmp(opt, "basic") == 0 ? 1 : strcmp(opt, "extended") == 0 ? 2 : 99;
 }
 
-#define NEVER 1e300 /* an output that was right, or not seen, does not tell */
+#define NEVER 1e300 /* an output that was right or not observed proves nothing */
 
-/* How far an output must be off to show the bug: half of what was seen. */
+/* How far an output must be off to show the bug: half of the observed error. */
 static double limit_of(const pl_repro *r, size_t i) {
     const pl_datum *a = r->observed == NULL ? NULL : r->observed[i];
     const pl_datum *b = r->expected == NULL ? NULL : r->expected[i];

@@ -36,7 +36,7 @@ static void put_context(pl_json *json, const pl_repro *r) {
     pl_json_object_end(json);
 }
 
-/* When outputs are wrong: what `run` with these options says. */
+/* The rule for wrong outputs. */
 static void put_rule(pl_json *json, const pl_accuracy_options *rule) {
     pl_json_key(json, "predicate");
     pl_json_object_begin(json);
@@ -218,9 +218,8 @@ static void put_arguments(const pl_repro *r, pl_buf *out) {
     if (r->sandbox == PLUMB_SANDBOX_OFF) pl_buf_puts(out, " --sandbox off");
 }
 
-/* As `run` and `minify` spell it. A repro's model is made already: eval mode is not put on it
- * again.
- */
+/* As options of `run` and `minify`. The repro's model is already in eval mode, so that is not
+ * repeated. */
 static void put_rule_arguments(const pl_repro *r, bool run, pl_buf *out) {
     const pl_accuracy_options *rule = &r->rule;
     const bool torch = rule->profile != NULL && strcmp(rule->profile, "torch") == 0;
@@ -238,8 +237,7 @@ static void put_rule_arguments(const pl_repro *r, bool run, pl_buf *out) {
     pl_escape_put(out, PL_ESCAPE_SHELL, rule->same);
 }
 
-/* It stays in the folder where it is called: a check, a program or a library may have been named
- * from there. */
+/* It stays in the current folder: a check, a program or a library may be relative to it. */
 void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
     pl_buf_printf(out,
                   "#!/bin/sh\n"
@@ -254,7 +252,7 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
                   command_of(r), command_of(r));
     if (r->check != NULL) {
         pl_check_put_command(out, r->check);
-        pl_buf_putc(out, '\n'); /* it may end in a comment */
+        pl_buf_putc(out, '\n'); /* the command may end in a comment */
     } else {
         pl_buf_puts(out, "exec \"$plumb\" run \"$plumb_dir\"");
         put_arguments(r, out);
@@ -289,7 +287,7 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
 
 /* ---- README.md ---- */
 
-/* Text of others as a block of Markdown: every line of it. */
+/* Untrusted text as an indented Markdown block: every line. */
 static void put_block(pl_buf *out, const char *text) {
     pl_buf_putc(out, '\n');
     pl_escape_put(out, PL_ESCAPE_MD_BLOCK, text);
@@ -374,7 +372,7 @@ static void put_cause(const pl_repro *r, pl_buf *out) {
 void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *notes,
                          pl_buf *out) {
     char signature[400] = "a model that fails";
-    /* The original had more elements to tell the kind of error from. */
+    /* The original had more elements to determine the kind of error. */
     const pl_signature *told = r->original != NULL ? r->original : r->signature;
     if (told != NULL) pl_signature_describe(told, signature, sizeof(signature));
     pl_buf_puts(out, "# ");
@@ -403,7 +401,7 @@ void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *
     const size_t n = strlen(model_text);
     if (n > 0 && n <= README_MODEL_MAX) {
         pl_buf_puts(out, "\n## The model\n");
-        put_block(out, model_text); /* a fence could be closed by a name in it */
+        put_block(out, model_text); /* a name could close a fence */
     }
     if (r->remains != NULL) pl_buf_printf(out, "\nOriginal weights: %s.\n", r->remains);
     if (notes[0] != '\0') {
