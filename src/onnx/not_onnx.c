@@ -14,7 +14,7 @@ typedef struct magic_row {
     const char *what;
 } magic_row;
 
-#define PYTORCH "a PyTorch file; export the module with torch.onnx.export (docs/howto/pytorch.md)"
+#define PYTORCH "a PyTorch file; export the module with torch.onnx.export (docs/pytorch.md)"
 
 /* The first that fits. */
 /* clang-format off */
