@@ -80,9 +80,18 @@ pl_status pl_backend_row(const char *spec, const plumb_backend **out, pl_err *er
     return st;
 }
 
+pl_status pl_spec_check_backend(const char *spec, pl_err *err) {
+    const plumb_backend *row = NULL;
+    return pl_backend_row(spec, &row, err);
+}
+
 bool pl_backend_is_guarded(const char *spec) {
     const plumb_backend *row = NULL;
     return pl_backend_row(spec, &row, NULL) != PL_OK || (row->flags & PLUMB_IN_PROCESS) == 0;
+}
+
+const char *pl_backend_spec_or_default(const char *spec) {
+    return spec == NULL ? pl_backend_eager.name : spec;
 }
 
 bool pl_backend_is_interpreter(const char *spec) {

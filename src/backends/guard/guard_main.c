@@ -115,7 +115,7 @@ static void read_tail(child *c) {
     }
 }
 
-/* ---- folders for what children leave ---- */
+/* ---- folders for files of children ---- */
 
 /* By place, since making a folder costs a fifth of a query. The caller's to free; NULL when there
  * is none. */

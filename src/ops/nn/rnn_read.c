@@ -22,8 +22,8 @@ enum act_kind {
     ACT_THRESHOLDED_RELU
 };
 
-/* ONNX RNN-14: names are compared without case; alpha and beta as in the operators of the same
- * names where the node gives none. */
+/* ONNX RNN-14: names are case-insensitive; alpha and beta default to those of the operators of the
+ * same name. */
 static const struct act_row {
     const char *name;
     double alpha, beta;
@@ -110,7 +110,7 @@ static pl_status find_act(const pl_eval *c, pl_string name, int *out) {
                                (int)(name.n_bytes < 100 ? name.n_bytes : 100), name.data);
 }
 
-/* The lists of alphas and betas give values only to activations that take one, in order. */
+/* The lists of alphas and betas have values only for activations that take one, in order. */
 static pl_status read_acts(const pl_eval *c, pl_rnn *r) {
     static const int defaults[3][3] = { { ACT_TANH, 0, 0 },
                                         { ACT_SIGMOID, ACT_TANH, 0 },
@@ -207,7 +207,7 @@ pl_rnn_packed *pl_rnn_packed_get(pl_eval *c, pl_rnn_packed *local) {
     if (!constant || c->state == NULL) return local;
     if (*c->state == NULL) {
         *c->state = pl_calloc(1, sizeof(pl_rnn_packed));
-        if (*c->state == NULL) return local; /* slower, not wrong */
+        if (*c->state == NULL) return local; /* only slower */
         *c->state_free = packed_free;
     }
     return *c->state;
