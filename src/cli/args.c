@@ -270,10 +270,10 @@ plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_mod
     return cut;
 }
 
-/* The library knows no options: which one helps against an error is said here. */
+/* The library does not know option names: hints for errors are added here. */
 typedef struct hint_row {
     const char *command; /* NULL = any */
-    const char *message; /* a part of it */
+    const char *message; /* part of the message */
     const char *hint;
 } hint_row;
 
@@ -291,7 +291,7 @@ static const char *find_hint(const char *command, const char *message) {
     return NULL;
 }
 
-/* The library calls an option by its name, option 'dim'; on the command line it is --dim. */
+/* The library says option 'dim'; on the command line it is --dim. */
 static void print_message(const pl_args *args, const char *message) {
     static const char mark[] = "option '";
     for (const char *at; (at = strstr(message, mark)) != NULL;) {
@@ -320,7 +320,7 @@ int pl_command_fail(const pl_args *args, const plumb_error *err) {
     return plumb_exit_code(err->status);
 }
 
-/* Whoever closed the pipe (head) has seen enough: nothing is wrong. */
+/* The reader closed the pipe (head): not an error. */
 static int print_failed(const pl_args *args, int code) {
     if (errno == EPIPE) return code;
     fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));
