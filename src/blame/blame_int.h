@@ -54,7 +54,11 @@ pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_val
 extern const char pl_kind_saturated_name[];
 pl_status pl_kind_saturated(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                             const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
-/* Flags a culprit with the error that it adds; a and d may be NULL. */
+/* kind_hardware.c: products of bf16 or TF32, flushed denormals, fused multiply-add; the kind stays
+ * else. */
+pl_status pl_kind_hardware(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                           const pl_tensor *a, pl_kind_fit *kind, pl_err *err);
+/* A culprit, with what its fault added; a and d may be NULL. */
 /* The verdict by the facts of the replay. */
 void pl_judgement_decide(pl_judgement *v);
 pl_status pl_blaming_flag(pl_blaming *j, const pl_value *value, const pl_segment *segment,

@@ -87,6 +87,7 @@ static pl_status transformed(pl_model *model, const char *path,
     const pl_infer_options infer = { .dims = &dims.map };
     pl_pass_job job = { .model = model, .value = options->backward, .infer = &infer };
     pl_status st = pl_dim_map_init(&dims, options->dims, options->n_dims, err);
+    if (st == PL_OK) st = pl_inputs_check_dims(model->graph, options->dims, options->n_dims, err);
     if (st == PL_OK) st = pl_pass_run("backward", &job, err);
     pl_dim_map_release(&dims);
     if (st == PL_OK) st = write_as(job.made, path, options, err);

@@ -347,6 +347,7 @@ plumb_status plumb_info(plumb_model *model, const plumb_info_options *options, c
     PL_REQUIRE(model);
     PL_TRY(pl_options_read(PLUMB_OPTIONS_INFO, options, &o, err));
     PL_TRY(pl_list_check("dims", o.dims, o.n_dims, err));
+    PL_TRY(pl_inputs_check_dims(model->model->graph, o.dims, o.n_dims, err));
     facts f = { .model = model->model, .load_seconds = model->load_seconds };
     pl_status st = pl_api_settle(collect(&f, &o, err), err);
     if (st == PL_OK) {

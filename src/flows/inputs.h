@@ -13,7 +13,10 @@
 pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
                          pl_err *err);
 
-/* Its two halves: given inputs, the others stay NULL; and one generated input. */
+/* An error for a dim "NAME=N" that no input has. */
+pl_status pl_inputs_check_dims(const pl_graph *graph, const char *const *dims, size_t n_dims,
+                               pl_err *err);
+/* Its two halves: those that are given, the rest stays NULL; one that is generated. */
 pl_status pl_inputs_given(const pl_model *model, const plumb_inputs *source, pl_datum **in,
                           pl_err *err);
 pl_status pl_inputs_generate(const pl_model *model, const plumb_inputs *source, size_t i,

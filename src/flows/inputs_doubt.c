@@ -1,6 +1,8 @@
 /* Runs the reference once on the inputs that a backend failed on. */
 #include "flows/inputs_doubt.h"
 
+#include <stdio.h>
+
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "graph/edit.h"
@@ -44,9 +46,22 @@ done:
     return st;
 }
 
+/* Eager itself stopped at what it was given. */
+static pl_status suspect(const plumb_inputs *source, pl_err *err) {
+    const bool given = source->n_files > 0 || source->n_sets > 0 || source->n_samples > 0;
+    char cause[PL_ERR_MESSAGE_MAX];
+    if (err == NULL || given) return PL_E_INVALID;
+    snprintf(cause, sizeof(cause), "%s", err->message);
+    return pl_fail(err, PL_E_INVALID,
+                   "%.700s; the inputs were generated: set dimensions with option 'dim' NAME=N and "
+                   "values with option 'range' NAME=LO:HI or option 'input' NAME=FILE",
+                   cause);
+}
+
 pl_status pl_inputs_doubted(pl_status st, const pl_model *model, const plumb_inputs *source,
                             pl_datum *const *in, pl_backend *backend, pl_pool *pool, pl_err *err) {
     pl_err doubt = PL_ERR_INIT;
+    if (st == PL_E_INVALID && backend == NULL) return suspect(source, err);
     if (st != PL_E_BACKEND) return st;
     const int64_t deadline = pl_clock_ns() + PL_DOUBT_SECONDS * INT64_C(1000000000);
     if (pl_inputs_doubt(model, source, in, backend, pool, deadline, &doubt) != PL_E_INVALID)

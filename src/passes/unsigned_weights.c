@@ -6,7 +6,8 @@
 #include "ops/op.h"
 #include "passes/quant_pairs.h"
 
-static const pl_tensor *int8_constant(const pl_value *v) {
+static const pl_tensor *int8_constant(const pl_value *given) {
+    const pl_value *v = pl_value_behind(given);
     const bool constant = v != NULL && v->producer == NULL && !v->is_input && v->init != NULL;
     return constant && v->init->dtype == PL_I8 ? v->init : NULL;
 }
@@ -66,8 +67,8 @@ static pl_status set_input(pl_node *node, int slot, pl_value *value, pl_err *err
 /* With one scale per channel there must be one zero point per channel. */
 static pl_status zeros_for(const pl_node *node, const pl_tensor *zero, pl_tensor **out,
                            pl_err *err) {
-    const pl_tensor *scale =
-        pl_node_is_dequantize(node) && node->in[1]->producer == NULL ? node->in[1]->init : NULL;
+    const pl_value *of = pl_node_is_dequantize(node) ? pl_value_behind(node->in[1]) : NULL;
+    const pl_tensor *scale = of != NULL && of->producer == NULL ? of->init : NULL;
     *out = NULL;
     if (zero != NULL || scale == NULL) return PL_OK;
     return pl_tensor_new_zero(PL_I8, scale->rank, scale->dims, out, err);

@@ -104,6 +104,7 @@ void pl_advice_put_json(const pl_advice *a, pl_json *j) {
     pl_json_put_string(j, "model", a->model);
     if (*a->by != '\0') {
         pl_json_put_string(j, "by", a->by);
+        pl_json_put_bool(j, "unsigned_weights", a->unsigned_weights);
         put_number(j, "top1_before", a->top1_before);
         put_number(j, "top1_after", a->top1_after);
         pl_json_put_int(j, "held_back", a->n_held);

@@ -50,6 +50,7 @@ typedef struct pl_advice {
     bool one_minimal;  /* verified by runs: without any one of them they do not */
     const char *model; /* file that the raised model was written to; "" = none */
     /* of layers of a quantised model */
+    bool unsigned_weights;          /* int8 weights as uint8: no product is clipped at 16 bits */
     const char *by;                 /* what decides: a metric, "top1"; "" = the limit alone */
     double top1_before, top1_after; /* NAN */
     int64_t n_held;                 /* samples or rows held back for validation */

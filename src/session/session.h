@@ -202,6 +202,7 @@ pl_status pl_session_new(pl_session **out, pl_err *err);
 void pl_session_free(pl_session *session); /* NULL is fine */
 /* Shares nothing with `from` or the data it was made from (session_copy.c). */
 pl_status pl_session_copy(const pl_session *from, pl_session **out, pl_err *err);
+pl_status pl_session_copy_quant(const pl_session *from, pl_session *to, pl_err *err); /* alone */
 void pl_sync_point_init(pl_sync_point *p); /* "" and NAN everywhere */
 bool pl_sync_point_has_class(const pl_sync_point *p);
 /* Failed and not accepted: makes a comparison diverge. */

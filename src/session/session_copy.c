@@ -163,3 +163,10 @@ pl_status pl_session_copy(const pl_session *from, pl_session **out, pl_err *err)
     *out = s;
     return PL_OK;
 }
+
+pl_status pl_session_copy_quant(const pl_session *from, pl_session *to, pl_err *err) {
+    copier c = { .arena = to->arena };
+    to->quant = from->quant;
+    copy_quant(&c, to);
+    return c.failed ? pl_fail_memory(err, 1) : PL_OK;
+}

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/door.h"
 #include "base/json_read.h"
+#include "onnx/not_onnx.h"
 #include "session/advice.h"
 #include "session/columns.h"
 #include "session/lost_calls.h"
@@ -557,6 +558,24 @@ pl_status pl_session_read(const char *text, size_t n, const char *name, pl_sessi
     return PL_OK;
 }
 
+/* A session is an object of JSON. */
+static bool may_be_session(const pl_file_map *map) {
+    const char *text = (const char *)map->data;
+    size_t i = 0;
+    while (i < map->n_bytes &&
+           (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t'))
+        i++;
+    return i < map->n_bytes && text[i] == '{';
+}
+
+/* What it is, without what to do with it as a model. */
+static pl_status fail_kind(const char *path, const char *what, pl_err *err) {
+    return pl_fail(err, PL_E_FORMAT,
+                   "'%s' is %.*s, not a session; pass the folder that 'plumb analyze' or 'plumb "
+                   "compare' wrote",
+                   path, (int)strcspn(what, ";,:"), what);
+}
+
 pl_status pl_session_open(const char *path, pl_session **out, pl_err *err) {
     pl_dir *dir = NULL;
     pl_file_map *map = NULL;
@@ -565,7 +584,10 @@ pl_status pl_session_open(const char *path, pl_session **out, pl_err *err) {
         st = pl_file_map_open_regular(path, &map, err);
     } else if ((st = pl_dir_open(path, &dir, err)) == PL_OK) {
         st = pl_dir_map(dir, "session.json", &map, err);
+        if (st == PL_E_NOT_FOUND) st = fail_kind(path, pl_not_session_folder(path), err);
     }
+    if (st == PL_OK && !may_be_session(map))
+        st = fail_kind(path, pl_not_session(map->data, map->n_bytes, path), err);
     if (st == PL_OK)
         st = pl_session_read((const char *)map->data, map->n_bytes, map->path, out, err);
     pl_file_map_unref(map);

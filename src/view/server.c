@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/door.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "flows/api/options.h"
 #include "report/page.h"
@@ -516,6 +517,8 @@ static pl_status copy(const char *from, char **to, pl_err *err) {
 static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_options *o,
                              pl_err *err) {
     char address[INET_ADDRSTRLEN] = "";
+    if (o->source != NULL && !pl_path_is_dir(o->source))
+        return pl_fail(err, PL_E_USAGE, "option 'source': '%s' is not a folder", o->source);
     PL_TRY(copy(o->source, &s->source, err));
     PL_TRY(copy(o->program, &s->program, err));
     s->host.s_addr = htonl(INADDR_LOOPBACK);

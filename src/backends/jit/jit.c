@@ -55,6 +55,7 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     jit_options *o = pl_calloc(1, sizeof(*o));
     pl_status st = PL_OK;
     if (o == NULL) return pl_fail_memory(err, sizeof(*o));
+    PL_TRY_GOTO(done, st, jit_compiler_check(err));
     const char *fuse = pl_option_value(options, n, "fuse");
     const char *shapes = pl_option_value(options, n, "shapes");
     o->threads = (int)pl_option_int(options, n, "threads", -1);

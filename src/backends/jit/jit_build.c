@@ -131,7 +131,14 @@ static bool stat_compiler(struct stat *info) {
     return false;
 }
 
-/* Hashes text, flags, compiler and CPU: everything that affects the machine code. */
+pl_status jit_compiler_check(pl_err *err) {
+    struct stat info;
+    if (stat_compiler(&info)) return PL_OK;
+    return pl_fail(err, PL_E_NOT_FOUND,
+                   "jit requires a C compiler: no 'cc' in PATH; install gcc or clang");
+}
+
+/* Text, flags, compiler and CPU: whatever changes the machine code. */
 static pl_status hash_all(jit_plan *plan, const char *const *flags, size_t n_flags, pl_err *err) {
     pl_hasher *h = pl_hasher_new();
     struct stat info;
@@ -187,6 +194,9 @@ static pl_status compile(jit_plan *plan, const char *const *flags, size_t n_flag
     size_t n = 1;
     char *dir = NULL, *source = NULL, *made = NULL;
     pl_status st = PL_OK;
+    struct stat info; /* a process is not made in order to find that there is no compiler */
+    if (getenv("PATH") != NULL && !stat_compiler(&info))
+        return pl_fail_errno(err, ENOENT, "start", argv[0]);
     for (size_t i = 0; i < n_flags; i++)
         argv[n++] = flags[i];
     argv[n++] = "-o";

@@ -569,13 +569,15 @@ static pl_status emit_loop(printer *p, int step, pl_err *err) {
 pl_status jit_emit(jit_program *program, jit_plan *plan, pl_err *err) {
     printer p = { .plan = plan,
                   .symbolic = program->options->symbolic,
-                  .lanes = pl_cpu_isa() == PL_ISA_AVX512,
+                  .lanes = pl_cpu_isa() == PL_ISA_AVX512 ? 16
+                           : pl_cpu_isa() == PL_ISA_AVX2 ? 8
+                                                         : 0,
                   .algebra = jit_pass_on(program, JIT_PASS_ALGEBRA),
                   .out = &plan->text };
     for (size_t i = 0; jit_prelude[i] != NULL; i++)
         pl_buf_puts(p.out, jit_prelude[i]);
-    jit_put_maths(p.out, false);
-    if (p.lanes) jit_put_maths(p.out, true);
+    jit_put_maths(p.out, 1);
+    if (p.lanes > 1) jit_put_maths(p.out, p.lanes);
     for (size_t s = 0; s < plan->n_steps; s++) {
         if (plan->steps[s].loop != NULL) PL_TRY(emit_loop(&p, (int)s, err));
         if (plan->steps[s].kind == JIT_STEP_LOOP) continue;

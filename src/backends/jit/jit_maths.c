@@ -1,7 +1,7 @@
-/* Float maths for emitted code, written once for both kinds of values: one float, which the
- * compiler vectorises, and a vector of 16 (jit_lanes.c). Polynomials are those of
- * src/kernels/simd/vfun_f32.h; tests compare the two. $T is the type, $S its suffix, $I and $U
- * integers of the same width. All elements of a loop use the same kind. */
+/* The maths of floats in emitted code, once for both kinds of value: one float, around which the
+ * compiler vectorises, and a vector of 16 or 8 (jit_lanes.c, jit_maths_avx2.c). Polynomials are
+ * those of src/kernels/simd/vfun_f32.h; tests compare the two. $T is the type, $S its suffix, $I
+ * and $U integers of the same width. A loop is emitted in one kind for all of its elements. */
 #include <string.h>
 
 #include "backends/jit/jit_print.h"
@@ -30,9 +30,9 @@ static const char *const of_float[] = {
     NULL,
 };
 
-/* Without <immintrin.h>, which costs gcc 124 ms. pv_max and pv_min return the second operand if one
- * is NaN or both are zero. */
-static const char *const of_lanes[] = {
+/* Without <immintrin.h>, which costs gcc 124 ms. pv_max and pv_min give the second operand where
+ * one is NaN or both are zero. */
+static const char *const of_sixteen[] = {
     "typedef float pv __attribute__((vector_size(64)));\n",
     "typedef int32_t pvi __attribute__((vector_size(64)));\n",
     "typedef uint32_t pvu __attribute__((vector_size(64)));\n",
@@ -54,7 +54,7 @@ static const char *const of_lanes[] = {
     "#define pv_load(at) _mm512_loadu_ps(at)\n",
     "#define pv_load_some(at, k) _mm512_maskz_loadu_ps(k, at)\n",
     "#define pv_store(at, v) _mm512_storeu_ps(at, v)\n",
-    "#define pv_store_some(at, k, v) _mm512_mask_storeu_ps(at, k, v)\n",
+    "#define pv_store_some(at, k, n, v) _mm512_mask_storeu_ps(at, k, v)\n",
     "#define pv_turn(v, n) __builtin_shufflevector(v, v, n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, \\\n",
     "    n + 7, n + 8, n + 9, n + 10, n + 11, n + 12, n + 13, n + 14, n + 15)\n",
     "#else\n",
@@ -74,17 +74,23 @@ static const char *const of_lanes[] = {
     "#define pv_load(at) (*(const pv_at *)(at))\n",
     "#define pv_load_some(at, k) __builtin_ia32_loadups512_mask((const float *)(at), (pv){ 0 }, k)\n",
     "#define pv_store(at, v) (*(pv_at *)(at) = (v))\n",
-    "#define pv_store_some(at, k, v) __builtin_ia32_storeups512_mask((float *)(at), v, k)\n",
+    "#define pv_store_some(at, k, n, v) __builtin_ia32_storeups512_mask((float *)(at), v, k)\n",
     "#define pv_turn(v, n) __builtin_shuffle(v, (pvi){ n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, \\\n",
     "    n + 7, n + 8, n + 9, n + 10, n + 11, n + 12, n + 13, n + 14, n + 15 } & 15)\n",
     "#endif\n",
-    "#define PV_EACH(n) _Pragma(\"GCC unroll 8\") for (int u = 0; u < n; u++)\n",
     "#define pv_rest(n) ((pm)((1u << (n)) - 1))\n",
+    "#define pm_any(k) ((k) != 0)\n",
+    "#define PV_HALVE(op, a) a = op(a, pv_turn(a, 8));\n",
+    NULL,
+};
+
+static const char *const of_lanes[] = {
+    "#define PV_EACH(n) _Pragma(\"GCC unroll 8\") for (int u = 0; u < n; u++)\n",
     "#define pv_nan(a) pv_cmp(a, a, 3)\n",
     /* reduces all lanes to one number, in a fixed order */
     "#define PV_ALL(name, op) \\\n",
     "    PX float pv_##name##_all(pv a) { \\\n",
-    "        a = op(a, pv_turn(a, 8)); \\\n",
+    "        PV_HALVE(op, a) \\\n",
     "        a = op(a, pv_turn(a, 4)); \\\n",
     "        a = op(a, pv_turn(a, 2)); \\\n",
     "        return op(a, pv_turn(a, 1))[0]; \\\n",
@@ -166,10 +172,10 @@ static const char *const exp_of_float[] = {
     "}\n",
     NULL,
 };
-/* n in sixteenths: the lowest four bits select from a table, and vscalefps uses the floor. Half as
- * many products as the polynomial, 1.09 ulp. r is the remainder with one product, precise enough
- * for the second-order terms; the other product is added to the first-order term. */
-static const char *const exp_of_lanes[] = {
+/* n in sixteenths, whose lowest four bits choose from a table; vscalefps takes the floor. Half as
+ * many products as the polynomial, 1.09 ulp. r is the rest with one product, which is enough in the
+ * terms of second order; to the first one the other product is added beside them. */
+static const char *const exp_of_sixteen[] = {
     "PX pv pv_sixteenths(void) {\n",
     "    return (pv){ 0x1p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fe0p0f, 0x1.3dea64p0f, 0x1.4bfdaep0f, 0x1.5ab07ep0f,\n",
     "                 0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f, 0x1.ea4afap0f };\n",
@@ -346,11 +352,14 @@ static void put_lines(pl_buf *out, const char *const *lines, const struct kind *
         }
 }
 
-void jit_put_maths(pl_buf *out, bool lanes) {
-    const struct kind *kind = &kinds[lanes];
-    put_lines(out, lanes ? of_lanes : of_float, kind);
+void jit_put_maths(pl_buf *out, int lanes) {
+    const struct kind *kind = &kinds[lanes > 1];
+    if (lanes > 1) {
+        put_lines(out, lanes == 16 ? of_sixteen : jit_lanes_avx2, kind);
+    }
+    put_lines(out, lanes > 1 ? of_lanes : of_float, kind);
     put_lines(out, of_both, kind);
-    put_lines(out, lanes ? exp_of_lanes : exp_of_float, kind);
+    put_lines(out, lanes == 16 ? exp_of_sixteen : lanes == 8 ? jit_exp_avx2 : exp_of_float, kind);
     put_lines(out, more_of_both, kind);
 }
 

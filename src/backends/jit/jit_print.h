@@ -7,7 +7,7 @@
 typedef struct printer {
     jit_plan *plan;
     bool symbolic;
-    bool lanes; /* this machine has AVX-512 */
+    int lanes; /* floats of a vector, 16 or 8; 0: left to the compiler */
     bool algebra;
     pl_buf *out;
     const gen *g;
@@ -24,7 +24,7 @@ void jit_put_inner_index(printer *p, int access);
 void jit_put_position(printer *p);
 bool jit_watches_nan(const jit_prim *p);
 
-/* jit_lanes.c: a stage of a row on vectors of 16 floats */
+/* jit_lanes.c: a stage of a row on vectors of floats */
 bool jit_lanes_serve(const printer *p, int stage);
 void jit_put_lanes(printer *p, int stage);
 
@@ -32,7 +32,10 @@ void jit_put_lanes(printer *p, int stage);
 pl_status jit_algebra(gen *g, int stage, pl_err *err);
 
 /* jit_maths.c */
-void jit_put_maths(pl_buf *out, bool lanes);
-bool jit_maths_has(const char *name, size_t n); /* available for vectors? "px_exp_" */
+void jit_put_maths(pl_buf *out, int lanes);     /* 1: of one float */
+bool jit_maths_has(const char *name, size_t n); /* for lanes: "px_exp_" */
+
+/* jit_maths_avx2.c: lines, ended by NULL */
+extern const char *const jit_lanes_avx2[], *const jit_exp_avx2[];
 
 #endif

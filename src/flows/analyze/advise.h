@@ -19,9 +19,10 @@ pl_status pl_advise(pl_analysis *of, size_t n_samples, const pl_advise_options *
 
 /* Is a value blamed for products that saturate at 16 bits? */
 bool pl_advise_is_saturated(const pl_session *session);
-/* Tries the remedy; if it helps, it is the advice and *done is set. */
-pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const pl_advise_options *options,
-                              bool *done, pl_err *err);
+/* Tries unsigned weights, the remedy; *helps when nothing is clipped then: they are the advice, and
+ * the model goes to the file `out` (NULL = none). */
+pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const char *out, bool *helps,
+                              pl_err *err);
 
 struct pl_mixed;
 /* For a quantised model with a table of layers: which layers to keep in float. The session of the

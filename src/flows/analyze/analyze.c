@@ -80,7 +80,7 @@ const char *pl_analysis_keep(pl_analysis *x, const char *s) {
 /* ---- prepare ---- */
 
 static const char *backend_spec(const pl_analysis *x) {
-    return x->options->backend == NULL ? "eager" : x->options->backend;
+    return pl_backend_spec_or_default(x->options->backend);
 }
 
 /* The backend spec of B, unless the reference is a file. */
@@ -103,10 +103,6 @@ static pl_status find_arithmetic(pl_analysis *x, pl_err *err) {
     x->arithmetic = pl_arithmetic_find(name);
     if (x->arithmetic != NULL) return PL_OK;
     pl_nearest_put(&text, name, strlen(name), arithmetic_at, NULL);
-    pl_buf_puts(&text, " (available:");
-    for (size_t i = 0; pl_arithmetics[i].name != NULL; i++)
-        pl_buf_printf(&text, "%s %s", i > 0 ? "," : "", pl_arithmetics[i].name);
-    pl_buf_putc(&text, ')');
     const pl_status st =
         pl_fail(err, PL_E_USAGE, "no precision profile '%s'%s", name, pl_buf_str(&text));
     pl_buf_release(&text);
@@ -592,13 +588,15 @@ static pl_status weigh_layers(analyses *all, const plumb_analyze_options *o, pl_
     pl_status st = pl_mixed_open(&mixed, all->of, all->n, &why, err);
     if (st == PL_OK) st = pl_quant_table(&mixed, why, err);
     const pl_quantisation *q = first->session->quant;
-    const pl_advise_options saturated = { .out = o->advise_out };
-    bool advised = false;
+    const bool layers = q != NULL && q->n_rows > 0;
+    /* What the float model says is more than what the CPU clips: layers are chosen on top. */
+    const bool more = layers && first->reference_model != NULL;
     if (st == PL_OK && o->advise && pl_advise_is_saturated(first->session))
-        st = pl_advise_saturated(all->of, all->n, &saturated, &advised, err);
-    if (advised) {
+        st = pl_advise_saturated(all->of, all->n, more ? NULL : o->advise_out,
+                                 &mixed.unsigned_weights, err);
+    if (mixed.unsigned_weights && !more) {
         st = st == PL_OK ? pl_analysis_timed(first, "advice", err) : st;
-    } else if (st == PL_OK && o->advise && q != NULL && q->n_rows > 0) {
+    } else if (st == PL_OK && o->advise && layers) {
         const pl_advise_options options = { .out = o->advise_out };
         st = pl_advise_layers(&mixed, &options, err);
     } else if (st == PL_OK) {

@@ -115,8 +115,9 @@ static pl_blame_entry mistake_entry(const pl_analysis *x, const pl_layer *layer)
     if (known != NULL) e = *known;
     if (known == NULL) {
         e.module = e.source = "";
-        e.q = e.effect = (double)NAN;
+        e.effect = (double)NAN;
     }
+    e.q = (double)NAN; /* its bound is that of another computation */
     e.node = layer->value->producer->name;
     e.op = layer->value->producer->op;
     e.value = layer->value->name;

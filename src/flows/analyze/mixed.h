@@ -18,6 +18,7 @@ typedef struct pl_mixed_score { /* of one candidate; NAN = not known */
     double error[PL_PART_COUNT];  /* rms of the outputs' error relative to their size */
     double metric[PL_PART_COUNT]; /* the user's, of the worst output; mean over samples */
     double top1[PL_PART_COUNT];   /* share of rows with the float model's largest element */
+    double apart[PL_PART_COUNT];  /* mean of rows: divergence of the classes' probabilities */
 } pl_mixed_score;
 
 typedef struct pl_layer {  /* a value that is quantised since the nearest values before it */
@@ -36,12 +37,13 @@ typedef struct pl_mixed {
     bool *through;            /* by value id of `floats`: rounds as the layers around it do */
     pl_layer *layers;
     size_t n_layers;
-    pl_backend *backend; /* runs the candidates; that of A, unless it compiles slowly */
-    bool own_backend;
-    pl_datum ***target; /* by sample, by output of the model: the float model's */
+    pl_backend *backend; /* runs the candidates; A's own, unless it compiles slowly */
+    pl_backend *quick;   /* eager: measures the layers */
+    pl_datum ***target;  /* by sample, by output of the model: the float model's */
     const pl_metric *metric;
     int64_t n_rows, n_held; /* rows or samples for the search, and held back */
     bool by_rows;           /* rows of a batch are held back, not whole samples */
+    bool unsigned_weights;  /* candidates get uint8 weights: this CPU clips int8 ones */
     size_t n_runs;
 } pl_mixed;
 

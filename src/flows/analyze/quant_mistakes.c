@@ -23,7 +23,8 @@ typedef struct look {
     pl_mistake *out;
 } look;
 
-static const pl_tensor *constant_of(const pl_value *v) {
+static const pl_tensor *constant_of(const pl_value *given) {
+    const pl_value *v = pl_value_behind(given);
     return v != NULL && v->producer == NULL && !v->is_input ? v->init : NULL;
 }
 

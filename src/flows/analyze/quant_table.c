@@ -80,13 +80,24 @@ static void fill_shares(pl_quantisation *q) {
     }
 }
 
+/* Eager, or where that cannot run the model the backend under test. */
+static pl_status find_base(pl_mixed *m, const bool *keep, pl_backend *usual, pl_mixed_score *base,
+                           pl_err *err) {
+    m->backend = m->quick;
+    PL_TRY(pl_mixed_try(m, keep, base, err));
+    if (base->ran || usual == m->quick) return PL_OK;
+    m->backend = usual;
+    return pl_mixed_try(m, keep, base, err);
+}
+
 static pl_status fill(pl_mixed *m, pl_quantisation *q, pl_err *err) {
     pl_analysis *x = &m->of[0];
+    pl_backend *usual = m->backend;
     pl_mixed_score base;
     bool *keep = pl_calloc(m->n_layers + 1, sizeof(bool));
     pl_status st = PL_OK;
     if (keep == NULL) return pl_fail_memory(err, m->n_layers);
-    PL_TRY_GOTO(done, st, pl_mixed_try(m, keep, &base, err));
+    PL_TRY_GOTO(done, st, find_base(m, keep, usual, &base, err));
     if (!base.ran) {
         q->note = pl_analysis_keep(x, base.why);
         goto done;
@@ -112,6 +123,7 @@ static pl_status fill(pl_mixed *m, pl_quantisation *q, pl_err *err) {
     }
     fill_shares(q);
 done:
+    m->backend = usual;
     pl_free(keep);
     return st;
 }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "flows/analyze/quant_answer.h"
 #include "flows/inputs.h"
 #include "flows/inputs_recorded.h"
 #include "flows/outputs.h"
@@ -61,8 +62,8 @@ static pl_status read_options(pl_check_run *r, pl_err *err) {
                                        .same = o->same,
                                        .tol = o->tol };
     PL_TRY(pl_accuracy_read(&rule, a, err));
-    r->spec = o->run->backend == NULL ? "eager" : o->run->backend;
-    r->reference_spec = o->reference == NULL ? "eager" : o->reference;
+    r->spec = pl_backend_spec_or_default(o->run->backend);
+    r->reference_spec = pl_backend_spec_or_default(o->reference);
     a->any_float =
         strstr(r->spec, "eager:fp64") != NULL || strstr(r->reference_spec, "eager:fp64") != NULL;
     r->n_runs = o->run->repeat > 1 ? (size_t)o->run->repeat : 1;
@@ -229,7 +230,7 @@ static pl_status failed(pl_check_run *r, side *s, const char *who, const char *w
     }
     const plumb_inputs *in = r->options->run->inputs;
     const bool bad_inputs = strncmp(word, "eager_1st", 9) == 0 && in->n_files + in->n_sets == 0 &&
-                            strncmp(r->reference_spec, "eager", 5) == 0 && !s->out_of_memory;
+                            !pl_backend_is_guarded(r->reference_spec) && !s->out_of_memory;
     if (bad_inputs)
         return pl_fail(err, PL_E_INVALID,
                        "the reference cannot run on the generated inputs (%s); set dimensions with "
@@ -534,6 +535,18 @@ pl_status pl_check_conclude(pl_check_run *r, pl_err *err) {
     return PL_OK;
 }
 
+/* A quantised model that fails against its float model: which layer costs how much. */
+static pl_status weigh_layers(pl_check_run *r, pl_err *err) {
+    const plumb_check_options *o = r->options;
+    const pl_quant_question q = { .model = pl_api_model_file(r->m),
+                                  .floats = pl_api_model_file(r->reference_model),
+                                  .inputs = o->run->inputs,
+                                  .threads = o->run->threads,
+                                  .tol = o->tol };
+    if (o->context->amp != NULL || r->backward) return PL_OK;
+    return pl_quant_answer(&q, r->session, err);
+}
+
 static bool over(const pl_check_run *r) {
     return r->exit_code != 0;
 }
@@ -550,7 +563,10 @@ pl_status pl_check_run_all(pl_check_run *r, pl_err *err) {
     if (!over(r)) PL_TRY(run_candidate(r, err));
     PL_TRY(pl_check_fill_session(r, err));
     if (judged) PL_TRY(apply_baseline(r, err));
-    if (strcmp(r->status, "fail_accuracy") == 0) pl_check_put_error(r, r->error, sizeof(r->error));
+    if (strcmp(r->status, "fail_accuracy") == 0) {
+        pl_check_put_error(r, r->error, sizeof(r->error));
+        if (r->reference_model != NULL) PL_TRY(weigh_layers(r, err));
+    }
     return write_outputs(r, err);
 }
 

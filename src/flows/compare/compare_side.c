@@ -43,10 +43,10 @@ pl_status pl_compare_side_record(pl_compare_side *side, const plumb_record_optio
         if (!pl_buf_ok(&job.notes)) notes->failed = true;
         pl_buf_append(notes, pl_buf_str(&job.notes), job.notes.n_bytes);
         if (inputs_from != NULL && job.n_inputs_taken < job.model->graph->n_inputs)
-            pl_buf_printf(notes,
-                          "%zu of %zu inputs of %s are in the other recording; the rest were "
-                          "generated\n",
-                          job.n_inputs_taken, job.model->graph->n_inputs, side->path);
+            pl_buf_printf(
+                notes, "%zu of %zu inputs of %s are in the other recording; the rest were %s\n",
+                job.n_inputs_taken, job.model->graph->n_inputs, side->path,
+                o.inputs->n_files + o.inputs->n_sets > 0 ? "given or generated" : "generated");
     }
     if (st != PL_OK) st = pl_err_wrap(err, st, "%s", side->path);
     pl_record_release(&job);

@@ -14,6 +14,11 @@ typedef struct pl_oracle pl_oracle;       /* oracle/oracle.h */
 typedef struct pl_ahead pl_ahead;         /* search/mini_ahead.h */
 typedef struct pl_mini_fast pl_mini_fast; /* search/mini_fast.h */
 
+/* What made it fail; NULL reason = not asked for. Strings live in the arena. */
+typedef struct pl_mini_pass {
+    const char *level, *pass, *reason;
+} pl_mini_pass;
+
 struct pl_mini {
     const plumb_minify_options *options;
     pl_pool *pool;
@@ -40,10 +45,13 @@ struct pl_mini {
     size_t n_accepted;   /* successes so far */
     pl_mini_state *good; /* the last candidate that passed; kept when asked for */
     char *remains;       /* of the original's weights, in words; in the arena; NULL = not asked */
-    pl_signature found;  /* signature of the final model */
+    pl_signature found;  /* what the final model shows */
+    pl_mini_pass pass;   /* of the backend */
 };
 
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
+/* Fills m->pass when it is asked for (minify_bisect.c). */
+pl_status pl_mini_bisect(pl_mini *m, pl_err *err);
 
 #endif

@@ -182,6 +182,8 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     if (j->options.check != NULL && j->options.backend != NULL) {
         return pl_fail(err, PL_E_USAGE, "option 'check' and option 'backend' cannot be combined");
     }
+    if (j->options.check != NULL && o->bisect)
+        return pl_fail(err, PL_E_USAGE, "option 'bisect' requires option 'backend'");
     const pl_accuracy_options rule = pl_mini_rule(m);
     PL_TRY(pl_accuracy_read(&rule, &m->accuracy, err));
     m->accuracy.pool = m->pool;
@@ -215,6 +217,9 @@ static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *sp
     out->command = "query";
     out->source = j->model->model->path;
     out->one_minimal = m->one_minimal;
+    out->bisect_level = m->pass.level;
+    out->bisect_pass = m->pass.pass;
+    out->bisect_reason = m->pass.reason;
     return PL_OK;
 }
 
@@ -316,6 +321,15 @@ static pl_status keep_others(const pl_oracle *o, pl_minified *r, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status keep_pass(const pl_mini *m, pl_minified *r, pl_err *err) {
+    if (m->pass.reason == NULL) return PL_OK;
+    r->bisect_level = pl_arena_strdup(r->arena, m->pass.level);
+    r->bisect_pass = pl_arena_strdup(r->arena, m->pass.pass);
+    r->bisect_reason = pl_arena_strdup(r->arena, m->pass.reason);
+    const bool kept = r->bisect_level != NULL && r->bisect_pass != NULL && r->bisect_reason != NULL;
+    return kept ? PL_OK : pl_fail_memory(err, 1);
+}
+
 static pl_status keep(const job *j, pl_minified *r, pl_err *err) {
     const pl_mini *m = &j->m;
     pl_measure now;
@@ -337,6 +351,7 @@ static pl_status keep(const job *j, pl_minified *r, pl_err *err) {
     r->notes = pl_arena_strdup(r->arena, pl_buf_str(&j->notes));
     if (j->repro != NULL) r->folder = pl_arena_strdup(r->arena, j->repro);
     if (m->remains != NULL) r->remains = pl_arena_strdup(r->arena, m->remains);
+    PL_TRY(keep_pass(m, r, err));
     if (r->notes == NULL || (j->repro != NULL && r->folder == NULL)) return pl_fail_memory(err, 1);
     return keep_others(m->oracle, r, err);
 }

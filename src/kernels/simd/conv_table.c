@@ -113,7 +113,8 @@ static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
 }
 #endif
 
-enum { BLOCK_ROWS = 7 }; /* planes are often multiples of 7, and the sums fit in registers */
+enum { BLOCK_ROWS = 7 }; /* planes are often multiples of it; the sums fit the registers */
+enum { PAIR_ROWS = 5 };  /* the same for pairs of vectors in 16 registers */
 enum { DIRECT_WIDTH_MAX = 1024, STEM_CHANNELS = 4 };
 
 #define TEMPLATE "kernels/simd/conv_rows.inc"

@@ -1,4 +1,5 @@
-/* Windows bitmaps: OS/2 and all Windows headers; 1, 4, 8, 16, 24 and 32 bits; RLE and bit masks. */
+/* Windows bitmaps: OS/2 and all Windows headers; 1, 4, 8, 16, 24 and 32 bits; RLE and bit masks.
+ * Written by hand: Debian has no small C library that only reads bitmaps. */
 #include "ops/image/image_decode.h"
 
 enum { FILE_HEADER = 14, CORE_HEADER = 12, INFO_HEADER = 40 };

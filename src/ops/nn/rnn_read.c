@@ -176,9 +176,11 @@ pl_status pl_rnn_read(pl_eval *c, pl_rnn_kind kind, pl_rnn *out) {
     out->dirs = pl_attr_string_is(c->node, "direction", "bidirectional") ? 2 : 1;
     out->reverse[0] = pl_attr_string_is(c->node, "direction", "reverse");
     out->reverse[1] = true;
-    const pl_tensor *r = pl_in(c, 2);
-    out->hidden =
-        pl_attr_has(c->node, "hidden_size") ? pl_attr_int(c->node, "hidden_size") : r->dims[2];
+    /* (dirs, gates * hidden, hidden), or the other way round: DynamicQuantizeLSTM */
+    const int64_t *r = pl_in(c, 2)->dims;
+    out->hidden = pl_attr_has(c->node, "hidden_size") ? pl_attr_int(c->node, "hidden_size")
+                  : r[1] < r[2]                       ? r[1]
+                                                      : r[2];
     out->clip = pl_attr_has(c->node, "clip") ? pl_attr_float(c->node, "clip") : 0;
     out->linear_before_reset = pl_attr_int(c->node, "linear_before_reset") != 0;
     out->input_forget = pl_attr_int(c->node, "input_forget") != 0;

@@ -1,9 +1,13 @@
 /* Regular expressions in RE2 syntax, matched in linear time (a set of states per letter, no
  * backtracking). Answers only what RegexFullMatch needs: does the whole string match?
  *
- * Supported: literals, . [classes] with ranges, [:posix:] names and escapes, \d \w \s \D \W \S,
- * groups (also named and non-capturing), | * + ? {n,m} and their lazy forms, ^ $ \A \z \b \B, flags
- * (?ims-U), \Q..\E, octal, \xHH and \x{H..}. \pN classes and \C are PL_E_UNSUPPORTED. */
+ * Understood: literals, . [classes] with ranges, [:posix:] names and escapes, \d \w \s \D \W \S,
+ * groups (also named and non-capturing), | * + ? {n,m} and their lazy forms, ^ $ \A \z \b \B,
+ * flags (?ims-U), \Q..\E, octal, \xHH and \x{H..}. Not: \pN classes and \C; they are
+ * PL_E_UNSUPPORTED.
+ *
+ * Written by hand because the pattern is untrusted: RE2 itself is C++ with an ABI that changes, and
+ * PCRE2 and the C library have no linear bound and another syntax. */
 #ifndef PL_REGEX_H
 #define PL_REGEX_H
 

@@ -2,6 +2,7 @@
 #ifndef PL_ORACLE_H
 #define PL_ORACLE_H
 
+#include "backends/backend.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
@@ -106,7 +107,9 @@ pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *state, pl_datum 
 /* Is output i, which failed by its figures, at a discontinuity (rule unstable)? */
 pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *state, pl_datum *const *results, size_t i,
                         const pl_accuracy_figures *figures, bool *jumps, pl_err *err);
-/* The backend's spec for a candidate: injected faults follow their node (oracle_backend.c). */
+/* The backend that is open; NULL = none, as with a check (oracle_backend.c). */
+const pl_backend *pl_oracle_backend(const pl_oracle *oracle);
+/* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
 pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
 
 #endif

@@ -40,9 +40,14 @@ static void release(pl_oracle *o) {
 
 pl_status pl_oracle_spec(pl_oracle *o, const pl_mini_state *state, pl_buf *out, pl_err *err) {
     const under_test *u = o->self;
-    const char *spec = o->m->options->backend == NULL ? "eager" : o->m->options->backend;
+    const char *spec = pl_backend_spec_or_default(o->m->options->backend);
     if (u == NULL || o->m->options->check != NULL) return PL_OK;
     return pl_planted_spec(&u->planted, spec, state->model->graph, out, err);
+}
+
+const pl_backend *pl_oracle_backend(const pl_oracle *o) {
+    const under_test *u = o->self;
+    return u == NULL || o->m->options->check != NULL ? NULL : u->backend;
 }
 
 /* ---- errors ---- */

@@ -35,8 +35,10 @@ typedef struct pl_repro {
     int threads;
     bool eval, backward;      /* what was done to the model before */
     const char *amp;          /* "", "fp16", "bf16" */
-    pl_accuracy_options rule; /* rule for wrong outputs; .accuracy false = only by blame */
-    const char *remains;      /* JSON of what is left of the original's weights; NULL = not asked */
+    pl_accuracy_options rule; /* when its outputs are wrong; .accuracy false = by blame alone */
+    /* Which level or pass of the backend does it, and the reason; NULL = not asked for. */
+    const char *bisect_level, *bisect_pass, *bisect_reason;
+    const char *remains; /* JSON of what is left of the original's weights; NULL = not asked */
     /* Filled by pl_repro_observe. */
     pl_datum **expected, **observed; /* by output; NULL arrays = none */
     char error[600];                 /* error of the backend instead of outputs; "" */

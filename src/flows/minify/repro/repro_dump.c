@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
 #include "base/alloc.h"
 #include "base/door.h"
 #include "flows/api/options.h"
@@ -126,7 +127,7 @@ static pl_status dump(const plumb_model *m, const plumb_repro_options *o, pl_buf
     pl_dump d = { .level = o->level,
                   .run_dir = run_dir,
                   .name = o->name,
-                  .backend = o->backend == NULL ? "eager" : o->backend,
+                  .backend = pl_backend_spec_or_default(o->backend),
                   .no_data = o->no_data != 0,
                   .seed = o->inputs->seed,
                   .timeout = o->timeout,

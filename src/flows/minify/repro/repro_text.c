@@ -48,6 +48,15 @@ static void put_rule(pl_json *json, const pl_accuracy_options *rule) {
     pl_json_object_end(json);
 }
 
+static void put_bisect(pl_json *json, const pl_repro *r) {
+    pl_json_key(json, "bisect");
+    pl_json_object_begin(json);
+    pl_json_put_string(json, "level", or_empty(r->bisect_level));
+    pl_json_put_string(json, "pass", or_empty(r->bisect_pass));
+    pl_json_put_string(json, "reason", r->bisect_reason);
+    pl_json_object_end(json);
+}
+
 void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
     pl_json json;
     pl_json_init(&json, out, true);
@@ -83,6 +92,7 @@ void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
         pl_json_put_int(&json, "queries", (int64_t)r->n_queries);
         pl_json_put_bool(&json, "one_minimal", r->one_minimal);
     }
+    if (r->bisect_reason != NULL) put_bisect(&json, r);
     pl_json_put_bool(&json, "verified", r->verified);
     pl_json_put_string(&json, "outcome", r->outcome);
     pl_json_put_string(&json, "error", r->error);
@@ -331,17 +341,32 @@ static void put_data(const pl_repro *r, pl_buf *out) {
 static void put_how(const pl_repro *r, pl_buf *out) {
     pl_buf_puts(out, "\n## How to run it\n\n");
     if (pl_repro_is_ort(r) && r->expected != NULL && !r->no_data) {
-        pl_buf_puts(out,
-                    "Without plumb; each exits with 1 if the bug shows, with 0 if not:\n\n"
-                    "    python3 repro_ort.py                 # pip install onnx onnxruntime\n"
-                    "    node repro_ort.js                    # npm install onnxruntime-node\n"
-                    "    cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort libonnxruntime.so.1\n"
-                    "\nWith plumb:\n\n");
+        pl_buf_puts(
+            out,
+            "Without plumb; each exits with 1 if the bug shows, 0 if not, 2 if it cannot run:\n\n"
+            "    python3 repro_ort.py                 # pip install onnx onnxruntime\n"
+            "    node repro_ort.js                    # npm install onnxruntime-node\n"
+            "    cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort libonnxruntime.so.1\n"
+            "\nWith plumb:\n\n");
     }
     pl_buf_puts(out, "    ./run.sh run       # runs it\n"
                      "    ./run.sh query     # exit code 1: it still fails\n"
                      "    ./run.sh analyze   # which operation is to blame\n"
                      "    ./run.sh minify    # makes it smaller\n");
+}
+
+/* What --bisect found. */
+static void put_cause(const pl_repro *r, pl_buf *out) {
+    const char *level = or_empty(r->bisect_level), *pass = or_empty(r->bisect_pass);
+    pl_buf_puts(out, "\nCause: ");
+    if (pass[0] != '\0') {
+        pl_buf_printf(out, "the optimisation pass ");
+        pl_escape_put(out, PL_ESCAPE_MD_CODE, pass);
+        pl_buf_puts(out, "; ");
+    }
+    if (level[0] != '\0') pl_buf_printf(out, "lowest level that fails: %s; ", level);
+    pl_escape_put(out, PL_ESCAPE_MARKDOWN, r->bisect_reason);
+    pl_buf_puts(out, ".\n");
 }
 
 void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *notes,
@@ -354,6 +379,7 @@ void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *
     pl_escape_put(out, PL_ESCAPE_MARKDOWN, r->backend != NULL ? r->backend : "check");
     pl_buf_puts(out, ": ");
     pl_escape_put(out, PL_ESCAPE_MARKDOWN, signature);
+    if (or_empty(r->bisect_pass)[0] != '\0') pl_buf_printf(out, " by %s", r->bisect_pass);
     pl_buf_puts(out, "\n\n");
     pl_buf_printf(out, "A model of %zu node%s", pl_model_count_nodes(r->model),
                   pl_model_count_nodes(r->model) == 1 ? "" : "s");
@@ -365,6 +391,7 @@ void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *
     if (r->signature != NULL && r->signature->text[0] != '\0') {
         put_block(out, r->signature->text);
     }
+    if (r->bisect_reason != NULL) put_cause(r, out);
     if (r->check != NULL) {
         pl_buf_puts(out, "\nThe check that fails:\n");
         put_block(out, r->check);
