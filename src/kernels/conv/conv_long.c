@@ -1,6 +1,6 @@
 /* The plain convolution in float, fast: the same sum for each output (input channel, then tap, one
- * float), but outputs of a plane side by side and channels on a pool. Bit for bit
- * pl_conv_plain_f32; blame replays with it what a naive runtime would do. */
+ * float), as a product in chains, or outputs of a plane side by side; channels on a pool. Bit for
+ * bit pl_conv_plain_f32; blame replays with it what a naive runtime would do. */
 #include "base/size.h"
 #include "kernels/conv/conv_int.h"
 
@@ -82,6 +82,9 @@ pl_status pl_conv_long_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f
     long_job j = { .x = x, .w = w, .bias = bias, .y = y };
     PL_TRY(pl_conv_geo_of(shape, &j.g, err));
     if (j.g.n_out == 0) return PL_OK;
+    bool served = false;
+    PL_TRY(pl_conv_chain_f32(pool, &j.g, x, w, bias, y, &served, err));
+    if (served) return PL_OK;
     pl_pool_for(pool, j.g.batch * j.g.groups * j.g.co, 1, channel_range, &j);
     return PL_OK;
 }
