@@ -39,6 +39,10 @@ pl_status pl_replay_put(pl_replay *replay, const pl_value *value, const pl_datum
                         const pl_tensor *bound, pl_err *err);
 /* Runs one node; its inputs must be there (initializers are). */
 pl_status pl_replay_node(pl_replay *replay, const pl_node *node, pl_err *err);
+/* Runs a node once more and drops the results: *differs becomes its first output whose bits are not
+ * those that are there, and stays as it is when all are. */
+pl_status pl_replay_again(pl_replay *replay, const pl_node *node, const pl_value **differs,
+                          pl_err *err);
 /* Borrowed, NULL when not there; they live until the value is cleared or put again. */
 const pl_datum *pl_replay_get(const pl_replay *replay, const pl_value *value);
 const pl_tensor *pl_replay_bound(const pl_replay *replay, const pl_value *value); /* NULL = exact */
