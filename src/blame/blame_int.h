@@ -22,6 +22,8 @@ typedef struct pl_blaming {
     pl_replay *gold;  /* fp64 from the inputs */
     pl_replay *local; /* fp64 with bounds, on the run's own values */
     pl_segmenter segmenter;
+    const struct pl_op_def **repeated; /* rows of which a large node was repeated */
+    size_t n_repeated, repeated_capacity;
     bool *missing; /* by value id: not replayed, and not recorded */
     pl_flagged *flagged;
     size_t n_flagged, flagged_capacity;
