@@ -134,7 +134,10 @@ def _export_program(program: Any) -> bytes:
     if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
         raise NotImplementedError("an ExportedProgram requires torch 2.5 or later, with onnxscript "
                                   f"(this is {torch.__version__})")
-    made: Any = torch.onnx.export(program, dynamo=True)
+    try:
+        made: Any = torch.onnx.export(program, dynamo=True)
+    except ModuleNotFoundError as e:
+        raise NotImplementedError(f"an ExportedProgram requires {e.name}, which torch.onnx.export imports") from e
     return bytes(made.model_proto.SerializeToString())
 
 

@@ -477,6 +477,9 @@ def test_exported_program(_folder):
         raise Skip(f"torch {torch.__version__} has no torch.export; tests/python/torch2 runs it")
     x = torch.randn(3, 4)
     program = torch.export.export(Fine(), (x,))
+    if importlib.util.find_spec("onnxscript") is None:
+        assert "onnxscript" in str(raises(NotImplementedError, plumb.analyze, program, backend="jit"))
+        raise Skip("onnxscript not found")
     for inputs in ((x,), None):
         r = quietly(program, inputs, backend="jit")
         assert r.ok, r.reason
