@@ -25,10 +25,9 @@ def _analyze(model: Model, inputs: Any, backend: Optional[str], output: Optional
     """With output=None the session folder is removed together with the result."""
     folder = temporary_folder() if output is None else os.fspath(output)
     left = dict(options)
-    _lib.free_large_block()
     given = take_inputs(inputs, model.inputs, left)
     try:
-        with model.lock, Progress(progress) as p:
+        with model.lock, _lib.memory_kept(), Progress(progress) as p:
             made = _lib.options("plumb_analyze_options", "PLUMB_OPTIONS_ANALYZE",
                                 dict(left, backend=backend, output=folder, inputs=given.struct, progress=p.struct))
             handle = _lib.make("session", "plumb_analyze", "plumb_session_free", model.pointer, ctypes.byref(made))
@@ -102,10 +101,9 @@ def analyze_many(model: Any, inputs: Any = None, *, backends: Sequence[str], out
             lost = []
         opened = open_model(model)
         setup = dict(left, inputs=inputs)
-        _lib.free_large_block()
         given = take_inputs(inputs, opened.inputs, left)
         folder = os.path.join(temporary, "sessions") if output is None else os.fspath(output)
-        with opened.lock, Progress(progress) as p:
+        with opened.lock, _lib.memory_kept(), Progress(progress) as p:
             made = _lib.options("plumb_analyze_options", "PLUMB_OPTIONS_ANALYZE",
                                 dict(left, output=folder, inputs=given.struct, progress=p.struct))
             handles = _take_many(opened, made, backends)
