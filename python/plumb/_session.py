@@ -286,10 +286,13 @@ class Session:
         return link
 
     def minify(self, folder: Optional[PathLike] = None, **options: Any) -> "_minify.Repro":
-        """The smallest model that fails in the same way, written to a new folder as a repro."""
+        """The smallest model that fails in the same way, written to a new folder as a repro. Of a session that was opened from
+        disk pass inputs=, else they are generated."""
         model = self._model or Model(os.path.join(self.folder, "model.onnx"))
-        setup = {k: v for k, v in self._setup.items() if k in ("backend", "timeout", "memory_limit", "threads")}
-        return _minify.minify(model, self._setup.get("inputs"), folder, **{**setup, **options})
+        setup = {"backend": self.side("a").spec}
+        setup.update((k, v) for k, v in self._setup.items() if k in ("backend", "timeout", "memory_limit", "threads"))
+        inputs = options.pop("inputs", self._setup.get("inputs"))
+        return _minify.minify(model, inputs, folder, **{**setup, **options})
 
     def __repr__(self) -> str:
         culprits = ", ".join(f"{b.op} {b.value!r}" for b in self.blame[:3])

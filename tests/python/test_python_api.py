@@ -235,6 +235,7 @@ def test_assert_close_and_minify(folder):
         r = plumb.analyze(TEXT, x23(), backend=FAULT)
         repro = r.minify(folder / "repro")
         assert repro.nodes_after == 1 and repro.verified and (folder / "repro/model.onnx").exists(), repro.fields
+        assert plumb.open_session(last).minify(folder / "again", inputs=x23()).nodes_after == 1
         assert plumb.read_repro(folder / "repro")["seed"] == 0
         assert plumb.minify_query(TEXT, x23(), backend=FAULT).fails
         assert not plumb.minify_query(TEXT, x23(), backend="jit").fails
