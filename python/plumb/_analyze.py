@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -121,9 +122,13 @@ def analyze_many(model: Any, inputs: Any = None, *, backends: Sequence[str], out
 
 
 def _example_inputs(program: Any) -> Any:
-    """The inputs that a program was exported with; None when it has none, or keyword arguments among them."""
+    """The tensors that a program was exported with, arguments and keyword arguments, in order; None when it has none."""
+    import torch
     example = getattr(program, "example_inputs", None)
-    return tuple(example[0]) if example and not example[1] else None
+    if not example:
+        return None
+    leaves = importlib.import_module("torch.utils._pytree").tree_flatten(example)[0]
+    return tuple(t for t in leaves if isinstance(t, torch.Tensor))
 
 
 def _export_program(program: Any) -> bytes:

@@ -486,6 +486,10 @@ def test_exported_program(_folder):
         assert r.ok, r.reason
     r = quietly(program, (x,), backend=FAULT)
     assert not r.ok and r.blame[0].op == "Relu", r.reason
+    scaled = torch.export.export(Fine(), (x,), {"scale": torch.tensor(2.0)})
+    assert quietly(scaled, backend="jit").ok and quietly(scaled, {"x": x, "scale": torch.tensor(3.0)}, backend="jit").ok
+    many = plumb.analyze_many(program, backends=["jit", FAULT])
+    assert [s.ok for s in many] == [True, False], many
 
 
 def line_of(source):
