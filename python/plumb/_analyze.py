@@ -138,7 +138,7 @@ def _export_program(program: Any) -> bytes:
         raise NotImplementedError("an ExportedProgram requires torch 2.5 or later, with onnxscript "
                                   f"(this is {torch.__version__})")
     try:
-        made: Any = torch.onnx.export(program, dynamo=True)
+        made: Any = torch.onnx.export(program, dynamo=True, verbose=False)
     except ModuleNotFoundError as e:
         raise NotImplementedError(f"an ExportedProgram requires {e.name}, which torch.onnx.export imports") from e
     return bytes(made.model_proto.SerializeToString())
