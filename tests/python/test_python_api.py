@@ -340,6 +340,21 @@ def test_the_rest(folder):
     assert report.passed == 1 and report.failed == 0 and report.cases[0].status == "pass"
     link = plumb.analyze(TEXT, x, backend="jit").show(browser=False)
     assert link.startswith("http://127.0.0.1:")
+    served, plumb._session.view = plumb._session.view, no_server
+    try:
+        r = plumb.analyze(TEXT, x, backend="jit")
+        page = r.show(browser=False)
+        assert page.startswith("file://") and "<!doctype html" in Path(page[7:]).read_text()[:200].lower()
+    finally:
+        plumb._session.view = served
+    del r
+    gc.collect()
+    assert not os.path.exists(page[7:])
+
+
+def no_server(*_args, **_options):
+    """As on a machine without libmicrohttpd."""
+    raise plumb.InputError("E_UNSUPPORTED", "no server ('plumb report' works without one): libmicrohttpd not found (libmicrohttpd.so.12)")
 
 
 def test_corpus(folder):
