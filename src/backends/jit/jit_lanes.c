@@ -1,19 +1,19 @@
-/* A stage of a row on vectors of 16 floats (AVX-512), written out.
+/* A stage of a row on vectors of 16 floats (AVX-512) or 8 (AVX2), written out.
  *
- * gcc's vectoriser spends two instructions on a clamp and has no vscalefps: softmax and silu take a
- * quarter longer in its hands. What is not all f32 in steps of one is left to it (jit_emit.c).
- * Sums run in four vectors of lanes, whose order the text fixes; the end of a row is masked, so
- * that an element's bits do not depend on its place. */
+ * gcc's vectoriser needs two instructions for a clamp and does not use vscalefps: softmax and silu
+ * take a quarter longer. Stages that are not all f32 with unit stride are left to it (jit_emit.c).
+ * Sums use four vectors in a fixed order; the end of a row is masked, so that the bits of an
+ * element do not depend on its position. */
 #include <ctype.h>
 #include <string.h>
 
 #include "backends/jit/jit_print.h"
 
-enum { LANES = 16, SUMS = 4, MIN_ROW = 8 };
+enum { SUMS = 4, MIN_ROW = 8 };
 
-/* ---- what can be written so ---- */
+/* ---- what can be vectorised ---- */
 
-/* Numbers, arguments, + - * / and functions that jit_maths.c has for lanes. */
+/* True for numbers, arguments, + - * / and functions that jit_maths.c has for vectors. */
 static bool expr_serves(const gen *g, const gen_instr *in) {
     const jit_prim *prim = &g->plan->prims[in->prim];
     bool moves = false;
@@ -33,7 +33,7 @@ static bool expr_serves(const gen *g, const gen_instr *in) {
             n = 2;
             if (what != 'T' && (what < '0' || what >= '0' + prim->n_args)) return false;
             if (what == 'T' && strncmp(at + n, ")$", 2) == 0)
-                return false; /* a vector is no float */
+                return false; /* a vector is not a float */
             moves = moves || (what != 'T' && g->instrs[in->args[what - '0']].varies);
         } else if (strchr("+-*/(), ", *at) == NULL) {
             return false;
@@ -89,8 +89,7 @@ static const lane_fold folds[] = {
     [PL_FOLD_PEAK] = { "px_low_f32", "max" },
 };
 
-/* How a body is written: `copies` vectors a round, or one of which the mask k takes `some` lanes.
- */
+/* How a body is written: `copies` vectors per round, or one with mask k for `some` lanes. */
 typedef struct body {
     int stage, copies;
     bool some;
@@ -105,7 +104,7 @@ static void put_place(printer *p, const body *b, const char *name, int number, i
         jit_put_position(p);
         pl_buf_putc(p->out, ']');
     }
-    if (b->copies > 1) pl_buf_puts(p->out, " + 16 * u");
+    if (b->copies > 1) pl_buf_printf(p->out, " + %d * u", p->lanes);
     if (b->some) pl_buf_puts(p->out, ", k");
 }
 
@@ -139,7 +138,8 @@ static void put_store(printer *p, const body *b, const gen_act *act) {
     put_each(p, b);
     pl_buf_puts(p->out, b->some ? "pv_store_some(" : "pv_store(");
     put_place(p, b, keeps ? "t" : "a", keeps ? act->prim : act->access, keeps ? -1 : act->access);
-    pl_buf_printf(p->out, ", v%d%s);\n", act->instr, b->copies > 1 ? "[u]" : "");
+    pl_buf_printf(p->out, "%s, v%d%s);\n", b->some ? ", left" : "", act->instr,
+                  b->copies > 1 ? "[u]" : "");
 }
 
 static void put_fold(printer *p, const body *b, const gen_act *act) {
@@ -175,8 +175,8 @@ static void put_body(printer *p, const body *b) {
 
 /* ---- a row ---- */
 
-/* Vectors side by side. A long chain of operations waits for itself most of the time: the processor
- * sees two or three vectors ahead, and eight are there for it to overlap. Sums need four. */
+/* Vectors per round. A long chain of operations mostly waits for its own results; the processor
+ * looks only two or three vectors ahead, so eight give it enough to overlap. Sums need four. */
 static int copies_of(const printer *p, int stage) {
     const gen *g = p->g;
     int dear = 0;
@@ -188,6 +188,7 @@ static int copies_of(const printer *p, int stage) {
         if (in->kind != GEN_EXPR || !in->varies || in->stage != stage || in->gone) continue;
         dear += strstr(in->expr, "px_") != NULL || strchr(in->expr, '/') != NULL;
     }
+    if (p->lanes == 8) return dear >= 2 ? 8 : 1;
     return dear >= 4 ? 8 : dear >= 2 ? 4 : 1;
 }
 
@@ -200,7 +201,7 @@ static void put_fold_starts(printer *p, int stage) {
         const char *start = folds[prim->fold].start;
         pl_buf_printf(p->out, "        pv w%d[4] = { PV(%s), PV(%s), PV(%s), PV(%s) };\n", s, start,
                       start, start, start);
-        if (jit_watches_nan(prim)) pl_buf_printf(p->out, "        pm n%d = 0;\n", s);
+        if (jit_watches_nan(prim)) pl_buf_printf(p->out, "        pm n%d = { 0 };\n", s);
     }
 }
 
@@ -213,7 +214,7 @@ static void put_fold_ends(printer *p, int stage) {
         pl_buf_printf(p->out, "        float s%d = pv_%s_four(w%d);\n", s, folds[prim->fold].join,
                       s);
         if (jit_watches_nan(prim)) {
-            pl_buf_printf(p->out, "        if (n%d) s%d = __builtin_nanf(\"\");\n", s, s);
+            pl_buf_printf(p->out, "        if (pm_any(n%d)) s%d = __builtin_nanf(\"\");\n", s, s);
         }
     }
 }
@@ -227,32 +228,32 @@ static void put_limit(printer *p) {
 }
 
 static void put_loop(printer *p, const body *b) {
-    pl_buf_printf(p->out, "        for (; q + %d <= ", LANES * b->copies);
+    pl_buf_printf(p->out, "        for (; q + %d <= ", p->lanes * b->copies);
     put_limit(p);
-    pl_buf_printf(p->out, "; q += %d) {\n", LANES * b->copies);
+    pl_buf_printf(p->out, "; q += %d) {\n", p->lanes * b->copies);
     put_body(p, b);
     pl_buf_puts(p->out, "        }\n");
 }
 
-/* Several vectors a round, then one, then what is left: of these, the ones that can be needed. A
- * range that is cut is cut at multiples of all (GRAIN_ELEMENTS). */
+/* Several vectors per round, then one, then the rest: only the forms that can occur. Ranges are
+ * split at multiples of all (GRAIN_ELEMENTS). */
 static void put_innermost(printer *p, int stage) {
     const int64_t n = p->symbolic || p->follows ? -1 : p->g->inner[p->g->n_inner - 1];
     const body several = { stage, copies_of(p, stage), false }, one = { stage, 1, false },
                rest = { stage, 1, true };
-    const int64_t round = (int64_t)LANES * several.copies;
+    const int64_t round = (int64_t)p->lanes * several.copies;
     pl_buf_printf(p->out, "        int64_t q = %s;\n",
                   p->chunked   ? "begin"
                   : p->follows ? "col0"
                                : "0");
     if (n < 0 || n >= round) put_loop(p, &several);
-    if (several.copies > 1 && (n < 0 || n % round >= LANES)) put_loop(p, &one);
-    if (n >= 0 && n % LANES == 0) return;
+    if (several.copies > 1 && (n < 0 || n % round >= p->lanes)) put_loop(p, &one);
+    if (n >= 0 && n % p->lanes == 0) return;
     pl_buf_puts(p->out, "        if (q < ");
     put_limit(p);
-    pl_buf_puts(p->out, ") {\n            const pm k = pv_rest(");
+    pl_buf_puts(p->out, ") {\n            const int64_t left = ");
     put_limit(p);
-    pl_buf_puts(p->out, " - q);\n");
+    pl_buf_puts(p->out, " - q;\n            const pm k = pv_rest(left);\n");
     put_body(p, &rest);
     pl_buf_puts(p->out, "        }\n");
 }

@@ -1,4 +1,4 @@
-/* Inside jit: what the two writers of loops, jit_emit.c and jit_lanes.c, have in common. */
+/* Private to jit: shared by the two writers of loops, jit_emit.c and jit_lanes.c. */
 #ifndef PL_JIT_PRINT_H
 #define PL_JIT_PRINT_H
 
@@ -7,12 +7,12 @@
 typedef struct printer {
     jit_plan *plan;
     bool symbolic;
-    bool lanes; /* this machine has them */
+    int lanes; /* floats of a vector, 16 or 8; 0: left to the compiler */
     bool algebra;
     pl_buf *out;
     const gen *g;
-    bool chunked; /* one long row: the range is of its elements */
-    bool follows; /* a kernel: the range of columns is given */
+    bool chunked; /* one long row: the range counts its elements */
+    bool follows; /* an epilogue: the range of columns is an argument */
     bool failed;
 } printer;
 
@@ -24,15 +24,18 @@ void jit_put_inner_index(printer *p, int access);
 void jit_put_position(printer *p);
 bool jit_watches_nan(const jit_prim *p);
 
-/* jit_lanes.c: a stage of a row on vectors of 16 floats */
+/* jit_lanes.c: a stage of a row on vectors of floats */
 bool jit_lanes_serve(const printer *p, int stage);
 void jit_put_lanes(printer *p, int stage);
 
-/* jit_algebra.c: several operations of a stage that lanes serve as one */
+/* jit_algebra.c: merges operations of a vectorised stage */
 pl_status jit_algebra(gen *g, int stage, pl_err *err);
 
 /* jit_maths.c */
-void jit_put_maths(pl_buf *out, bool lanes);
+void jit_put_maths(pl_buf *out, int lanes);     /* 1: of one float */
 bool jit_maths_has(const char *name, size_t n); /* for lanes: "px_exp_" */
+
+/* jit_maths_avx2.c: lines, ended by NULL */
+extern const char *const jit_lanes_avx2[], *const jit_exp_avx2[];
 
 #endif

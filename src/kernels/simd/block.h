@@ -1,13 +1,30 @@
-/* Parts of vectors, and square blocks of 16-byte vectors, turned. */
+/* Partial vectors, and transposes of square blocks of 16-byte vectors. */
 #ifndef PL_BLOCK_H
 #define PL_BLOCK_H
 
 #include "kernels/simd/simd.h"
 
-/* The first n lanes (at least none, at most all). */
+/* Stores the first n lanes (0 to all). */
 static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
 #if PL_SIMD_AVX512
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
+#elif PL_SIMD_FMA /* AMD takes many cycles for a masked store */
+    if (n == PL_VF) {
+        pl_vf_store(p, v);
+        return;
+    }
+    __m128 part = _mm256_castps256_ps128((__m256)v);
+    if ((n & 4) != 0) {
+        _mm_storeu_ps((float *)p, part);
+        part = _mm256_extractf128_ps((__m256)v, 1);
+        p += 4;
+    }
+    if ((n & 2) != 0) {
+        _mm_storel_pi((__m64 *)p, part);
+        part = _mm_movehl_ps(part, part);
+        p += 2;
+    }
+    if ((n & 1) != 0) _mm_store_ss((float *)p, part);
 #else
     if (n == PL_VF)
         pl_vf_store(p, v);
@@ -18,12 +35,38 @@ static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
 static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
 #if PL_SIMD_AVX512
     _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m512d)v);
+#elif PL_SIMD_FMA
+    if (n == PL_VD) {
+        pl_vd_store(p, v);
+        return;
+    }
+    __m128d part = _mm256_castpd256_pd128((__m256d)v);
+    if ((n & 2) != 0) {
+        _mm_storeu_pd((double *)p, part);
+        part = _mm256_extractf128_pd((__m256d)v, 1);
+        p += 2;
+    }
+    if ((n & 1) != 0) _mm_store_sd((double *)p, part);
 #else
     if (n == PL_VD)
         pl_vd_store(p, v);
     else
         memcpy(p, &v, (size_t)n * sizeof(double));
 #endif
+}
+
+/* The first n lanes, zeros behind them. */
+static inline pl_vf f32_keep_n(pl_vf v, int64_t n) {
+    pl_vi lane;
+    for (int i = 0; i < PL_VF; i++)
+        lane[i] = i;
+    return (pl_vf)((pl_vi)v & (lane < (int32_t)n));
+}
+static inline pl_vd f64_keep_n(pl_vd v, int64_t n) {
+    pl_vl lane;
+    for (int i = 0; i < PL_VD; i++)
+        lane[i] = i;
+    return (pl_vd)((pl_vl)v & (lane < n));
 }
 
 typedef float f32_block __attribute__((vector_size(16)));

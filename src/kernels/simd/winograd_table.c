@@ -1,13 +1,14 @@
-/* The transforms of Winograd's F(2x2, 3x3): additions along rows of tiles, left to the compiler to
- * vectorise. Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4.1. */
+/* The transforms of Winograd's F(2x2, 3x3): additions along rows of tiles, vectorised by the
+ * compiler. Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4.1. */
 #include "kernels/simd/winograd_table.h"
 
 #include <stdbool.h>
 #include <string.h>
 
+#include "kernels/simd/block.h"
 #include "kernels/simd/simd.h"
 
-/* Across: even columns e and odd ones o of four transformed rows. */
+/* Horizontal pass: even columns e and odd columns o of four transformed rows. */
 static void input_across(const float *e, const float *o, int64_t n, float *restrict z0,
                          float *restrict z1, float *restrict z2, float *restrict z3) {
     for (int64_t x = 0; x < n; x++) {
@@ -22,7 +23,7 @@ enum { ROW_MAX = 512 };
 
 static void input(const float *const rows[4], int64_t pitch, int64_t n, float *const out[16]) {
     float down[4][2 * ROW_MAX];
-#ifdef __clang_analyzer__ /* which does not know that n < pitch */
+#ifdef __clang_analyzer__ /* the analyzer does not know that n < pitch */
     memset(down, 0, sizeof(down));
 #endif
     for (int64_t i = 0; i < 2 * pitch; i++) {
@@ -66,7 +67,7 @@ static inline __mmask16 lanes_inside(int64_t at, int64_t n) {
 
 static const float zeros[1];
 
-/* Columns of a row for 16 tiles: 0, 1, 2 and 3 of each. */
+/* Columns 0, 1, 2 and 3 of each of 16 tiles in a row. */
 static inline __attribute__((always_inline)) void input_row(const pl_f32 *row, const __mmask16 m[3],
                                                             pl_vf to[4]) {
     const pl_vf a = (pl_vf)_mm512_maskz_loadu_ps(m[0], row);
@@ -78,7 +79,7 @@ static inline __attribute__((always_inline)) void input_row(const pl_f32 *row, c
     to[3] = SHUFFLE(to[1], c, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17);
 }
 
-/* Down, then across: the order of `input`. */
+/* Vertical pass, then horizontal: the same order as `input`. */
 static inline __attribute__((always_inline)) void input_tiles(pl_vf x[4][4], pl_vf z[16]) {
     pl_vf d[4][4];
     PL_UNROLL
@@ -97,7 +98,7 @@ static inline __attribute__((always_inline)) void input_tiles(pl_vf x[4][4], pl_
     }
 }
 
-/* Lanes 0 … n to tile t of a row of the panels; they may end in the next panel. */
+/* Stores lanes 0 … n at tile t of a row of the panels; they may continue in the next panel. */
 static inline __attribute__((always_inline)) void store_tiles(const pl_winograd_rows *g,
                                                               const pl_vf z[16], int64_t t,
                                                               int64_t n, int64_t k, float *v) {
@@ -148,7 +149,7 @@ static inline void store_pair(pl_f32 *to, pl_vf even, pl_vf odd, int64_t n) {
     _mm512_mask_storeu_ps(to + 16, lanes_inside(16, n), (__m512)b);
 }
 
-/* The order of `output`. */
+/* The same order as `output`. */
 static void output_rows(const pl_winograd_rows *g, const float *m, float bias, pl_f32 *plane) {
     for (int64_t ty = 0; ty < g->rows; ty++) {
         for (int64_t x = 0; x < g->tiles_x; x += 16) {
@@ -173,13 +174,149 @@ static void output_rows(const pl_winograd_rows *g, const float *m, float bias, p
         }
     }
 }
+#elif PL_SIMD_FMA
+/* Eight tiles side by side, in the orders of `input` and `output`. Where a row has more, its last
+ * eight end with it, so that some are computed twice. */
+enum { STAGE_MAX = 4096 };
+
+/* 16 columns as 8 even and 8 odd ones. */
+static inline void split(const float *p, pl_vf *even, pl_vf *odd) {
+    const __m256 a =
+        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 8), 1);
+    const __m256 b =
+        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4)), _mm_loadu_ps(p + 12), 1);
+    *even = (pl_vf)_mm256_shuffle_ps(a, b, 0x88);
+    *odd = (pl_vf)_mm256_shuffle_ps(a, b, 0xdd);
+}
+
+static inline __attribute__((always_inline)) void input_tiles(const float *p, int64_t pitch,
+                                                              pl_vf z[16]) {
+    pl_vf x[4][4], d[4][4];
+    PL_UNROLL
+    for (int r = 0; r < 4; r++) {
+        split(p + r * pitch, &x[r][0], &x[r][1]);
+        split(p + r * pitch + 2, &x[r][2], &x[r][3]);
+    }
+    PL_UNROLL
+    for (int i = 0; i < 4; i++) {
+        d[0][i] = x[0][i] - x[2][i];
+        d[1][i] = x[1][i] + x[2][i];
+        d[2][i] = x[2][i] - x[1][i];
+        d[3][i] = x[1][i] - x[3][i];
+    }
+    PL_UNROLL
+    for (int r = 0; r < 4; r++) {
+        z[4 * r] = d[r][0] - d[r][2];
+        z[4 * r + 1] = d[r][1] + d[r][2];
+        z[4 * r + 2] = d[r][2] - d[r][1];
+        z[4 * r + 3] = d[r][1] - d[r][3];
+    }
+}
+
+/* To tile t of row k of the panels. What runs over the tiles of a row is written again with the
+ * next one, or is never read as a tile; what runs over a panel begins the next. */
+static inline __attribute__((always_inline)) void
+store_tiles(const pl_winograd_rows *g, const pl_vf z[16], int64_t t, int64_t k, float *v) {
+    const int64_t at = t % g->nr, first = g->nr - at;
+    float *to = v + (t / g->nr * g->depth + k) * g->nr + at;
+    if (first >= PL_VF) {
+        PL_UNROLL
+        for (int i = 0; i < 16; i++)
+            pl_vf_store(to + i * g->size_v, z[i]);
+        return;
+    }
+    const pl_vi lane = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    const pl_vi turn = lane + (int32_t)first, here = lane >= (int32_t)(PL_VF - first);
+    const bool ends = t + first >= g->rows * g->tiles_x; /* no panel follows */
+    float *next = to - at + g->depth * g->nr;
+    to += first - PL_VF;
+    PL_UNROLL
+    for (int i = 0; i < 16; i++) {
+        const __m256 r = _mm256_permutevar8x32_ps((__m256)z[i], (__m256i)turn);
+        const __m256 old = (__m256)pl_vf_load(to + i * g->size_v);
+        pl_vf_store(to + i * g->size_v, (pl_vf)_mm256_blendv_ps(old, r, (__m256)here));
+        if (!ends) pl_vf_store(next + i * g->size_v, (pl_vf)r);
+    }
+}
+
+/* The rows that the tiles read, with their padding; beyond the last the stage is zero. */
+static void stage_rows(const pl_winograd_rows *g, const pl_f32 *plane, int64_t pitch, float *to) {
+    const int64_t n_rows = 2 * g->rows + 2;
+    const int64_t top = 2 * g->row0 - g->pad_y, width = pitch - g->pad_x;
+    const int64_t n = g->in_w < width ? g->in_w : width;
+    for (int64_t r = 0; r < n_rows; r++, to += pitch) {
+        const pl_f32 *from = plane + (top + r) * g->in_w;
+        float *at = to + g->pad_x;
+        const bool inside = top + r >= 0 && top + r < g->in_h;
+        if (!inside) {
+            memset(to, 0, (size_t)pitch * sizeof(float));
+            continue;
+        }
+        to[0] = 0; /* pad_x is 0 or 1 */
+        int64_t i = 0;
+        for (; i + PL_VF <= n; i += PL_VF)
+            pl_vf_store(at + i, pl_vf_load(from + i));
+        if (i < n && n >= PL_VF) pl_vf_store(at + n - PL_VF, pl_vf_load(from + n - PL_VF));
+        for (; i < n && n < PL_VF; i++)
+            at[i] = from[i];
+        for (i = n; i < width; i++)
+            at[i] = 0;
+    }
+    memset(to, 0, 2 * PL_VF * sizeof(float));
+}
+
+static void input_rows(const pl_winograd_rows *g, const pl_f32 *plane, int64_t k, float *v) {
+    float stage[STAGE_MAX];
+    const int64_t pitch = 2 * g->tiles_x + 2;
+    stage_rows(g, plane, pitch, stage);
+    for (int64_t ty = 0; ty < g->rows; ty++)
+        for (int64_t i = 0; i < g->tiles_x; i += PL_VF) {
+            const int64_t last = g->tiles_x - PL_VF, x = i > last && last > 0 ? last : i;
+            pl_vf z[16];
+            input_tiles(stage + 2 * ty * pitch + 2 * x, pitch, z);
+            store_tiles(g, z, ty * g->tiles_x + x, k, v);
+        }
+}
+
+static inline void store_pair(pl_f32 *to, pl_vf even, pl_vf odd, int64_t n) {
+    const __m256 low = _mm256_unpacklo_ps((__m256)even, (__m256)odd);
+    const __m256 high = _mm256_unpackhi_ps((__m256)even, (__m256)odd);
+    const pl_vf a = (pl_vf)_mm256_permute2f128_ps(low, high, 0x20);
+    const pl_vf b = (pl_vf)_mm256_permute2f128_ps(low, high, 0x31);
+    f32_store_n(to, a, n < PL_VF ? n : PL_VF);
+    if (n > PL_VF) f32_store_n(to + PL_VF, b, n < 2 * PL_VF ? n - PL_VF : PL_VF);
+}
+
+static void output_rows(const pl_winograd_rows *g, const float *m, float bias, pl_f32 *plane) {
+    for (int64_t ty = 0; ty < g->rows; ty++)
+        for (int64_t i = 0; i < g->tiles_x; i += PL_VF) {
+            const int64_t last = g->tiles_x - PL_VF, x = i > last && last > 0 ? last : i;
+            const int64_t row = 2 * (g->row0 + ty), left = g->out_w - 2 * x;
+            const float *from = m + ty * g->tiles_x + x;
+            pl_vf top[4], low[4];
+            PL_UNROLL
+            for (int j = 0; j < 4; j++) {
+                pl_vf v[4];
+                PL_UNROLL
+                for (int r = 0; r < 4; r++)
+                    v[r] = pl_vf_load(from + (4 * r + j) * g->size_m);
+                top[j] = v[0] + v[1] + v[2];
+                low[j] = v[1] - v[2] - v[3];
+            }
+            pl_f32 *to = plane + row * g->out_w + 2 * x;
+            store_pair(to, top[0] + top[1] + top[2] + bias, top[1] - top[2] - top[3] + bias, left);
+            if (row + 1 == g->out_h) continue;
+            store_pair(to + g->out_w, low[0] + low[1] + low[2] + bias,
+                       low[1] - low[2] - low[3] + bias, left);
+        }
+}
 #else
 #define input_rows NULL
 #define output_rows NULL
 #endif
 
 static bool is_finite(const pl_f32 *x, int64_t n) {
-    uint32_t most = 0; /* exponent and fraction, as integers in the order of the numbers */
+    uint32_t most = 0; /* exponent and fraction as integers, which order like the numbers */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t bits = ((const pl_u32 *)(const void *)x)[i] & 0x7fffffffu;
         most = bits > most ? bits : most;
