@@ -8,12 +8,15 @@
 #if PL_SIMD_AVX512
 #define MR 14
 #define CHUNK 4
+#define CHUNK_ROWS 8
 #elif PL_SIMD_FMA
 #define MR 6
 #define CHUNK 16
+#define CHUNK_ROWS 10
 #else
 #define MR 4
 #define CHUNK 4
+#define CHUNK_ROWS 8
 #endif
 #define ACC_MAX (2 * MR)
 
@@ -130,6 +133,7 @@ static void widen_i8(const void *x, bool is_signed, int16_t zero, int64_t n, int
 
 const pl_gemm_table PL_SIMD(pl_gemm_table) = {
     .chunk_cols = CHUNK,
+    .chunk_rows = CHUNK_ROWS,
     .mr_f32 = MR,
     .nr_f32 = 2 * PL_VF,
     .mr_f64 = MR,

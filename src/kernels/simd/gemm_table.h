@@ -34,6 +34,7 @@ PL_TILE(double, pl_f64, f64)
 
 typedef struct pl_gemm_table {
     int64_t chunk_cols; /* panels of B that a panel of A meets in a row, at most */
+    int64_t chunk_rows; /* panels of A that meet the same panels of B, at most */
     int64_t mr_f32, nr_f32, mr_f64, nr_f64;
     void (*tile_f32)(const pl_tile_f32 *t);
     void (*tile_f64)(const pl_tile_f64 *t);
